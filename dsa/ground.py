@@ -6,14 +6,15 @@ decided. A configuration's number is `location * volume + data`, where `data` ha
 field the least significant one.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 from dsa import expr
+from dsa.errors import DsaError
 from dsa.meaning import Configuration
 from dsa.satisfiable import Effort, outcomes_at_samples, satisfiable
 from dsa.simplify import FALSE, Leaf, all_of, any_of, constant, negated, substituted
@@ -50,10 +51,11 @@ class Rule:
 
 @attrs.frozen
 class Watch:
-    """Something to look out for: `condition` true at a configuration of `location`."""
+    """Something to look out for: `condition` true at a configuration of `location`. One that `ends` a search is all that is wanted: no farther ones are looked at."""
 
     location: int
     condition: expr.Expr
+    ends: bool = False
 
 
 @attrs.frozen
@@ -65,8 +67,18 @@ class Known:
     written: dict[Hashable, Any] = attrs.field(factory=dict)
 
 
-#: No more configurations are few.
-_SOON_SEARCHED = 20_000
+#: So many items are worked at between two looks at the clock.
+_BETWEEN_LOOKS = 4_096
+
+Item = TypeVar("Item")
+
+
+class LateError(DsaError):
+    """Raised by long work on what a search found when its time is over."""
+
+
+#: So many configurations, if all are reached, take a search some seconds; most machines reach few of them.
+_SOON_SEARCHED = 5_000_000
 
 
 @attrs.frozen(slots=False)
@@ -102,6 +114,18 @@ class Ground:
     def domain_size(self) -> int:
         """How many numbers configurations may have."""
         return self.volume * len(self.system.locations)
+
+    def timely(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Give items, as long as there is time; raises LateError when many were given and it is over."""
+        for number, item in enumerate(items, start=1):
+            if number % _BETWEEN_LOOKS == 0:
+                self.require_time()
+            yield item
+
+    def require_time(self) -> None:
+        """Raise LateError when the time is over."""
+        if self._effort.expired():
+            raise LateError("the time limit was met")
 
     @cached_property
     def rules_at(self) -> tuple[tuple[Rule, ...], ...]:
@@ -224,7 +248,7 @@ class Ground:
         return result
 
     def _can_be_true(self, node: expr.Expr) -> bool | None:
-        effort = Effort(min(_TRIED_EACH, self._effort.left))
+        effort = Effort(min(_TRIED_EACH, self._effort.left), self._effort.expired)
         given = effort.left
         found = satisfiable(node, self._ranges, effort)
         self._effort.left -= given - effort.left
@@ -235,10 +259,10 @@ class Ground:
         return {f.name: (False, True) if f.is_bool else range(f.low, f.low + f.size) for f in self.fields}
 
 
-def ground(system: System, *, hurries: bool = False) -> Ground:
+def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool] = lambda: False) -> Ground:
     """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken.
 
-    With `hurries`, nothing is decided where there are few configurations: a search is over sooner.
+    With `hurries`, nothing is decided where there are few configurations: a search is over sooner. Nor is it when `expired` says that the time is over.
     """
     machine = system.machine
     domains = {v.name: (v.domain, expr.concrete(v.domain, machine.constants)) for v in system.variables}
@@ -249,7 +273,7 @@ def ground(system: System, *, hurries: bool = False) -> Ground:
         low, size = _extent(values, numbers)
         fields.append(Field(name, low, size, stride, isinstance(domain, expr.BooleanDomain)))
         stride *= size
-    draft = Ground(system, tuple(fields), (), 0, numbers, hurries)
+    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, Effort(_TRIED, expired))
     initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}

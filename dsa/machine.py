@@ -4,8 +4,9 @@ Given by `dsa.lang`, taken by everything else. Facts that follow from the declar
 event, bounds at the parameters' values) are computed here once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import attrs
@@ -325,6 +326,36 @@ def minima(machine: Machine) -> dict[str, expr.Value]:
         domain = expr.concrete(parameter.domain, {})
         smallest[parameter.name] = domain.low if isinstance(domain, expr.Interval) else domain.values[0]
     return smallest
+
+
+#: Machines whose parameters have at most so many values in all can be explored at each of them.
+FEW_VALUATIONS = 64
+
+
+def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
+    """Give the first values of a parameter's domain, at most `count`."""
+    values = expr.concrete(domain, {})
+    if not isinstance(values, expr.Interval):
+        return values.values[:count]
+    last = values.low + count - 1 if values.high is None else min(values.high, values.low + count - 1)
+    return tuple(range(values.low, last + 1))
+
+
+def every_valuation(
+    machine: Machine, most: int, given: Mapping[str, expr.Value] | None = None
+) -> tuple[dict[str, expr.Value], ...] | None:
+    """Give all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them. Those `given` have that value alone."""
+    choices: list[Sequence[expr.Value]] = []
+    count = 1
+    for parameter in machine.parameters:
+        is_given = given is not None and parameter.name in given
+        values = (given[parameter.name],) if given and is_given else smallest_values(parameter.domain, most + 1)
+        choices.append(values)
+        count *= len(values)
+        if count > most:
+            return None
+    names = [parameter.name for parameter in machine.parameters]
+    return tuple(dict(zip(names, values, strict=True)) for values in product(*choices))
 
 
 def environment(machine: Machine, values: tuple[expr.Value, ...]) -> expr.Environment:

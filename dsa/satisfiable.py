@@ -4,7 +4,7 @@ Takes a condition and the values of each variable in it; knows no machine. Split
 (1962): a conjunct that names one value of a variable settles it, else the variable with the fewest values is tried out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -23,9 +23,10 @@ _Bounds = tuple[int | None, int | None]
 
 @attrs.define
 class Effort:
-    """How many more values may be tried, in conditions of a usual size; a longer one takes as many more as it is longer."""
+    """How many more values may be tried, in conditions of a usual size; a longer one takes as many more as it is longer. None once `expired` says that the time is over."""
 
     left: int
+    expired: Callable[[], bool] = lambda: False
 
 
 def satisfiable(condition: expr.Expr, ranges: Ranges, effort: Effort) -> bool | None:
@@ -34,7 +35,7 @@ def satisfiable(condition: expr.Expr, ranges: Ranges, effort: Effort) -> bool | 
         return condition.value
     cost = 1 + sum(1 for _ in expr.walk(condition)) // _USUAL
     for part in _branches(condition, ranges):
-        if effort.left <= 0:
+        if effort.left <= 0 or effort.expired():
             return None
         effort.left -= cost
         found = satisfiable(part, ranges, effort)

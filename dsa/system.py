@@ -140,14 +140,14 @@ class System:
         return not self.promises(location)
 
 
-def closed_system(machine: Machine, expired: Callable[[], bool] = lambda: False) -> System:
+def closed_system(machine: Machine, expired: Callable[[], bool] = lambda: False, like: System | None = None) -> System:
     """Lay out a machine: every location that names alone allow, and what can happen there (S1-S7, S11).
 
     Which conditions can be true is not looked at, so there may be locations that no run reaches. Any outside event with rows
     here may come, any answer of an outstanding effect (`E.failed` where some row names it, S7), and any armed timer. Where `expired` says that the
-    time is over, the rest is left out.
+    time is over, the rest is left out. What was worked out for a system that is `like` this one, which shares rows with it, is known.
     """
-    return _Layout(machine, expired).run()
+    return _Layout(machine, expired, {} if like is None else like.memo).run()
 
 
 @attrs.frozen
@@ -174,8 +174,8 @@ _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
 class _Layout:
-    def __init__(self, machine: Machine, expired: Callable[[], bool]) -> None:
-        self._machine, self._expired = machine, expired
+    def __init__(self, machine: Machine, expired: Callable[[], bool], memo: dict[Hashable, Any]) -> None:
+        self._machine, self._expired, self._memo = machine, expired, memo
         self._index: dict[Location, int] = {}
         self._locations: list[Location] = []
         self._commands: list[Command] = []
@@ -205,7 +205,9 @@ class _Layout:
         last = len(self._locations)
         commands = tuple(command for command in self._commands if command.target < last)
         left_out = tuple(dict.fromkeys(self._left_out))
-        return System(machine, tuple(self._locations), machine.variables, commands, tuple(self._faults), left_out)
+        return System(
+            machine, tuple(self._locations), machine.variables, commands, tuple(self._faults), left_out, memo=self._memo
+        )
 
     def _place(self, location: Location) -> int:
         if location not in self._index:
@@ -246,13 +248,26 @@ class _Layout:
         """Lay out what one occurrence does: a command for each row that can be enabled, a fault for each way to be refused."""
         key = (*map(id, rows), occurrence.verdicts)
         if key not in self._answers:
-            self._answers[key] = self._answer(occurrence, rows)
+            self._answers[key] = self._known_answer(occurrence, rows)
         nothing, cases = self._answers[key]
         self._fault(place, occurrence, "invalid_state", (), nothing)
         for case in cases:
             for other, condition in case.overlaps:
                 self._fault(place, occurrence, "ambiguous", (case.number, other), condition)
             self._row(place, occurrence, case)
+
+    def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
+        """Give what `_answer` gives, which is worked out once for the same rows at the same places."""
+        variables = self._machine.variables
+        places = tuple((id(row), self._row_index[id(row)]) for row in rows)
+        key = ("answer", id(variables), places, occurrence.verdicts)
+        if key not in self._memo:
+            answer = self._answer(occurrence, rows)
+            if self._expired():
+                return answer
+            self._memo[key] = answer, rows, variables  # while these are held, no others have their ids
+        found: _Answer = self._memo[key][0]
+        return found
 
     def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
         """Give when no row is enabled on an occurrence, and the rows that can be: the same at every location."""

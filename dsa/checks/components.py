@@ -5,6 +5,7 @@ Takes a `Graph` and marks on its positions. Graphs in arrays are left to SciPy w
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib.util import find_spec
+from itertools import count
 
 from dsa.checks.engines.edges import Graph, Numbers
 
@@ -25,9 +26,11 @@ def marked(marks: Numbers) -> list[int]:
 
 
 def cycles_within(graph: Graph, nodes: Collection[int]) -> Iterator[frozenset[int]]:
-    """Give the components of some positions that one can go round in."""
+    """Give the components of some positions that one can go round in. Raises LateError when the ground's time is over."""
+    looks = graph.ground.timely(count())
 
     def following(node: int) -> Iterator[int]:
+        next(looks)
         ahead = map(int, graph.targets[graph.offsets[node] : graph.offsets[node + 1]])
         return (target for target in ahead if target in nodes)
 

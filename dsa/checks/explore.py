@@ -163,7 +163,7 @@ def explored(
 ) -> Exploration:
     """Explore a closed system within limits; `hurries` is for `ground`, the rest is as in `explore`."""
     began_s = clock() if clock else 0.0
-    lookout = _Lookout(ground(system, hurries=hurries), also)
+    lookout = _Lookout(ground(system, hurries=hurries, expired=limits.expired), also)
     found = (engine or automatic())(lookout.ground, lookout.watches, limits)
     exploration = lookout.result(found)
     limit = "" if found.complete else stopped_by(found, limits)
@@ -181,6 +181,8 @@ class _Lookout:
         wanted = grounded.watches([*faults, *stuck])
         things: list[Fault | None] = [*system.faults, *(None for _ in stuck)]
         pairs = [(watch, thing) for watch, thing in zip(wanted, things, strict=True) if watch is not None]
+        if grounded.hurries:  # what must not happen is all that is asked of a search then
+            pairs = [(attrs.evolve(watch, ends=_is_wrong(thing)), thing) for watch, thing in pairs]
         self._things = tuple(thing for _, thing in pairs)
         asked = grounded.watches(also)
         self.watches: tuple[Watch, ...] = tuple(w for w in (*(watch for watch, _ in pairs), *asked) if w is not None)
@@ -212,6 +214,11 @@ class _Lookout:
             depth = Paths(self.ground, found).depth
             hits.sort(key=lambda hit: (depth(hit[0]), hit[1]))
         return [(self._things[place], self.ground.decode(number)) for number, place in hits]
+
+
+def _is_wrong(thing: Fault | None) -> bool:
+    """Tell whether something is a fault of rows that can be taken, which is reported before all others."""
+    return thing is not None and thing.reason != "invalid_state"
 
 
 def _seen_when(grounded: Ground, fault: Fault) -> Expr:

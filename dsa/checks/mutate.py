@@ -5,13 +5,15 @@ equal, when no run can tell the two apart, or a survivor. What Effects says to t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Literal
 
 import attrs
 
 from dsa.checks.definition4 import definition4
-from dsa.checks.engines.found import Limits
+from dsa.checks.engines.again import Again
+from dsa.checks.engines.choose import automatic
+from dsa.checks.engines.found import Engine, Limits
 from dsa.checks.engines.python import search
 from dsa.checks.engines.sources import Writer, first_where
 from dsa.checks.explore import MAX_STATES, Exploration, explored
@@ -41,9 +43,16 @@ from dsa.timers import Timer
 #: So many configurations are looked at one by one: a function for them is not worth its making.
 _FEW = 100
 
-Kind = Literal["noticed", "survived", "equal"]
+Kind = Literal["noticed", "survived", "equal", "not judged"]
+#: What became of a mutant: its kind, and what noticed it or why it is of that kind.
+Outcome = tuple[Kind, str]
+#: Does work for each number below a count, and gives the results in order.
+Spread = Callable[[Callable[[int], Outcome], int], Iterable[Outcome]]
+_LATE: Outcome = ("not judged", "the time limit was met")
 #: Given where a mutant differs: tells whether that is proved never to be reached, whatever the parameters.
 Prover = Callable[[tuple[Sight, ...]], bool]
+#: Gives the engine for a search: of which of the valuations, and for which property, if it is one's own.
+Engines = Callable[..., Engine]
 
 
 @attrs.frozen
@@ -51,7 +60,7 @@ class Judged:
     """What became of one mutant.
 
     `by` is what noticed it: a diagnostic's code, a property or a scenario; for an equal one, how that is known; for a survivor, empty
-    when some run tells the two apart, or that no difference was found and none is excluded.
+    when some run tells the two apart, or that no difference was found and none is excluded; for one that is not judged, why.
     """
 
     mutant: Mutant
@@ -81,49 +90,79 @@ class Strength:
         return noticed / (noticed + survived) if noticed + survived else None
 
 
+_USUAL = Limits(MAX_STATES)
+
+
+def _one_by_one(work: "Callable[[int], Outcome]", count: int) -> "Iterable[Outcome]":
+    return map(work, range(count))
+
+
 def mutate(
     machine: Machine,
     *,
     parameters: Mapping[str, Value] | None = None,
-    max_states: int = MAX_STATES,
+    limits: Limits = _USUAL,
     prove: Prover | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
+    spread: Spread = _one_by_one,
 ) -> Strength:
     """Judge every mutant of a machine.
 
     It is looked at with the smallest parameters, and with `parameters` or the defaults. A mutant is noticed when `check` of it has an error, a violated property or a scenario that fails. `prove`, when given, is asked about
-    parameters that are not explored; without it a mutant of a machine with parameters is equal only if its rows read the same. ValueError when
-    the machine itself does not pass.
+    parameters that are not explored; without it a mutant of a machine with parameters is equal only if its rows read the same. Mutants that are not judged when the time of `limits` is over are
+    of the kind `not judged`. `spread` does work for each number below a count, and gives the results in order. ValueError when the machine itself does not pass.
     """
-    values = _looked_at(machine, parameters)
-    own = cache(partial(closed_system, machine))
-    if unsound := complaint(machine, values, max_states, own):
-        raise ValueError(f"{machine.name} itself does not pass: {unsound}")
-    compare, warned = _Comparison(own(), values, prove), partial(_warnings, values=values, max_states=max_states)
-    every, judged = [each for each in mutants(machine) if not _is_set(each, parameters)], list[Judged]()
-    usual: frozenset[str] | None = None
-    for number, mutant in enumerate(every):
-        progress(number, len(every))
-        if mutant.group == "Effects":
-            usual = warned(machine) if usual is None else usual
-            more = sorted(warned(mutant.machine) - usual)
-            judged.append(Judged(mutant, "noticed", more[0]) if more else Judged(mutant, "survived", ""))
-            continue
-        is_default = isinstance(mutant.at, Parameter)
-        looked_at = _looked_at(mutant.machine, parameters) if is_default else values
-        laid_out = cache(partial(_laid_out, mutant.machine, own()))
-        differs = cache(lambda laid_out=laid_out, is_default=is_default: is_default or compare.told_apart(laid_out()))
-        noticed = complaint(mutant.machine, looked_at, max_states, laid_out, differs)
-        if noticed or differs():
-            judged.append(Judged(mutant, "noticed" if noticed else "survived", noticed or ""))
-        else:
-            judged.append(compare(mutant, laid_out()))
+    judging = _Judging(machine, parameters, limits, prove)
+    every = [each for each in mutants(machine) if not _is_set(each, parameters)]
+    judged = []
+    for mutant, (kind, by) in zip(every, spread(lambda number: judging(every[number]), len(every)), strict=True):
+        judged.append(Judged(mutant, kind, by))
+        progress(len(judged), len(every))
     return Strength(machine, tuple(judged))
 
 
-def _laid_out(machine: Machine, like: System) -> System:
-    """Lay out a mutant; most of its conditions are those of the machine, and known."""
-    return attrs.evolve(closed_system(machine), memo=like.memo)
+class _Judging:
+    """Judges mutants of a machine that passes itself; ValueError for another."""
+
+    def __init__(
+        self, machine: Machine, parameters: Mapping[str, Value] | None, limits: Limits, prove: Prover | None
+    ) -> None:
+        self._machine, self._parameters, self._limits = machine, parameters, limits
+        self._values = _looked_at(machine, parameters)
+        self._engines = cache(lambda *_: Again())
+        self._own = closed_system(machine, limits.expired)
+        unsound = complaint(machine, self._values, limits, lambda: self._own, engines=self._engines)
+        if unsound and not limits.expired():
+            raise ValueError(f"{machine.name} itself does not pass: {unsound}")
+        self._compare = _Comparison(self._own, self._values, limits, prove)
+
+    @cached_property
+    def _usual(self) -> frozenset[str]:
+        return self._warnings(self._machine)
+
+    def __call__(self, mutant: Mutant) -> Outcome:
+        """Judge one mutant: its kind, and what noticed it or why it is that."""
+        judged = _LATE if self._limits.expired() else self._judged(mutant)
+        return _LATE if self._limits.expired() else judged  # what was found in a hurry may be for want of time
+
+    def _judged(self, mutant: Mutant) -> Outcome:
+        if mutant.group == "Effects":
+            more = sorted(self._warnings(mutant.machine) - self._usual)
+            return ("noticed", more[0]) if more else ("survived", "")
+        is_default = isinstance(mutant.at, Parameter)
+        looked_at = _looked_at(mutant.machine, self._parameters) if is_default else self._values
+        laid_out = cache(partial(closed_system, mutant.machine, self._limits.expired, self._own))
+        differs = cache(lambda: is_default or self._compare.told_apart(laid_out()))
+        noticed = complaint(mutant.machine, looked_at, self._limits, laid_out, differs, self._engines)
+        if noticed or differs():
+            return "noticed" if noticed else "survived", noticed or ""
+        return self._compare(laid_out())
+
+    def _warnings(self, machine: Machine) -> frozenset[str]:
+        """Give the codes, each with its words, of what `check` finds at these values."""
+        most = self._limits.max_states
+        reports = (check(machine, parameters=there, max_states=most) for there in self._values)
+        return frozenset(f"{found.code} ({found.message})" for report in reports for found in report.diagnostics)
 
 
 def _is_set(mutant: Mutant, parameters: Mapping[str, Value] | None) -> bool:
@@ -131,18 +170,13 @@ def _is_set(mutant: Mutant, parameters: Mapping[str, Value] | None) -> bool:
     return isinstance(mutant.at, Parameter) and mutant.at.name in (parameters or {})
 
 
-def _warnings(machine: Machine, values: Sequence[Mapping[str, Value]], max_states: int) -> frozenset[str]:
-    """Give the codes, each with its words, of what `check` finds at these values."""
-    reports = (check(machine, parameters=there, max_states=max_states) for there in values)
-    return frozenset(f"{found.code} ({found.message})" for report in reports for found in report.diagnostics)
-
-
 def complaint(
     machine: Machine,
     values: Sequence[Mapping[str, Value]],
-    max_states: int,
+    limits: Limits,
     laid_out: Callable[[], System],
     differs: Callable[[], bool] = lambda: True,
+    engines: Engines = lambda *_: automatic(),
 ) -> str | None:
     """Give the first thing that makes a check fail, the cheapest ones first: a scenario, an error, a violated property.
 
@@ -157,14 +191,16 @@ def complaint(
         return found
     system = laid_out()
     found_at: list[Exploration] = []
-    for there in places:
+    for number, there in enumerate(places):
         here = attrs.evolve(system, machine=there)
         questions = Questions(here, [claim.form for claim in machine.properties])
-        found_at.append(explored(here, Limits(max_states), also=questions.conditions, hurries=True))
-        errors = from_explorations(found_at[-1:], given=True)
-        if found := _first_error(errors) or (_first_error(from_explorations(found_at)) if there is places[-1] else ""):
+        found_at.append(explored(here, limits, engine=engines(number), also=questions.conditions, hurries=True))
+        errors = from_explorations(found_at[-1:], given=True, warned=False)
+        if found := _first_error(errors) or (
+            _first_error(from_explorations(found_at, warned=False)) if there is places[-1] else ""
+        ):
             return found
-        if differs() and (form := next(violated_at(questions, found_at[-1], Limits(max_states)), None)):
+        if differs() and (form := next(violated_at(questions, found_at[-1], limits, partial(engines, number)), None)):
             return show(form)
     return None
 
@@ -187,9 +223,11 @@ def prover(machine: Machine) -> Prover:
 class _Comparison:
     """The machine's own system, with which survivors are compared, and where its runs can be."""
 
-    def __init__(self, system: System, values: Sequence[Mapping[str, Value]], prove: Prover | None) -> None:
+    def __init__(
+        self, system: System, values: Sequence[Mapping[str, Value]], limits: Limits, prove: Prover | None
+    ) -> None:
         self._system, self._prove = system, prove
-        self._reached = cache(partial(_Reached, system))
+        self._reached = cache(partial(_Reached, system, limits))
         self._machines = [system.machine.at(there) for there in values]
 
     def told_apart(self, system: System) -> bool:
@@ -197,29 +235,27 @@ class _Comparison:
         sights = differences(self._system, system, never_two=True)
         return bool(sights) and any(reached.comes_to(sights) for reached in map(self._reached, self._machines))
 
-    def __call__(self, mutant: Mutant, system: System) -> Judged:
+    def __call__(self, system: System) -> Outcome:
         """Judge a mutant that no run at the values explored tells apart: whether it is equal, and how that is known."""
         sights = differences(self._system, system, never_two=True)
         if sights and not self._system.machine.parameters:
-            return Judged(mutant, "equal", "the same steps from everywhere a run can be")
+            return "equal", "the same steps from everywhere a run can be"
         if self._system.machine.parameters:  # at other values, two rows may be enabled at once
             sights = differences(self._system, system)
         if not sights:
-            return Judged(mutant, "equal", "its rows say the same")
+            return "equal", "its rows say the same"
         if self._prove is not None and self._prove(sights):
-            return Judged(mutant, "equal", "the same steps, proved for all parameter values")
-        return Judged(
-            mutant, "survived", "no difference was found at the values explored, and none is excluded at others"
-        )
+            return "equal", "the same steps, proved for all parameter values"
+        return "survived", "no difference was found at the values explored, and none is excluded at others"
 
 
 class _Reached:
     """Where the runs of a system can be at its parameters' values: numbers of configurations, by their location."""
 
-    def __init__(self, system: System, machine: Machine) -> None:
-        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True)
+    def __init__(self, system: System, limits: Limits, machine: Machine) -> None:
+        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, expired=limits.expired)
         self._data: dict[int, list[int]] = {}
-        for layer in search(self._ground, (), Limits(MAX_STATES)).layers or ():
+        for layer in search(self._ground, (), attrs.evolve(limits, max_states=MAX_STATES)).layers or ():
             for location, data in (divmod(number, self._ground.volume) for number in layer):
                 self._data.setdefault(location, []).append(data)
 

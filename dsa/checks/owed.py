@@ -36,12 +36,14 @@ def happens_with(name: str, command: Command) -> bool:
 
 
 class Owed:
-    """The configurations at which Q is owed, in the search of what was observed for a `leads to`."""
+    """The configurations at which Q is owed, in the search of what was observed for a `leads to`. Raises LateError when the time of that is over."""
 
     def __init__(self, searched: Searched, form: LeadsTo) -> None:
         self._searched, self._fair, self._is_weak = searched, form.fair, form.is_weak
         self._system, self._graph = searched.system, searched.graph
         self._is_owed = Name(WAITING, "variable")
+        self._timely = searched.ground.timely
+        self._happen: dict[str, frozenset[int]] = {}
         #: The effects of which no answer is promised, and those whose failure ends the run.
         self._silent = form.doubted("never answers")
         self._failing = form.doubted("fails") - searched.system.machine.failures_handled
@@ -105,7 +107,7 @@ class Owed:
             and not system.is_final(command.target) and machine.transitions[command.row].is_ignoring
         }  # fmt: skip
         found = set()
-        for position in range(len(self._graph.numbers)) if ignoring else ():
+        for position in self._timely(range(len(self._graph.numbers)) if ignoring else ()):
             for step, target in self._searched.steps_at(position):
                 index = self._searched.index_at(step)
                 if index in ignoring and self._marks[target]:
@@ -140,7 +142,7 @@ class Owed:
         """The moves at whose moment Q is owed and an effect without answers is asked for whose failure would end the run, each with where it starts."""
         without_answers = self._failing - self._system.machine.answers.keys()
         places = range(len(self._graph.numbers)) if without_answers else ()
-        moves = ((position, *move) for position in places for move in self._moves(position))
+        moves = ((position, *move) for position in self._timely(places) for move in self._moves(position))
         return tuple(
             (position, command)
             for position, command, target in moves
@@ -157,12 +159,8 @@ class Owed:
         system = self._system
         places = [place for place in range(len(system.locations)) if not system.promises(place) - silent]
         resting = marked(self._graph.holding(dict.fromkeys(places, self._is_owed)))
-        fair = self._fair
-        return [
-            position
-            for position in resting
-            if not any(happens_with(name, command) for name in fair for command, _ in self._moves(position))
-        ]
+        able = [self._able(resting, name) for name in self._fair]
+        return [position for position in resting if not any(position in there for there in able)]
 
     def _moves(self, position: int) -> Iterator[Move]:
         return self._searched.moves_at(position)
@@ -172,7 +170,8 @@ class Owed:
 
     def _inside(self, part: Collection[int]) -> set[int]:
         """Give the indexes of the commands taken inside a component."""
-        return {self._searched.index_at(step) for at in part for step, to in self._searched.steps_at(at) if to in part}
+        steps = ((step, to) for at in self._timely(part) for step, to in self._searched.steps_at(at))
+        return {self._searched.index_at(step) for step, to in steps if to in part}
 
     def _promised(self, part: frozenset[int]) -> frozenset[Promise]:
         """Give what is promised all the way round and never kept: S12 allows no such run."""
@@ -193,9 +192,21 @@ class Owed:
             return part if part in able else frozenset()
         return frozenset().union(*able)
 
-    def _able(self, part: frozenset[int], name: str) -> frozenset[int]:
+    def _able(self, part: Collection[int], name: str) -> frozenset[int]:
         """Give the positions of a component where something is possible."""
-        return frozenset(at for at in part if any(happens_with(name, command) for command, _ in self._moves(at)))
+        rules, offsets, happening = self._graph.rules, self._graph.offsets, self._happening(name)
+        return frozenset(
+            at for at in self._timely(part) if not happening.isdisjoint(rules[offsets[at] : offsets[at + 1]])
+        )
+
+    def _happening(self, name: str) -> frozenset[int]:
+        """Give the rules that something happens with."""
+        if name not in self._happen:
+            rules, commands = self._searched.ground.rules, self._system.commands
+            self._happen[name] = frozenset(
+                place for place, rule in enumerate(rules) if happens_with(name, commands[rule.command])
+            )
+        return self._happen[name]
 
     def _cycle(self, start: int, part: frozenset[int]) -> list[Move]:
         """Give a way through the component from a position back to it that keeps every promise and is fair."""

@@ -35,6 +35,7 @@ from dsa.claims import (
     Unchanged,
 )
 from dsa.expr import Expr, Name, evaluate, show_value, unparse
+from dsa.ground import LateError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, is_over
 from dsa.moments import at_location, happens
@@ -111,15 +112,21 @@ def judge(
 
     With more than one of `traces`, a violated property comes with up to so many counterexamples and the nearest run that passes.
     """
-    return _Judging(questions, base, limits, traces, engine, odds).run()
+    return _Judging(questions, base, limits, traces, lambda _form: engine, odds).run()
 
 
-def violated(questions: Questions, base: Searched, limits: Limits, odds: Odds | None = None) -> Iterator[Form]:
-    """Give the forms that `judge` finds violated, those first that are soon decided; no counterexample is made of them.
+def violated(
+    questions: Questions,
+    base: Searched,
+    limits: Limits,
+    engine: Callable[[Form], Engine],
+    odds: Odds | None = None,
+) -> Iterator[Form]:
+    """Give the forms that `judge` finds violated, those first that are soon decided; no counterexample is made of them. `engine` gives what searches for one.
 
     As for mutants, of which there are many, and each is looked at once: of conditions nothing is decided that a short search shows.
     """
-    return _Judging(questions, base, limits, 1, None, odds, hurries=True).violated()
+    return _Judging(questions, base, limits, 1, engine, odds, hurries=True).violated()
 
 
 class _Judging:
@@ -129,7 +136,7 @@ class _Judging:
         base: Searched,
         limits: Limits,
         traces: int,
-        engine: Engine | None,
+        engine: Callable[[Form], Engine | None],
         odds: Odds | None,
         *,
         hurries: bool = False,
@@ -146,7 +153,10 @@ class _Judging:
         found = {}
         for form in self._questions.forms:
             is_late = form not in plain and self._limits.expired()
-            judgement = self._judged(form, hits.get(form))
+            try:
+                judgement = self._judged(form, hits.get(form))
+            except LateError:
+                judgement = _LATE
             if is_late and judgement.verdict == "UNKNOWN" and not isinstance(form, Probability | Expected):
                 judgement = attrs.evolve(judgement, reason=_USED_UP)
             what = subject(form)
@@ -173,15 +183,18 @@ class _Judging:
             case OnlyAfter() | AtMost():
                 seen = observed(self._system, form, self._constants)
                 at_start = evaluate(seen.at_start, self._constants) is True
-                return at_start or self._searched(seen).hits[0] is not None
+                return at_start or self._searched(form, seen).hits[0] is not None
             case LeadsTo():
-                searched = self._searched(observed(self._system, form, self._constants))
-                return searched.is_listed and Owed(searched, form).is_ever
+                searched = self._searched(form, observed(self._system, form, self._constants))
+                try:
+                    return searched.is_listed and Owed(searched, form).is_ever
+                except LateError:
+                    return False
             case EverywherePossible() | Probability() | Expected():
                 return self._judged(form, hit).verdict == "VIOLATED"
 
-    def _searched(self, seen: Observed) -> Searched:
-        return search(seen, self._limits, self._engine, hurries=self._hurries)
+    def _searched(self, form: Form, seen: Observed) -> Searched:
+        return search(seen, self._limits, self._engine(form), hurries=self._hurries)
 
     def _judged(self, form: Form, hit: Hit | None) -> Judgement:
         match form:
@@ -213,7 +226,7 @@ class _Judging:
         seen = observed(self._system, form, self._constants)
         if evaluate(seen.at_start, self._constants) is True:  # then what is counted may not fit its variable
             return self._violated(form, self._base, Hit(self._base.ground.start, ()), seen)
-        searched = self._searched(seen)
+        searched = self._searched(form, seen)
         return self._safe(form, seen, searched, searched.hits[0])
 
     def _safe(self, form: Form, seen: Observed, searched: Searched, hit: Hit | None) -> Judgement:
@@ -229,7 +242,7 @@ class _Judging:
         judgement = self._shown(form, searched, hit.way)
         if self._traces == 1 or not hit.way:
             return judgement
-        more = similar(searched, hit.way, look, self._traces - 1, self._limits, self._engine, seen.sights)
+        more = similar(searched, hit.way, look, self._traces - 1, self._limits, self._engine(form), seen.sights)
         return attrs.evolve(judgement, more=more, passing=passing(searched, hit.way, seen.sights))
 
     def _shown(self, form: Form, searched: Searched, way: Sequence[Command], loop: int | None = None) -> Judgement:
@@ -243,7 +256,7 @@ class _Judging:
         return Judgement("VIOLATED", reason_for(form, self._system.machine, trace, loop), trace, loop, timers)
 
     def _leads_to(self, form: LeadsTo) -> Judgement:
-        searched = self._searched(observed(self._system, form, self._constants))
+        searched = self._searched(form, observed(self._system, form, self._constants))
         if not searched.is_listed:
             return self._unless_stopped(searched, _TOO_MANY)
         owed = Owed(searched, form)
@@ -264,7 +277,7 @@ class _Judging:
         judgement = attrs.evolve(judgement, assumes=judgement.assumes + fair, ignored=owed.ignored_failures())
         if self._traces == 1:
             return judgement
-        more = similar(searched, whole, look, self._traces - 1, self._limits, self._engine)
+        more = similar(searched, whole, look, self._traces - 1, self._limits, self._engine(form))
         near = passing(searched, whole, (), lambda number: not searched.ground.values(number)[WAITING])
         return attrs.evolve(judgement, more=more, passing=near)
 
@@ -272,7 +285,7 @@ class _Judging:
         needs_memory = happens(form.condition)
         searched = self._base
         if needs_memory:
-            searched = self._searched(observed(self._system, form, self._constants))
+            searched = self._searched(form, observed(self._system, form, self._constants))
         if not searched.is_listed:
             return self._unless_stopped(searched, _TOO_MANY)
         places = range(len(self._system.locations))
@@ -303,6 +316,7 @@ class _Judging:
 
 
 _TOO_MANY = Judgement("UNKNOWN", "there are more configurations than can be listed, as this form asks for")
+_LATE = Judgement("UNKNOWN", "the time limit was met before what was found was looked at")
 _USED_UP = "the time limit was used up before this property was searched"
 _WITHOUT_MEMORY = Always | Never | Unchanged | Possible
 

@@ -18,15 +18,18 @@ from dsa.timers import preceding
 from dsa.trace import show_events, show_occurrence, show_values
 
 
-def from_explorations(explorations: Sequence[Exploration], *, given: bool = False) -> tuple[Diagnostic, ...]:
+def from_explorations(
+    explorations: Sequence[Exploration], *, given: bool = False, warned: bool = True
+) -> tuple[Diagnostic, ...]:
     """Give every finding of a run's explorations.
 
-    `given` tells that the parameters were asked for: states and rows that these values leave out are then warnings.
+    `given` tells that the parameters were asked for: states and rows that these values leave out are then warnings. Unless `warned`, what is refused from
+    outside is left out, which is a warning always.
     """
     found: list[Diagnostic] = []
     seen: set[tuple[object, ...]] = set()
     for exploration in explorations:
-        for key, diagnostic in _findings(exploration):
+        for key, diagnostic in _findings(exploration, warned=warned):
             if key not in seen:
                 seen.add(key)
                 found.append(diagnostic)
@@ -35,7 +38,7 @@ def from_explorations(explorations: Sequence[Exploration], *, given: bool = Fals
     return tuple(found)
 
 
-def _findings(exploration: Exploration) -> Iterator[tuple[tuple[object, ...], Diagnostic]]:
+def _findings(exploration: Exploration, *, warned: bool) -> Iterator[tuple[tuple[object, ...], Diagnostic]]:
     """Give each finding of one exploration with what makes it one finding."""
     unhandled: dict[tuple[object, ...], list[Witness]] = {}
     for witness in exploration.refusals:
@@ -47,7 +50,8 @@ def _findings(exploration: Exploration) -> Iterator[tuple[tuple[object, ...], Di
     named = exploration.machine.event_named
     for key, witnesses in unhandled.items():
         event = witnesses[0].occurrence.event
-        if event not in named or named[event].otherwise != "refused":
+        is_outside = event in named and named[event].origin == OUTSIDE
+        if event not in named or (named[event].otherwise != "refused" and (warned or not is_outside)):
             yield ("unhandled", *key), _unhandled(exploration, witnesses)
     for configuration in exploration.deadlocks:
         yield ("deadlock", configuration.state), _deadlock(exploration, configuration)

@@ -16,9 +16,9 @@ from dsa.checks.reliance import reliance
 from dsa.checks.scenarios import ScenarioResult, from_scenarios, run_scenarios
 from dsa.checks.table_faults import row_findings, start_outside
 from dsa.checks.verdicts import Judged, PropertyResult, combined, from_judged, judged_at
-from dsa.errors import Diagnostic
+from dsa.errors import Diagnostic, ParameterError
 from dsa.expr import Value
-from dsa.machine import Machine, minima
+from dsa.machine import FEW_VALUATIONS, Machine, every_valuation, minima
 from dsa.system import System, closed_system
 from dsa.uses import Use
 
@@ -51,6 +51,7 @@ def check(
     machine: Machine,
     *,
     parameters: Mapping[str, Value] | None = None,
+    each_value: bool = False,
     strict: bool = False,
     max_states: int = MAX_STATES,
     time_limit_s: float | None = None,
@@ -61,16 +62,15 @@ def check(
 ) -> Report:
     """Check a machine: structure, exploration, Definition 4, scenarios, properties.
 
-    Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given. `max_states` holds for each
-    search, `time_limit_s` (which needs a `clock`) for all of it together. With more than one of `traces`, a violated property has
+    Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given; with `each_value` at every combination of values, those of `parameters` fixed (ParameterError
+    when there are more than `FEW_VALUATIONS`). `max_states` holds for each search, `time_limit_s` (which needs a `clock`) for all of it together. With more than one of `traces`, a violated property has
     up to so many counterexamples. Raises ParameterError for an unknown parameter or a value outside its domain.
     """
-    outside: tuple[Diagnostic, ...] = ()
+    outside, missing = tuple[Diagnostic, ...](), dict[Use, Diagnostic]()
     found_at: list[tuple[Exploration, Judged]] = []
-    missing: dict[Use, Diagnostic] = {}
     look = _Look(limits_until(max_states, time_limit_s, clock, progress), clock, engine, traces)
     system = closed_system(machine, look.limits.expired)
-    for there in _valuations(machine, parameters):
+    for there in _valuations(machine, parameters, each_value=each_value):
         outside += (wrong := start_outside(there))
         if not wrong:
             here = attrs.evolve(system, machine=there)
@@ -80,13 +80,12 @@ def check(
     results = run_scenarios(machine)
     found = [*outside, *row_findings(machine), *missing.values()]
     if explorations:
-        found += from_explorations(explorations, given=parameters is not None)
+        found += from_explorations(explorations, given=parameters is not None and not each_value)
     found += [*from_scenarios(machine, results), *from_judged(machine, judged)]
     properties = combined(machine, judged, found)
     found += reliance(machine, properties, judged)
-    return Report(
-        machine.name, explorations, _sorted(found), properties, results, _rests(machine, explorations), strict
-    )
+    rests = _rests(machine, explorations)
+    return Report(machine.name, explorations, _sorted(found), properties, results, rests, strict)
 
 
 @attrs.frozen
@@ -115,8 +114,16 @@ def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, 
     return tuple(leaf for leaf in machine.leaves if leaf in found)
 
 
-def _valuations(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Machine, ...]:
+def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, each_value: bool) -> tuple[Machine, ...]:
     """Give the machine at the parameter values that a run explores."""
+    if each_value:
+        usual = machine.at(parameters or {})
+        every = every_valuation(usual, FEW_VALUATIONS, parameters)
+        if every is None:
+            many = f"the parameters have more than {FEW_VALUATIONS} combinations of values"
+            raise ParameterError(f"{many}: give some of them one (--param), or ask for a proof for all (dsa prove)")
+        others = (machine.at(values) for values in every if values != usual.constants)
+        return (usual, *others)  # what is asked at one value alone is asked at the usual ones
     if parameters is not None:
         return (machine.at(parameters),)
     smallest = machine.at(minima(machine))

@@ -113,14 +113,14 @@ class Searched:
 
 def search(seen: Observed, limits: Limits, engine: Engine | None = None, *, hurries: bool = False) -> Searched:
     """Search an observed system for its sights; `hurries` is for `ground`."""
-    return search_ground(ground(seen.system, hurries=hurries), [seen.sights], limits, engine)
+    return search_ground(ground(seen.system, hurries=hurries, expired=limits.expired), [seen.sights], limits, engine)
 
 
 def search_all(
     system: System, groups: Sequence[Sequence[Sight]], limits: Limits, engine: Engine | None = None
 ) -> Searched:
     """Search a system once for several groups of sights: of each, the one that is met first."""
-    return search_ground(ground(system), groups, limits, engine)
+    return search_ground(ground(system, expired=limits.expired), groups, limits, engine)
 
 
 def search_ground(

@@ -5,7 +5,7 @@ that say nothing. A property that is violated somewhere is VIOLATED; one that is
 """
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -84,9 +84,11 @@ def judged_at(
     return Judged(machine, tuple(found[claim.form] for claim in machine.properties))
 
 
-def violated_at(questions: Questions, exploration: Exploration, limits: Limits) -> Iterator[Form]:
+def violated_at(
+    questions: Questions, exploration: Exploration, limits: Limits, engine: Callable[[Form], Engine]
+) -> Iterator[Form]:
     """Give the properties violated of a machine that was explored with these questions, those first that are soon judged."""
-    return violated(questions, questions.answered(exploration), limits, _odds(questions.system.machine))
+    return violated(questions, questions.answered(exploration), limits, engine, _odds(questions.system.machine))
 
 
 def _odds(machine: Machine) -> Odds | None:

@@ -31,6 +31,7 @@ class _Options:
     """What was asked for besides the files."""
 
     values: dict[str, Value] | None
+    each_value: bool
     strict: bool
     max_states: int
     time_limit_s: float | None
@@ -61,6 +62,11 @@ class _Checked:
 @click.command("check", cls=JsonCommand)
 @click.argument("files", nargs=-1, required=True)
 @param_option("Explore at this value only; repeatable.")
+@click.option(
+    "--each-value",
+    is_flag=True,
+    help="Explore at each value of the parameters, those of --param fixed; at most 64 combinations.",
+)
 @click.option("--strict", is_flag=True, help="Warnings too make the exit code 1.")
 @max_states_option(MAX_STATES)
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds.")
@@ -92,6 +98,7 @@ def command(
     files: tuple[str, ...],
     parameters: tuple[str, ...],
     *,
+    each_value: bool,
     strict: bool,
     max_states: int,
     time_limit: float | None,
@@ -106,14 +113,14 @@ def command(
 ) -> None:
     """Check machines and specs: names, types, rows, exploration, Definition 4, scenarios, properties.
 
-    Explores at all defaults and at all minima of the parameters, or at --param. Exit 0 good, 1 findings, VIOLATED or UNKNOWN, 2
+    Explores at all defaults and at all minima of the parameters, at --param, or at --each-value. Exit 0 good, 1 findings, VIOLATED or UNKNOWN, 2
     unreadable. With --trace it only runs that trace again.
     """
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
     _require_targets(folder, certificate, itf=itf)
     if trace is not None:
         sys.exit(_part("replayed").replayed(files, trace, json_wanted=json_wanted))
-    options = _Options(parse_parameters(parameters) or None, strict, max_states, time_limit, traces, module)
+    options = _Options(parse_parameters(parameters) or None, each_value, strict, max_states, time_limit, traces, module)
     checked = []
     for file in files:
         checked.append(_checked(file, options))
@@ -170,7 +177,7 @@ def _checked(file: str, options: _Options) -> _Checked:
             if reading.machine is None:
                 return _Checked(file, reading, None)
             report = check(
-                reading.machine, parameters=options.values, strict=options.strict, max_states=options.max_states,
+                reading.machine, parameters=options.values, each_value=options.each_value, strict=options.strict, max_states=options.max_states,
                 time_limit_s=options.time_limit_s, clock=time.perf_counter, progress=progress, engine=automatic(_compile),
                 traces=options.traces,
             )  # fmt: skip

@@ -1,6 +1,7 @@
 """`dsa mutate FILE`: which small faults of a machine its checks, properties and scenarios would notice."""
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -8,15 +9,16 @@ from typing import Any
 
 import click
 
-from dsa.checks.explore import MAX_STATES
+from dsa.checks.explore import MAX_STATES, limits_until
 from dsa.checks.mutants import GROUPS, Group
 from dsa.checks.mutate import Judged, Strength, mutate, prover
 from dsa.checks.places import line_of
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option, tell_json
-from dsa.cli.parameters import max_states_option, param_option, parse_parameters
+from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
 from dsa.cli.progress import Working
 from dsa.cli.terminal import say
 from dsa.edge.files import load
+from dsa.edge.forks import spread
 
 
 @click.command("mutate", cls=JsonCommand)
@@ -29,14 +31,21 @@ from dsa.edge.files import load
     help="Exit 1 when a smaller share (0.95, say) of the faults in rows is noticed.",
 )
 @max_states_option(MAX_STATES, "exploration")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the rest is not judged.")
 @json_option
 def command(
-    file: str, parameters: tuple[str, ...], *, at_least: float | None, max_states: int, json_wanted: bool
+    file: str,
+    parameters: tuple[str, ...],
+    *,
+    at_least: float | None,
+    max_states: int,
+    time_limit: float | None,
+    json_wanted: bool,
 ) -> None:
     """Measure how strong a spec is: make small faults in the machine, and see which are noticed.
 
-    FILE is a machine, or a spec that adds properties and scenarios to one. Exit 0 good, 1 fewer than --at-least are noticed, 2 usage, or a machine that does not
-    itself pass `dsa check`.
+    FILE is a machine, or a spec that adds properties and scenarios to one. Exit 0 good, 1 fewer than --at-least are noticed or some were not judged within --time-limit, 2 usage, or a
+    machine that does not itself pass `dsa check`.
     """
     values = parse_parameters(parameters) or None
     machine = load(file)
@@ -44,7 +53,8 @@ def command(
         with Working("comparing rows") as progress:
             prove = prover(machine) if find_spec("z3") else None  # decides about parameters that are not explored
             count = lambda done, every: progress.tell(f"{done} of {every} mutants")  # noqa: E731
-            strength = mutate(machine, parameters=values, max_states=max_states, prove=prove, progress=count)
+            limits = limits_until(max_states, time_limit, time.monotonic)
+            strength = mutate(machine, parameters=values, limits=limits, prove=prove, progress=count, spread=spread)
     except ValueError as fault:
         raise Ended(f"{file}: {fault}; fix that first (dsa check {file})", UNREADABLE) from None
     if json_wanted:
@@ -52,7 +62,8 @@ def command(
     else:
         for line in _shown(file, strength):
             say(line)
-    sys.exit(int(at_least is not None and (strength.score or 0) < at_least))
+    too_few = at_least is not None and (strength.score or 0) < at_least
+    sys.exit(int(too_few or bool(strength.of_kind("not judged"))))
 
 
 def _shown(file: str, strength: Strength) -> Iterator[str]:
@@ -62,9 +73,11 @@ def _shown(file: str, strength: Strength) -> Iterator[str]:
             reason = f"  ({one.by})" if one.by else ""
             yield f"{file}: {what}: {_place(one)}: {one.mutant.what}{reason}"
     for group in GROUPS:
-        if any(one.mutant.group == group for one in strength.judged):
+        if any(one.mutant.group == group and one.kind != "not judged" for one in strength.judged):
             yield f"{file}: {_counts(strength, group)}"
     yield f"{file}: {len(survived)} survive, {len(equal)} are equal to the machine"
+    if late := strength.of_kind("not judged"):
+        yield f"{file}: {len(late)} of {len(strength.judged)} were not judged: {late[0].by}; allow more (--time-limit)"
 
 
 def _counts(strength: Strength, group: Group) -> str:

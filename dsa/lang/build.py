@@ -28,6 +28,9 @@ MOST_CHARACTERS, MOST_COLUMNS = 2_000_000, 200
 _FIRST_LINE = 200  # characters of the first line that are shown
 
 MACHINE_LINE, GOAL_LINE = "Machine:", "Goal:"
+#: How people begin a line that is to say where a machine starts.
+_START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
+_SEVERAL_STARTS = "for several starts declare a parameter, and let the rows of one initial state read it"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
 _HEADING_WORDS = ("cases: NAME", "prompt: NAME", "scenario: NAME")
 
@@ -107,6 +110,7 @@ def _machine_in(document: Document) -> Reading:
     targets = [] if steps else _targets(transitions)
     at = parts.of("states")[0].heading.span() if parts.of("states") else parts.document.start
     initial = _initial_state(declared.states, targets, at, findings) if declared.states else ""
+    _require_no_start_line(parts, declared.states, findings)
     made = Machine(
         name=name,
         transitions=transitions,
@@ -383,7 +387,8 @@ def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]
         if len(twins) > 1 and state is not twins[0]:
             where = f"of {state.parent}" if state.parent else "of the machine"
             message = f"{twins[0].name} and {state.name} are both the initial state {where}"
-            findings.error("DSA206", message, state.span or at, "mark one of them")
+            hint = "mark one of them" if state.parent else f"mark one of them; {_SEVERAL_STARTS}"
+            findings.error("DSA206", message, state.span or at, hint)
     top = [state for state in marked if state.parent is None] or marked
     if not marked:
         hint = "mark one with kind 'initial' in the States table"
@@ -394,6 +399,16 @@ def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]
         findings.error("DSA206", message, at, "mark the top-level state that the machine starts in")
     _require_entries(states, [(top[0].name, top[0].span or at), *targets], findings)
     return top[0].name
+
+
+def _require_no_start_line(parts: Parts, states: Iterable[State], findings: Findings) -> None:
+    """Report a line that names states to start in: as prose it would be passed over."""
+    names = {state.name for state in states}
+    for word in _START_LINES:
+        line = parts.line(word, *_WITH_TRANSITIONS)
+        if line is not None and names.issuperset(name.strip(" `") for name in line.text.strip(" {}.").split(",")):
+            hint = f"mark one with kind 'initial' in the States table; {_SEVERAL_STARTS}"
+            findings.error("DSA206", "a line does not say where a machine starts", line.span(), hint)
 
 
 def _require_leaves_final(states: tuple[State, ...], findings: Findings) -> None:

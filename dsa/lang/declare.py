@@ -107,9 +107,10 @@ def _at(values: Mapping[str, expr.Value]) -> str:
 
 
 def _one_value(parser: Parser) -> expr.Expr:
-    if parser.at("in"):
+    found = None if parser.at("in") or parser.at("{") else parser.expression()
+    if found is None or parser.at(",") or parser.at(".."):
         parser.reject("a variable has one initial value", "for several starts declare a parameter, and begin with it")
-    return parser.expression()
+    return found
 
 
 def _initial(record: Record, domain: expr.Domain, scope: typed.Scope, findings: Findings) -> expr.Expr | None:

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from dsa.checks.explore import explore
 from dsa.checks.observers import observed
 from dsa.checks.proof.liveness import Owing, Reaching
-from dsa.checks.proof.samples import every_valuation
 from dsa.checks.proof.session import Session
 from dsa.checks.prove import Proof, ProofReport, _Proving, judged, prove
 from dsa.claims import EverywherePossible, LeadsTo, Possible
 from dsa.expr import Interval, Value, concrete
-from dsa.machine import Machine
+from dsa.machine import Machine, every_valuation
 from dsa.system import closed_system
 from dsa.testing import strategies
 from dsa.testing.declared import skeletons

@@ -50,6 +50,12 @@ def test_the_effort_bounds_the_work_and_is_used_up():
     assert effort.left == 0
 
 
+def test_nothing_is_tried_once_the_time_is_over():
+    effort = Effort(1_000, lambda: True)
+    assert satisfiable(read("x == 3"), RANGES, effort) is None
+    assert effort.left == 1_000
+
+
 def test_samples_show_what_is_plainly_neither():
     assert outcomes_at_samples(read("x > 4"), RANGES) == {True, False}
     assert outcomes_at_samples(read("huge >= 0"), RANGES) == {True}

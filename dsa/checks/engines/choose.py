@@ -11,7 +11,7 @@ Only the engine in Python is imported; the others are loaded by name when they a
 """
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from types import ModuleType
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Up to so many trials of a rule on a configuration no other engine than Python's is asked. They take some tenths of a second, which is
 #: what NumPy's import takes of the processor; for a million configurations, if two or three rules concern each.
 TRIALS = 3_000_000
+#: An engine that gives up after so many trials.
+First = Callable[[Ground, Sequence[Watch], Limits, float], Found]
 #: More configurations than this are not held one by one.
 HELD = 1_000_000_000
 #: With fewer configurations at a distance than this, NumPy has nothing to gain.
@@ -39,12 +41,12 @@ def loaded(engine: str) -> ModuleType:
     return importlib.import_module(f"dsa.checks.engines.{engine}")
 
 
-def automatic(compile_c: "Compile | None" = None) -> Engine:
-    """Give the engine that chooses; `compile_c` makes a library of C text, where there is a compiler."""
+def automatic(compile_c: "Compile | None" = None, first: First = python.search) -> Engine:
+    """Give the engine that chooses; `compile_c` makes a library of C text, where there is a compiler. `first` is asked first, for a search of so many trials."""
 
     def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
-        found = python.search(ground, watches, limits, TRIALS)
-        if found.complete or found.configurations > limits.max_states or limits.expired():
+        found = first(ground, watches, limits, TRIALS)
+        if found.is_all(limits):
             return found
         for engine in _for_large(ground, watches, found, limits, compile_c):
             try:

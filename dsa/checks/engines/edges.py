@@ -74,27 +74,33 @@ class _Part:
 
 
 def graph(ground: Ground, found: Found) -> Graph:
-    """Give the graph of a complete search that kept its layers; ValueError for any other."""
+    """Give the graph of a complete search that kept its layers; ValueError for any other, LateError when the ground's time is over."""
     if not found.complete or found.layers is None:
         raise ValueError("only a complete search that kept its layers gives a graph")
     layers = [split(layer, ground.volume) for layer in found.layers]
     fits = ground.domain_size < 2**62
     arrays = found.configurations > _SMALL and fits and find_spec("numpy") is not None
-    return _in_arrays(ground, layers) if arrays else _in_lists(ground, layers)
+    return _in_arrays(ground, layers) if arrays else _in_lists(ground, layers, found)
 
 
-def _in_lists(ground: Ground, layers: Sequence[Layer]) -> Graph:
+def _in_lists(ground: Ground, layers: Sequence[Layer], found: Found) -> Graph:
     parts = {location: _listed(chunks) for location, chunks in by_location(layers).items()}
     at = {location: dict(zip(part.data, part.positions, strict=True)) for location, part in parts.items()}
     count, steps, writer = sum(map(len, layers)), steps_of(ground), Writer(ground)
     leaps: list[tuple[int, int, int]] = []
     for location, part in parts.items():
+        known = found.known_at(location)
+        fresh = [each for each in part.data if each not in known] if known else part.data
         for step in steps[location]:
-            kept = truth_of(writer, step.rule.condition)(part.data)
-            positions, target = list(compress(part.positions, kept)), at.get(step.rule.target, {})
-            ends = [target[after] for after in after_all(writer, step.rule)(list(compress(part.data, kept)))]
+            ground.require_time()
+            taken = found.known_step(step)
+            data = part.data if taken is None else fresh
+            kept = list(compress(data, truth_of(writer, step.rule.condition)(data))) if data else []
+            pairs = list(zip(kept, after_all(writer, step.rule)(kept) if kept else (), strict=True))
+            pairs += [(start, end) for start, end in (taken or {}).items() if start in at[location]]
+            start_at, end_at = at[location], at.get(step.rule.target, {})
             for rule in step.places:
-                leaps += [(start, rule, end) for start, end in zip(positions, ends, strict=True)]
+                leaps += [(start_at[start], rule, end_at[end]) for start, end in pairs]
     leaps.sort()
     out = array("q", bytes(8 * (count + 1)))
     for start, _, _ in leaps:
@@ -117,6 +123,7 @@ def _in_arrays(ground: Ground, layers: Sequence[Layer]) -> Graph:
     columns: list[list[Any]] = [[], [], []]
     for location, part in parts.items():
         for step in steps[location]:
+            ground.require_time()
             kept = truth_of(writer, step.rule.condition)(part.data)
             ends = _ends(step, at, after_all(writer, step.rule)(part.data[kept]))
             for rule in step.places:

@@ -4,7 +4,8 @@ An engine is a function `(Ground, watches, Limits) -> Found`. It searches breadt
 watch is true is one nearest to the start.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -30,7 +31,8 @@ class Found:
     `transitions` counts the (configuration, rule) pairs taken, which are the accepted (configuration, event, verdicts). `locations` counts
     the configurations at each location; `taken` has the indexes of the ground's rules that were taken. `hits` has, for each
     watch, the number of a configuration nearest to the start at which it is true, or None. `layers` are the configurations' numbers
-    by their distance from the start (the start's layer first), when the engine keeps them.
+    by their distance from the start (the start's layer first), when the engine keeps them. `ended` tells that a watch that ends the search was met: then it is not complete.
+    `known_at` gives data of a location at which steps are known, `known_step` where a step (`plan.Step`) leads from those of them at which it is taken, None for one that is not known.
     """
 
     engine: str
@@ -41,6 +43,15 @@ class Found:
     hits: tuple[int | None, ...]
     complete: bool
     layers: Sequence[Sequence[int]] | None = attrs.field(default=None, repr=False)
+    ended: bool = False
+    known_at: Callable[[int], Collection[int]] = attrs.field(default=lambda _location: (), repr=False, eq=False)
+    known_step: Callable[[Any], Mapping[int, int] | None] = attrs.field(
+        default=lambda _step: None, repr=False, eq=False
+    )
+
+    def is_all(self, limits: Limits) -> bool:
+        """Tell whether another engine would find no more within these limits."""
+        return self.complete or self.ended or self.configurations > limits.max_states or limits.expired()
 
 
 def stopped_by(found: Found, limits: Limits) -> str:

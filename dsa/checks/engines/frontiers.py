@@ -5,7 +5,7 @@ known is remembered only at locations that can be entered twice (`plan.py`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from math import inf
 from typing import Any, ClassVar
 
@@ -90,6 +90,7 @@ class Frontiers(ABC):
                 complete = found <= most and tried <= most_trials and not limits.expired()
                 if not complete:
                     break
+            complete = complete and not self._lookout.is_over
             layer = {place: p[0] if len(p) == 1 else self.joined(p) for place, p in following.items()}
         if layer:
             self._layers.append(Layer(volume, tuple(layer.items())))
@@ -121,8 +122,11 @@ class Frontiers(ABC):
         return self._known[location]
 
     def _generated(self, location: int) -> Leave | None:
-        """Give what leaves a location; locations that differ in the numbers of rules and locations alone share a program."""
-        steps, remembered = self.plan.steps[location], self.plan.remembered
+        return self._leaving(self.plan.steps[location])
+
+    def _leaving(self, steps: Sequence[Step]) -> Leave | None:
+        """Give what takes steps of one location; steps that differ in the numbers of rules and locations alone share a program."""
+        remembered = self.plan.remembered
         if not steps:
             return None
         shape = tuple((id(step.move), step.stays, step.rule.target in remembered) for step in steps)
@@ -156,29 +160,34 @@ class Frontiers(ABC):
                 counts[location] += len(data)
         taken = frozenset(rule for rule, times in enumerate(self._taken) if times)
         hits = tuple(self._lookout.hits)
-        return Found(self.engine, found, sum(self._taken), tuple(counts), taken, hits, complete, tuple(self._layers))
+        layers, ended = tuple(self._layers), self._lookout.is_over
+        return Found(self.engine, found, sum(self._taken), tuple(counts), taken, hits, complete, layers, ended)
 
 
 class Lookout:
-    """The watches of a search that were not hit yet; `hits` are numbers of configurations, or None."""
+    """The watches of a search that were not hit yet; `hits` are numbers of configurations, or None. It `is_over` when one was hit that ends the search."""
 
     def __init__(self, writer: Writer, watches: Sequence[Watch]) -> None:
         self.hits: list[int | None] = [None] * len(watches)
-        self._writer = writer
+        self.is_over = False
+        self._writer, self._watches = writer, watches
         self._pending: dict[int, dict[int, Expr]] = {}
         for index, watch in enumerate(watches):
             self._pending.setdefault(watch.location, {})[index] = watch.condition
         self._any: dict[int, Callable[[Data], int | None]] = {}
 
-    def look(self, location: int, data: Data) -> None:
-        """Look at configurations of one location, in the order of their discovery."""
+    def look(self, location: int, data: Data, quiet: Container[int] = ()) -> None:
+        """Look at configurations of one location, in the order of their discovery; the `quiet` watches are known to be true at none of them."""
         pending = self._pending.get(location)
         if not pending or not self._may_be_any(location, pending, data):
             return
         for index, condition in tuple(pending.items()):
+            if index in quiet:
+                continue
             hit = self._first(condition)(data)
             if hit is not None:
                 self.hits[index] = location * self._writer.ground.volume + int(hit)
+                self.is_over |= self._watches[index].ends
                 del pending[index]
         self._any.pop(location, None)
 

@@ -108,7 +108,9 @@ class Question:
     def chain(self, values: Mapping[str, Value] | None = None) -> Chain:
         """Lay out the chain, at other parameter values when they are given."""
         machine = self.system.machine.at(values) if values else self.system.machine
-        return chain_of(ground(attrs.evolve(self.system, machine=machine)), self.world, self.limits)
+        return chain_of(
+            ground(attrs.evolve(self.system, machine=machine), expired=self.limits.expired), self.world, self.limits
+        )
 
     def at(self, values: Mapping[str, Value] | None = None) -> Reckoning:
         """Work out the odds."""

@@ -4,7 +4,7 @@ Takes expressions, gives `Answer` values. Numbers are unbounded whole numbers; t
 allowed, so z3 may give up: then the answer is unknown, and never proved.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -38,15 +38,17 @@ class Answer:
 class Logic:
     """A solver that knows a system's names and domains.
 
-    The parameters lie in their domains, and so do the machine's own variables. Of observers' variables nothing is known.
+    The parameters lie in their domains, and so do the machine's own variables. Of observers' variables nothing is known. Once `expired` says that the
+    time is over, every answer is unknown.
     """
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, expired: Callable[[], bool] = lambda: False) -> None:
         try:
             import z3
         except ImportError:
             raise NoSolverError from None
         self._z3: Any = z3
+        self._expired = expired
         self._solver = z3.SimpleSolver()
         self._solver.set("rlimit", EFFORT)
         self._solver.set("random_seed", 0)
@@ -88,13 +90,15 @@ class Logic:
         """Tell whether the conditions can all be true; with `track`, which of them (by index) were needed to show that not."""
         if FALSE in conditions:
             return Answer("no", used=frozenset({conditions.index(FALSE)}))
+        if self._expired():
+            return Answer("unknown")
         self.asked += 1
         asked = frozenset().union(*map(expr.names, conditions))
         facts = self.known_of(asked)
         known, asked = [self.term(fact) for fact in facts], asked.union(*map(expr.names, facts))
         terms = [self.term(condition) for condition in conditions]
         answer = self._asked(self._solver, known, terms, asked, track=track)
-        if answer.can_be == "unknown":
+        if answer.can_be == "unknown" and not self._expired():
             # A solver that starts afresh knows other ways (and learnt nothing that leads astray).
             afresh = self._z3.SolverFor("QF_NIA")
             afresh.set("rlimit", EFFORT)
@@ -133,6 +137,8 @@ class Logic:
 
     def smallest(self, conditions: Sequence[expr.Expr], first: Sequence[str]) -> Answer:
         """Give small values at which the conditions are true: the sizes of `first`, then everything else, as small as can be."""
+        if self._expired():
+            return Answer("unknown")
         z3 = self._z3
         optimize = z3.Optimize()
         optimize.set("rlimit", EFFORT)
@@ -230,12 +236,3 @@ _COMPARE: dict[str, Any] = {
 
 def _as_variable(name: str, domain: expr.Domain) -> Variable:
     return Variable(name, "environment", domain, expr.TRUE)
-
-
-def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
-    """Give the first values of a parameter's domain, at most `count`."""
-    values = expr.concrete(domain, {})
-    if not isinstance(values, expr.Interval):
-        return values.values[:count]
-    last = values.low + count - 1 if values.high is None else min(values.high, values.low + count - 1)
-    return tuple(range(values.low, last + 1))

@@ -4,15 +4,13 @@ Takes a system, gives `Sample` values. Conditions are compiled once for all valu
 spelled in the code that is compiled.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
-from dsa.checks.proof.logic import smallest_values
 from dsa.expr import TRUE, Boolean, Environment, Expr, Name, Symbol, Value, Verdict, evaluate, unparse
-from dsa.machine import Machine
+from dsa.machine import Machine, smallest_values
 from dsa.simplify import FALSE, Leaf, all_of, substituted
 from dsa.system import Command, System, start_values
 
@@ -147,17 +145,3 @@ def valuations(machine: Machine) -> Iterator[dict[str, Value]]:
             given[tuple(v[min(n, len(v) - 1)] for v, n in zip(choices, turned, strict=True))] = None
     for values in given:
         yield dict(zip(names, values, strict=True))
-
-
-def every_valuation(machine: Machine, most: int) -> tuple[dict[str, Value], ...] | None:
-    """Give all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them."""
-    choices: list[Sequence[Value]] = []
-    count = 1
-    for parameter in machine.parameters:
-        values = smallest_values(parameter.domain, most + 1)
-        choices.append(values)
-        count *= len(values)
-        if count > most:
-            return None
-    names = [parameter.name for parameter in machine.parameters]
-    return tuple(dict(zip(names, values, strict=True)) for values in product(*choices))

@@ -10,18 +10,16 @@ from dsa.checks.observers import observed
 from dsa.checks.proof.candidates import candidates, table
 from dsa.checks.proof.induction import Induction, Lemmas, Region, Slicer, whole
 from dsa.checks.proof.logic import Logic
-from dsa.checks.proof.samples import EXAMPLES, Sample, Sampler, every_valuation, valuations
+from dsa.checks.proof.samples import EXAMPLES, Sample, Sampler, valuations
 from dsa.checks.table_faults import start_outside
 from dsa.claims import Always, Never
 from dsa.expr import Expr, Value
-from dsa.machine import Machine
+from dsa.machine import FEW_VALUATIONS, Machine, every_valuation
 from dsa.meaning import Occurrence
 from dsa.simplify import FALSE, negated
 from dsa.system import System, closed_system, in_domain, start_values
 from dsa.trace import Trace, follow
 
-#: Machines whose parameters have at most so many values in all are explored at each of them.
-FEW_VALUATIONS = 64
 #: A valuation that is explored to look for a violation, or to the end, has at most so many configurations.
 MOST_EXPLORED = 100_000
 
@@ -32,7 +30,7 @@ class Session:
     def __init__(self, machine: Machine, expired: Callable[[], bool]) -> None:
         self.machine, self.expired = machine, expired
         self.system: System = closed_system(machine, expired)
-        self.logic = Logic(self.system)
+        self.logic = Logic(self.system, expired)
         looked_at = tuple(valuations(machine))
         self.valuations = tuple(values for values in looked_at if self._can_start(values)) or looked_at[:1]
 

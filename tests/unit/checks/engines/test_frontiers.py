@@ -164,7 +164,7 @@ def test_large_frontiers_are_looked_at_in_slices(engine: Engine):
     expected = everything(engine(system, (), UNLIMITED))
     looks: list[int] = []
     limits = Limits(10**9, progress=lambda states, _: looks.append(states))
-    kind = python._Lists if engine is python.search else vectors._Arrays  # noqa: SLF001  (its slices, made small)
+    kind = python.Lists if engine is python.search else vectors._Arrays  # noqa: SLF001  (its slices, made small)
     with patch.object(kind, "slice_size", 100):
         assert everything(engine(system, (), limits)) == expected
     assert len(looks) > 400

@@ -1,9 +1,10 @@
 """Questions to z3: what is known of names, what is needed, what is small."""
 
-from dsa.checks.proof.logic import smallest_values
+from dsa.checks.proof.logic import Logic
 from dsa.checks.proof.session import Session
 from dsa.expr import BooleanDomain, EnumDomain, Integer, Name, RangeDomain
 from dsa.lang import loads
+from dsa.machine import smallest_values
 from dsa.simplify import FALSE, any_of, compared, negated
 
 RETRIES, RMAX = Name("retries", "variable"), Name("rmax", "parameter")
@@ -56,6 +57,13 @@ def test_more_than_z3_can_do_is_unknown_not_no(session: Session) -> None:
     )
     logic = Session(machine, lambda: False).logic
     assert logic.ask([machine.transitions[0].condition]).can_be == "unknown"
+
+
+def test_nothing_is_asked_once_the_time_is_over(session: Session) -> None:
+    late = Logic(session.system, lambda: True)
+    assert late.ask([compared(RETRIES, ">", RMAX)]).can_be == "unknown"
+    assert late.smallest([compared(RETRIES, "<", RMAX)], ["rmax"]).can_be == "unknown"
+    assert late.asked == 0
 
 
 def test_first_values_of_domains() -> None:

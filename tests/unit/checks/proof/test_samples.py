@@ -4,10 +4,11 @@ import attrs
 import pytest
 
 from dsa.checks.explore import explore
-from dsa.checks.proof.samples import Sampler, every_valuation, valuations
+from dsa.checks.proof.samples import Sampler, valuations
 from dsa.checks.proof.session import Session
 from dsa.edge.files import load
 from dsa.expr import Integer, RangeDomain
+from dsa.machine import every_valuation
 from dsa.trace import follow
 
 

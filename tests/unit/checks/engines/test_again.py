@@ -1,0 +1,90 @@
+"""A later search of nearly the same system finds what a search of its own finds."""
+
+from collections import Counter
+
+import attrs
+import pytest
+
+from dsa.checks.engines import python
+from dsa.checks.engines.again import Again
+from dsa.checks.engines.edges import graph
+from dsa.checks.engines.found import Found, Limits
+from dsa.checks.mutants import mutants
+from dsa.expr import TRUE
+from dsa.ground import Ground, Watch, ground
+from dsa.machine import Machine
+from dsa.system import closed_system
+from tests.repository import all_machines
+
+LIMITS = Limits(5_000)
+MOST_ROWS = 30
+
+
+def grounded(machine: Machine, like: Ground | None = None) -> Ground:
+    """Lay out a machine, with what is known of conditions from another one."""
+    memo = like.system.memo if like else {}
+    return ground(attrs.evolve(closed_system(machine), memo=memo), hurries=True)
+
+
+def watches(here: Ground) -> list[Watch]:
+    """Look out for every fault and every rule, for what is never true and for what always is."""
+    system = here.system
+    faults = here.watches((fault.location, fault.condition) for fault in system.faults)
+    rules = [Watch(rule.source, rule.condition) for rule in here.rules]
+    return [
+        *(watch for watch in faults if watch),
+        *rules,
+        *(Watch(place, TRUE) for place in range(len(system.locations))),
+    ]
+
+
+def summary(here: Ground, found: Found) -> tuple[object, ...]:
+    layers = [sorted(layer) for layer in found.layers or ()]
+    hits = [number is not None for number in found.hits]
+    return found.configurations, found.transitions, found.locations, found.taken, hits, found.complete, layers
+
+
+def steps(here: Ground, found: Found) -> Counter[tuple[int, int, int]]:
+    listed = graph(here, found)
+    numbers = listed.numbers
+    moves = zip(listed.sources, listed.rules, listed.targets, strict=True)
+    return Counter((numbers[source], rule, numbers[target]) for source, rule, target in moves)
+
+
+def machines() -> list[Machine]:
+    found = (machine for machine in all_machines().values() if not machine.parameters)
+    return [machine for machine in found if len(machine.transitions) < MOST_ROWS]
+
+
+@pytest.mark.parametrize("machine", machines(), ids=lambda machine: machine.name)
+def test_a_later_search_finds_what_a_search_of_its_own_finds(machine: Machine) -> None:
+    again = Again()
+    first = grounded(machine)
+    again(first, watches(first), LIMITS)
+    for mutant in [machine, *(each.machine for each in mutants(machine))]:
+        here = grounded(mutant, first)
+        wanted = python.search(here, watches(here), LIMITS)
+        found = again(here, watches(here), LIMITS)
+        if wanted.complete:
+            assert summary(here, found) == summary(here, wanted)
+            assert steps(here, found) == steps(here, wanted)
+
+
+def test_a_later_search_of_other_fields_is_one_of_its_own() -> None:
+    again = Again()
+    names = iter(all_machines().values())
+    for machine in (next(names), next(names)):
+        here = grounded(machine.at({}))
+        assert summary(here, again(here, [], LIMITS)) == summary(here, python.search(here, [], LIMITS))
+
+
+def test_a_search_ends_with_the_layer_at_which_what_ends_it_is_met() -> None:
+    machine = all_machines()["dual_state"]
+    here = grounded(machine)
+    (first, *_) = here.rules
+    watch = Watch(first.source, first.condition)
+    found = python.search(here, [attrs.evolve(watch, ends=True)], LIMITS)
+    assert found.hits == python.search(here, [watch], LIMITS).hits
+    assert found.ended
+    assert not found.complete
+    assert found.configurations < python.search(here, [watch], LIMITS).configurations
