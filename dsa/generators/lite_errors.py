@@ -44,10 +44,11 @@ class Asked:
     given_by: str
     timeout_s: float
 
-    def error(self, reason: str, usage: Usage | None = None) -> GenerationError:
-        """Give the error of an answer that is none, which took `usage`."""
-        code = "bad_answer" if reason in {"no_text", "nothing"} else reason
-        return GenerationError(f"{self._sentence(reason)}.", code, usage)
+    def error(self, reason: str, usage: Usage | None = None, why: str = "") -> GenerationError:
+        """Give the error of an answer that is none, which took `usage`, for a malformed one with what its provider says."""
+        code = "bad_answer" if reason in {"no_text", "nothing", "malformed"} else reason
+        told = self._sentence(reason) + (f" ({why})" if reason == "malformed" else "")
+        return GenerationError(f"{told}.", code, usage)
 
     def explained(self, error: Exception) -> GenerationError:
         """Give the error for what LiteLLM raised, with the words of the server, if it said any. One of a server is a ServerError."""
@@ -101,6 +102,7 @@ _SENTENCES = {
     "nothing": "{where} gave nothing for {model} that is an answer; check the address",
     "no_address": "'{where}' is no address at which {model} could be asked; write it as http://HOST:PORT/v1 or https://.. ({given_by})",
     "failed": "{model} could not answer",
+    "malformed": "{model} gave an answer that its provider calls malformed; try again or use another model",
     "no_text": "{model} gave an answer without text; try again or use another model",
 }
 #: Names of classes in an error's chain of causes, and codes; the first that applies.

@@ -20,6 +20,7 @@ from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
 from dsa.runtime.run import Run
+from dsa.runtime.speech import as_unicode
 from dsa.runtime.views import guards_for
 from machines.chat.calls import TOOLS, Call, meant, tool_meant
 from machines.chat.conversation import Conversation
@@ -30,7 +31,6 @@ from machines.chat.resources import Resources, resources_in
 from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
 from machines.talking.answers import answer_told
-from machines.talking.texts import as_unicode
 
 _AGAIN = re.compile(
     r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"

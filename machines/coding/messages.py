@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dsa.runtime.speech import each_text
 from machines.coding.work import Message, Work
-from machines.talking.texts import each_text
 
 #: Exchanges that are kept (seed 003: HISTORY_KEEP).
 HISTORY_KEEP = 5

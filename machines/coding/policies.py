@@ -18,6 +18,7 @@ from dsa.edge.threads import in_thread, run_function
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.speech import as_unicode
 from machines.coding.calls import COMPLETE, Call, Tool, meant
 from machines.coding.loops import Did, did_of, key_of, reminder_of, round_of, tool_of
 from machines.coding.messages import messages_for
@@ -27,7 +28,6 @@ from machines.coding.shown import arguments_shown
 from machines.coding.telling import read
 from machines.coding.work import Work
 from machines.talking.answers import answer_told
-from machines.talking.texts import as_unicode
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dsa.generators.streams import StreamResult, ToolCall
 from machines.talking.names import name_sent
-from machines.talking.texts import as_unicode, is_writable
+from machines.talking.texts import is_writable
 
 #: It asks for calls · it says something, and asks for nothing · it broke off, or says nothing at all
 Kind = Literal["asked", "said", "cut_off"]
@@ -26,7 +26,7 @@ def answer_told(result: StreamResult, free_id: FreeId) -> tuple[Kind, dict[str, 
         "model": result.model,
     }
     kind, more = _kind_of(result, free_id)
-    return kind, as_unicode({**told, **more})
+    return kind, {**told, **more}
 
 
 def _taken(usage: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -56,12 +56,11 @@ def _calls(calls: tuple[ToolCall, ...], free_id: FreeId) -> list[dict[str, Any]]
     taken: set[str] = set()
     found = []
     for call in calls:
-        provider_id = as_unicode(call.id)
-        name = free_id(provider_id, taken)
+        name = free_id(call.id, taken)
         taken.add(name)
         error = call.error if is_writable(call.arguments) else "invalid_arguments"
         arguments = None if error else call.arguments
-        about = {"id": name, "provider_id": provider_id, "name": call.name, "arguments": arguments}
+        about = {"id": name, "provider_id": call.id, "name": call.name, "arguments": arguments}
         more = {"error": error, "text": call.text} if error else {}
         extra = {"extra": dict(call.extra)} if call.extra and is_writable(call.extra) else {}
         found.append({**about, **more, **extra})

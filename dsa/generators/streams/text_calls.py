@@ -15,8 +15,8 @@ import attrs
 
 from dsa.generators.streams.payloads import TextCall, call_of_text, calls_in, cut_call
 from dsa.generators.streams.result import INVALID, TRUNCATED
-from dsa.generators.streams.scanner import end_of_value
 from dsa.generators.streams.tools import Tools
+from dsa.runtime.scanner import end_of_value
 
 _NAME = r"[\w.:/\-]+"
 _SPACE = re.compile(r"\s*+")
@@ -242,7 +242,6 @@ _MARKS = re.compile(
 FENCE_BEGIN = re.compile(r"```(?:json|jsonc|xml|tool_calls?|tool_code|toolcall)?[ ]*\n")
 _UNOPENED = ("</tool_call>", "</function_call>")
 _LINE_WITH_BRACE = re.compile(r"(?:\A\s*+|\n[ \t]*+)(?=\{)")
-THOUGHT = re.compile(r"</think(?:ing)?>")
 _DANGLING = re.compile(
     r"(?:<(?:\w+:)?tool_?calls?>?|<function(?:_calls?)?[=>]?|<invoke|<\|?tool_call\|?>?|<\|python_tag\|>|\[TOOL_CALLS\])\s*\Z"
 )
@@ -261,10 +260,9 @@ def recover(text: str, tools: Tools, *, ended: bool) -> Recovered:
     """Find the calls in a text; `ended` says that the model had said all it wanted to."""
     if not tools:
         return Recovered((), text)
-    spoken = max((match.end() for match in THOUGHT.finditer(text)), default=0)
-    if bare := _whole(text[spoken:].strip(), tools):
-        return Recovered(bare, text[:spoken].rstrip())
-    recovered = _walked(Source(_unfenced(text, spoken), tools, ended), spoken)
+    if bare := _whole(text.strip(), tools):
+        return Recovered(bare, "")
+    recovered = _walked(Source(_unfenced(text), tools, ended))
     return recovered if recovered.calls else Recovered((), text)
 
 
@@ -274,10 +272,10 @@ def without_markers(text: str, tools: Tools) -> str:
     return _DANGLING.sub("", rest).rstrip() if _DANGLING.search(rest) else rest
 
 
-def _unfenced(text: str, spoken: int) -> str:
+def _unfenced(text: str) -> str:
     """Open a fence that is around all that is said: a call that stands in it is meant."""
-    body = _fenced(text[spoken:].strip())
-    return text[:spoken] + body if body is not None and _MARKS.search(body) else text
+    body = _fenced(text.strip())
+    return body if body is not None and _MARKS.search(body) else text
 
 
 def _fenced(text: str) -> str | None:
@@ -314,12 +312,12 @@ def _whole(text: str, tools: Tools) -> tuple[TextCall, ...]:
 # -- calls among other text ----------------------------------------------------------------------------------------
 
 
-def _walked(source: Source, start: int) -> Recovered:
+def _walked(source: Source) -> Recovered:
     """Go through a text from mark to mark."""
     text = source.text
     calls: list[TextCall] = []
     kept: list[str] = []
-    position = shown = since = start  # where to look on, what is kept so far, where JSON without an opener may begin
+    position = shown = since = 0  # where to look on, what is kept so far, where JSON without an opener may begin
     wrapped = -1  # where tags begin that stand right before
     while mark := _MARKS.search(text, position):
         if text[position : mark.start()].strip():
@@ -340,7 +338,7 @@ def _walked(source: Source, start: int) -> Recovered:
         wrapped = -1 if found else mark.start() if wrapped < 0 else wrapped
     if not calls:
         return Recovered((), text)
-    return Recovered(tuple(calls), (text[:start] + "".join(kept) + text[shown:]).strip())
+    return Recovered(tuple(calls), ("".join(kept) + text[shown:]).strip())
 
 
 def _read(source: Source, mark: re.Match[str]) -> Found | None:
