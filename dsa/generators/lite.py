@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 import os
+import re
 import sys
 import time
 import warnings
@@ -184,10 +185,23 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
         return await self._conversed(request, tools, on_text)
 
+    def _require_key(self) -> None:
+        """Raise GenerationError where it is plain that the provider's key is missing: some providers' clients ask without, and are refused, or not reached."""
+        if self._base()[0]:
+            return
+        missing = list(_litellm().validate_environment(model=self._model).get("missing_keys") or [])
+        if (
+            len(missing) == 1
+            and _KEY.fullmatch(missing[0])
+            and not any(_is_like(name, missing[0]) for name in os.environ)
+        ):
+            raise self._who.without_key(missing[0])
+
     # -- one try ----------------------------------------------------------------------------------------------------
 
     async def _completed(self, request: _Request) -> Any:  # noqa: ANN401  # litellm's own type
         with self._explaining(_Tries(Retries(), None)):
+            self._require_key()
             async with asyncio.timeout(self._timeout_s):
                 forget_clients_of_ended_loops(_litellm())
                 return await _litellm().acompletion(**request)
@@ -198,6 +212,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         litellm, tries = _litellm(), _Tries(Retries(), on_text)
         forget_clients_of_ended_loops(litellm)
         with self._explaining(tries):
+            self._require_key()
             async with asyncio.timeout(self._timeout_s):
                 result = await self._streamed(request, tries, tools)
         return attrs.evolve(result, model=self._model)
@@ -206,6 +221,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         litellm = _litellm()
         forget_clients_of_ended_loops(litellm)
         with self._explaining(tries):
+            self._require_key()
             async with asyncio.timeout(self._timeout_s):
                 if tries.on_text is None:
                     return read_whole(await litellm.acompletion(**request), self._model)
@@ -290,6 +306,14 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         if (fault := fault_of(result)) is not None:
             raise self._who.error(fault, usage, str(result.error.message) if result.error else "")
         return Artifact(content=result.content, usage=usage)
+
+
+_KEY = re.compile(r"[A-Z0-9_]+_(?:KEY|TOKEN)")
+
+
+def _is_like(variable: str, key: str) -> bool:
+    """Return whether a variable may be another name for a key: several providers have two (COHERE_API_KEY, CO_API_KEY)."""
+    return variable[:2] == key[:2] and _KEY.fullmatch(variable) is not None
 
 
 async def _alone(asked: Coroutine[Any, Any, _T]) -> _T:

@@ -5,13 +5,13 @@ an exception, gives GenerationError with one of the reasons of docs/how-to/model
 """
 
 import json
-import math
 import re
+import time
 from typing import Any
 
 import attrs
 
-from dsa.edge.http.failures import ServerError, message_in, reason_of, with_words, without_secrets
+from dsa.edge.http.failures import ServerError, message_in, reason_of, said_to_wait_s, with_words, without_secrets
 from dsa.errors import GenerationError
 from dsa.runtime.content import Usage
 
@@ -50,6 +50,11 @@ class Asked:
         told = self._sentence(reason) + (f" ({why})" if reason == "malformed" else "")
         return GenerationError(f"{told}.", code, usage)
 
+    def without_key(self, variable: str) -> GenerationError:
+        """Give the error for a key that is not there."""
+        told = f"{self.model} needs a key, and there is none; set {variable} in the environment."
+        return GenerationError(told, "authentication")
+
     def explained(self, error: Exception) -> GenerationError:
         """Give the error for what LiteLLM raised, with the words of the server, if it said any. One of a server is a ServerError."""
         if _NO_PROVIDER in str(error):
@@ -69,10 +74,7 @@ class Asked:
         """Give the error for what was never sent: without a key, or to what is no address."""
         said = " ".join(map(str, causes))
         if _NO_KEY.search(said):
-            variable = next(iter(_VARIABLE.findall(said)), "the provider's own variable")
-            return GenerationError(
-                f"{self.model} needs a key, and there is none; set {variable} in the environment.", "authentication"
-            )
+            return self.without_key(next(iter(_VARIABLE.findall(said)), "the provider's own variable"))
         if names & _BAD_ADDRESS:
             return ServerError(f"{self._sentence('no_address')}.", "unreachable", again=False)
         return None
@@ -125,6 +127,8 @@ def _reason(names: set[str], status: int | None, words: str, causes: list[BaseEx
     """Give the reason for what a server answered, or what became of the connection."""
     if status == _PAYMENT:  # LiteLLM has several classes for it
         return reason_of(status, words)
+    if status is not None and (reason := reason_of(status, words)) == "context_too_long":
+        return reason
     for wanted, reason in _REASONS:
         if names & wanted and not (reason == "bad_answer" and status):
             break
@@ -201,9 +205,6 @@ def _names(error: BaseException) -> set[str]:
 
 def _wait_s(causes: list[BaseException]) -> float | None:
     """Give how many seconds the provider asks to wait (`Retry-After`), when it does."""
-    for cause in causes:
-        headers = getattr(getattr(cause, "response", None), "headers", None)
-        asked = str(headers.get("retry-after", "")) if headers is not None else ""
-        if asked.replace(".", "", 1).isdecimal() and math.isfinite(float(asked)):
-            return float(asked)
-    return None
+    headers = (getattr(getattr(cause, "response", None), "headers", None) for cause in causes)
+    waits = (said_to_wait_s(each, time.time()) for each in headers if each is not None)
+    return next((wait_s for wait_s in waits if wait_s is not None), None)

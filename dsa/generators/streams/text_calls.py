@@ -14,6 +14,7 @@ from collections.abc import Callable
 import attrs
 
 from dsa.generators.streams.payloads import TextCall, call_of_text, calls_in, cut_call
+from dsa.generators.streams.reading import read_value
 from dsa.generators.streams.result import INVALID, TRUNCATED
 from dsa.generators.streams.tools import Tools
 from dsa.runtime.scanner import end_of_value
@@ -270,6 +271,60 @@ def without_markers(text: str, tools: Tools) -> str:
     """Take out of a text what belongs to calls that were also sent properly: whole ones, and what is left of their marks."""
     rest = recover(text, tools, ended=True).rest
     return _DANGLING.sub("", rest).rstrip() if _DANGLING.search(rest) else rest
+
+
+_MOST_LOOKED_AT, _NEAR = 20, 400
+_CALL_LIKE = re.compile(r"""(?<!`)\{\s*["'](?:name|tool|tool_name|function)["']\s*:""")
+_ARGUMENTS_KEY = re.compile(r"""["'](?:arguments|parameters|args|input|params)["']\s*:""")
+
+
+def misplaced_call(text: str, tools: Tools) -> str:
+    """Return the tool that a text without calls seems to call all the same, in a way that nobody can read; empty where it does not.
+
+    A tag of a call outside of code, or a JSON object with the name of a tool and arguments. One in a fence with text behind it is an example.
+    """
+    if not tools:
+        return ""
+    body = _unfenced(text)
+    position = 0
+    while mark := _MARKS.search(body, position):
+        if mark["opener"] and (name := _near(body[mark.start() : mark.start() + _NEAR], tools)):
+            return name
+        position = _after_code(body, mark) if mark["fence"] or mark["code"] else mark.end()
+    position = 0
+    for _ in range(_MOST_LOOKED_AT):
+        begun = _CALL_LIKE.search(text, position)
+        if begun is None:
+            break
+        position = end_of_value(text, begun.start()) or len(text)
+        name = _called(text[begun.start() : position], tools)
+        if name and not _is_example(text, begun.start(), position):
+            return name
+    return ""
+
+
+def _near(text: str, tools: Tools) -> str:
+    return next((name for name in tools.schemas if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)), "")
+
+
+def _called(text: str, tools: Tools) -> str:
+    """Return the tool that a JSON text, whole or not, names beside arguments; empty for what is no call of one."""
+    if calls := calls_in(text, tools, bare=True):
+        return calls[0].name
+    cut = cut_call(text, tools) if _ARGUMENTS_KEY.search(text) and read_value(text).json is False else None
+    return cut[0].name if cut else ""
+
+
+def _is_example(text: str, start: int, end: int) -> bool:
+    """Return whether a place lies in a fence that text stands behind."""
+    position = 0
+    while mark := _MARKS.search(text, position):
+        if mark.start() > start:
+            return False
+        position = _after_code(text, mark) if mark["fence"] or mark["code"] else mark.end()
+        if mark["fence"] and position >= end:
+            return bool(text[position:].strip())
+    return False
 
 
 def _unfenced(text: str) -> str:
