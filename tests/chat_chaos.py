@@ -72,10 +72,10 @@ def settings_of(seed, model):
         "max_calls": rng.choice((1, 3, 6)),
         "max_refusals": rng.choice((0, 2, 4)),
     }
-    room = rng.choice((None, None, 500, 5_000))
+    room = rng.choice((None, None, 170, 1_700))
     format_ = "report" if rng.random() < 0.1 else "none"
     normalise = rng.random() < 0.9
-    return Settings(model, (CARS,), seed, format_, normalise, parameters=bounds, context_chars=room)
+    return Settings(model, (CARS,), seed, format_, normalise, parameters=bounds, context_tokens=room)
 
 
 async def one_turn(chat, tally, rng, text):

@@ -329,3 +329,24 @@ def _names(path: Path) -> set[str]:
         for node in _nodes(path)
         if isinstance(node, ast.Name | ast.Attribute | ast.alias)
     }
+
+
+#: Ways to ask a generator, and functions that only pass one on.
+ASKING = {"generate", "agenerate", "_generated"}
+
+
+def test_whoever_asks_a_generator_hears_the_answer_alone() -> None:
+    asking = [path for path in SOURCES if "machines" in path.parts or _part(_module(path)) == "guards"]
+    faults = [
+        f"{path}:{node.lineno}: {node.name} asks a generator: what it gives passes dsa.runtime.speech.heard"
+        for path in asking
+        for node in _nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in ASKING
+        if (called := _called_in(node)) & ASKING and "heard" not in called
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def _called_in(node: ast.AST) -> set[str]:
+    """Return the last words of what is called in a part of a file."""
+    return {_dotted(each.func).rpartition(".")[2] for each in ast.walk(node) if isinstance(each, ast.Call)}

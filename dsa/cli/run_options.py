@@ -26,7 +26,7 @@ class RunOptions:
     """What was chosen for a run; of a recorded one, None and empty is as it was started.
 
     `module` binds names, `parameters` are values by name, `budget` are limits, `watching` says what is secret, logged and traced. `wait_s` is how
-    many seconds a timer is waited for.
+    many seconds a timer is waited for. `config` is what policies can read, where it is to be another than at the start.
     """
 
     model: str | None = None
@@ -37,6 +37,7 @@ class RunOptions:
     json_wanted: bool = False
     watching: Watching = attrs.field(factory=Watching)
     wait_s: float = math.inf
+    config: Mapping[str, Any] = attrs.field(factory=dict)
 
     @property
     def shows_nothing(self) -> bool:
@@ -52,7 +53,7 @@ class RunOptions:
     @property
     def changes(self) -> Options:
         """How a recorded run is bound otherwise than as it was started."""
-        return Options(self.module, self.model, budget=self.budget, chosen=self.watching.chosen)
+        return Options(self.module, self.model, budget=self.budget, chosen=self.watching.chosen, config=self.config)
 
 
 def model_named(_context: click.Context, _option: click.Parameter, model: str | None) -> str | None:

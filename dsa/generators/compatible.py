@@ -24,6 +24,11 @@ from dsa.runtime.prompt import messages_of
 from dsa.runtime.prompt_budget import TokenBudget
 
 _BAD_REQUEST = frozenset({400, 422})
+#: Reasons of errors by the codes of streams.
+_REASONS = {
+    "timeout": "timeout", "bad_chunk": "bad_answer", "truncated": "cut_off", "filtered": "content_filter", "malformed": "bad_answer",
+    "unknown_end": "bad_answer",
+}  # fmt: skip
 _Show = Callable[[str], object]
 
 
@@ -119,9 +124,8 @@ class ChatClient:
             reason = reason_of(error.status, error.message)
             told = f"{asked.model} at {asked.where} broke off with an error: {error.message}"
             return GenerationError(told, reason, usage)
-        reasons = {"timeout": "timeout", "bad_chunk": "bad_answer"}
         told = f"The answer of {asked.model} at {asked.where} is not whole: {error.message}"
-        return GenerationError(told, reasons.get(error.code, "interrupted"), usage)
+        return GenerationError(told, _REASONS.get(error.code, "interrupted"), usage)
 
 
 class OpenAICompatibleGenerator(AsyncGeneratorInterface):
@@ -190,7 +194,8 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
             told = f"A content filter stopped {name}; reword the task or use another model."
             raise GenerationError(told, "content_filter", usage)
         if not result.content:
-            told = f"{name} gave an answer without text; try again or use another model."
+            what = "an answer that is nothing but a draft" if result.reasoning else "an answer without text"
+            told = f"{name} gave {what}; try again or use another model."
             raise GenerationError(told, "bad_answer", usage)
 
     def _usage(self, result: StreamResult, seconds: float, failed: Sequence[str]) -> Usage:

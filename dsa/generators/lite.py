@@ -2,7 +2,7 @@
 
 Takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..), gives artifacts with their usage, at once or piece by piece,
 called or awaited. LiteLLM fills in what a provider did not say (0 tokens, or tokens that it has counted itself; `stop` for a stream that just
-ended; the model that was asked for): in a `Reply` what is not known is None. LiteLLM takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
+ended; the model that was asked for): in a `StreamResult` what is not known is None. LiteLLM takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
 sentence and what to do.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 import os
+import re
 import sys
 import time
 import warnings
@@ -26,7 +27,7 @@ from dsa.edge.http.streaming import MOST_ANSWER_BYTES
 from dsa.errors import GenerationError, ModelUnavailable
 from dsa.generators.lite_errors import Asked
 from dsa.generators.model_calls import require_bounds, seed_for, waited_for
-from dsa.generators.streams import StreamReconciler, StreamResult
+from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.generators.streams.ending import plain_reason
 from dsa.generators.streams.result import count_in
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
@@ -34,57 +35,51 @@ from dsa.runtime.prompt import messages_of
 from dsa.runtime.prompt_budget import TokenBudget
 
 
-@attrs.frozen
-class Reply:
-    """An answer. `finish` is None when the provider never said that it was over; `model` is empty when it did not say who answered."""
-
-    content: str | None
-    finish: str | None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cost_usd: float | None = None
-    model: str = ""
-
-    @property
-    def fault(self) -> str | None:
-        """Why this is no whole answer, as a reason; None when it is one."""
-        if self.finish is None and self.content is None:
-            return "nothing"
-        faults = {None: "interrupted", "error": "interrupted", "length": "cut_off", "content_filter": "content_filter"}
-        return faults.get(self.finish) or (None if self.content else "no_text")
-
-
-def read_whole(reply: Any, model: str) -> Reply:  # noqa: ANN401  # litellm's own type
-    """Read an answer that came in one piece from `model`, in LiteLLM's name for it."""
-    try:
-        choice = reply.choices[0]
-        content, finish = choice.message.content, choice.finish_reason
-    except (AttributeError, IndexError, TypeError):
-        content, finish = None, "stop"
+def read_whole(reply: Any, model: str, tools: Sequence[Mapping[str, Any]] = ()) -> StreamResult:  # noqa: ANN401  # litellm's own type
+    """Read an answer that came in one piece from `model`, in LiteLLM's name for it; its `usage` has only what is known."""
+    reconciler = StreamReconciler(list(tools))
+    reconciler.feed(reply)
+    result = reconciler.finish()
+    if not getattr(reply, "choices", None):  # it says nothing, and is over
+        result = attrs.evolve(result, error=None, finish_reason="stop")
     counts = _counts(getattr(reply, "usage", None))
     said = str(getattr(reply, "model", None) or "")
-    return Reply(
-        content if isinstance(content, str) else None,
-        plain_reason(finish),
-        *counts,
-        cost_usd=getattr(reply, "_hidden_params", {}).get("response_cost") if counts[0] else None,
-        model=""
-        if said == model and "/" in model
-        else said,  # with the provider's name before it, it is LiteLLM's own word
-    )
+    cost_usd = getattr(reply, "_hidden_params", {}).get("response_cost") if counts[0] else None
+    is_own_word = said == model and "/" in model  # with the provider's name before it, it is LiteLLM's
+    return attrs.evolve(result, usage=_usage(counts, cost_usd), model="" if is_own_word else said)
 
 
-def read_stream(litellm: Any, stream: Any, content: str, model: str) -> Reply:  # noqa: ANN401  # litellm's own types
-    """Read a stream that has ended, after its text. Who answered is not known: LiteLLM writes the model that was asked for into each chunk."""
-    chunks = getattr(stream, "chunks", ())
-    if not chunks and stream.received_finish_reason is None:
-        return Reply(None, None)
+def read_stream(litellm: Any, stream: Any, reconciler: StreamReconciler, model: str) -> StreamResult:  # noqa: ANN401  # litellm's own types
+    """Read a stream that has ended. Who answered is not known: LiteLLM writes the model that was asked for into each chunk."""
+    chunks, finish = getattr(stream, "chunks", ()), stream.received_finish_reason
+    if finish is not None and plain_reason(finish) not in {"stop", "tool_calls"}:  # the last chunk may say `stop`
+        reconciler.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    result = attrs.evolve(reconciler.finish(), model="")
+    if finish is None and result.error is None:  # the last chunk says `stop` though nobody did
+        told = "the stream ended, and nothing said that it was finished"
+        result = attrs.evolve(result, error=StreamError("interrupted", told), finish_reason=None)
     if not any(getattr(chunk, "usage", None) for chunk in chunks):
-        return Reply(content, plain_reason(stream.received_finish_reason))
+        return attrs.evolve(result, usage=None)
     built = litellm.stream_chunk_builder(chunks=list(chunks))
     counts = _counts(built.usage)
-    cost_usd = _cost(litellm, built, model) if counts[0] else None
-    return Reply(content, plain_reason(stream.received_finish_reason), *counts, cost_usd=cost_usd)
+    return attrs.evolve(result, usage=_usage(counts, _cost(litellm, built, model) if counts[0] else None))
+
+
+def _usage(counts: tuple[int | None, int | None], cost_usd: float | None) -> dict[str, Any]:
+    return {"prompt_tokens": counts[0], "completion_tokens": counts[1], "cost": cost_usd}
+
+
+#: Why an answer that has an error is no whole one, by the code of the error.
+_FAULTS = {"truncated": "cut_off", "filtered": "content_filter", "malformed": "malformed"}
+
+
+def fault_of(result: StreamResult) -> str | None:
+    """Return why this is no whole answer in words, as a reason; None when it is one."""
+    if result.error is not None:
+        said = result.content or result.reasoning or result.finish_reason
+        return _FAULTS.get(result.error.code, "interrupted") if said else "nothing"
+    faults = {"length": "cut_off", "content_filter": "content_filter"}
+    return faults.get(result.finish_reason or "") or (None if result.content else "no_text")
 
 
 def _counts(usage: Any) -> tuple[int | None, int | None]:  # noqa: ANN401  # litellm's own type
@@ -167,10 +162,11 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
 
     def complete(
         self, messages: Sequence[Mapping[str, Any]], *, seed: int, tools: Sequence[Mapping[str, Any]] = ()
-    ) -> Any:  # noqa: ANN401  # litellm's own type
-        """Send messages and tools in OpenAI's format, once, and give LiteLLM's reply as it came. Raises what `generate` raises."""
+    ) -> StreamResult:
+        """Send messages and tools in OpenAI's format, once, and give the whole answer as the reconciler reads it. Raises what `generate` raises."""
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
-        return waited_for(lambda: _alone(self._completed(request)))
+        reply = waited_for(lambda: _alone(self._completed(request)))
+        return read_whole(reply, self._model, tools)
 
     async def converse(
         self,
@@ -189,10 +185,23 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
         return await self._conversed(request, tools, on_text)
 
+    def _require_key(self) -> None:
+        """Raise GenerationError where it is plain that the provider's key is missing: some providers' clients ask without, and are refused, or not reached."""
+        if self._base()[0]:
+            return
+        missing = list(_litellm().validate_environment(model=self._model).get("missing_keys") or [])
+        if (
+            len(missing) == 1
+            and _KEY.fullmatch(missing[0])
+            and not any(_is_like(name, missing[0]) for name in os.environ)
+        ):
+            raise self._who.without_key(missing[0])
+
     # -- one try ----------------------------------------------------------------------------------------------------
 
     async def _completed(self, request: _Request) -> Any:  # noqa: ANN401  # litellm's own type
         with self._explaining(_Tries(Retries(), None)):
+            self._require_key()
             async with asyncio.timeout(self._timeout_s):
                 forget_clients_of_ended_loops(_litellm())
                 return await _litellm().acompletion(**request)
@@ -200,34 +209,34 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     async def _conversed(
         self, request: _Request, tools: Sequence[Mapping[str, Any]], on_text: _Show | None
     ) -> StreamResult:
-        litellm, tries, reconciler = _litellm(), _Tries(Retries(), on_text), StreamReconciler(list(tools))
+        litellm, tries = _litellm(), _Tries(Retries(), on_text)
         forget_clients_of_ended_loops(litellm)
         with self._explaining(tries):
+            self._require_key()
             async with asyncio.timeout(self._timeout_s):
-                reply = await self._streamed(request, tries, reconciler.feed)
-        if reply.finish is None:
-            reconciler.fail("interrupted", "the stream ended, and nothing said that it was finished")
-        result = reconciler.finish()
-        counts = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
-        return attrs.evolve(result, usage={**counts, "cost": reply.cost_usd}, model=reply.model or self._model)
+                result = await self._streamed(request, tries, tools)
+        return attrs.evolve(result, model=self._model)
 
-    async def _try(self, request: _Request, tries: "_Tries") -> Reply:
+    async def _try(self, request: _Request, tries: "_Tries") -> StreamResult:
         litellm = _litellm()
         forget_clients_of_ended_loops(litellm)
         with self._explaining(tries):
+            self._require_key()
             async with asyncio.timeout(self._timeout_s):
                 if tries.on_text is None:
                     return read_whole(await litellm.acompletion(**request), self._model)
-                return await self._streamed(request, tries, _text_of)
+                return await self._streamed(request, tries)
 
-    async def _streamed(self, request: _Request, tries: "_Tries", text_of: Callable[[Any], str]) -> Reply:
-        stream = await _litellm().acompletion(**request, **_STREAMED)
+    async def _streamed(
+        self, request: _Request, tries: "_Tries", tools: Sequence[Mapping[str, Any]] = ()
+    ) -> StreamResult:
+        stream, reconciler = await _litellm().acompletion(**request, **_STREAMED), StreamReconciler(list(tools))
         try:
             async for chunk in stream:
-                tries.show(text_of(chunk))
+                tries.show(reconciler.feed(chunk))
         finally:
             await stream.aclose()
-        return read_stream(_litellm(), stream, tries.text, self._model)
+        return read_stream(_litellm(), stream, reconciler, self._model)
 
     @contextmanager
     def _explaining(self, tries: "_Tries") -> Iterator[None]:
@@ -277,19 +286,28 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     def _who(self) -> Asked:
         return Asked(self._model, *self._base(), self._timeout_s)
 
-    def _artifact(self, reply: Reply, started: float, tries: "_Tries") -> Artifact:
+    def _artifact(self, result: StreamResult, started: float, tries: "_Tries") -> Artifact:
+        took = result.usage or {}
         usage = Usage(
             model=self._model,
             seconds=time.monotonic() - started,
-            prompt_tokens=reply.prompt_tokens,
-            completion_tokens=reply.completion_tokens,
-            cost_usd=None if MAYBE_CHARGED & set(tries.failed) else reply.cost_usd,
-            response_model=reply.model,
+            prompt_tokens=took.get("prompt_tokens"),
+            completion_tokens=took.get("completion_tokens"),
+            cost_usd=None if MAYBE_CHARGED & set(tries.failed) else took.get("cost"),
+            response_model=result.model,
             retried=tuple(tries.failed),
         )
-        if reply.fault is not None or reply.content is None:
-            raise self._who.error(reply.fault or "no_text", usage)
-        return Artifact(content=reply.content, usage=usage)
+        if (fault := fault_of(result)) is not None:
+            raise self._who.error(fault, usage, str(result.error.message) if result.error else "")
+        return Artifact(content=result.content, usage=usage)
+
+
+_KEY = re.compile(r"[A-Z0-9_]+_(?:KEY|TOKEN)")
+
+
+def _is_like(variable: str, key: str) -> bool:
+    """Return whether a variable may be another name for a key: several providers have two (COHERE_API_KEY, CO_API_KEY)."""
+    return variable[:2] == key[:2] and _KEY.fullmatch(variable) is not None
 
 
 async def _alone(asked: Coroutine[Any, Any, _T]) -> _T:
@@ -312,16 +330,12 @@ class _Tries:
     on_text: _Show | None
     failed: list[str] = attrs.field(factory=list)
     raised: Exception | None = None
-    _texts: list[str] = attrs.field(factory=list)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
+    _has_shown: bool = False
 
     def show(self, text: str) -> None:
         """Show a piece of text."""
         if text and self.on_text:
-            self._texts.append(text)
+            self._has_shown = True
             try:
                 self.on_text(text)
             except Exception as error:
@@ -330,17 +344,13 @@ class _Tries:
 
     def pause_after(self, error: GenerationError) -> float:
         """Give how long to wait before the next try. Raises the error when there is none: nothing is shown twice."""
-        if self._texts:
+        if self._has_shown:
             raise error
         pause_s = self.retries.pause_s(error, len(self.failed))
         if pause_s is None:
             raise self.retries.last(error, len(self.failed) + 1) from error.__cause__
         self.failed.append(error.reason)
         return pause_s
-
-
-def _text_of(chunk: Any) -> str:  # noqa: ANN401  # litellm's own type
-    return (chunk.choices[0].delta.content if chunk.choices else None) or ""
 
 
 def _budget(model: str, most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:

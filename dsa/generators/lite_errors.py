@@ -5,13 +5,13 @@ an exception, gives GenerationError with one of the reasons of docs/how-to/model
 """
 
 import json
-import math
 import re
+import time
 from typing import Any
 
 import attrs
 
-from dsa.edge.http.failures import ServerError, message_in, reason_of, with_words, without_secrets
+from dsa.edge.http.failures import ServerError, message_in, reason_of, said_to_wait_s, with_words, without_secrets
 from dsa.edge.http.streaming import MOST_ANSWER_BYTES
 from dsa.errors import GenerationError
 from dsa.runtime.content import Usage
@@ -45,10 +45,16 @@ class Asked:
     given_by: str
     timeout_s: float
 
-    def error(self, reason: str, usage: Usage | None = None) -> GenerationError:
-        """Give the error of an answer that is none, which took `usage`."""
-        code = "bad_answer" if reason in {"no_text", "nothing", "too_large"} else reason
-        return GenerationError(f"{self._sentence(reason)}.", code, usage)
+    def error(self, reason: str, usage: Usage | None = None, why: str = "") -> GenerationError:
+        """Give the error of an answer that is none, which took `usage`, for a malformed one with what its provider says."""
+        code = "bad_answer" if reason in {"no_text", "nothing", "malformed", "too_large"} else reason
+        told = self._sentence(reason) + (f" ({why})" if reason == "malformed" else "")
+        return GenerationError(f"{told}.", code, usage)
+
+    def without_key(self, variable: str) -> GenerationError:
+        """Give the error for a key that is not there."""
+        told = f"{self.model} needs a key, and there is none; set {variable} in the environment."
+        return GenerationError(told, "authentication")
 
     def explained(self, error: Exception) -> GenerationError:
         """Give the error for what LiteLLM raised, with the words of the server, if it said any. One of a server is a ServerError."""
@@ -71,10 +77,7 @@ class Asked:
         """Give the error for what was never sent: without a key, or to what is no address."""
         said = " ".join(map(str, causes))
         if _NO_KEY.search(said):
-            variable = next(iter(_VARIABLE.findall(said)), "the provider's own variable")
-            return GenerationError(
-                f"{self.model} needs a key, and there is none; set {variable} in the environment.", "authentication"
-            )
+            return self.without_key(next(iter(_VARIABLE.findall(said)), "the provider's own variable"))
         if names & _BAD_ADDRESS:
             return ServerError(f"{self._sentence('no_address')}.", "unreachable", again=False)
         return None
@@ -106,6 +109,7 @@ _SENTENCES = {
     "no_address": "'{where}' is no address at which {model} could be asked; write it as http://HOST:PORT/v1 or https://.. ({given_by})",
     "failed": "{model} could not answer",
     "too_large": "{model} does not end: its answer has more than {most} bytes, and was cut off there; set max_tokens",
+    "malformed": "{model} gave an answer that its provider calls malformed; try again or use another model",
     "no_text": "{model} gave an answer without text; try again or use another model",
 }
 #: Names of classes in an error's chain of causes, and codes; the first that applies.
@@ -128,6 +132,8 @@ def _reason(names: set[str], status: int | None, words: str, causes: list[BaseEx
     """Give the reason for what a server answered, or what became of the connection."""
     if status == _PAYMENT:  # LiteLLM has several classes for it
         return reason_of(status, words)
+    if status is not None and (reason := reason_of(status, words)) == "context_too_long":
+        return reason
     for wanted, reason in _REASONS:
         if names & wanted and not (reason == "bad_answer" and status):
             break
@@ -207,9 +213,6 @@ def _names(error: BaseException) -> set[str]:
 
 def _wait_s(causes: list[BaseException]) -> float | None:
     """Give how many seconds the provider asks to wait (`Retry-After`), when it does."""
-    for cause in causes:
-        headers = getattr(getattr(cause, "response", None), "headers", None)
-        asked = str(headers.get("retry-after", "")) if headers is not None else ""
-        if asked.replace(".", "", 1).isdecimal() and math.isfinite(float(asked)):
-            return float(asked)
-    return None
+    headers = (getattr(getattr(cause, "response", None), "headers", None) for cause in causes)
+    waits = (said_to_wait_s(each, time.time()) for each in headers if each is not None)
+    return next((wait_s for wait_s in waits if wait_s is not None), None)

@@ -8,6 +8,7 @@ import io
 import re
 import tokenize
 import warnings
+from itertools import islice
 
 from dsa.guards.feedback import clip_middle
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
@@ -19,34 +20,54 @@ _ASSIGNMENT = rf"[A-Za-z_]\w*+(?: *+: *+{_WORD}(?: ++{_WORD})*+)? ++= "
 _CODE_LINE = re.compile(rf"^(?:(?:async )?def |import |from |class |@|{_ASSIGNMENT})", re.MULTILINE)
 _MOST_CODE = 500_000  # a syntax tree takes some hundred times the memory of its text
 _PYTHON = frozenset({"python", "py", "python3"})
+#: How many lines of fences are looked at; how many that open or close one, from either end; how much is tried to be compiled.
+_MOST_LINES, _MOST_ENDS, _MOST_TRIED = 10_000, 20, 1_000_000
 
 
 def extract_code(reply: str) -> str:
     """Give the code of a reply.
 
-    That is the first fence marked as Python; else the first fence without a language; else all from the first line
+    That is what stands in a fence marked as Python; else in a fence without a language; else all from the first line
     that begins like code (`def`, `import`, `from`, `class`, `@`, `name =`); else the whole reply. A fence that is not closed
-    reaches to the end. Line ends come out as line feeds.
+    reaches to the end. Of several fences, and of several lines that may close one (a text in the code may hold fences), it is the longest that compiles,
+    else the first; of each, the first and the last 20 are tried, up to 1,000,000 characters in all. Line ends come out as line feeds.
     """
-    text, body = _first_fence(reply, _PYTHON)
-    if body is not None:
-        return body
+    text = reply.replace("\r\n", "\n").replace("\r", "\n")
+    lines = list(islice(_FENCE.finditer(text), _MOST_LINES))
+    for languages in (_PYTHON, frozenset({""})):
+        first = next((body for language, body in _fences(text) if language in languages), None)
+        if first is not None:
+            return _longest(text, lines, languages) or first
     start = _CODE_LINE.search(text)
     return text[start.start() :] if start else text
 
 
+def _longest(text: str, lines: list[re.Match[str]], languages: frozenset[str]) -> str:
+    """Return the longest code that compiles between a fence of these languages and a line that may close it; empty when there is no choice, or none does."""
+    closing = [line for line in lines if not line["language"] and not line[0].strip(" \t`~")]
+    opening = [line for line in lines if line["language"].lower() in languages and line not in closing[-1:]]
+    found: list[tuple[int, int]] = []
+    for begin in _ends(opening):
+        behind = [end for end in closing if end.start() > begin.end() and end["ticks"].startswith(begin["ticks"])]
+        found += [(begin.end() + 1, end.start()) for end in _ends(behind)]
+    left = _MOST_TRIED
+    for start, end in sorted(found, key=lambda span: span[0] - span[1]) if len(found) > 1 else ():
+        left -= end - start
+        if left >= 0 and (body := text[start:end]).strip() and not syntax_fault(body):
+            return body
+    return ""
+
+
+def _ends(lines: list[re.Match[str]]) -> list[re.Match[str]]:
+    return lines if len(lines) <= 2 * _MOST_ENDS else lines[:_MOST_ENDS] + lines[-_MOST_ENDS:]
+
+
 def extract_fenced(reply: str, language: str) -> str:
     """Give the first fence in a language, else the first without one, else the whole reply. Line ends come out as line feeds."""
-    text, body = _first_fence(reply, frozenset({language}))
-    return text if body is None else body
-
-
-def _first_fence(reply: str, languages: frozenset[str]) -> tuple[str, str | None]:
-    """Give a text with line feeds, and its first fence in one of the languages, else the first without one; None where there is neither."""
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     fences = _fences(text)
-    bodies = (body for wanted in (languages, {""}) for language, body in fences if language in wanted)
-    return text, next(bodies, None)
+    bodies = (body for wanted in (language, "") for written, body in fences if written == wanted)
+    return next(bodies, text)
 
 
 def _fences(text: str) -> list[tuple[str, str]]:

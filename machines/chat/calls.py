@@ -115,7 +115,7 @@ class Call:
 
 def tool_meant(name: str) -> Tool | None:
     """Give the tool that a model means by a name."""
-    plain = re.sub(r"[^a-z]", "", name.lower().removeprefix("functions."))
+    plain = re.sub(r"[^a-z]", "", name.lower())
     return TOOLS.get(name) or next((tool for tool in TOOLS.values() if plain in tool.names), None)
 
 

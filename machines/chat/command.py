@@ -38,6 +38,7 @@ from machines.chat.conversation import Turn
 from machines.chat.counting import counters_of
 from machines.chat.display import Display
 from machines.chat.session import NAME, Chat, Settings
+from machines.talking.context import LEAST_TOKENS
 
 
 def branch(runs: Runs, run_id: str, turn: int) -> str:
@@ -181,6 +182,12 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A conversatio
 @click.argument("data", nargs=-1, metavar="[DATA]...", type=click.Path(path_type=Path))
 @click.option("--ask", "asked", multiple=True, metavar="TEXT", help="Say this and end; several are said in turn.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other answers.")
+@click.option(
+    "--context-tokens",
+    type=click.IntRange(LEAST_TOKENS),
+    metavar="N",
+    help="Send at most about N tokens of the conversation in a request. It can be another one each time that it is resumed.",
+)
 @click.option("--resume", "run", metavar="RUN", help="Go on with a conversation: its name, a part of it, or last.")
 @click.option("--take", is_flag=True, help="Take it from a process that holds it.")
 @click.option("-v", "--verbose", is_flag=True, help="Show phases too, and what was mended in calls.")
@@ -197,6 +204,7 @@ def command(
     *,
     take: bool,
     verbose: bool,
+    context_tokens: int | None,
     options: RunOptions,
     **said: Any,  # noqa: ANN401  (options)
 ) -> None:
@@ -213,6 +221,8 @@ def command(
         raise click.UsageError("say something: --ask TEXT")
     folder = Path(root)
     display = Display(terminal(), folder, is_verbose=verbose)
+    if context_tokens is not None:
+        options = attrs.evolve(options, config={"context_tokens": context_tokens})
     if run is None:
         sys.exit(_held(display, folder, options, asked, partial(Chat.begin, _settings(said, options)), is_new=True))
     with opened(folder) as runs:
@@ -241,7 +251,7 @@ def _settings(said: Mapping[str, Any], options: RunOptions) -> Settings:
     """Put together what the command line says."""
     return Settings(
         options.model or "", said["data"], said["seed"], said["format_"], not said["no_normalise"],
-        not said["no_dedup"], options.parameters, budget=options.budget, module=options.module,
+        not said["no_dedup"], options.parameters, options.config.get("context_tokens"), budget=options.budget, module=options.module,
         chosen=options.watching.chosen,
     )  # fmt: skip
 

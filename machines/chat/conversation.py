@@ -27,7 +27,7 @@ REASONS: dict[str, str] = {
     "unknown_tool": "A call was of no tool, or could not be read.",
     "too_many_calls": "Calls were left out: a turn takes so many at most.",
     "interrupted": "A call was cut off: cancelled, timed out, or ended by an error.",
-    "answer_cut_off": "An answer broke off or was empty; the model was asked again.",
+    "answer_cut_off": "An answer broke off, was empty, or had a call in its text; the model was asked again.",
     "answer_incomplete": "An answer named a file that is not there; the model was told.",
     "turn_cancelled": "The user stopped the turn.",
     "turn_timed_out": "The turn took longer than its time limit.",
@@ -113,7 +113,8 @@ class Conversation:
         self.rescues: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
         self.guided = self.guided_well = 0
-        self.asked_of_model = 0
+        self.asked_of_model = self.misplaced = 0
+        self.room: Mapping[str, Any] = {}
         self._arrived: EventEntry | None = None
         self._open: dict[str, Called] = {}
         self._parts: dict[str, dict[str, Any]] = {}
@@ -181,6 +182,8 @@ class Conversation:
     def _model_said(self, event: str, data: Mapping[str, Any]) -> None:
         self._close_open("interrupted")
         self.asked_of_model += 1
+        self.misplaced = self.misplaced + 1 if data.get("misplaced") else 0
+        self.room = data.get("room") or self.room
         self.rescues.update(data.get("rescues") or {})
         message: Message = {"role": "assistant", "content": data.get("content") or None}
         if event == "asked":

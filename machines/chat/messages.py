@@ -12,14 +12,15 @@ from typing import Any
 
 from machines.chat.conversation import Conversation, Message, Turn
 from machines.chat.inventory import MOST_SHOWN, REUSE, Artifact
+from machines.talking.context import CHARS_PER_TOKEN, within
 
 INSTRUCTIONS = (
     "You analyse data for a user, with tools. Look at the data with SQL before you speak of it; never invent figures. "
     "SQL reads the tables below and nothing else. Python sees the latest SQL result as the DataFrame df. "
     "Name the files that you have made by their names. When you have what the user wants, answer in a few sentences, without a call."
 )
-#: How many characters of conversation, as JSON, a request has at most; what is older is left out.
-CONTEXT_CHARS = 60_000
+#: How many tokens of conversation a request has at most; what is older is left out.
+CONTEXT_TOKENS = 20_000
 _LEFT_OUT = "[{count} earlier turns are left out here; what they made is in the inventory.]"
 
 
@@ -28,12 +29,18 @@ def messages_for(
     tables: Sequence[Mapping[str, Any]],
     *,
     offered: Iterable[str] = (),
-    context_chars: int = CONTEXT_CHARS,
+    context_chars: int = CONTEXT_TOKENS * CHARS_PER_TOKEN,
+    shortens: bool = False,
 ) -> list[Message]:
-    """Give the messages of the next request. `tables` describes the data, `offered` are the tools that come with the request."""
+    """Give the messages of the next request. `tables` describes the data, `offered` are the tools that come with the request.
+
+    A last turn that is too long by itself is sent whole, unless it `shortens` its largest texts.
+    """
     turns, left_out = _that_fit(conversation.turns, context_chars)
     system: Message = {"role": "system", "content": _system(conversation, tables, tuple(offered))}
     said = [message for turn in turns for message in turn.messages]
+    if shortens and sum(turn.size for turn in turns) > context_chars:
+        said = within(said, context_chars)
     if left_out and said:
         said[0] = {**said[0], "content": f"{_LEFT_OUT.format(count=left_out)}\n{said[0]['content']}"}
     return [system, *said]

@@ -17,10 +17,12 @@ from dsa.compiled_step import compiled_step
 from dsa.edge.threads import in_thread
 from dsa.errors import DsaError
 from dsa.expr import Outcome
+from dsa.generators.streams import StreamResult
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
 from dsa.runtime.run import Run
+from dsa.runtime.speech import as_unicode
 from dsa.runtime.views import guards_for
 from machines.chat.calls import TOOLS, Call, meant, tool_meant
 from machines.chat.conversation import Conversation
@@ -31,7 +33,7 @@ from machines.chat.resources import Resources, resources_in
 from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
 from machines.talking.answers import answer_told
-from machines.talking.texts import as_unicode
+from machines.talking.context import Message, Room, asked_within, size_of
 
 _AGAIN = re.compile(
     r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"
@@ -100,12 +102,22 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     conversation = chat.conversation(context.run)
     offered = tools_offered(context.run)
     tables = chat.tables() if chat.is_loaded else await in_thread(chat.tables)
-    messages = messages_for(conversation, tables, offered=offered, context_chars=chat.context_chars)
     tools = [TOOLS[name].described() for name in offered]
-    result = await chat.model.ask(messages, tools, number=conversation.asked_of_model, on_text=chat.listen)
-    kind, data = answer_told(result, conversation.free_id)
+
+    async def ask(messages: list[Message]) -> StreamResult:
+        return await chat.model.ask(messages, tools, number=conversation.asked_of_model, on_text=chat.listen)
+
+    def messages_within(chars: int) -> list[Message]:
+        shortens = chat.is_limited or chars < chat.context_chars  # else a model may well read more
+        return messages_for(conversation, tables, offered=offered, context_chars=chars, shortens=shortens)
+
+    room = Room.known(conversation.room, chat.context_chars, chat.asked_model)
+    result, took = await asked_within(ask, messages_within, room, beside=size_of(tools), notice=chat.tell)
+    every = [tool.described() for tool in TOOLS.values()]
+    kind, data = answer_told(result, conversation.free_id, every, misplaced=conversation.misplaced)
     event = "answered" if kind == "said" else kind
-    return [event_step(action.policy, event, data={**data, "offered": list(offered)})]
+    more = Room.record(took, chat.context_chars, chat.asked_model)
+    return [event_step(action.policy, event, data={**data, **more, "offered": list(offered)})]
 
 
 # -- calls ----------------------------------------------------------------------------------------------------------------

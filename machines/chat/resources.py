@@ -13,19 +13,22 @@ from typing import Any
 from dsa.runtime.run import Run
 from machines.chat.conversation import Conversation
 from machines.chat.files import Files
-from machines.chat.messages import CONTEXT_CHARS
+from machines.chat.messages import CONTEXT_TOKENS
 from machines.chat.python import Interpreter, PythonError
 from machines.chat.sql import Database
+from machines.talking.context import CHARS_PER_TOKEN
 from machines.talking.known import Known
 from machines.talking.model import Model, Wanted, model_of
 
 Listener = Callable[[str], object]
+#: Beside the conversation there has to be room for what is said of data and tools, and for the answer.
+_BESIDE_TOKENS = 8_192
 
 
 class Resources:
     """Everything of one conversation. `config` is what the run was started with, `folder` its own folder.
 
-    Settings: `data`, the files to load; `model`, `seed`; `format`, none or report; `normalise` and `dedup`, to go without; `context_chars`.
+    Settings: `data`, the files to load; `model`, `seed`; `format`, none or report; `normalise` and `dedup`, to go without; `context_tokens`.
     `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again.
     """
 
@@ -71,8 +74,20 @@ class Resources:
     @cached_property
     def model(self) -> Model:
         """Who answers. Raises ModelUnavailable, DocumentError."""
-        wanted = Wanted(self._config.get("seed") or 0, on_wait=lambda text: self.notice(text))  # noqa: PLW0108  (set later)
-        return model_of(self._config.get("model") or "", wanted)
+        tokens = self._config.get("context_tokens")
+        window = None if tokens is None else int(tokens) + _BESIDE_TOKENS
+        return model_of(
+            self.asked_model, Wanted(self._config.get("seed") or 0, on_wait=self.tell, window_tokens=window)
+        )
+
+    @property
+    def asked_model(self) -> str:
+        """The model as it is named."""
+        return str(self._config.get("model") or "")
+
+    def tell(self, text: str) -> None:
+        """Tell whoever watches how the model is asked."""
+        self.notice(text)
 
     @property
     def normalises(self) -> bool:
@@ -91,8 +106,13 @@ class Resources:
 
     @property
     def context_chars(self) -> int:
-        """How long a request may be."""
-        return int(self._config.get("context_chars") or CONTEXT_CHARS)
+        """How long the conversation in a request may be."""
+        return int(self._config.get("context_tokens") or CONTEXT_TOKENS) * CHARS_PER_TOKEN
+
+    @property
+    def is_limited(self) -> bool:
+        """Tell whether somebody has said how long it may be."""
+        return self._config.get("context_tokens") is not None
 
     def tables(self) -> list[dict[str, Any]]:
         """Describe the data to a model."""

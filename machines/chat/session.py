@@ -38,7 +38,7 @@ class Settings:
     normalise: bool = True
     dedup: bool = True
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
-    context_chars: int | None = None
+    context_tokens: int | None = None
     budget: tuple[str, ...] = ()
     module: str | None = None
     chosen: Chosen = attrs.field(factory=Chosen)
@@ -50,7 +50,7 @@ class Settings:
             "format": self.format,
             "normalise": self.normalise,
             "dedup": self.dedup,
-            "context_chars": self.context_chars,
+            "context_tokens": self.context_tokens,
         }
 
     def options(self) -> Options:

@@ -28,7 +28,7 @@ from machines.chat.conversation import Conversation, Turn
 from machines.chat.files import Files
 from machines.chat.inventory import Artifact, Made
 from machines.chat.resources import Resources, resources_in
-from machines.talking.answers import refused
+from machines.talking.answers import note_on, refused
 
 if TYPE_CHECKING:
     from fpdf import FPDF
@@ -243,10 +243,9 @@ async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def note_cut_off(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model that its answer did not arrive whole."""
+    """Tell the model that its answer cannot be used."""
     _, _, data = _read(action, context)
-    note = f"[Your last answer did not arrive whole: {data.get('why')}. Say it again, shorter.]"
-    return _told(action, "answer_cut_off", str(data.get("why")), note=note)
+    return _told(action, "answer_cut_off", str(data.get("why")), note=note_on(data))
 
 
 @answering("presented")

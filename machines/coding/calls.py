@@ -121,7 +121,7 @@ def meant(asked: Mapping[str, Any], tools: Mapping[str, Tool]) -> Call:
 
 
 def _tool_meant(name: str, tools: Mapping[str, Tool]) -> Tool | None:
-    plain = re.sub(r"[^a-z0-9]", "", name.lower().removeprefix("functions."))
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
     same = (
         each for each in tools.values() if plain in each.names or plain == re.sub(r"[^a-z0-9]", "", each.name.lower())
     )

@@ -57,6 +57,7 @@ from machines.coding.session import EXIT, NAME, Agent, Settings, unfinished_run
 from machines.coding.shown import was_idle
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.running import not_installed
+from machines.talking.context import LEAST_TOKENS
 
 #: Options that stand under their own names in what a run is begun with.
 _OPTIONS = ("mode", "seed", "parallel", "network", "json_mode", "test_first", "workspace")
@@ -170,6 +171,12 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
     is_flag=True,
     help="For models that call no tools: they fill in a JSON schema. Needed for `--model local`.",
 )
+@click.option(
+    "--context-tokens",
+    type=click.IntRange(LEAST_TOKENS),
+    metavar="N",
+    help="Send at most about N tokens of what was said and done in a request. It can be another one each time that it is resumed.",
+)
 @click.option("--seed", type=int, help="Another seed gives other answers.")
 @click.option(
     "--config",
@@ -200,6 +207,8 @@ def command(
     """
     if bool(goal) == bool(run):
         raise click.UsageError(f"say a GOAL, or --resume RUN{', not both: a run has its goal' if goal else ''}")
+    if said["context_tokens"] is not None:
+        options = attrs.evolve(options, config={"context_tokens": said["context_tokens"]})
     if goal and not goal.strip():
         raise click.UsageError("GOAL is empty: say in a sentence what is to be reached")
     if run and fresh:
@@ -330,7 +339,7 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any], options: RunO
     """Put together what the file says and what the command line says before it."""
     config = read_configuration(Path.cwd(), said["file"], workspace)
     own, bounds = config.pop("templates", {}), {name: config.pop(name) for name in PARAMETERS if name in config}
-    given = {"model": options.model} | {name: said[name] for name in ("mode", "seed", "parallel")}
+    given = {"model": options.model} | {name: said[name] for name in ("mode", "seed", "parallel", "context_tokens")}
     flags = {name: said[name] or None for name in ("json_mode", "test_first")}
     lists = {"network": list(said["network"]) or None, "budget": list(options.budget) or None}
     config |= checked({name: value for name, value in {**given, **flags, **lists}.items() if value is not None})
@@ -431,6 +440,8 @@ def _how_to_go_on(agent: Agent, again: str) -> str:
     if "budget is spent" in agent.work.paused_for:
         share = " (parts divide it)" if agent.state == "held_up" else ""
         return f"its budget is spent; go on with another one for all of it{share}: {again} --budget LIMIT"
+    if agent.rest is not None and "longer than" in agent.work.paused_for:
+        return f"the model cannot read what is sent; send less with: {again} --context-tokens N (--model NAME asks another)"
     return f"the model could not be asked; try again with: {again} (--model NAME asks another)"
 
 

@@ -39,6 +39,7 @@ from machines.coding.servers.foreign import Server
 from machines.coding.servers.tools import prefix
 from machines.coding.tools.paths import Pattern
 from machines.coding.tools.programs import Rules
+from machines.talking.context import LEAST_TOKENS
 
 TEMPERATURE = 0.2
 _MACHINE = Path(__file__).with_name("machine.md")
@@ -54,10 +55,10 @@ _KINDS: dict[type, str] = {
 }  # fmt: skip
 _OF_TASK = ("description", "subtasks", "independent")
 _GOAL, _PLACEHOLDER = "{goal}", re.compile(r"\{\w+\}")
-#: The least and the most of a number. What a model is to know before anything is done takes a few hundred tokens.
+#: The least and the most of a number.
 _RANGES: dict[str, tuple[float, float]] = {
     "max_rounds": (1, inf), "max_turns": (1, inf), "max_calls": (1, inf),
-    "temperature": (0, 2), "max_tokens": (1, inf), "context_tokens": (1_000, inf), "parallel": (1, MOST_PARALLEL),
+    "temperature": (0, 2), "max_tokens": (1, inf), "context_tokens": (LEAST_TOKENS, inf), "parallel": (1, MOST_PARALLEL),
 }  # fmt: skip
 _LOOKING = tuple(tool.name for tool in TOOLS if tool.kind == "looking" and tool.name != COMPLETE)
 

@@ -5,17 +5,15 @@ is always there, with every result that it has brought. Pure.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from machines.coding.work import Message, Work
-from machines.talking.texts import each_text
+from machines.talking.context import CHARS_PER_TOKEN, shortened_to, size_of
 
 #: Exchanges that are kept (seed 003: HISTORY_KEEP).
 HISTORY_KEEP = 5
-#: How long a request may be. A token has three characters or more, in English and in code; no tokenizer of the model is asked.
+#: How long a request may be.
 CONTEXT_TOKENS = 16_000
-CHARS_PER_TOKEN = 3
 _SHORT, _SHORTER = 1_200, 300
 _MOST_FILES, _MOST_BLOCKED = 40, 5
 
@@ -30,14 +28,18 @@ TEST_FIRST = "Write every new Python module with write_tested, never with write_
 
 
 def messages_for(
-    work: Work, *, context_tokens: int = CONTEXT_TOKENS, test_first: bool = False, files: Sequence[str] = ()
+    work: Work,
+    *,
+    context_chars: int = CONTEXT_TOKENS * CHARS_PER_TOKEN,
+    test_first: bool = False,
+    files: Sequence[str] = (),
 ) -> list[Message]:
     """Give the messages of the next request; `test_first` where new modules are to be written with their tests, `files` were there before."""
     head: list[Message] = [
         {"role": "system", "content": f"{INSTRUCTIONS} {TEST_FIRST}" if test_first else INSTRUCTIONS},
         {"role": "user", "content": where_it_stands(work, files)},
     ]
-    room = context_tokens * CHARS_PER_TOKEN - _size(head)
+    room = context_chars - size_of(head)
     kept = [exchange for exchange in work.exchanges if exchange][-HISTORY_KEEP:]
     return _joined([*head, *(message for exchange in _fitted(kept, room) for message in exchange)])
 
@@ -90,51 +92,5 @@ def _fitted(exchanges: list[list[Message]], room: int) -> list[list[Message]]:
     return [*shortened, last if _sizes([*shortened, last]) <= room else [shortened_to(each, most) for each in last]]
 
 
-def shortened_to(message: Message, most: int) -> Message:
-    """Give a message whose texts have at most so many characters, a mark in the middle of each that was cut."""
-    found = dict(message)
-    if isinstance(found.get("content"), str):
-        cut = _result_shortened if found["role"] == "tool" else _cut
-        found["content"] = cut(found["content"], most)
-    if found.get("tool_calls"):
-        found["tool_calls"] = [_call_shortened(call, most) for call in found["tool_calls"]]
-    return found
-
-
-def _result_shortened(text: str, most: int) -> str:
-    """Shorten the texts in a result, which stays JSON; one of many small texts is cut like any other."""
-    if len(text) <= most:
-        return text
-    result = json.loads(text)
-    for tenths in (8, 4, 2):
-        found = json.dumps(_texts_cut(result, most * tenths // 10), ensure_ascii=False)
-        if len(found) <= most:
-            return found
-    return _cut(text, most)
-
-
-def _call_shortened(call: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """Shorten the texts in a call's arguments, which stay JSON."""
-    function = dict(call["function"])
-    if len(function["arguments"]) > most:
-        function["arguments"] = json.dumps(_texts_cut(json.loads(function["arguments"]), most), ensure_ascii=False)
-    return {**call, "function": function}
-
-
-def _texts_cut(value: Any, most: int) -> Any:  # noqa: ANN401  (JSON)
-    return each_text(value, lambda text: _cut(text, most))
-
-
-def _cut(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return f"{text[:half]}\n[.. {len(text) - 2 * half:,} characters left out ..]\n{text[-half:]}"
-
-
 def _sizes(exchanges: Iterable[list[Message]]) -> int:
-    return sum(map(_size, exchanges))
-
-
-def _size(messages: Iterable[Message]) -> int:
-    return sum(len(json.dumps(message, ensure_ascii=False)) for message in messages)
+    return sum(map(size_of, exchanges))

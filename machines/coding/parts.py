@@ -23,6 +23,7 @@ from dsa.runtime.budgets import UNITS, Meter
 from dsa.runtime.journal import UnknownRunError
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
+from dsa.runtime.speech import as_unicode
 from machines.coding.gathering import kept_parts, name_of
 from machines.coding.loops import Did, together
 from machines.coding.plan import Task
@@ -32,7 +33,6 @@ from machines.coding.summary import added, note_of, summary_of
 from machines.coding.telling import read
 from machines.coding.work import Work
 from machines.talking.sessions import begun, taken_up
-from machines.talking.texts import as_unicode
 
 
 class _Part(Worker):

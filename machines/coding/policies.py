@@ -18,6 +18,7 @@ from dsa.edge.threads import in_thread, run_function
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.speech import as_unicode
 from machines.coding.calls import COMPLETE, Call, Tool, meant
 from machines.coding.loops import Did, did_of, key_of, reminder_of, round_of, tool_of
 from machines.coding.messages import messages_for
@@ -27,7 +28,7 @@ from machines.coding.shown import arguments_shown
 from machines.coding.telling import read
 from machines.coding.work import Work
 from machines.talking.answers import answer_told
-from machines.talking.texts import as_unicode
+from machines.talking.context import Message, Room, asked_within, size_of
 
 T = TypeVar("T")
 
@@ -86,13 +87,20 @@ async def decompose(action: Action, context: PolicyContext) -> list[Step]:
 async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     """Send where the work stands and the last exchanges, and answer with what came. Raises GenerationError when nothing did."""
     agent, work, _ = read(action, context)
-    messages = messages_for(
-        work, context_tokens=agent.context_tokens, test_first=agent.is_test_first, files=agent.files_before
-    )
     tools = [tool.described() for tool in (await _tools(agent)).values()]
-    result = _whole(await agent.model.ask(messages, tools, number=work.asked_of_model, on_text=agent.listen))
-    kind, data = answer_told(result, work.free_id)
-    return [event_step(action.policy, kind, data=data)]
+
+    async def ask(messages: list[Message]) -> StreamResult:
+        return await agent.model.ask(messages, tools, number=work.asked_of_model, on_text=agent.listen)
+
+    def messages_within(chars: int) -> list[Message]:
+        return messages_for(work, context_chars=chars, test_first=agent.is_test_first, files=agent.files_before)
+
+    room = Room.known(work.room, agent.context_chars, agent.asked_model)
+    result, took = await asked_within(ask, messages_within, room, beside=size_of(tools), notice=agent.tell)
+    result = _whole(result)
+    kind, data = answer_told(result, work.free_id, tools, misplaced=work.misplaced)
+    more = Room.record(took, agent.context_chars, agent.asked_model)
+    return [event_step(action.policy, kind, data={**data, **more})]
 
 
 async def _tools(agent: Resources) -> Mapping[str, Tool]:

@@ -15,6 +15,7 @@ from machines.coding.loops import Did
 from machines.coding.messages import CONTEXT_TOKENS
 from machines.coding.toolbox import Toolbox
 from machines.coding.work import Work
+from machines.talking.context import CHARS_PER_TOKEN
 from machines.talking.known import Known
 from machines.talking.model import Model, Wanted, model_of
 
@@ -70,7 +71,7 @@ class Resources:
             config.get("max_tokens"),
             bool(config.get("json_mode")),
             _ANSWER_S,
-            lambda text: self.notice(text),  # noqa: PLW0108  (set later)
+            self.tell,
             self.context_tokens + _BESIDE_TOKENS + (config.get("max_tokens") or 0),
         )
         return model_of(config.get("model") or "", wanted)
@@ -79,6 +80,20 @@ class Resources:
     def context_tokens(self) -> int:
         """How long a request may be."""
         return int(self.config.get("context_tokens") or CONTEXT_TOKENS)
+
+    @property
+    def context_chars(self) -> int:
+        """The same in characters."""
+        return self.context_tokens * CHARS_PER_TOKEN
+
+    @property
+    def asked_model(self) -> str:
+        """The model as it is named."""
+        return str(self.config.get("model") or "")
+
+    def tell(self, text: str) -> None:
+        """Tell whoever watches how the model is asked."""
+        self.notice(text)
 
     @property
     def parallel(self) -> int:

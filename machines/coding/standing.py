@@ -21,7 +21,7 @@ REASONS: dict[str, str] = {
     "too_many_calls": "Calls were left out: an answer has so many at most.",
     "no_evidence": "A subtask was called completed although no tool had given a result.",
     "no_call": "The model spoke and called no tool.",
-    "answer_cut_off": "An answer broke off or was empty; the model was asked again.",
+    "answer_cut_off": "An answer broke off, was empty, or had a call in its text; the model was asked again.",
     "interrupted": "A call was cut off: nobody knows what came of it.",
     "subtask_completed": "The model has completed a subtask.",
     "subtask_failed": "The model has given a subtask up, or its rounds were used up.",

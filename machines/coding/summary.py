@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
+from dsa.runtime.speech import each_text
 from machines.coding.work import Work
-from machines.talking.texts import each_text
 
 _LONGEST = 500
 #: How the part itself has ended is told by its status.

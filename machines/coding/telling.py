@@ -10,7 +10,7 @@ from typing import Any
 from dsa.runtime.policies import Action, Policy, PolicyContext, Step, text_step
 from machines.coding.resources import Resources, resources_in
 from machines.coding.work import Work
-from machines.talking.answers import refused
+from machines.talking.answers import note_on, refused
 
 _ANOTHER_WAY = "Take another way."
 
@@ -117,10 +117,9 @@ async def nudge(action: Action, _context: PolicyContext) -> list[Step]:
 
 
 async def note_cut_off(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model that its answer did not arrive whole."""
+    """Tell the model that its answer cannot be used."""
     _, _, data = read(action, context)
-    note = f"[Your last answer did not arrive whole: {data.get('why')}. Say it again, shorter.]"
-    return _told(action, "answer_cut_off", str(data.get("why")), note=note)
+    return _told(action, "answer_cut_off", str(data.get("why")), note=note_on(data))
 
 
 # -- how the work ends --------------------------------------------------------------------------------------------------------

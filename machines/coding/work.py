@@ -47,7 +47,8 @@ class Work:
         self.reasons: Counter[str] = Counter()
         self.rescues: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
-        self.asked_of_model = self.asked_apart = 0
+        self.asked_of_model = self.asked_apart = self.misplaced = 0
+        self.room: Mapping[str, Any] = {}
         self.usage: Counter[str] = Counter()
         self.seconds = 0.0
         self.doubts: set[str] = set()
@@ -207,6 +208,8 @@ class Work:
 
     def _model_said(self, event: str, data: Mapping[str, Any]) -> None:
         self._count(data)
+        self.misplaced = self.misplaced + 1 if data.get("misplaced") else 0
+        self.room = data.get("room") or self.room
         message: Message = {"role": "assistant", "content": data.get("content") or None}
         self.exchanges.append([])
         if event == "asked":

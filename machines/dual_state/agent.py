@@ -34,6 +34,7 @@ from dsa.runtime.content import (
 from dsa.runtime.moment import OnMoment
 from dsa.runtime.rest import Failure, Rest
 from dsa.runtime.run import Run
+from dsa.runtime.speech import heard
 from dsa.uses import SPECIFICATION
 from machines.dual_state.bindings import effects
 from machines.dual_state.dag import ArtifactDAGInterface, handed_in, store_of
@@ -123,7 +124,7 @@ class ActionPair:
         self.require(workflow_state)
         used = dict(dependencies or {})
         asked = attrs.evolve(context, dependencies={**context.dependencies, **used})
-        artifact = self.generator.generate(asked, self.prompt_template)
+        artifact = heard(self.generator.generate(asked, self.prompt_template))
         return artifact, verdict_of("of the action pair", self.guard, artifact, used)
 
 

@@ -28,6 +28,7 @@ from dsa.runtime.content import (
 from dsa.runtime.event_data import as_text, guard_data, placeholder_values
 from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, Ledger, VerdictEntry
 from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.speech import heard
 from dsa.runtime.views import Rejection, guards_for
 from dsa.uses import SPECIFICATION, prompt_for
 
@@ -114,6 +115,7 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     generator, started_s = context.generator(name), context.now_s()
     made = await _generated(generator, asked, template)
     _require_text(name, made)
+    made = heard(made)
     usage = made.usage or Usage("", context.now_s() - started_s)
     text = Artifact(made.content, artifact_id=_own_id(made), usage=usage)
     history = context.run.step(step).history

@@ -19,9 +19,10 @@ from dsa.edge.http.endpoint import SCHEMES
 from dsa.edge.threads import in_thread
 from dsa.errors import DocumentError, GenerationError
 from dsa.generators import ChatClient, Limits, Settings
-from dsa.generators.lite import LiteLLMGenerator, read_whole
+from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.model_calls import derive_seed
 from dsa.generators.scripted import parse_script
+from dsa.generators.streams import StreamResult
 from dsa.runtime.decorators import invoke_action, loop_wrapper
 from dsa.runtime.policies import (
     ACTION_CALL,
@@ -232,8 +233,8 @@ async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
         return steps_of(await _served(model, messages, tools, context.config, seed))
     settings = {name: context.config[name] for name in _LITELLM_SETTINGS if context.config.get(name) is not None}
     generator = LiteLLMGenerator(model, **settings)
-    answer = await in_thread(partial(generator.complete, messages, seed=seed, tools=tools))
-    return steps_of(_read(model, answer))
+    result = await in_thread(partial(generator.complete, messages, seed=seed, tools=tools))
+    return steps_of(_read(model, result))
 
 
 @registry.register("quoting_policy", "Answer with what the files say, word for word; no model.", _ASKED)
@@ -284,31 +285,20 @@ async def _served(
     result = await client.ask(messages, tools, settings)
     if result.error is not None:
         raise client.failure(result.error)
-    _require_whole(client.name, result.finish_reason, is_empty=not result.content and not result.tool_calls)
-    counts = {name: (result.usage or {}).get(name) for name in ("prompt_tokens", "completion_tokens")}
-    calls = tuple((call.name, call.text if call.error else json.dumps(call.arguments)) for call in result.tool_calls)
-    return Reply(result.content, calls, {"model": client.name, **counts, "cost_usd": None})
+    return _read(client.name, result)
 
 
-def _require_whole(model: str, finish_reason: str | None, *, is_empty: bool) -> None:
-    """Raise GenerationError for an answer that was cut off, or says nothing."""
-    if finish_reason == "length":
+def _read(model: str, result: StreamResult) -> Reply:
+    """Read an answer. Raises GenerationError for one that says nothing, was cut off, or whose calls nobody may make."""
+    if result.finish_reason == "length":
         raise GenerationError(f"The answer of {model} was cut off; raise max_tokens.", "cut_off")
-    if is_empty:
+    if result.error is not None:
+        raise GenerationError(f"The answer of {model} cannot be used: {result.error.message}.", "bad_answer")
+    if not result.content and not result.tool_calls:
         raise GenerationError(f"{model} gave an empty answer; try again or use another model.", "bad_answer")
-
-
-def _read(model: str, answer: Any) -> Reply:  # noqa: ANN401  (LiteLLM's types are not followed)
-    """Read LiteLLM's reply. Raises GenerationError for one that says nothing, or was cut off."""
-    try:
-        choice = answer.choices[0]
-        message = choice.message
-        calls = tuple((call.function.name, call.function.arguments or "") for call in message.tool_calls or ())
-    except (AttributeError, IndexError, TypeError):
-        raise GenerationError(
-            f"{model} gave an answer that is none; try again or use another model.", "bad_answer"
-        ) from None
-    _require_whole(model, choice.finish_reason, is_empty=not message.content and not calls)
-    known = read_whole(answer, model)
-    counts = {"prompt_tokens": known.prompt_tokens, "completion_tokens": known.completion_tokens}
-    return Reply(message.content or "", calls, {"model": model, **counts, "cost_usd": known.cost_usd})
+    took = result.usage or {}
+    counts = {name: took.get(name) for name in ("prompt_tokens", "completion_tokens")}
+    calls = tuple((call.name, call.text if call.error else json.dumps(call.arguments)) for call in result.tool_calls)
+    cost = took.get("cost")
+    cost_usd = float(cost) if isinstance(cost, int | float) and cost >= 0 else None
+    return Reply(result.content, calls, {"model": model, **counts, "cost_usd": cost_usd})

@@ -1,13 +1,12 @@
-r"""JSON values as anybody can be sent them and a ledger can hold them.
+"""JSON values as anybody can be sent them and a ledger can hold them; texts as lines.
 
-Models send halves of characters (`\ud83d` alone), which no UTF-8 has: a request that repeats one is never sent, and so is none after it. And
-numbers beyond every range (1e999), which JSON reads as infinity and cannot write; and lists in lists, hundreds deep. Pure.
+Models send numbers beyond every range (1e999), which JSON reads as infinity and cannot write, and lists in lists, hundreds deep. Pure.
 """
 
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 #: How deep lists and objects are nested at most in what is kept of an answer: whoever walks them has a stack.
@@ -43,38 +42,6 @@ def _escaped(character: str) -> str:
     known = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
     number = ord(character)
     return known or (f"\\x{number:02x}" if number < _FIRST_WIDE else f"\\U{number:08x}")
-
-
-def as_unicode(value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Give a JSON value in which halves of characters are joined, and those that stand alone are U+FFFD."""
-    return each_text(value, _joined, with_names=True)
-
-
-def each_text(value: Any, change: Callable[[str], str], *, with_names: bool = False) -> Any:  # noqa: ANN401  (JSON)
-    """Give a JSON value whose texts are changed, the names in its objects too `with_names`."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list | tuple):
-        return [each_text(each, change, with_names=with_names) for each in value]
-    if isinstance(value, dict):
-        pairs = ((name, each_text(each, change, with_names=with_names)) for name, each in value.items())
-        return {each_text(name, change) if with_names else name: each for name, each in pairs}
-    return value
-
-
-def _joined(text: str) -> str:
-    return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def is_unicode(text: str) -> bool:
-    """Tell whether a text has no halves of characters, as JSON can write them."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def is_writable(value: Any, deepest: int = MOST_NESTED) -> bool:  # noqa: ANN401  (JSON)

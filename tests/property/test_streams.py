@@ -6,12 +6,14 @@ Manners are the ways of the shapes in `tests/streams/`, each a function from cal
 import json
 from itertools import pairwise
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies
 from stream_shapes import SHAPES, TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.generators import StreamReconciler, reconcile_stream
 from dsa.generators.streams import RESCUES, STREAM_ERRORS
+from dsa.runtime.speech import is_unicode, spoken
 
 NAMES = ("get_weather", "search", "now")
 BRIEF = settings(deadline=None, max_examples=40)
@@ -324,7 +326,7 @@ def test_no_tool_that_was_not_offered_is_ever_called(parts):
     content = "".join(parts)
     result = reconcile_stream([chunk({"content": content}), finished("stop")], TOOLS)
     assert {call.name for call in result.tool_calls} <= {"search"}
-    assert result.tool_calls or result.content == content
+    assert result.tool_calls or result.content == spoken(content).answer
 
 
 # -- anything at all ----------------------------------------------------------------------------------------------------
@@ -360,3 +362,44 @@ def test_chunks_of_all_shapes_in_any_order_break_nothing(chunks):
     result = reconcile_stream(chunks, TOOLS)
     assert result == reconcile_stream(chunks, TOOLS)
     assert all((call.arguments is None) == (call.error is not None) for call in result.tool_calls)
+
+
+# -- what is said, however it is cut -------------------------------------------------------------------------------------
+
+SAID = strategies.lists(
+    strategies.sampled_from(
+        ["<think>", "</think>", "<|channel|>", "analysis", "final", "commentary", " to=functions.search", "<|message|>", "<|start|>", "assistant",
+         "<|end|>", "<|call|>", "<|return|>", " <|constrain|>json", '{"query": "a"}', '{"query": "\ud83d', '\ude00"}', "`", "```\n", "\n", " ", "word",
+         '"', "<", "<|", "|>", "\ud83d", "\ude00", "\U0001f600", "<tool_call>", '{"name": "search", "arguments": {"query": "a"}}', "</tool_call>"],
+    ),
+    max_size=14,
+).map("".join)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=400)
+@given(text=SAID, data=strategies.data())
+def test_however_a_text_is_cut_it_comes_to_the_same(text, data):
+    whole = reconcile_stream([chunk({"content": text}), finished("stop")], TOOLS)
+    pieces = data.draw(cut(text))
+    assert reconcile_stream([*(chunk({"content": piece}) for piece in pieces), finished("stop")], TOOLS) == whole
+    message = {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
+    unstreamed = reconcile_stream([message], TOOLS)
+    assert (unstreamed.tool_calls, unstreamed.content, unstreamed.reasoning) == (
+        tuple(
+            attrs.evolve(call, id=made.id) for call, made in zip(whole.tool_calls, unstreamed.tool_calls, strict=True)
+        ),
+        whole.content,
+        whole.reasoning,
+    )
+    assert not whole.content or is_unicode(whole.content)
+
+
+@BRIEF
+@given(text=TEXTS, data=strategies.data())
+def test_however_halves_of_characters_are_cut_arguments_come_to_the_same(text, data):
+    written = json.dumps({"query": text}, ensure_ascii=data.draw(strategies.booleans()))
+    halves = written.encode("utf-16-le", "surrogatepass")
+    units = "".join(chr(int.from_bytes(halves[at : at + 2], "little")) for at in range(0, len(halves), 2))
+    pieces = data.draw(cut(units))
+    chunks = [call_chunk(entry(0, "", given_id="a", name="search")), *(call_chunk(entry(0, piece)) for piece in pieces)]
+    assert got(reconcile_stream([*chunks, finished()], TOOLS)) == [("search", {"query": text})]

@@ -50,6 +50,12 @@ class Endpoint:
             return host == "localhost" or host.endswith(".localhost")
         return address.is_loopback or address.is_unspecified
 
+    @property
+    def wants_key(self) -> bool:
+        """Whether it is known that nobody is answered here without a key."""
+        parts = urlsplit(self.base)
+        return parts.scheme == "https" and parts.hostname in _KEYS
+
     def key(self, variable: str, environment: Mapping[str, str]) -> tuple[str, str]:
         """Give the variable that has the key, and the key, empty for none.
 

@@ -7,6 +7,8 @@ docs/how-to/models.md.
 import json
 import re
 from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import attrs
@@ -16,7 +18,9 @@ from dsa.errors import GenerationError
 
 _MOST_DETAIL = 200
 _TOO_LONG = re.compile(
-    r"context[_ ](?:length|size|window)|maximum context|too many (?:input )?tokens|prompt is too long|exceed_context",
+    r"context[_ ](?:length|size|window|limit)|maximum (?:context|model length|prompt length)|too many (?:input )?tokens|exceed_context"
+    r"|(?:prompt|input|conversation) is too long|prompt too long|token count\b.{0,40}\bexceeds|reduce the length of|range of input length"
+    r"|inputs?\W{0,3} (?:tokens \+|must have less than \d+ tokens)",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE)
@@ -27,6 +31,13 @@ _REASONS = {
     400: "failed", 401: "authentication", 403: "authentication", 404: "not_found", _PAYMENT: "rate_limit", 408: "timeout",
     425: "server_error", 429: "rate_limit",
 }  # fmt: skip
+#: Reasons by the codes with which servers say what others say by a status.
+_CODES = (
+    (re.compile(r"rate_?limit|quota|too_many_requests|resource_exhausted", re.IGNORECASE), "rate_limit"),
+    (re.compile(r"authenti|api_?key|permission|unauthorized|forbidden", re.IGNORECASE), "authentication"),
+    (re.compile(r"not_?found", re.IGNORECASE), "not_found"),
+    (re.compile(r"invalid_?(?:request|argument|parameter)|bad_?request", re.IGNORECASE), "failed"),
+)
 #: Nothing was paid, or nobody has written it: another try ends the same way, whatever its reason.
 _THE_SAME_AGAIN = frozenset({_PAYMENT, 501, 505})
 _SERVER_ERRORS, _CLIENT_ERRORS, _REDIRECTIONS = 500, 400, 300
@@ -102,6 +113,40 @@ def refused(asked: Asked, status: int, body: bytes, wait_s: float | None = None)
     return ServerError(with_words(told, detail, status), reason, status=status, detail=detail, wait_s=wait_s)
 
 
+def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return how long a server asks to wait by its headers (RFC 9110: `Retry-After` is seconds, or a date), at a time of the clock; None where it does not.
+
+    `Retry-After-Ms` is OpenAI's and Azure's; fractions of a second are said by several.
+    """
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        said = str(headers.get(name) or "").strip()
+        if _FRACTION.fullmatch(said):
+            return float(said) * unit_s
+    try:
+        at = parsedate_to_datetime(said)
+    except ValueError:
+        return None
+    return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now_s)
+
+
+_FRACTION = re.compile(r"\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}")
+
+
+def refused_within(asked: Asked, chunk: Mapping[str, Any]) -> ServerError | None:
+    """Return the error that an answer with a good status is; None where it is none."""
+    error = chunk.get("error")
+    if not error or chunk.get("choices") or chunk.get("message"):
+        return None
+    told = error if isinstance(error, Mapping) else {}
+    codes = [told[name] for name in ("code", "status", "type") if isinstance(told.get(name), int | str)]
+    detail = asked.clean(message_in(json.dumps(dict(chunk), default=str).encode("utf-8", "replace")))
+    reasons = [reason_of(code, detail) for code in codes] or [reason_of(None, detail)]
+    reason = next((reason for reason in reasons if reason != "server_error"), "server_error")
+    sentence = _SENTENCES[reason].format(model=asked.model, where=asked.where, variable=asked.variable)
+    status = next((int(code) for code in codes if str(code).isdecimal()), None)
+    return ServerError(with_words(sentence, detail), reason, status=status, detail=detail)
+
+
 def with_words(told: str, detail: str, status: int | None = None) -> str:
     """End a sentence with what the server said, or its status when it said nothing."""
     if detail:
@@ -117,7 +162,7 @@ def reason_of(status: object, detail: str) -> str:
     if (number is None or number in {400, 403, 422}) and _FILTERED.search(f"{detail} {status}"):
         return "content_filter"
     if number is None:
-        return "rate_limit" if "rate_limit" in str(status) or "quota" in str(status) else "server_error"
+        return next((reason for words, reason in _CODES if words.search(str(status))), "server_error")
     if number == _TOO_LARGE:
         return "context_too_long"
     return _REASONS.get(number, "server_error" if number >= _SERVER_ERRORS else "failed")

@@ -7,7 +7,8 @@ httpx is imported on the first call.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import cache
 from itertools import count
@@ -17,7 +18,7 @@ import attrs
 
 from dsa.edge.http.decoding import DecodingError, StreamDecoder
 from dsa.edge.http.endpoint import Endpoint
-from dsa.edge.http.failures import Asked, ServerError, refused
+from dsa.edge.http.failures import Asked, ServerError, refused, refused_within, said_to_wait_s
 from dsa.edge.http.retries import Retries
 from dsa.errors import GenerationError, ModelUnavailable
 
@@ -145,12 +146,15 @@ class Server:
                     if response.status_code != _GOOD:
                         raise await self._refused(response, wait)
                     received = response.aiter_bytes()
-                    size_bytes = 0
+                    size_bytes, opening = 0, _Opening(self.asked)
                     while piece := await wait.during(anext(received, b"")):
                         wait.begun = True
-                        yield piece
+                        if begun := opening.take(piece):
+                            yield begun
                         size_bytes += len(piece)
                         self._check_size(size_bytes)
+                    if rest := opening.rest():
+                        yield rest
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._explained(error) from error
 
@@ -178,6 +182,11 @@ class Server:
 
     def _headers(self) -> dict[str, str]:
         key = self.asked.key
+        if not key and self.endpoint.wants_key:
+            told = (
+                f"{{model}} at {{where}} needs a key, and there is none; set {self.asked.variable} in the environment."
+            )
+            raise self.asked.error("authentication", told)
         if not key:
             return _HEADERS
         if not (key.isascii() and key.isprintable()):
@@ -189,8 +198,7 @@ class Server:
         received = response.aiter_bytes()
         while len(said) < _MOST_ERROR_BYTES and (piece := await wait.during(anext(received, b""))):
             said += piece
-        asks = response.headers.get("retry-after", "")
-        return refused(self.asked, response.status_code, said, float(asks) if asks.isdecimal() else None)
+        return refused(self.asked, response.status_code, said, said_to_wait_s(response.headers, time.time()))
 
     def _explained(self, error: Exception) -> GenerationError:
         """Give one of few errors for those of httpx."""
@@ -207,6 +215,43 @@ class Server:
         if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
             return self.asked.error("interrupted", f"The connection to {{where}} broke off; try again ({told}).")
         return self.asked.error("failed", f"{{model}} at {{where}} could not be asked ({told}).")
+
+
+class _Opening:
+    """The beginning of an answer: nothing of it counts as begun before it is known not to be an error, which another try may mend."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked, self._decoder = asked, StreamDecoder()
+        self._held: list[bytes] = []
+        self._is_over = False
+
+    def take(self, piece: bytes) -> bytes:
+        """Take what comes next, and return what can be passed on. Raises ServerError."""
+        if self._is_over:
+            return piece
+        self._held.append(piece)
+        with suppress(DecodingError):  # whoever reads it says so
+            chunks = self._decoder.feed(piece)
+            if not chunks and not self._decoder.done:
+                return b""
+            self._require(chunks)
+        return self._all()
+
+    def rest(self) -> bytes:
+        """Return what is held at the end. Raises ServerError."""
+        if not self._is_over:
+            with suppress(DecodingError):
+                self._require(self._decoder.close())
+        return self._all()
+
+    def _require(self, chunks: Sequence[Mapping[str, Any]]) -> None:
+        if chunks and (error := refused_within(self._asked, chunks[0])) is not None:
+            raise error
+
+    def _all(self) -> bytes:
+        self._is_over = True
+        held, self._held = b"".join(self._held), []
+        return held
 
 
 @attrs.define

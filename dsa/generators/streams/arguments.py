@@ -13,7 +13,7 @@ import attrs
 
 from dsa.generators.streams.reading import grown, read_object
 from dsa.generators.streams.result import INVALID, TRUNCATED
-from dsa.generators.streams.scanner import Scanner, values_in
+from dsa.runtime.scanner import Scanner, values_in
 
 
 @attrs.frozen

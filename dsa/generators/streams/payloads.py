@@ -70,6 +70,7 @@ def _call_of(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:  # noq
     if isinstance(inner, Mapping):
         return _call_of({**inner, "id": value.get("id")}, tools, bare=bare)
     name: str | None = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
+    name = name and tools.meant(name)
     if name is None or name not in tools or _describes(value):
         return None
     key = next((key for key in _ARGUMENT_KEYS if key in value), None)

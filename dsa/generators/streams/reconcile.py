@@ -14,7 +14,7 @@ from typing import Any
 from dsa.generators.streams.ending import Gathered, conclude
 from dsa.generators.streams.result import StreamError, StreamResult
 from dsa.generators.streams.slots import Slots
-from dsa.generators.streams.text_calls import FENCE_BEGIN, THOUGHT
+from dsa.generators.streams.text_calls import FENCE_BEGIN
 from dsa.generators.streams.tools import Tools, offered
 
 #: What a call written into the text begins with; from here on nothing is shown until the end.
@@ -22,9 +22,8 @@ _OPENERS = (
     "<tool_call", "<toolcall", "<function=", "<function name", "<function_call", "<invoke", "<minimax:", "<seed:", "<|tool_call",
     "<|python_tag|>", "[TOOL_CALLS]", "<\uff5ctool\u2581call", "</tool_call>", "</function_call>",
 )  # fmt: skip
-_MARKS = re.compile("|".join(map(re.escape, _OPENERS)) + f"|(?P<thought>{THOUGHT.pattern})")
-_POSSIBLE = (*_OPENERS, "</thinking>", "</think>")
-_BEGINNINGS = frozenset(mark[:size] for mark in _POSSIBLE for size in range(1, len(mark)))
+_MARKS = re.compile("|".join(map(re.escape, _OPENERS)))
+_BEGINNINGS = frozenset(mark[:size] for mark in _OPENERS for size in range(1, len(mark)))
 _LONGEST = max(map(len, _BEGINNINGS))
 _FIRST = re.compile(r"[<\[]")
 
@@ -71,9 +70,6 @@ class Display:
             safe = len(text) - _pending(text)
             self._held = text[safe:]
             return text[:safe]
-        if mark["thought"]:  # what was said before it were thoughts; the answer begins now
-            self._begun = False
-            return text[: mark.end()] + self.feed(text[mark.end() :])
         self._holding = True
         return text[: mark.start()]
 
@@ -106,6 +102,7 @@ class StreamReconciler:
         self._slots = Slots(self._tools)
         self._display = Display(readable)
         self._gathered = Gathered(self._slots, self._tools, readable)
+        self._speech = self._gathered.speech
 
     def feed(self, chunk: object) -> str:
         """Take the next chunk; give the text that can be shown now. Raises TypeError for what can be no chunk."""
@@ -178,6 +175,8 @@ class StreamReconciler:
             self._slots.take(entries if isinstance(entries, list) else [entries], whole=whole)
             if len(delta) == 1:  # the usual chunk of a call
                 return ""
+        if len(delta) == 1 and "content" in delta:  # the usual chunk of a text
+            return self._answered(delta["content"], snapshot=snapshot)
         if legacy := delta.get("function_call"):
             self._gathered.kinds.add("legacy_function_call")
             self._slots.take([{"index": 0, "function": legacy}])
@@ -187,12 +186,22 @@ class StreamReconciler:
             if isinstance(thought := delta.get(key), str) and thought:
                 self._gathered.reasoning.append(thought)
                 break
-        content = delta.get("content")
+        return self._answered(delta.get("content"), snapshot=snapshot)
+
+    def _answered(self, content: object, *, snapshot: bool) -> str:
+        """Take what a content says."""
         if not content:
             return ""
         text = content if isinstance(content, str) else self._text_of(content)
-        self._gathered.over = False
-        return self._display.feed(self._gathered.say(text, snapshot=snapshot))
+        gathered, speech = self._gathered, self._speech
+        gathered.over = False
+        if snapshot:
+            text = gathered.grown(text)
+        gathered.content.append(text)
+        said = speech.feed(text)
+        if speech.begins_anew:
+            self._display = Display(gathered.text_tools)
+        return self._display.feed(said) if said else ""
 
     def _text_of(self, parts: object, depth: int = 0) -> str:
         """Give the text of a content that comes in parts, as Mistral's does; thoughts among them go with the reasoning."""

@@ -33,7 +33,10 @@ CALL_ERRORS: dict[str, str] = {
 #: What may be wrong with a stream as a whole: then none of its calls is executable.
 STREAM_ERRORS: dict[str, str] = {
     "interrupted": "The stream ended, and nothing said that it was finished.",
-    "truncated": "The model reached its limit in the middle of a call.",
+    "truncated": "The model reached its limit of tokens with a call in its answer.",
+    "filtered": "A content filter stopped the model with a call in its answer.",
+    "malformed": "The provider calls the answer malformed.",
+    "unknown_end": "There is a call, and a finish reason that nobody knows.",
     "provider_error": "The provider sent an error, or the finish reason `error`.",
     "bad_chunk": "A piece of the stream is no JSON object.",
     "timeout": "Nothing came for longer than the time limit.",
@@ -53,6 +56,7 @@ RESCUES: dict[str, str] = {
     "drifted_index": "A later piece of a call had an index that no call has.",
     "index_in_function": "The index stood inside `function`.",
     "repeated_name": "The name came again, or was written twice.",
+    "marked_name": "The name had white space, a prefix or marks of a channel around it.",
     "split_name": "The name came in pieces.",
     "late_name": "The name came after the first piece of the arguments.",
     "object_arguments": "The arguments were an object, not JSON text.",
@@ -71,6 +75,7 @@ RESCUES: dict[str, str] = {
     "finish_with_calls": "The finish reason was another than `tool_calls`, and there are calls.",
     "finish_without_calls": "The finish reason was `tool_calls`, and there are none.",
     "text_call": "The call was written into the text.",
+    "channel_call": "The call was written in a channel of its own, as gpt-oss does.",
     "reasoning_call": "The call was written into the reasoning.",
     "marker_leak": "The text had markers of a call that was sent properly too; they were taken out.",
 }

@@ -14,9 +14,10 @@ from collections.abc import Callable
 import attrs
 
 from dsa.generators.streams.payloads import TextCall, call_of_text, calls_in, cut_call
+from dsa.generators.streams.reading import read_value
 from dsa.generators.streams.result import INVALID, TRUNCATED
-from dsa.generators.streams.scanner import end_of_value
 from dsa.generators.streams.tools import Tools
+from dsa.runtime.scanner import end_of_value
 
 _NAME = r"[\w.:/\-]+"
 _SPACE = re.compile(r"\s*+")
@@ -242,7 +243,6 @@ _MARKS = re.compile(
 FENCE_BEGIN = re.compile(r"```(?:json|jsonc|xml|tool_calls?|tool_code|toolcall)?[ ]*\n")
 _UNOPENED = ("</tool_call>", "</function_call>")
 _LINE_WITH_BRACE = re.compile(r"(?:\A\s*+|\n[ \t]*+)(?=\{)")
-THOUGHT = re.compile(r"</think(?:ing)?>")
 _DANGLING = re.compile(
     r"(?:<(?:\w+:)?tool_?calls?>?|<function(?:_calls?)?[=>]?|<invoke|<\|?tool_call\|?>?|<\|python_tag\|>|\[TOOL_CALLS\])\s*\Z"
 )
@@ -261,10 +261,9 @@ def recover(text: str, tools: Tools, *, ended: bool) -> Recovered:
     """Find the calls in a text; `ended` says that the model had said all it wanted to."""
     if not tools:
         return Recovered((), text)
-    spoken = max((match.end() for match in THOUGHT.finditer(text)), default=0)
-    if bare := _whole(text[spoken:].strip(), tools):
-        return Recovered(bare, text[:spoken].rstrip())
-    recovered = _walked(Source(_unfenced(text, spoken), tools, ended), spoken)
+    if bare := _whole(text.strip(), tools):
+        return Recovered(bare, "")
+    recovered = _walked(Source(_unfenced(text), tools, ended))
     return recovered if recovered.calls else Recovered((), text)
 
 
@@ -274,10 +273,64 @@ def without_markers(text: str, tools: Tools) -> str:
     return _DANGLING.sub("", rest).rstrip() if _DANGLING.search(rest) else rest
 
 
-def _unfenced(text: str, spoken: int) -> str:
+_MOST_LOOKED_AT, _NEAR = 20, 400
+_CALL_LIKE = re.compile(r"""(?<!`)\{\s*["'](?:name|tool|tool_name|function)["']\s*:""")
+_ARGUMENTS_KEY = re.compile(r"""["'](?:arguments|parameters|args|input|params)["']\s*:""")
+
+
+def misplaced_call(text: str, tools: Tools) -> str:
+    """Return the tool that a text without calls seems to call all the same, in a way that nobody can read; empty where it does not.
+
+    A tag of a call outside of code, or a JSON object with the name of a tool and arguments. One in a fence with text behind it is an example.
+    """
+    if not tools:
+        return ""
+    body = _unfenced(text)
+    position = 0
+    while mark := _MARKS.search(body, position):
+        if mark["opener"] and (name := _near(body[mark.start() : mark.start() + _NEAR], tools)):
+            return name
+        position = _after_code(body, mark) if mark["fence"] or mark["code"] else mark.end()
+    position = 0
+    for _ in range(_MOST_LOOKED_AT):
+        begun = _CALL_LIKE.search(text, position)
+        if begun is None:
+            break
+        position = end_of_value(text, begun.start()) or len(text)
+        name = _called(text[begun.start() : position], tools)
+        if name and not _is_example(text, begun.start(), position):
+            return name
+    return ""
+
+
+def _near(text: str, tools: Tools) -> str:
+    return next((name for name in tools.schemas if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)), "")
+
+
+def _called(text: str, tools: Tools) -> str:
+    """Return the tool that a JSON text, whole or not, names beside arguments; empty for what is no call of one."""
+    if calls := calls_in(text, tools, bare=True):
+        return calls[0].name
+    cut = cut_call(text, tools) if _ARGUMENTS_KEY.search(text) and read_value(text).json is False else None
+    return cut[0].name if cut else ""
+
+
+def _is_example(text: str, start: int, end: int) -> bool:
+    """Return whether a place lies in a fence that text stands behind."""
+    position = 0
+    while mark := _MARKS.search(text, position):
+        if mark.start() > start:
+            return False
+        position = _after_code(text, mark) if mark["fence"] or mark["code"] else mark.end()
+        if mark["fence"] and position >= end:
+            return bool(text[position:].strip())
+    return False
+
+
+def _unfenced(text: str) -> str:
     """Open a fence that is around all that is said: a call that stands in it is meant."""
-    body = _fenced(text[spoken:].strip())
-    return text[:spoken] + body if body is not None and _MARKS.search(body) else text
+    body = _fenced(text.strip())
+    return body if body is not None and _MARKS.search(body) else text
 
 
 def _fenced(text: str) -> str | None:
@@ -314,12 +367,12 @@ def _whole(text: str, tools: Tools) -> tuple[TextCall, ...]:
 # -- calls among other text ----------------------------------------------------------------------------------------
 
 
-def _walked(source: Source, start: int) -> Recovered:
+def _walked(source: Source) -> Recovered:
     """Go through a text from mark to mark."""
     text = source.text
     calls: list[TextCall] = []
     kept: list[str] = []
-    position = shown = since = start  # where to look on, what is kept so far, where JSON without an opener may begin
+    position = shown = since = 0  # where to look on, what is kept so far, where JSON without an opener may begin
     wrapped = -1  # where tags begin that stand right before
     while mark := _MARKS.search(text, position):
         if text[position : mark.start()].strip():
@@ -340,7 +393,7 @@ def _walked(source: Source, start: int) -> Recovered:
         wrapped = -1 if found else mark.start() if wrapped < 0 else wrapped
     if not calls:
         return Recovered((), text)
-    return Recovered(tuple(calls), (text[:start] + "".join(kept) + text[shown:]).strip())
+    return Recovered(tuple(calls), ("".join(kept) + text[shown:]).strip())
 
 
 def _read(source: Source, mark: re.Match[str]) -> Found | None:

@@ -4,6 +4,7 @@ Takes tools as a request has them (OpenAI's objects, Ollama's, MCP's), a mapping
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from dsa.generators.streams.reading import read_object
 
 #: Where the schema of the parameters stands: OpenAI and Ollama, MCP, Anthropic, and our own registry.
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema", "schema")
+#: What stands around a name in the texts of models that write channels, and before it.
+_CHANNEL_MARK = re.compile(r"<\|[^<>|]{0,40}\|?>?")
+_PREFIXES = ("to=", "functions.")
 _EXPECTED = "a tool is a name, or an object with a name as requests have it"
 
 
@@ -31,6 +35,16 @@ class Tools:
     def goes_on(self, name: str, more: str) -> bool:
         """Tell whether a name that is none yet becomes the beginning of one, or one, with what follows."""
         return name not in self.schemas and any(known.startswith(name + more) for known in self.schemas)
+
+    def meant(self, name: str) -> str:
+        """Return the tool that a name means with white space, prefixes or marks of channels around it; without these where that is not exactly one."""
+        if not name or name in self.schemas:
+            return name
+        parts = ["".join(part.split()) for part in _CHANNEL_MARK.split(name)]
+        plain = [part for part in map(_without_prefixes, parts) if part]
+        said = {*plain, *(part.rpartition(".")[2] for part in plain)}
+        found = [known for known in self.schemas if "".join(known.split()) in said]
+        return found[0] if len(found) == 1 else plain[0] if plain else name
 
     def once(self, name: str) -> str:
         """Give the name that was written several times, `searchsearch`; else the name as it is."""
@@ -63,6 +77,12 @@ class Tools:
             return text
         value = _value(text)
         return text if isinstance(value, str) else value
+
+
+def _without_prefixes(name: str) -> str:
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
 
 
 def _types(schema: Mapping[str, Any]) -> frozenset[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _DELIMITERS = ",;\t|"
 _LOOKED_AT = 65_536
+_SNIFFED_TIMES = ("DATE", "TIME")
 
 
 def require_rows(connection: "DuckDBPyConnection", file: Path, text: str, delimiter: str = "") -> None:
@@ -177,12 +178,31 @@ def _rows(delimiter: str = "") -> Callable[["DuckDBPyConnection", Path, str], Ta
 
     def tables(connection: "DuckDBPyConnection", link: Path, name: str) -> Tables:
         def select() -> str:
-            require_rows(connection, link, _text(str(link)), delimiter)
-            return f"SELECT * FROM read_csv({_text(str(link))}, sample_size = -1{options})"  # noqa: S608  # quoted
+            text = _text(str(link))
+            require_rows(connection, link, text, delimiter)
+            types = _texts_of_times(connection, f"{text}, sample_size = -1{options}")
+            return f"SELECT * FROM read_csv({text}, sample_size = -1{options}{types})"  # noqa: S608  # quoted
 
         yield Source(name, "", select)
 
     return tables
+
+
+def _texts_of_times(connection: "DuckDBPyConnection", read: str) -> str:
+    """Give the option that reads columns as texts which DuckDB takes for dates by some of their values, and which then has values that are none.
+
+    Dates written in two ways are nobody's to guess: which is the day and which the month the file does not say.
+    """
+    import duckdb
+
+    (columns,) = connection.execute(f"SELECT Columns FROM sniff_csv({read})").fetchall()[0]  # noqa: S608  # quoted
+    mixed = []
+    for name in (column["name"] for column in columns if str(column["type"]).startswith(_SNIFFED_TIMES)):
+        try:
+            connection.execute(f"SELECT count({_name(name)}) FROM read_csv({read})").fetchall()  # noqa: S608  # quoted
+        except duckdb.ConversionException:
+            mixed.append(f"{_text(name)}: 'VARCHAR'")
+    return f", types = {{{', '.join(mixed)}}}" if mixed else ""
 
 
 def _text(value: str) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dsa.runtime.speech import is_unicode
 from machines.chat.sql.errors import SqlError
-from machines.talking.texts import is_unicode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

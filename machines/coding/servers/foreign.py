@@ -15,12 +15,12 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from dsa.errors import install_hint
+from dsa.runtime.speech import each_text
 from machines.coding.servers.server import Server
 from machines.coding.servers.session import Live, cancelled, told
 from machines.coding.servers.tools import ForeignTool, check_apart, one_line, prefix, shown_names
 from machines.coding.tools import output
 from machines.coding.tools.errors import ToolError
-from machines.talking.texts import each_text
 
 T = TypeVar("T")
 

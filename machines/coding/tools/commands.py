@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
+from dsa.runtime.speech import is_unicode
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.programs import CHECKS, Place, Rules, is_allowed, other_fault
 from machines.talking.arguments import list_in
-from machines.talking.texts import is_unicode
 
 _MOST_ARGUMENTS = 256
 _MOST_CHARACTERS = 100_000

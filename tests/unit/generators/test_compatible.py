@@ -1,4 +1,5 @@
 import asyncio
+import json
 import threading
 
 import pytest
@@ -11,6 +12,7 @@ from dsa.errors import GenerationError, PromptTooLong
 from dsa.generators import ChatClient, OpenAICompatibleGenerator
 from dsa.generators.requests import Settings
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
+from dsa.runtime.speech import is_unicode
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
@@ -335,3 +337,62 @@ def test_asks_a_real_model_over_http():
     with pytest.raises(GenerationError) as raised:
         generator.generate(Context(AmbientEnvironment(), "word " * 3000))
     assert raised.value.reason == "context_too_long"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_an_error_with_a_good_status_is_tried_again_like_any_other(kind):
+    error = {"error": {"message": "busy", "code": 503}}
+    said = events([error], done=False) if kind == "text/event-stream" else json.dumps(error, indent=1).encode()
+    with serving(answered(said[:9], said[9:], kind=kind), HELLO) as (address, requests):
+        assert made(address, retries=1).generate(CONTEXT).usage.retried == ("server_error",)
+    assert len(requests) == 2
+
+
+def test_an_error_with_a_good_status_has_the_words_of_the_server():
+    error = {"error": {"message": "no such model", "code": "model_not_found"}}
+    with serving(answered(json.dumps(error).encode(), kind="application/json")) as (address, requests):
+        with pytest.raises(ServerError, match="no such model") as caught:
+            made(address, retries=3).generate(CONTEXT)
+        assert (caught.value.reason, len(requests)) == ("not_found", 1)
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "OPENROUTER_API_KEY"])
+def test_a_key_that_is_missing_is_told_before_anything_is_sent(monkeypatch, variable):
+    monkeypatch.delenv(variable, raising=False)
+    host = {"OPENAI_API_KEY": "api.openai.com", "OPENROUTER_API_KEY": "openrouter.ai"}[variable]
+    with pytest.raises(GenerationError, match=f"needs a key, and there is none; set {variable}") as caught:
+        OpenAICompatibleGenerator(f"https://{host}/v1#m", retries=5).generate(CONTEXT)
+    assert caught.value.reason == "authentication"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("<think>draft</think>\n\nx = 1", "x = 1"),
+        ("draft\n</think>\nx = 1", "x = 1"),
+        ("<|channel|>analysis<|message|>draft<|end|><|start|>assistant<|channel|>final<|message|>x = 1<|return|>", "x = 1"),
+        ("caf\u00e9 \U0001f600", "caf\u00e9 \U0001f600"),
+        ("\ud83d\ude00 \ud83d", "\U0001f600 \ufffd"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("escaped", [True, False])
+def test_however_an_answer_is_cut_into_bytes_and_chunks_the_artifact_is_the_answer(content, said, streamed, escaped):
+    if not escaped and not is_unicode(content):
+        return
+    if streamed:
+        chunks = [chunk({"content": unit}) for unit in content] + [finished("stop")]
+        sent = "".join(f"data: {json.dumps(each, ensure_ascii=escaped)}\n\n" for each in chunks).encode()
+    else:
+        message = {"role": "assistant", "content": content}
+        body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        sent = json.dumps(body, ensure_ascii=escaped).encode()
+    pieces = [sent[at : at + 7] for at in range(0, len(sent), 7)]
+    with serving(answered(*pieces)) as (address, _):
+        assert made(address).generate(CONTEXT).content == said
+
+
+def test_an_answer_that_is_nothing_but_a_draft_is_told():
+    draft = answered(events([chunk({"content": "<think>never"}), finished("stop")]))
+    with serving(draft) as (address, _), pytest.raises(GenerationError, match="nothing but a draft"):
+        made(address).generate(CONTEXT)

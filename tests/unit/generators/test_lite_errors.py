@@ -1,6 +1,7 @@
 """What servers say when they do not answer, and answers that are none, in three providers' formats over real HTTP."""
 
 import asyncio
+import os
 
 import pytest
 from stream_server import DROP, RESET, answered, refusing, serving
@@ -157,3 +158,22 @@ def test_a_refusal_has_taken_nobody_knows_what():
     with serving(OPENAI.refusal(401, "no")) as (address, _), pytest.raises(GenerationError) as raised:
         made(OPENAI, address).generate(CONTEXT)
     assert raised.value.usage is None
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("groq/m", "GROQ_API_KEY"),
+        ("mistral/m", "MISTRAL_API_KEY"),
+        ("deepseek/m", "DEEPSEEK_API_KEY"),
+        ("openai/m", "OPENAI_API_KEY"),
+    ],
+)
+def test_a_key_that_is_missing_is_told_before_anything_is_sent(monkeypatch, model, variable):
+    """Some providers' clients would ask without one."""
+    for name in [name for name in os.environ if name.endswith(("_KEY", "_TOKEN"))]:
+        monkeypatch.delenv(name)
+    with pytest.raises(GenerationError) as caught:
+        LiteLLMGenerator(model, retries=5).generate(Context(AmbientEnvironment(), "x"))
+    assert caught.value.reason == "authentication"
+    assert f"needs a key, and there is none; set {variable} in the environment" in str(caught.value)

@@ -94,3 +94,10 @@ def test_a_generator_that_is_not_there_is_named_with_the_line(tmp_path):
 def test_a_question_must_be_asked(tmp_path):
     with pytest.raises(ValueError, match="the question is empty"):
         JudgeGuard(Texts([]), " ")
+
+
+def test_a_draft_is_no_verdict():
+    assert judged("<think>PASS would be too kind.</think>\n\nFAIL: too long")[0] == GuardResult(
+        passed=False, feedback="too long"
+    )
+    assert judged("FAIL is what one might say.\n</think>\nPASS")[0] == GuardResult(passed=True)

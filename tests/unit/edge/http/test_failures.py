@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.edge.http.failures import Asked, reason_of, refused
+from dsa.edge.http.failures import Asked, reason_of, refused, refused_within, said_to_wait_s
 
 ASKED = Asked("m", "http://h/v1", "DSA_API_KEY", "k3y!")
 
@@ -73,3 +73,49 @@ def test_no_secret_gets_into_a_message(monkeypatch):
 def test_a_redirection_is_told():
     error = refused(ASKED, 302, b"")
     assert (error.reason, "sends elsewhere" in str(error)) == ("bad_answer", True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": ".5"}, 0.5),
+        ({"retry-after": " 2 "}, 2),
+        ({"retry-after": "Sun, 06 Nov 1994 08:49:47 GMT"}, 10),
+        ({"retry-after": "Sun, 06 Nov 1994 08:49:30 GMT"}, 0),
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "1"}, 1),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+    ],
+)
+def test_a_wait_is_said_in_seconds_or_as_a_date(headers, wait_s):
+    assert said_to_wait_s(headers, 784_111_777.0) == wait_s  # 08:49:37
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"message": "slow down", "code": 429}, "rate_limit"),
+        ({"message": "slow down", "code": "rate_limit_exceeded"}, "rate_limit"),
+        ({"message": "no", "type": "insufficient_quota"}, "rate_limit"),
+        ({"message": "no", "code": "invalid_api_key"}, "authentication"),
+        ({"message": "no", "type": "authentication_error", "code": None}, "authentication"),
+        ({"message": "no", "code": "model_not_found"}, "not_found"),
+        ({"message": "no", "type": "invalid_request_error"}, "failed"),
+        ({"message": "no", "code": "context_length_exceeded"}, "context_too_long"),
+        ({"message": "busy", "type": "overloaded_error"}, "server_error"),
+        ("out of memory", "server_error"),
+    ],
+)
+def test_an_error_with_a_good_status_has_its_reason(error, reason):
+    found = refused_within(Asked("m", "http://h/v1", "K"), {"error": error})
+    assert (found.reason, (error if isinstance(error, str) else error["message"]) in str(found)) == (reason, True)
+
+
+def test_an_answer_is_no_error():
+    assert refused_within(Asked("m", "http://h/v1", "K"), {"choices": [], "error": None}) is None
+    assert refused_within(Asked("m", "http://h/v1", "K"), {"choices": [{}], "error": "later"}) is None

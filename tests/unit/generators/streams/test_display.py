@@ -26,8 +26,6 @@ def shown(*pieces, tools=TOOLS):
         (["```", "json\n{}", "```"], ["", "", ""]),
         (["```py", "thon\nx", "```"], ["", "```python\nx", "```"]),
         (["`x` is"], ["`x` is"]),
-        (["<think>Hm", "</thi", "nk>", "{", "}"], ["<think>Hm", "", "</think>", "", ""]),
-        (["<think>Hm</think>", "So"], ["<think>Hm</think>", "So"]),
         (["Look.<function=f>"], ["Look."]),
         (["Look.</tool_call>"], ["Look."]),
     ],

@@ -5,8 +5,15 @@ from stream_shapes import IDS, SHAPES, said, wanted
 
 from dsa.generators import reconcile_stream
 from dsa.generators.streams import CALL_ERRORS, RESCUES, STREAM_ERRORS, StreamReconciler
+from dsa.runtime.speech import is_unicode
 
 EVERY = pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+
+
+def _texts(value):
+    """Give every text in a JSON value."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [value] if isinstance(value, str) else [text for each in inner for text in _texts(each)]
 
 
 class Model:
@@ -29,7 +36,7 @@ def test_every_shape_gives_the_right_calls(shape):
     "given",
     [
         json.dumps,
-        lambda chunk: json.dumps(chunk, ensure_ascii=False).encode(),
+        lambda chunk: json.dumps(chunk, ensure_ascii=not is_unicode("".join(_texts(chunk)))).encode(),
         lambda chunk: f": OPENROUTER PROCESSING\n\ndata: {json.dumps(chunk)}\n\n",
         Model,
     ],
@@ -42,7 +49,7 @@ def test_chunks_may_be_text_bytes_or_objects(shape, given):
 
 @EVERY
 def test_what_is_shown_on_the_way_is_the_beginning_of_what_remains(shape):
-    if shape.name == "Hermes, never opened, after text":  # known only by its end
+    if shape.name in {"Hermes, never opened, after text", "a draft that nothing began"}:  # known only by its end
         return
     reconciler = StreamReconciler(shape.tools)
     shown = "".join([reconciler.feed(chunk) for chunk in shape.chunks])

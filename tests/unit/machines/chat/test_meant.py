@@ -26,7 +26,6 @@ QUERY = "SELECT 1"
         ("run_sql", {"sql": json.dumps({"sql": QUERY})}, QUERY, ("json_in_code",)),
         ("run_sql", {"sql": ["SELECT", " 1"]}, "SELECT\n 1", ("lines",)),
         ("RunSQL", {"sql": QUERY}, QUERY, ("tool_name",)),
-        ("functions.run_sql", {"sql": QUERY}, QUERY, ("tool_name",)),
         ("sql", {"sql": QUERY}, QUERY, ("tool_name",)),
         ("run_python", {"code": CODE}, CODE, ()),
         ("run_python", {"script": CODE}, CODE, ("alias",)),

@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from machines.chat.inventory import MOST_SHOWN, REUSE, Made
-from machines.chat.messages import CONTEXT_CHARS, messages_for
+from machines.chat.messages import CONTEXT_TOKENS, messages_for
+from machines.talking.context import CHARS_PER_TOKEN
 
 CARS = {"table": "cars", "rows": 406, "columns": {"Origin": "VARCHAR"}}
 
@@ -74,8 +75,8 @@ def test_what_fits_exactly_is_sent():
 
 
 def test_a_turn_that_is_too_long_is_sent_all_the_same():
-    conversation = turns("a", "b" * (CONTEXT_CHARS + 1)).conversation
-    assert said(messages_for(conversation, []))[1] == "b" * (CONTEXT_CHARS + 1)
+    conversation = turns("a", "b" * (CONTEXT_TOKENS * CHARS_PER_TOKEN + 1)).conversation
+    assert said(messages_for(conversation, []))[1] == "b" * (CONTEXT_TOKENS * CHARS_PER_TOKEN + 1)
 
 
 def test_arguments_of_calls_count():

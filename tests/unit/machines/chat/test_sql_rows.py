@@ -63,3 +63,24 @@ def test_other_encodings_are_named_with_what_to_do(tmp_path, content, says):
     (tmp_path / "data.csv").write_bytes(content)
     with pytest.raises(LoadError, match=says):
         Database([tmp_path / "data.csv"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (("2024-03-08", "2024-03-09", "03/10/2024"), "VARCHAR"),
+        (("2024-03-18", "03/19/2024"), "VARCHAR"),
+        (("2024-03-18", "2024-03-19", "19.03.2024"), "VARCHAR"),
+        (("2024-03-08 10:00:00", "03/10/2024 11:00:00"), "VARCHAR"),
+        (("2024-03-08", "2024-03-09"), "DATE"),
+        (("03/18/2024", "03/19/2024"), "DATE"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_dates_that_are_written_in_two_ways_are_texts(tmp_path, values, kind, packed):
+    text = "a,day of it\n" + "".join(f"{number},{value}\n" for number, value in enumerate(values))
+    file = tmp_path / ("data.csv.gz" if packed else "data.csv")
+    file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    with Database([file], tmp_path) as database:
+        (table,) = database.tables
+    assert (table.row_count, dict(table.columns)) == (len(values), {"a": "BIGINT", "day of it": kind})

@@ -18,7 +18,6 @@ def read(name, arguments, **more):
     [
         ("write_file", {"path": "a", "content": "x"}, "write_file", {"path": "a", "content": "x", "create_dirs": True}, ()),
         ("createFile", {"filename": "a", "text": "x"}, "write_file", {"path": "a", "content": "x", "create_dirs": True}, ("tool_name", "alias")),
-        ("functions.read_file", {"file": "a"}, "read_file", {"path": "a", "max_bytes": 65_536, "offset": 0}, ("tool_name", "alias")),
         ("write_file", {"arguments": {"path": "a", "content": "x"}}, "write_file", {"path": "a", "content": "x", "create_dirs": True}, ("nested",)),
         ("write_file", {"input": '{"path": "a", "content": "x"}'}, "write_file", {"path": "a", "content": "x", "create_dirs": True}, ("nested",)),
         ("write_file", {"path": "a.py", "content": "```python\nx = 1\n```"}, "write_file", {"path": "a.py", "content": "x = 1\n", "create_dirs": True}, ("fence",)),

@@ -8,9 +8,10 @@ from chat_server import faults_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.messages import CHARS_PER_TOKEN, HISTORY_KEEP, messages_for, shortened_to, where_it_stands
+from machines.coding.messages import HISTORY_KEEP, messages_for, where_it_stands
 from machines.coding.standing import Chapter, Subtask
 from machines.coding.work import Work
+from machines.talking.context import CHARS_PER_TOKEN, shortened_to
 
 
 def work_with(*exchanges):
@@ -48,7 +49,7 @@ def test_the_last_five_exchanges_are_kept():
 @given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 3)), max_size=8), st.integers(1_000, 8_000))
 def test_a_request_fits_and_is_one_that_providers_take(sizes, tokens):
     work = work_with(*(exchange(number, "y" * size, calls) for number, (size, calls) in enumerate(sizes)))
-    messages = messages_for(work, context_tokens=tokens)
+    messages = messages_for(work, context_chars=tokens * CHARS_PER_TOKEN)
     assert faults_of({"messages": messages}) == []
     head = sum(len(json.dumps(m)) for m in messages[:2])
     assert sum(len(json.dumps(m)) for m in messages) <= max(tokens * CHARS_PER_TOKEN, head + 6_000)
@@ -68,7 +69,7 @@ def test_messages_of_the_user_stand_alone_and_none_is_lost(kinds, tokens):
         return {"note": [note], "call": exchange(number), "said": [said, note]}[kind]
 
     work = work_with(*(made(number, kind) for number, kind in enumerate(kinds)))
-    messages = messages_for(work, context_tokens=tokens)
+    messages = messages_for(work, context_chars=tokens * CHARS_PER_TOKEN)
     roles = [message["role"] for message in messages]
     assert ("user", "user") not in set(itertools.pairwise(roles))
     assert faults_of({"messages": messages}) == []

@@ -1,20 +1,88 @@
-"""What an answer brings, as the data of an event: what a server says that it took is counts, or nothing."""
+"""What an answer brings: a reason for each that cannot be used, and that a call that is written as text is none."""
 
 import pytest
+from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
+from dsa.generators import reconcile_stream
 from dsa.generators.streams import StreamResult
-from machines.talking.answers import answer_told
+from machines.talking.answers import MOST_MISPLACED, answer_told, note_on
+
+CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+
+
+def brought(*chunks, misplaced=0):
+    return answer_told(reconcile_stream(chunks, TOOLS), lambda name, _beside: name, TOOLS, misplaced=misplaced)
+
+
+def a_call():
+    return call_chunk(entry(0, '{"city": "Paris"}', given_id="a", name="get_weather"))
+
+
+@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "length", "content_filter", "SAFETY", "OTHER", "pause"])
+@pytest.mark.parametrize("said", [[a_call()], []], ids=["a call", "nothing"])
+def test_after_another_reason_than_the_end_no_call_is_made_and_the_reason_is_told(reason, said):
+    kind, data = brought(*said, finished(reason))
+    assert (kind, "calls" in data) == ("cut_off", False)
+    known = {"length": "limit of tokens", "content_filter": "content filter", "SAFETY": "content filter"}
+    assert known.get(reason, reason).lower() in data["why"].lower()
+    assert data["why"] in note_on(data)
+
+
+def test_a_call_whose_stream_ends_well_is_asked_for():
+    assert brought(a_call(), finished("tool_calls"))[0] == "asked"
+    assert brought(a_call(), finished("stop"))[0] == "asked"
+
+
+def test_an_answer_that_is_nothing_but_a_draft_is_none():
+    kind, data = brought(chunk({"content": "<think>Hm."}), finished("stop"))
+    assert (kind, data["why"]) == ("cut_off", "it was nothing but a draft")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I look it up: {CALL}",
+        f"I look it up: {CALL} and tell you.",
+        f"I look it up.\n```json\n{CALL}\n```",
+        "<tool_call>get_weather, city Paris</tool_call>",
+        f"So.\n<tool_call>\n{CALL[:-20]}, get_weather",
+        'Now {"tool": "get_weather", "parameters": {"city": "Par',
+    ],
+)
+def test_a_text_that_seems_to_call_a_tool_is_no_answer(text):
+    kind, data = brought(chunk({"content": text}), finished("stop"))
+    assert kind == "cut_off" or data.get("calls"), data
+    if kind == "cut_off":
+        assert data["misplaced"] == "get_weather"
+        assert "Call the tool itself" in note_on(data)
+        assert brought(chunk({"content": text}), finished("stop"), misplaced=MOST_MISPLACED)[0] == "said"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"One calls it by `{CALL}`.",
+        f"An example:\n```json\n{CALL}\n```\nThat is all.",
+        'The data is {"name": "get_weather"}.',
+        'The data is {"name": "Ann", "arguments": {}}.',
+        "The tool get_weather is called in <b>tags</b>.",
+        "Use `<tool_call>` for get_weather.",
+    ],
+)
+def test_a_text_that_speaks_of_calls_is_an_answer(text):
+    kind, data = brought(chunk({"content": text}), finished("stop"))
+    assert (kind, data["content"]) == ("said", text)
 
 
 @pytest.mark.parametrize("odd", ["NaN", "12", -1, -(10**30), 10**30, True, 1.5, [1], {"a": 1}, float("nan")])
 def test_a_count_that_is_not_one_is_unknown(odd):
     usage = {"prompt_tokens": odd, "completion_tokens": 3, "cost": 0.5}
-    _, told = answer_told(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name)
+    _, told = answer_told(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
     assert told["usage"] == {"prompt_tokens": None, "completion_tokens": 3, "cost_usd": 0.5}
 
 
 @pytest.mark.parametrize("odd", ["0.5", -1e308, -0.1, float("inf"), float("nan"), True, 10**400, [1]])
 def test_a_cost_that_is_not_one_is_unknown(odd):
     usage = {"prompt_tokens": 2, "completion_tokens": 3, "cost": odd}
-    _, told = answer_told(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name)
+    _, told = answer_told(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
     assert told["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "cost_usd": None}

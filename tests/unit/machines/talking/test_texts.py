@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from machines.talking.texts import as_unicode, is_writable, shell_line
+from dsa.runtime.speech import as_unicode
+from machines.talking.texts import is_writable, shell_line
 
 BASH = shutil.which("bash")
 

@@ -1,0 +1,153 @@
+"""The context of a request: what of a conversation is sent, and that less is sent where a model says that it cannot read so much.
+
+Texts are shortened, the largest first, and of these the oldest. How long a request may be nobody can know for certain: a token has three characters or more,
+in English and in code, no tokenizer of the model is asked, and some servers have less room than their model.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from dsa.edge.http.failures import ServerError
+from dsa.errors import GenerationError
+from dsa.generators.streams import StreamResult
+from dsa.runtime.speech import each_text
+
+Message = dict[str, Any]
+CHARS_PER_TOKEN = 3
+#: The least that can be wanted: what a model is to know before anything is done takes a few hundred tokens.
+LEAST_TOKENS = 1_000
+#: How often less is sent, and how much less where nobody says how much would do.
+_MOST_TRIES, _LESS, _STEP, _LEAST_CHARS = 12, 0.7, 0.85, 100
+_MARGIN = 1.1
+#: Numbers of tokens in the words of a server.
+_NUMBER = re.compile(r"(?<![\w.:])\d{1,3}(?:,\d{3})+(?!\w)|(?<![\w.:])\d{3,9}(?!\w)")
+
+
+class Room:
+    """The room that a request took, when it was less than is wanted: kept in the data of the answer, so that the next request begins with it.
+
+    It is that of a model and of what was wanted; where either is another now, it counts for nothing.
+    """
+
+    @staticmethod
+    def known(record: Mapping[str, Any], wanted: int, model: str) -> int:
+        """Return the room to begin with, by the last record and by what is wanted."""
+        is_same = (record.get("wanted"), record.get("model")) == (wanted, model)
+        return min(wanted, int(record["chars"])) if is_same else wanted
+
+    @staticmethod
+    def record(took: int, wanted: int, model: str) -> dict[str, Any]:
+        """Return what is to be kept with an answer; nothing where it took what was wanted."""
+        return {"room": {"chars": took, "wanted": wanted, "model": model}} if took < wanted else {}
+
+
+async def asked_within(
+    ask: Callable[[list[Message]], Awaitable[StreamResult]],
+    messages_within: Callable[[int], list[Message]],
+    room: int,
+    *,
+    beside: int,
+    notice: Callable[[str], object],
+) -> tuple[StreamResult, int]:
+    """Ask with the messages that a room has, and with less each time that the model cannot read so much. Return the answer, and the room that it took.
+
+    `room` is in characters, as `beside` is: what the request has beside its messages. `notice` is told before each further try. Raises GenerationError, also
+    where nothing can be left out any more.
+    """
+    messages = messages_within(room)
+    for _ in range(_MOST_TRIES):
+        try:
+            return await ask(messages), room
+        except GenerationError as error:
+            if error.reason != "context_too_long":
+                raise
+            sent = size_of(messages)
+            room, messages = _less(messages_within, room, _target(error, sent, beside))
+            size = size_of(messages)
+            if size >= sent:
+                raise
+            notice(f"The model cannot read so much; it is asked again with {size:,} of {sent:,} characters.")
+    return await ask(messages), room
+
+
+def _less(messages_within: Callable[[int], list[Message]], room: int, target: int) -> tuple[int, list[Message]]:
+    """Return a smaller room, and the messages that it has: those that are no longer than is wanted, or the fewest."""
+    messages = messages_within(room)
+    while size_of(messages) > target and room > _LEAST_CHARS:
+        room = int(room * _STEP)
+        messages = messages_within(room)
+    return room, messages
+
+
+def _target(error: GenerationError, sent: int, beside: int) -> int:
+    """Return how long messages may be, by the numbers of tokens that a server has said: of how many were sent, and of how many it takes."""
+    said = error.detail if isinstance(error, ServerError) else ""
+    numbers = sorted({int(number.replace(",", "")) for number in _NUMBER.findall(said)}, reverse=True)
+    guess = int(sent * _LESS)
+    if len(numbers) < 2:  # noqa: PLR2004  (how many there are, and how many there may be)
+        return guess
+    over = (sent + beside) * (1 - numbers[1] / numbers[0])
+    return max(min(int(sent - over * _MARGIN), sent - 1), sent // 10)
+
+
+def within(messages: Sequence[Message], room: int, levels: Sequence[int] = (4_000, 1_200, 300, 100)) -> list[Message]:
+    """Return messages whose texts are shortened until all are no longer than a room, as far as that can be; what the user says stays as it is."""
+    found = list(messages)
+    left = size_of(found) - room
+    for most in levels:
+        for at, message in enumerate(found):
+            if left <= 0:
+                return found
+            if message["role"] != "user":
+                found[at] = shortened_to(message, most)
+                left -= size_of([message]) - size_of([found[at]])
+    return found
+
+
+def shortened_to(message: Message, most: int) -> Message:
+    """Return a message whose texts have at most so many characters, a mark in the middle of each that was cut."""
+    found = dict(message)
+    if isinstance(found.get("content"), str):
+        cut = _result_shortened if found["role"] == "tool" else _cut
+        found["content"] = cut(found["content"], most)
+    if found.get("tool_calls"):
+        found["tool_calls"] = [_call_shortened(call, most) for call in found["tool_calls"]]
+    return found
+
+
+def _result_shortened(text: str, most: int) -> str:
+    """Shorten the texts in a result, which stays JSON; one of many small texts is cut like any other."""
+    if len(text) <= most:
+        return text
+    result = json.loads(text)
+    for tenths in (8, 4, 2):
+        found = json.dumps(_texts_cut(result, most * tenths // 10), ensure_ascii=False)
+        if len(found) <= most:
+            return found
+    return _cut(text, most)
+
+
+def _call_shortened(call: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """Shorten the texts in a call's arguments, which stay JSON."""
+    function = dict(call["function"])
+    if len(function["arguments"]) > most:
+        function["arguments"] = json.dumps(_texts_cut(json.loads(function["arguments"]), most), ensure_ascii=False)
+    return {**call, "function": function}
+
+
+def _texts_cut(value: Any, most: int) -> Any:  # noqa: ANN401  (JSON)
+    return each_text(value, lambda text: _cut(text, most))
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[.. {len(text) - 2 * half:,} characters left out ..]\n{text[-half:]}"
+
+
+def size_of(messages: Iterable[Message]) -> int:
+    """Return how many characters messages have as JSON."""
+    return sum(len(json.dumps(message, ensure_ascii=False)) for message in messages)

@@ -1,0 +1,74 @@
+"""A conversation, and work on a goal, that grow beyond what the model reads: less is sent, and both go on."""
+
+import asyncio
+import json
+
+import pytest
+from chat_server import Said, playing
+from chats import conversation, python, steps_since_user
+from coders import agent_at, call, complete, worked
+
+from dsa.runs.runs import open_runs
+from dsa.runs.setup import Options
+from machines.chat.session import Chat, Settings
+
+pytest.importorskip("httpx", reason="the extra `llm` is not installed")
+
+LONG = "print('z' * 9_000)"
+TOO_LONG = Said("prompt is too long: 375083 tokens > 200000 maximum", status=400)
+
+
+def within(limit, player):
+    """Play a model that reads so many characters."""
+    return lambda body, number: TOO_LONG if len(json.dumps(body)) > limit else player(body, number)
+
+
+def speaking(body, _number):
+    return python(LONG) if steps_since_user(body) == 0 else Said("Done.")
+
+
+def sizes(played):
+    return [len(json.dumps(request)) for request in played.requests]
+
+
+def test_a_conversation_goes_on_beyond_what_the_model_reads(tmp_path):
+    with conversation(tmp_path, within(16_000, speaking)) as (chat, played):
+        answers = [asyncio.run(chat.say(text)).answer for text in ("one", "two", "three", "four")]
+        assert (answers, chat.state) == (["Done."] * 4, "resting.completed")
+        assert max(sizes(played)[-2:]) <= 16_000, "what fitted is what the next requests begin with"
+    assert played.faults == []
+
+
+def test_a_turn_that_is_too_long_by_itself_is_shortened(tmp_path):
+    with conversation(tmp_path, within(11_000, speaking)) as (chat, _):
+        assert asyncio.run(chat.say("one")).answer == "Done."
+
+
+def test_the_size_of_a_context_can_be_another_one_when_a_conversation_is_resumed(tmp_path):
+    with playing(speaking) as played, open_runs(tmp_path / "runs") as runs:
+        with Chat.begin(Settings(played.model), runs) as chat:
+            for text in ("one", "two"):
+                asyncio.run(chat.say(text))
+            name = chat.run_id
+        before = max(sizes(played))
+        with Chat.resume(name, runs, options=Options(config={"context_tokens": 1_000})) as chat:
+            assert asyncio.run(chat.say("three")).answer == "Done."
+        assert max(sizes(played)[-2:]) < before - 9_000
+
+
+def test_work_goes_on_beyond_what_the_model_reads(tmp_path):
+    notices = []
+    for number in range(5):
+        (tmp_path / "workspace").mkdir(exist_ok=True)
+        (tmp_path / "workspace" / f"f{number}.txt").write_text("x" * 6_000)
+    turns = iter([*(call("read_file", path=f"f{number}.txt") for number in range(5)), complete()])
+    plan = [{"description": "Look", "subtasks": ["read f0.txt"]}]
+
+    def player(body, _number):
+        return next(turns) if "tools" in body else Said(json.dumps(plan))
+
+    with agent_at(tmp_path, "Look", within(15_000, player), notice=notices.append, mode="full-auto") as (agent, played):
+        worked(agent)
+        assert agent.state == "goal_complete"
+    assert any("asked again with" in text for text in notices)
+    assert len([size for size in sizes(played) if size > 15_000]) <= 3

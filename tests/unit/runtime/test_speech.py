@@ -1,0 +1,136 @@
+"""What a model says, taken apart: drafts, channels, halves of characters; and that no mark in code is one."""
+
+import pytest
+
+from dsa.runtime.content import Artifact
+from dsa.runtime.speech import Addressed, Speech, as_unicode, heard, spoken
+
+ASKED = (
+    '<|start|>assistant<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{"path": "a"}<|call|>'
+)
+CALL = Addressed("functions.read_file", '{"path": "a"}')
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "drafts"),
+    [
+        ("hello", "hello", ""),
+        ("  a <b> c ", "  a <b> c ", ""),
+        ("<think>x</think>\n\nyes", "yes", "x"),
+        ("\n<THINK>x</THINK>yes", "yes", "x"),
+        ("<thinking>x</thinking>yes", "yes", "x"),
+        ("<think></think>yes", "yes", ""),
+        ("<think>never", "", "never"),
+        ("<think>a</think>\n<think>b</think>\nyes", "yes", "a\nb"),
+        ("x\n</think>\nyes", "yes", "x\n"),
+        ("x</think>```python\ny\n```", "```python\ny\n```", "x"),
+        ("**x**</think>**yes**", "**yes**", "**x**"),
+        ("<think>a `</think>` b</think>yes", "yes", "a `</think>` b"),
+        ("Sure.\n<think>x</think>\nyes", "Sure.\n\nyes", "x"),
+    ],
+)
+def test_drafts_are_no_answer(text, answer, drafts):
+    said = spoken(text)
+    assert (said.answer, said.drafts, said.calls) == (answer, drafts, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use `<think>` and `</think>`.",
+        "The tags <think> and </think> mark drafts.",
+        "Drop all up to </think>.",
+        "```\n<think>\nx\n</think>\n```\nSo.",
+        "~~~\nx\n</think>\n~~~\n",
+        'def f(t):\n    return t.split("</think>")[-1]\n',
+        "END = '</think>'\n",
+        're.sub(r"<think>.*</think>", "", t)',
+        "Sure.\n<think>is a tag",
+        "The mark <|channel|> is special, <|message|> too.",
+        "Write `<|channel|>final<|message|>`.",
+        "a <|end|> b",
+        "```\n<|start|>assistant<|channel|>final<|message|>x\n```",
+    ],
+)
+def test_a_mark_that_is_spoken_of_is_text(text):
+    assert spoken(text).answer == text
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "drafts", "calls"),
+    [
+        ("<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>yes", "yes", "x", ()),
+        ("<|channel|>final <|constrain|>json<|message|>{}<|return|>", "{}", "", ()),
+        ("<|channel|>analysis<|message|>x", "", "x", ()),
+        (f"<|channel|>analysis<|message|>x<|end|>{ASKED}", "", "x", (CALL,)),
+        (ASKED.removesuffix("<|call|>"), "", "", (CALL,)),
+        (f"{ASKED}{ASKED}", "", "", (CALL, CALL)),
+        ('<|start|>assistant to=functions.read_file<|channel|>commentary json<|message|>{"path": "a"}', "", "", (CALL,)),
+        ("<|channel|>commentary<|message|>Look.<|end|><|start|>assistant<|channel|>final<|message|>yes", "Look.\n\nyes", "", ()),
+        ('<|channel|>commentary to=f<|message|>{"a": "<|end|>"}<|call|>', "", "", (Addressed("f", '{"a": "<|end|>"}'),)),
+        ("<|start|>functions.f to=assistant<|channel|>commentary<|message|>made up<|end|>", "", "made up", ()),
+        ("<|channel|>commentary<|channel|>analysis<|message|>x<|end|>", "", "x", ()),
+        ("<|channel|>final", "", "final", ()),
+        ("yes<|return|>", "yes", "", ()),
+    ],
+)  # fmt: skip
+def test_channels_are_told_apart(text, answer, drafts, calls):
+    said = spoken(text)
+    assert (said.answer, said.drafts, said.calls) == (answer, drafts, calls)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answer"),
+    [
+        (["ok \ud83d", "\ude00"], "ok \U0001f600"),
+        (["ok \ud83d", "", "\ude00!"], "ok \U0001f600!"),
+        (["ok \ud83d", "no"], "ok \ufffdno"),
+        (["ok", "\ude00", "no"], "ok\ufffdno"),
+        (["ok \ud83d"], "ok \ufffd"),
+        (["\ud83d", "\ud83d", "\ude00"], "\ufffd\U0001f600"),
+    ],
+)
+def test_halves_of_characters_are_joined_or_replaced(pieces, answer):
+    speech = Speech()
+    shown = "".join(map(speech.feed, pieces))
+    assert speech.finish().answer == answer
+    assert answer.startswith(shown)
+    assert spoken("".join(pieces)).answer == answer
+
+
+def test_values_and_names_are_cleaned():
+    assert as_unicode({"\ud83d": ["\ud83d\ude00", 1, None]}) == {"\ufffd": ["\U0001f600", 1, None]}
+
+
+def test_what_is_shown_begins_anew_behind_a_draft_that_nothing_began():
+    speech = Speech()
+    assert (speech.feed("Hm.\n"), speech.begins_anew) == ("Hm.\n", False)
+    assert (speech.feed("</think>\nyes"), speech.begins_anew) == ("yes", True)
+    assert (speech.feed("!"), speech.begins_anew) == ("!", False)
+    assert speech.finish().answer == "yes!"
+
+
+def test_a_mark_that_is_not_whole_is_held_until_it_is_known():
+    speech = Speech()
+    assert [speech.feed(piece) for piece in ("a ", "<", "b> <thi", "s> x <|", "end", "|> y")] == [
+        "a ", "", "<b> ", "<this> x ", "", "<|end|> y",
+    ]  # fmt: skip
+
+
+def test_an_artifact_has_the_answer_alone():
+    made = Artifact("x\n</think>\nyes", artifact_id="a")
+    assert heard(made) == Artifact("yes", artifact_id="a")
+    assert heard(Artifact("yes")).content == "yes"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["<", "<think>", "</think>", "`</think>", "<|channel|>", "<|end|>", "<|channel|>analysis<|message|>", " ", "\n```\n</think>", "\ud83d",
+     "<|channel|>commentary to=f<|message|>{<|end|>"],
+)  # fmt: skip
+def test_the_cost_is_linear(piece):
+    """A model may write anything. When a piece is looked at again with each one that follows, this takes minutes."""
+    speech = Speech()
+    for _ in range(60_000):
+        speech.feed(piece)
+    assert len(speech.finish().answer) <= 60_000 * len(piece)
