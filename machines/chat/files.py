@@ -45,8 +45,10 @@ class Files:
     def shown(self, artifacts: Iterable[Artifact]) -> None:
         """Put artifacts under their names, each once."""
         for artifact in artifacts:
+            if artifact.file_name in self._shown:
+                continue
             path = self.named(artifact)
-            if artifact.file_name not in self._shown and not path.exists():
+            if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, self.content(artifact.digest))
             self._shown.add(artifact.file_name)
