@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from artifact_runs import memory_folder
 from chat_server import Said, playing
 from chats import CARS, steps_since_user
-from timing import plain_python_us, verdict
+from timing import FULL_SPEED_US, plain_python_us, speed_between, verdict
 
 from dsa.runs.runs import open_runs
 from machines.chat.calls import TOOLS
@@ -34,7 +34,6 @@ from machines.chat.sql import Database
 
 ROUNDS, CHUNKS, CALLS = 7, 4_000, 10
 CHUNK_MS, CALL_MS, GROWTH, WARM = 1.0, 5.0, 1.5, 0.4
-FULL_SPEED_US = 0.8  # what a unit of plain Python takes where the processor is at its full speed
 EARLY, LATE, TURN_ROUNDS = 5, 500, 11
 FRAME = FrameSource(("Origin", "hp"), ("VARCHAR", "DOUBLE"), b"Origin,hp\nEurope,80.9\nJapan,79.8\nUSA,119.9\n")
 CODE = "print(df.groupby('Origin')['hp'].max().describe())"
@@ -165,7 +164,7 @@ async def both(chat: Chat, bare: Bare, what: str, count: int) -> list[list[float
     for at in range(-1, ROUNDS):
         text, before_us = f"{what} {count} {(at + 2) * 1_000}", plain_python_us()
         ours, theirs = await timed_ms(chat.say, text), await timed_ms(bare.say, text)
-        speed = 2 * FULL_SPEED_US / (before_us + plain_python_us())
+        speed = speed_between(before_us, plain_python_us())
         if at >= 0:  # the first is to warm both
             taken.append([took / count * speed for pair in zip(ours, theirs, strict=True) for took in pair])
     return taken

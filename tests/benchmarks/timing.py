@@ -19,6 +19,7 @@ _BYTE_CODE = tempfile.TemporaryDirectory(prefix="dsa-bench-")
 _WRITTEN: set[tuple[str, ...]] = set()
 _MISSED: list[bool] = []
 _THINGS = 20_000
+FULL_SPEED_US = 0.8  # what a unit of plain Python takes where the processor is at its full speed
 
 
 def per_call_us(work: Callable[[], int]) -> float:
@@ -60,8 +61,13 @@ def _plain_python() -> int:
 
 
 def plain_python_us() -> float:
-    """Give the processor time of a unit of plain Python now, in microseconds: 0.8 where the processor is at its full speed, up to twice that at other times."""
+    """Give the processor time of a unit of plain Python now, in microseconds: FULL_SPEED_US where the processor is at its full speed, up to twice that at other times."""
     return per_call_us(_plain_python)
+
+
+def speed_between(before_us: float, after_us: float) -> float:
+    """Give the speed of the processor between two times of plain Python, as a part of its full speed: what was taken meanwhile, times this, is what it takes then."""
+    return 2 * FULL_SPEED_US / (before_us + after_us)
 
 
 def in_plain_python(work: Callable[[], int], count: int) -> tuple[float, float]:

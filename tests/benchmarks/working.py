@@ -2,7 +2,8 @@
 
 The peer is a loop over bare httpx with the same `Workspace` and the same commands: it sends the last messages, reads the stream, does the call. It
 keeps nothing and checks nothing. Both ask the same server, a process of its own that plays a model; runs are kept in SQLite on tmpfs. A round is
-from one probe to the next. Wall time, which is what a user waits; processor time beside it.
+from one probe to the next. What a round costs is judged in processor time, as it would be at the processor's full speed; wall time, which is what a user
+waits, stands beside it.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from artifact_runs import memory_folder
 from chat_server import Said, playing
 from coders import config_of, tasks
-from timing import verdict
+from timing import FULL_SPEED_US, plain_python_us, speed_between, verdict
 
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
@@ -143,18 +144,32 @@ async def _asked(client, body):
 
 def bench_coding_rounds():
     """A round beside the model and the tool."""
-    print(f"\nwhat the coding machine adds to a round of a loop over bare httpx, ms, medians of {ROUNDS} rounds")
+    print(
+        f"\nwhat the coding machine adds to a round of a loop over bare httpx, ms of processor time where plain Python takes {FULL_SPEED_US} us, medians of {RUNS} runs of {ROUNDS} rounds"
+    )
     with server() as model:
         for what, name in (("look", "a round that reads a file"), ("write", "a round that writes a file")):
-            ours, theirs = worked(model, what, ROUNDS), asyncio.run(bare(model, what, ROUNDS))
+            runs = [at_full_speed(model, what) for _ in range(RUNS)]
             (wall, used), (their_wall, their_used) = (
-                [statistics.median(t) for t in zip(*each, strict=True)] for each in (ours, theirs)
+                [statistics.median(t) for t in zip(*each, strict=True)] for each in zip(*runs, strict=True)
             )
-            added = wall - their_wall
+            added = used - their_used
             print(
-                f"  {name:<30}{added:8.2f}   ({wall:.2f} and {their_wall:.2f}; {used - their_used:.2f} of processor time)"
+                f"  {name:<30}{added:8.2f}   (wall {wall - their_wall:.2f}: {wall:.2f} and {their_wall:.2f})"
                 f"   limit {ROUND_MS:g}   {verdict(good=added <= ROUND_MS)}"
             )
+
+
+def at_full_speed(model, what):
+    """Work for some rounds, with all of ours and with nothing of ours; give the medians of both as they would be at the processor's full speed."""
+    plain = [plain_python_us()]
+    found = []
+    for work in (lambda: worked(model, what, ROUNDS), lambda: asyncio.run(bare(model, what, ROUNDS))):
+        taken = work()
+        plain.append(plain_python_us())
+        speed = speed_between(*plain[-2:])
+        found.append([statistics.median(times) * speed for times in zip(*taken, strict=True)])
+    return found
 
 
 def bench_coding_growth():
