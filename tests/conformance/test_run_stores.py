@@ -291,6 +291,7 @@ def test_message_is_posted_once(store, journal):
     store.post("r1", Message("m0", "denied"))
     assert store.waiting_messages("r1") == (APPROVAL, Message("m0", "denied"))
     journal.append([said("approved")], taking=[("m1", '{"kind":"taken"}')])
+    assert store.waiting_messages("r1") == (Message("m0", "denied"),)
     store.post("r1", APPROVAL)
     assert store.waiting_messages("r1") == (Message("m0", "denied"),)
     assert json.loads(store.outcome_of("m1")) == {"kind": "taken"}

@@ -220,14 +220,14 @@ class Database:
             kind = StoreError if isinstance(fault, sqlite3.OperationalError) else DamageError
             raise kind(f"{self.path}: cannot be read: {_reason(fault)}") from fault
 
-    def stamp(self) -> tuple[object, ...]:
-        """Return what is equal as long as nobody has written the file. Takes microseconds."""
+    def stamp(self) -> tuple[object, object, int]:
+        """Return what is equal as long as nobody has written the file: the connection, what changes with commits of others, and with our own. Takes microseconds."""
         try:
             connection = self._current()
-            (version,) = connection.execute("PRAGMA data_version").fetchone()  # changes with commits of others
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
         except sqlite3.Error as fault:
             raise StoreError(f"{self.path}: cannot be read: {_reason(fault)}") from fault
-        return connection, version, connection.total_changes  # the last with our own
+        return connection, version, connection.total_changes
 
     def _current(self) -> sqlite3.Connection:
         try:

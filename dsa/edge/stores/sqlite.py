@@ -71,6 +71,7 @@ class SqliteStore:
         self._database = Database(path, lock_patience_s, read_only=read_only)
         self._path = path
         self._polled: dict[tuple[str, str], tuple[tuple[object, ...], Any]] = {}
+        self._written_inboxes = 0  # how often this handle has changed what waits in one
 
     def __enter__(self) -> Self:
         return self
@@ -120,6 +121,7 @@ class SqliteStore:
         if not commit.texts and not taking:
             self._database.write_at_once(commit.write)  # one statement, a transaction by itself
             return
+        self._written_inboxes += bool(taking)
         with self._database.writing() as connection:
             inbox.take(connection, row.number, row.run, taking)
             store_texts(connection, commit.texts)
@@ -140,6 +142,7 @@ class SqliteStore:
 
     def remove(self, *runs: str) -> None:
         """Remove runs and their inboxes; their rows stay, so that the ids are not used again. Raises HeldError."""
+        self._written_inboxes += 1
         with self._database.writing() as connection:
             for run in runs:
                 row = self._row(connection, run)
@@ -170,7 +173,7 @@ class SqliteStore:
             columns = connection.execute("SELECT * FROM entries WHERE place = ?", (row.number * SPAN + END,)).fetchone()
             return end_in(columns or (), run, row.epoch).length
 
-        return self._latest("version", run, length)
+        return self._latest("version", run, self._database.stamp(), length)
 
     def runs(self) -> tuple[str, ...]:
         """Return the ids of all runs, in the order they were begun; read from the rows themselves, since nothing seals an index."""
@@ -208,6 +211,7 @@ class SqliteStore:
 
     def post(self, run: str, message: Message) -> None:
         """Put a message into a run's inbox, whoever holds it. Raises UnknownRunError, TooLargeError, StoreError."""
+        self._written_inboxes += 1
         with self._database.writing() as connection:
             inbox.post(connection, self._row(connection, run).number, message)
 
@@ -217,7 +221,11 @@ class SqliteStore:
         def waiting(connection: sqlite3.Connection) -> tuple[Message, ...]:
             return inbox.waiting(connection, self._row(connection, run).number, run)
 
-        return self._latest("inbox", run, waiting)
+        stamp = (
+            *self._database.stamp()[:2],
+            self._written_inboxes,
+        )  # asked for often, and our own commits of entries change none
+        return self._latest("inbox", run, stamp, waiting)
 
     def outcome_of(self, message: str) -> str | None:
         """Return what came of a message, by its id; None while it waits. Raises StoreError if there is no such message."""
@@ -226,9 +234,9 @@ class SqliteStore:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _latest(self, name: str, run: str, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `read` returned before, as long as nobody has written the file."""
-        stamp, found = self._database.stamp(), self._polled.get((name, run))
+    def _latest(self, name: str, run: str, stamp: tuple[object, ...], read: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `read` returned before, as long as the stamp is the same."""
+        found = self._polled.get((name, run))
         if found is None or found[0] != stamp:
             with self._database.reading() as connection:
                 found = self._polled[name, run] = stamp, read(connection)
