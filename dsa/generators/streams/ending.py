@@ -113,8 +113,6 @@ def conclude(gathered: Gathered) -> StreamResult:
 def _cleaned(call: ToolCall) -> ToolCall:
     """Return a call without halves of characters. Arguments are cleaned once they are read: JSON writes halves as escapes."""
     about = attrs.evolve(call, id=joined(call.id), name=joined(call.name), extra=as_unicode(call.extra))
-    if call.text.isascii() and "\\u" not in call.text:
-        return about
     try:
         return attrs.evolve(about, arguments=as_unicode(call.arguments), text=joined(call.text))
     except RecursionError:  # nested too deeply for anyone who walks it

@@ -1,7 +1,6 @@
 """Work that is spread over forks: results in order, faults raised here, no process left behind."""
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,13 +16,11 @@ def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "processors", lambda: 2)
 
 
-def children() -> Iterator[int]:
-    """Give the processes of which this one is the parent and that it has not waited for."""
-    try:
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            yield found[0]
-    except ChildProcessError:
-        return
+def require_waited_for(processes: set[int]) -> None:
+    """Require that processes have ended and that somebody has waited for them."""
+    for process in processes:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(process, os.WNOHANG)
 
 
 def test_results_come_in_order_from_two_other_processes() -> None:
@@ -39,17 +36,18 @@ def test_little_work_is_done_here() -> None:
 
 
 def test_a_fault_of_the_work_is_raised_here_and_ends_the_processes() -> None:
+    processes = set[int]()
     with pytest.raises(ZeroDivisionError):
-        list(spread(lambda number: 1 // (MANY - 1 - number), MANY))
-    assert not list(children())
+        processes.update(spread(lambda number: os.getpid() * (1 // (MANY - 1 - number) or 1), MANY))
+    assert processes
+    require_waited_for(processes)
 
 
 def test_a_reader_that_stops_ends_the_processes() -> None:
-    results = spread(lambda number: number, MANY)
-    assert next(results) == 0
+    results = spread(lambda _number: os.getpid(), MANY)
+    processes = {next(results), next(results)}
     results.close()  # type: ignore[attr-defined]  # a generator
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    require_waited_for(processes)
 
 
 def test_what_a_process_did_not_do_is_done_here() -> None:

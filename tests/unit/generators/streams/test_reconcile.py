@@ -124,3 +124,19 @@ def test_results_are_frozen():
     call = ToolCall("a", "f", {})
     with pytest.raises(AttributeError):
         call.name = "g"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"city": "\ud83d\ude00 \ud800"},
+        '{"city": "\\ud83d\\ude00 \\ud800"}',
+        '{"city": "\ud83d\ude00 \ud800"}',
+        json.dumps('{"city": "\\ud83d\\ude00 \\ud800"}'),
+    ],
+    ids=["an object", "escapes", "as they are", "JSON in JSON"],
+)
+def test_arguments_have_no_halves_of_characters_however_they_are_sent(arguments):
+    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+    result = reconcile_stream([chunk({"tool_calls": [call]}), finished("tool_calls")], TOOLS)
+    assert [call.arguments for call in result.executable] == [{"city": "\U0001f600 \ufffd"}]
