@@ -140,3 +140,9 @@ def test_arguments_have_no_halves_of_characters_however_they_are_sent(arguments)
     call = {"index": 0, "id": "a", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
     result = reconcile_stream([chunk({"tool_calls": [call]}), finished("tool_calls")], TOOLS)
     assert [call.arguments for call in result.executable] == [{"city": "\U0001f600 \ufffd"}]
+
+
+def test_arguments_of_a_call_that_is_written_into_the_text_have_none_either():
+    text = '<tool_call>{"name": "get_weather", "arguments": {"city": "\\ud83d\\ude00 \\ud800"}}</tool_call>'
+    result = reconcile_stream([chunk({"content": text}), finished("stop")], TOOLS)
+    assert [call.arguments for call in result.executable] == [{"city": "\U0001f600 \ufffd"}]
