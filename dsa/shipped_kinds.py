@@ -21,6 +21,7 @@ GUARDS: Mapping[str, Options] = {
     "review": {"question": "text"},
     "in_order": _TOGETHER,
     "tests": _TESTED,
+    "are_tests": {"module": "text", "timeout_s": "number", **_SANDBOXED},
     "pytest": {"file": "text!", **_TESTED},
     "judge": {"question": "text!", "by": "text"},
     "command": {
