@@ -37,6 +37,25 @@ def test_the_workflow_hands_the_test_on_and_keeps_all_attempts():
     assert contents == ["def test_add(:", TEST_ADD, BAD, GOOD]
 
 
+@pytest.mark.parametrize(
+    ("useless", "said"),
+    [
+        (GOOD, "There is no test in the answer. It defines add instead"),
+        (f"{BAD}{TEST_ADD.replace('== 3', '== -1')}", "The tests pass without the code"),
+        ("def test_add():\n    assert True\n", "The tests pass without the code"),
+        ("# pytest tests for add\n", "There is no test in the answer."),
+    ],
+)
+def test_the_workflow_spends_no_retry_of_code_on_tests_that_test_nothing(useless, said):
+    machine = load("workflow")
+    texts = Texts([useless, TEST_ADD, GOOD])
+    bound = bind(machine, path=locate("workflow"), model="local")
+    rest, _ = drive(machine, attrs.evolve(bound, generators={"llm": texts}), "add")
+    assert (rest.run.outcome, len(texts.asked)) == ("succeeded", 3)
+    assert [asked.step for asked, _ in texts.asked] == ["g_test", "g_test", "g_impl"]
+    assert texts.asked[1][0].feedback_history[0][1].startswith(said)
+
+
 def test_its_percepts_say_what_the_step_in_progress_uses(tmp_path):
     (tmp_path / "replies.md").write_text(f"```\n{TEST_ADD}```\n```\n{GOOD}```\n")
     rest = dsa.run("workflow", "add", where=tmp_path / "runs", model=f"scripted:{tmp_path / 'replies.md'}")
