@@ -41,7 +41,7 @@ _SERVER = {**_MODEL, "model": "text!", "timeout_s": "number", "retries": "whole"
 
 GENERATORS: Mapping[str, Options] = {
     "local": {**_MODEL, "signature": "text"},
-    "litellm": {**_SERVER, "api_base": "text"},
+    "litellm": {**_SERVER, "model": "text", "api_base": "text"},
     "openai_compatible": {**_SERVER, "key_variable": "text", "silence_s": "number"},
     "command": {"command": "text!", "timeout_s": "number", "most_bytes": "whole"},
     "scripted": {"file": "text!"},

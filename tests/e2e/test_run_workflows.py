@@ -9,6 +9,7 @@ import dsa
 from dsa.cli.main import program
 from dsa.edge.binding import Bindings
 from dsa.edge.files import load, locate
+from dsa.guards.code import SyntaxGuard
 from dsa.lang import loads
 from dsa.runs.bindings import bind
 from dsa.runtime.ledger import ArtifactEntry
@@ -67,6 +68,18 @@ def test_its_percepts_say_what_the_step_in_progress_uses(tmp_path):
         ("artifact", "test = g_test"),
         ("verdict g_impl.passed", "-"),
     ]
+
+
+def test_the_feedback_of_a_table_may_name_what_its_prompts_name():
+    machine = loads(
+        "# m\n## Steps\n| step | guard | rmax |\n| - | - | - |\n| g | syntax | 1 |\n"
+        "## Prompt: g\n### Feedback\n```\nStill {specification}: {feedback}\n```\n"
+    )
+    texts = Texts(["def f(:", "f = 1"])
+    rest, _ = drive(machine, Bindings(effects, {"g": SyntaxGuard()}, {"llm": texts}), "Psi")
+    assert rest.run.outcome == "succeeded"
+    context, template = texts.asked[1]
+    assert "Still Psi: The code has a syntax error" in template.render(context)
 
 
 def escalated_workflow(*sent, texts):
