@@ -69,10 +69,13 @@ class NewTestsGuard(GuardInterface):
         if not found.collected:
             return "pytest finds no test in the answer: write functions test_..(), or classes Test.. without __init__."
         skipped = {
-            name: each for name, each in found.faults.items() if each["outcome"] == "skipped" and "by" not in each
+            name: each
+            for name, each in found.faults.items()
+            if each["outcome"] == "skipped" and each.get("by") != "code"
         }
         if barred := found.barred | skipped:
-            return "\n".join(["No code passes these tests; one that is skipped has not passed:", *told(barred)])
+            why = "No code passes these tests" + ("; one that is skipped has not passed" if skipped else "")
+            return "\n".join([f"{why}:", *told(barred)])
         if found.all_passed:
             own = own_names(tests)
             leave = f" Leave out {_listed(own)}, if that is what is tested." if own else ""

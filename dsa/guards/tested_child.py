@@ -77,7 +77,7 @@ def _dsa_add(name, value):
 for _dsa_name in "getitem setitem delitem enter add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor neg pos abs invert round".split():
     _dsa_add(f"__{_dsa_name}__", None)
     _dsa_add(f"__r{_dsa_name}__", None)
-for _dsa_name, _dsa_value in {"len": 0, "index": 0, "int": 0, "float": 0.0, "exit": False, "contains": True, "lt": True, "le": True, "gt": True, "ge": True}.items():
+for _dsa_name, _dsa_value in {"len": 0, "index": 0, "int": 0, "float": 0.0, "format": "", "exit": False, "contains": True, "lt": True, "le": True, "gt": True, "ge": True}.items():
     _dsa_add(f"__{_dsa_name}__", _dsa_value)
 
 def __getattr__(name):
