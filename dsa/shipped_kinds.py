@@ -21,6 +21,7 @@ GUARDS: Mapping[str, Options] = {
     "review": {"question": "text"},
     "in_order": _TOGETHER,
     "tests": _TESTED,
+    "are_tests": {"module": "text", "timeout_s": "number", **_SANDBOXED},
     "pytest": {"file": "text!", **_TESTED},
     "judge": {"question": "text!", "by": "text"},
     "command": {
@@ -40,7 +41,7 @@ _SERVER = {**_MODEL, "model": "text!", "timeout_s": "number", "retries": "whole"
 
 GENERATORS: Mapping[str, Options] = {
     "local": {**_MODEL, "signature": "text"},
-    "litellm": {**_SERVER, "api_base": "text"},
+    "litellm": {**_SERVER, "model": "text", "api_base": "text"},
     "openai_compatible": {**_SERVER, "key_variable": "text", "silence_s": "number"},
     "command": {"command": "text!", "timeout_s": "number", "most_bytes": "whole"},
     "scripted": {"file": "text!"},

@@ -99,6 +99,8 @@ def _cost(litellm: Any, built: Any, model: str) -> float | None:  # noqa: ANN401
 # -- the generator ----------------------------------------------------------------------------------------------------
 
 
+#: The agent program's (seed 000).
+DEFAULT_MODEL = "ollama/qwen2.5-coder:7b"
 _API_BASE_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
 _Show = Callable[[str], object]
 _Request = dict[str, Any]
@@ -116,7 +118,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
 
     def __init__(
         self,
-        model: str,
+        model: str = DEFAULT_MODEL,
         *,
         seed: int = 0,
         temperature: float = 0.7,

@@ -9,6 +9,7 @@ from dsa.guards.judge import JudgeGuard, ReviewGuard
 from dsa.guards.library import build_guard, register
 from dsa.guards.models import PydanticGuard
 from dsa.guards.mypy import MypyGuard
+from dsa.guards.new_tests import NewTestsGuard
 from dsa.guards.ruff import RuffGuard
 from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard
@@ -17,7 +18,7 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 __all__ = [
     "AllOf", "Artifact", "CasesGuard", "Combination", "CommandGuard", "ForbiddenGuard", "GuardInterface",
-    "GuardResult", "JudgeGuard", "MypyGuard", "PydanticGuard", "RegexGuard", "ReviewGuard", "RuffGuard",
+    "GuardResult", "JudgeGuard", "MypyGuard", "NewTestsGuard", "PydanticGuard", "RegexGuard", "ReviewGuard", "RuffGuard",
     "SchemaGuard", "SyntaxGuard", "TDDTestGuard", "TestGuard", "ToolFailedError", "ToolMissingError", "build_guard",
     "extract_code", "register",
 ]  # fmt: skip

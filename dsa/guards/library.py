@@ -22,6 +22,7 @@ from dsa.guards.forbidden import ForbiddenGuard
 from dsa.guards.judge import JudgeGuard, ReviewGuard
 from dsa.guards.models import PydanticGuard, model_at
 from dsa.guards.mypy import MypyGuard
+from dsa.guards.new_tests import NewTestsGuard
 from dsa.guards.ruff import RuffGuard
 from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard
@@ -73,6 +74,7 @@ register("regex")(RegexGuard)
 register("review")(ReviewGuard)
 register("in_order")(AllOf)
 register("tests")(TDDTestGuard)
+register("are_tests")(NewTestsGuard)
 
 
 @register("pytest")

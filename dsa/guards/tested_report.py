@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -30,6 +30,16 @@ class Report:
     reason: str = ""
 
     @property
+    def has_tests(self) -> bool:
+        """Tell whether tests were found, whatever became of them."""
+        return self.is_collected and bool(self.collected)
+
+    @property
+    def barred(self) -> dict[str, dict[str, Any]]:
+        """The tests that no code can pass, with what was reported: a fixture that does not exist, a mark that skips."""
+        return {name: fault for name, fault in self.faults.items() if fault.get("by") == "tests"}
+
+    @property
     def all_passed(self) -> bool:
         """Tell whether there were tests, and none did anything but pass."""
         return bool(self.collected) and not self.faults
@@ -41,13 +51,18 @@ class Report:
             lines.append("There is not one test to run.")
         if self.faults:
             lines.append(f"{len(self.faults)} of {len(self.collected)} tests failed:")
-            told = [_told(name, fault, show_expected=show_expected) for name, fault in self.faults.items()]
-            lines += told[:_MOST_DETAILED]
-            if others := list(self.faults)[_MOST_DETAILED:]:
-                more = len(others) - _MOST_LISTED
-                named = ", ".join(map(clip, others[:_MOST_LISTED]))
-                lines.append(f"also {named}" + (f" and {more} more" if more > 0 else ""))
+            lines += told(self.faults, show_expected=show_expected)
         return bounded("\n".join(lines))
+
+
+def told(faults: Mapping[str, dict[str, Any]], *, show_expected: bool = False) -> list[str]:
+    """Say how the first tests failed, a line each; name the others."""
+    lines = [_told(name, fault, show_expected=show_expected) for name, fault in faults.items()][:_MOST_DETAILED]
+    if others := list(faults)[_MOST_DETAILED:]:
+        more = len(others) - _MOST_LISTED
+        named = ", ".join(map(clip, others[:_MOST_LISTED]))
+        lines.append(f"also {named}" + (f" and {more} more" if more > 0 else ""))
+    return lines
 
 
 def read_report(outcome: Outcome, bounds: Bounds, *, runs: bool = True) -> Report:

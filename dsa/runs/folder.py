@@ -22,7 +22,7 @@ from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry
 from dsa.runtime.run import Run
 
 _CODE_SUFFIX = ".py"
-_CODE_GUARDS = frozenset({"syntax", "cases", "pytest", "tests"})
+_CODE_GUARDS = frozenset({"syntax", "cases", "pytest", "tests", "are_tests"})
 _OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and steps have no bound
 #: The file with what users' code has raised, and how long it gets, in bytes.

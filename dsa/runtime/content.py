@@ -12,7 +12,13 @@ from typing import Any, Protocol
 import attrs
 
 from dsa.immutable import immutable
+from dsa.runtime.prompt import PromptTemplate
 from dsa.runtime.secrets import marked
+
+__all__ = [
+    "AmbientEnvironment", "Artifact", "ArtifactRepository", "AsyncGeneratorInterface", "Context", "GeneratorInterface", "GuardInterface", "GuardResult", "PromptTemplate",
+    "Usage", "required_verdict",
+]  # fmt: skip
 
 
 @attrs.frozen
@@ -122,23 +128,6 @@ class Context:
     step: str = ""
     key: str = ""
     data: Mapping[str, str] = attrs.field(factory=dict)
-
-
-DEFAULT_FEEDBACK_WRAPPER = "The attempt above was rejected:\n{feedback}\nWrite a new version that mends this."
-
-
-@attrs.frozen
-class PromptTemplate:
-    """The parts of a prompt. `{specification}`, the names of `dependencies` and the words of `data` are placeholders, `{{` and `}}` braces.
-
-    With `system` a model is sent messages: that, the prompt, then each rejected attempt as the model's own, and its feedback.
-    """
-
-    role: str = ""
-    constraints: str = ""
-    task: str = ""
-    feedback_wrapper: str = DEFAULT_FEEDBACK_WRAPPER
-    system: str = ""
 
 
 class GeneratorInterface(ABC):

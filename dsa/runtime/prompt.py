@@ -1,18 +1,24 @@
 """What a generator is told: a template and a context, written as one text.
 
-Takes the frozen values of `dsa.runtime.content`, gives a string. It knows no model; who counts tokens is handed in. Order and content
+Takes a template and the frozen values of `dsa.runtime.content`, gives a string. It knows no model; who counts tokens is handed in. Order and content
 are those of the agent program's PromptTemplate, with what it leaves out put in: the specification, the rejected
 artifacts, the artifacts that the step uses.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
+import attrs
+
+from dsa.immutable import immutable
 from dsa.references import PLACEHOLDER
-from dsa.runtime.content import Context, PromptTemplate
 from dsa.runtime.prompt_budget import Shown, TokenBudget, Writable, fitted
 from dsa.uses import FEEDBACK, SPECIFICATION
 from dsa.words import closest
+
+if TYPE_CHECKING:  # contexts and generators, which are made of templates
+    from dsa.runtime.content import Context
 
 _TEXT_LEFT_OUT = "(Its text is left out: it is too long.)"
 
@@ -41,7 +47,46 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(value, text)
 
 
-def render(template: PromptTemplate | None, context: Context, budget: TokenBudget | None = None) -> str:
+DEFAULT_FEEDBACK_WRAPPER = "The attempt above was rejected:\n{feedback}\nWrite a new version that mends this."
+
+
+@attrs.frozen(field_transformer=immutable)
+class PromptTemplate:
+    """The parts of a prompt. `{specification}`, the names of `dependencies` and the words of `data` are placeholders, `{{` and `}}` braces.
+
+    With `system` a model is sent messages: that, the prompt, then each rejected attempt as the model's own, and its feedback. `feedback_wrapper` is put
+    round what a guard has said: it has the placeholder `{feedback}`, and those of `wrapper_names`, which a table's Prompt section may have. ValueError for any other.
+    """
+
+    role: str = ""
+    constraints: str = ""
+    task: str = ""
+    feedback_wrapper: str = DEFAULT_FEEDBACK_WRAPPER
+    system: str = ""
+    wrapper_names: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a wrapper that could not be filled in, and so would fail after the first rejection."""
+        _require_known("feedback_wrapper", self.feedback_wrapper, {FEEDBACK, *self.wrapper_names})
+
+    def render(self, context: "Context", budget: TokenBudget | None = None) -> str:
+        """Write the prompt, as the function `render` does."""
+        return render(self, context, budget)
+
+    def require(self, names: Collection[str]) -> None:
+        """Raise ValueError for a placeholder that is neither the specification nor one of these names."""
+        for part in ("system", "role", "constraints", "task"):
+            _require_known(part, getattr(self, part), {SPECIFICATION, *names})
+
+
+def _require_known(part: str, text: str, names: Collection[str]) -> None:
+    """Raise ValueError for the first placeholder of a text that has another name."""
+    for name in sorted(placeholders(text) - set(names)):
+        hint = f"{closest(name, names)} a brace is written {{{{ or }}}}"
+        raise ValueError(f"nothing fills in the placeholder {{{name}}} of {part}; {hint}")
+
+
+def render(template: PromptTemplate | None, context: "Context", budget: TokenBudget | None = None) -> str:
     """Write the prompt: SYSTEM, ROLE, CONSTRAINTS, CONTEXT, HISTORY, TASK in this order, empty parts left out.
 
     The specification and the artifacts that the step uses stand in CONTEXT unless a placeholder puts them
@@ -56,7 +101,7 @@ def render(template: PromptTemplate | None, context: Context, budget: TokenBudge
 
 
 def messages_of(
-    template: PromptTemplate | None, context: Context, budget: TokenBudget | None = None
+    template: PromptTemplate | None, context: "Context", budget: TokenBudget | None = None
 ) -> list[dict[str, str]]:
     """Write the prompt as messages in OpenAI's format; it is one of role `user`, unless the template has a text for `system`.
 
@@ -69,7 +114,7 @@ def messages_of(
     return written.messages(None if budget is None else fitted(written, budget))
 
 
-def _said(context: Context, attempts: int) -> list[tuple[int, str, str]]:
+def _said(context: "Context", attempts: int) -> list[tuple[int, str, str]]:
     """Give number, text and feedback of the newest attempts, oldest first; feedback that comes again later is only pointed at."""
     count = len(context.feedback_history)
     numbered = zip(range(count, 0, -1), reversed(context.feedback_history[count - attempts :]), strict=False)
@@ -81,7 +126,7 @@ def _said(context: Context, attempts: int) -> list[tuple[int, str, str]]:
     return said[::-1]
 
 
-def _left_out(context: Context, shown: Shown) -> str:
+def _left_out(context: "Context", shown: Shown) -> str:
     """Write how many attempts are left out; nothing when none is."""
     count = len(context.feedback_history) - shown.attempts
     return f"({count} earlier attempt{' is' if count == 1 else 's are'} left out.)" if count and shown.attempts else ""
@@ -90,7 +135,7 @@ def _left_out(context: Context, shown: Shown) -> str:
 class _Templated:
     """A prompt by a template."""
 
-    def __init__(self, template: PromptTemplate, context: Context) -> None:
+    def __init__(self, template: PromptTemplate, context: "Context") -> None:
         self.context = context
         self._template = template
         self._values = {SPECIFICATION: context.specification}
@@ -174,7 +219,7 @@ class _Templated:
 class _Plain:
     """A prompt without a template."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: "Context") -> None:
         self.context = context
 
     @property

@@ -5,12 +5,14 @@ counts nothing itself but bytes.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import attrs
 
 from dsa.errors import PromptTooLong
-from dsa.runtime.content import Context
+
+if TYPE_CHECKING:  # what is written is made of what this counts
+    from dsa.runtime.content import Context
 
 _MOST_NAMED = 4
 #: So few attempts may be shorter than the line that says that they are left out.
@@ -58,7 +60,7 @@ NOTHING = Shown(0, "none")
 class Writable(Protocol):
     """A prompt that can be written with more or less of its history."""
 
-    context: Context
+    context: "Context"
 
     @property
     def rejected(self) -> bool:

@@ -20,6 +20,7 @@ from dsa.errors import GenerationError
 from dsa.generators.model_calls import waited_for
 from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.compose import AllOf
+from dsa.guards.new_tests import NewTestsGuard
 from dsa.guards.tested import TDDTestGuard
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
 from dsa.runtime.prompt import render
@@ -76,7 +77,7 @@ def write_tested(model: Model, specification: str, path: str, number: int) -> Te
     generator = _Asked(model, number)
     template = attrs.evolve(_TESTS, constraints=_TESTS.constraints.replace("{module}", module))
     steps = [
-        WorkflowStep("tests", ActionPair(always, generator, SyntaxGuard(), template), "g_test"),
+        WorkflowStep("tests", ActionPair(always, generator, NewTestsGuard(module=module), template), "g_test"),
         WorkflowStep(
             "code", ActionPair(always, generator, AllOf({"syntax": SyntaxGuard(), "tests": TDDTestGuard(module=module)}), _CODE), "g_impl", {"test": "g_test"}
         ),

@@ -180,8 +180,8 @@ class DualStateAgent:
         """Generate until the guard passes, and give that artifact. Every call starts from no retries and an empty history.
 
         `dependencies` are earlier artifacts, which prompt and guard are given; rho is asked about `workflow_state`. Raises
-        PreconditionNotMet, RmaxExhausted, EscalationRequired, Interrupted; RuntimeError inside an event loop, where
-        `execute_async` is meant.
+        PreconditionNotMet, RmaxExhausted, EscalationRequired, Interrupted; ValueError, before anything is asked or recorded, for a placeholder of the
+        pair's prompt that is neither the specification nor one of the dependencies; RuntimeError inside an event loop, where `execute_async` is meant.
         """
         return now(self.execute_async(specification, dependencies, workflow_state))
 
@@ -193,6 +193,8 @@ class DualStateAgent:
     ) -> Artifact:
         """Do what `execute` does, in the event loop of the caller."""
         self._pair.require(workflow_state or WorkflowState())
+        if self._pair.prompt_template is not None:
+            self._pair.prompt_template.require(dependencies or ())
         store = store_of(self._dag)
         used = {name: handed_in(store, artifact) for name, artifact in (dependencies or {}).items()}
         self._generator = Asking(self._pair, used)

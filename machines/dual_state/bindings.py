@@ -16,7 +16,6 @@ from dsa.machine import Machine, step_of
 from dsa.runs.bindings import generator_name
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import (
-    DEFAULT_FEEDBACK_WRAPPER,
     AmbientEnvironment,
     Artifact,
     AsyncGeneratorInterface,
@@ -28,9 +27,10 @@ from dsa.runtime.content import (
 from dsa.runtime.event_data import as_text, guard_data, placeholder_values
 from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, Ledger, VerdictEntry
 from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.prompt import DEFAULT_FEEDBACK_WRAPPER, placeholders
 from dsa.runtime.speech import heard
 from dsa.runtime.views import Rejection, guards_for
-from dsa.uses import SPECIFICATION, prompt_for
+from dsa.uses import FEEDBACK, SPECIFICATION, prompt_for
 
 Rejected = tuple[str, str]
 
@@ -84,7 +84,8 @@ def _template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | 
     if prompt is None:
         return None
     feedback = prompt.feedback or DEFAULT_FEEDBACK_WRAPPER
-    return PromptTemplate(prompt.role, prompt.constraints, prompt.task, feedback, prompt.system)
+    names = placeholders(feedback) - {FEEDBACK}  # the table was read: each is filled in
+    return PromptTemplate(prompt.role, prompt.constraints, prompt.task, feedback, prompt.system, wrapper_names=names)
 
 
 def context_for(context: PolicyContext, step: str, effect: str, key: str = "") -> Context:

@@ -1,4 +1,4 @@
-"""Nothing of its own: effects are the dual-state agent's, guards the kinds `syntax` and `tests`, all found by their names."""
+"""Nothing of its own: effects are the dual-state agent's, guards the kinds `are_tests`, `syntax` and `tests`, all found by their names."""
 
 from dsa.runtime.content import GuardInterface
 

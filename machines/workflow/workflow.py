@@ -82,7 +82,8 @@ class WorkflowResult:
 class Workflow:
     """Steps, one after the other, each with its own retries.
 
-    `rmax` counts the retries after each step's first attempt. ValueError for steps that make no table.
+    `rmax` counts the retries after each step's first attempt. ValueError for steps that make no table, and for a placeholder of a step's prompt that
+    is neither the specification nor the name of an artifact that the step uses.
     """
 
     def __init__(
@@ -204,4 +205,15 @@ def _require_table(steps: list[WorkflowStep], rmax: int) -> None:
         for _, used in step.guard_artifact_deps:
             if used not in seen:
                 raise ValueError(f"step {step.name} uses what {used} made, and no earlier step has that guard id")
+        _require_prompt(step, names)
         seen.append(step.guard_id)
+
+
+def _require_prompt(step: WorkflowStep, names: list[str]) -> None:
+    """Raise ValueError for a placeholder of the step's prompt that nothing fills in."""
+    template = step.action_pair.prompt_template
+    if template is not None:
+        try:
+            template.require(names)
+        except ValueError as error:
+            raise ValueError(f"step {step.name}: {error}") from error

@@ -13,9 +13,9 @@ RIGHT = "```python\ndef mean(values):\n    return sum(values) / len(values)\n```
 ASKED = call("write_tested", path="mathx.py", tests_path="tests/test_mathx.py", specification="mean(values), the arithmetic mean")  # fmt: skip
 
 
-def writing(*codes, tests=TESTS):
-    """Play a model that writes these when it is asked for code, and is done when the tool has given a result."""
-    left = list(codes)
+def writing(*codes, tests=(TESTS,)):
+    """Play a model that writes these when it is asked for tests and for code, and is done when the tool has given a result."""
+    left, written = list(codes), list(tests)
 
     def act(view):
         if not view.done:
@@ -28,7 +28,7 @@ def writing(*codes, tests=TESTS):
         said = body["messages"][0]["content"]
         if "You write tests" in said:
             assert "from mathx import" in said
-            return Said(tests)
+            return Said(written.pop(0))
         if "You write code" in said:
             assert "def test_mean" in said
             return Said(left.pop(0))
@@ -49,6 +49,22 @@ def test_tests_come_first_and_code_is_mended_until_it_passes(tmp_path):
     again = next(body for body in played.requests if "sum(values) / 2" in json.dumps(body["messages"]))
     assert "4.5" in json.dumps(again["messages"]) or "assert" in json.dumps(again["messages"])
     assert "write_tested, never with write_file" in played.requests[1]["messages"][0]["content"]
+
+
+def test_no_code_is_asked_for_before_there_are_tests_of_it(tmp_path):
+    own = TESTS.replace("from mathx import mean", "def mean(values):\n    return 3")
+    player = writing(RIGHT, tests=(own, TESTS))
+    with agent_at(tmp_path, "A module mathx", player, test_first=True) as (agent, played):
+        work = worked(agent)
+        assert agent.state == "goal_complete"
+    (result,) = (each.result for each in work.calls if each.tool == "write_tested")
+    assert result["answers"] == 3
+    assert "from mathx import" in result["tests"]
+    again = next(
+        body["messages"][0]["content"] for body in played.requests if "return 3" in json.dumps(body["messages"])
+    )
+    assert "The tests pass without the code" in again
+    assert "Import what is tested from mathx" in again
 
 
 def test_what_never_passes_is_not_written(tmp_path):

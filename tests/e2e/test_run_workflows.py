@@ -9,6 +9,7 @@ import dsa
 from dsa.cli.main import program
 from dsa.edge.binding import Bindings
 from dsa.edge.files import load, locate
+from dsa.guards.code import SyntaxGuard
 from dsa.lang import loads
 from dsa.runs.bindings import bind
 from dsa.runtime.ledger import ArtifactEntry
@@ -37,6 +38,25 @@ def test_the_workflow_hands_the_test_on_and_keeps_all_attempts():
     assert contents == ["def test_add(:", TEST_ADD, BAD, GOOD]
 
 
+@pytest.mark.parametrize(
+    ("useless", "said"),
+    [
+        (GOOD, "There is no test in the answer. It defines add instead"),
+        (f"{BAD}{TEST_ADD.replace('== 3', '== -1')}", "The tests pass without the code"),
+        ("def test_add():\n    assert True\n", "The tests pass without the code"),
+        ("# pytest tests for add\n", "There is no test in the answer."),
+    ],
+)
+def test_the_workflow_spends_no_retry_of_code_on_tests_that_test_nothing(useless, said):
+    machine = load("workflow")
+    texts = Texts([useless, TEST_ADD, GOOD])
+    bound = bind(machine, path=locate("workflow"), model="local")
+    rest, _ = drive(machine, attrs.evolve(bound, generators={"llm": texts}), "add")
+    assert (rest.run.outcome, len(texts.asked)) == ("succeeded", 3)
+    assert [asked.step for asked, _ in texts.asked] == ["g_test", "g_test", "g_impl"]
+    assert texts.asked[1][0].feedback_history[0][1].startswith(said)
+
+
 def test_its_percepts_say_what_the_step_in_progress_uses(tmp_path):
     (tmp_path / "replies.md").write_text(f"```\n{TEST_ADD}```\n```\n{GOOD}```\n")
     rest = dsa.run("workflow", "add", where=tmp_path / "runs", model=f"scripted:{tmp_path / 'replies.md'}")
@@ -48,6 +68,18 @@ def test_its_percepts_say_what_the_step_in_progress_uses(tmp_path):
         ("artifact", "test = g_test"),
         ("verdict g_impl.passed", "-"),
     ]
+
+
+def test_the_feedback_of_a_table_may_name_what_its_prompts_name():
+    machine = loads(
+        "# m\n## Steps\n| step | guard | rmax |\n| - | - | - |\n| g | syntax | 1 |\n"
+        "## Prompt: g\n### Feedback\n```\nStill {specification}: {feedback}\n```\n"
+    )
+    texts = Texts(["def f(:", "f = 1"])
+    rest, _ = drive(machine, Bindings(effects, {"g": SyntaxGuard()}, {"llm": texts}), "Psi")
+    assert rest.run.outcome == "succeeded"
+    context, template = texts.asked[1]
+    assert "Still Psi: The code has a syntax error" in template.render(context)
 
 
 def escalated_workflow(*sent, texts):

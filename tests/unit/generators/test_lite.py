@@ -82,6 +82,11 @@ def test_numbers_that_mean_nothing_are_refused(numbers):
         LiteLLMGenerator("openai/m", **numbers)
 
 
+def test_without_a_name_the_model_is_that_of_the_agent_program():
+    with serving(500, {}) as base, pytest.raises(GenerationError, match=r"ollama/qwen2\.5-coder:7b"):
+        LiteLLMGenerator(api_base=base).generate(CONTEXT)
+
+
 def fault(message, **more):
     return {"error": {"message": message, "type": "x", **more}}
 

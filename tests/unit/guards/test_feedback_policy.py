@@ -43,12 +43,22 @@ SCHEMA = {"properties": {"a": {"const": WANTED}, "b": {"enum": [WANTED]}}, "addi
 TESTS = f"def test_f():\n    assert f() == '{WANTED}'\n" + "".join(
     f"def test_{'long' * 50}_{n}():\n    assert f({n}) == '{WANTED}'\n" for n in range(40)
 )
+#: Tests of code that does not exist, of no use to it.
+NEW_TESTS = {
+    "wants what is not there": "".join(
+        f"def test_{n}({LONG[:900]}{n}):\n    assert f() == '{WANTED}'\n" for n in range(40)
+    ),
+    "own code": f"def f():\n    return '{WANTED}'\n{TESTS.partition('def test_long')[0]}",
+    "many of its own": "".join(f"def f{n}{LONG[:900]}():\n    return 1\n" for n in range(40)),
+    "module": f"import sympy.{LONG}\n{TESTS}",
+}
 #: The options of each kind, and whether it judges code; those with `show_expected` are asked with it as well.
 OPTIONS = {
     "syntax": ((), CODE),
     "cases": ((), CODE),
     "pytest": (("file", "tests.py"), CODE),
     "tests": ((), CODE),
+    "are_tests": ((), {**CODE, **NEW_TESTS}),
     "forbidden": ((), CODE),
     "ruff": (("select", "ALL"), CODE),
     "mypy": (("strict", "true"), {name: CODE[name] for name in ("wrong", "long names", "many faults")}),

@@ -107,6 +107,7 @@ def test_every_kind_describes_itself_and_its_options():
         "cases": (True, 4),
         "pytest": (True, 7),
         "tests": (True, 6),
+        "are_tests": (True, 4),
         "forbidden": (True, 3),
         "regex": (True, 5),
         "json": (True, 2),

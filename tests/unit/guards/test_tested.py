@@ -70,7 +70,9 @@ def test_tests_know_the_code_by_any_name_or_none(names):
 
 
 def test_what_is_installed_is_not_taken_for_the_code():
-    assert "cannot import name 'add' from 'math'" in judge(ADD, "from math import add\ndef test_add(): pass").feedback
+    result = judge(ADD, "from math import add\ndef test_add(): pass")
+    assert "cannot import name 'add' from 'math'" in result.feedback
+    assert result.fatal, "no code can give math a function"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,6 @@ def test_what_is_installed_is_not_taken_for_the_code():
         ("def add(:", TESTS, "The code has a syntax error in line 1: invalid syntax."),
         ("1 / 0", TESTS, "The tests cannot be loaded: ZeroDivisionError: division by zero"),
         ("x = 1", TESTS, "The tests cannot be loaded: ImportError: cannot import name 'add' from 'solution'"),
-        (ADD, "x = 1", "There is not one test to run."),
         ("import sys\nsys.exit(0)", TESTS, "The tests cannot be loaded: SystemExit: 0"),
         ("import os\nos._exit(0)", TESTS, "The tests did not come to their end (while they were loaded): the process ended before."),
         ("import os\ndef add(a, b): os._exit(0)", TESTS, "The tests did not come to their end (at test_add): the process ended before."),
@@ -147,18 +148,127 @@ def test_the_tests_of_the_step_go_before_those_given():
 
 
 @pytest.mark.parametrize("guard", [TestGuard(), TDDTestGuard()])
-def test_without_tests_the_code_has_failed(guard):
+def test_without_tests_a_person_decides(guard):
     result = guard.validate(Artifact(ADD), other=Artifact(TESTS))
-    assert (result.passed, result.fatal) == (False, False)
+    assert (result.passed, result.fatal) == (False, True)
     assert result.feedback.startswith("There are no tests: ")
 
 
 def test_the_tests_of_an_earlier_step():
     guard = TDDTestGuard()
     assert guard.validate(Artifact(ADD), test=Artifact(f"Tests:\n```python\n{TESTS}```")).passed
-    assert guard.validate(Artifact(ADD), test=Artifact("x = 1")).feedback == "The tests define no function test_...()."
-    broken = guard.validate(Artifact(ADD), test=Artifact("def test(:")).feedback
-    assert broken == "The tests cannot be run. The code has a syntax error in line 1: invalid syntax."
+
+
+#: Tests of an earlier step that no code passes.
+FOR_NO_CODE = {
+    "x = 1": "The tests define no test, and assert nothing when they are loaded.",
+    "": "The tests are empty",
+    "def test(:": "The code of the tests has a syntax error in line 1: invalid syntax.",
+    "import sympy\n" + TESTS: "The tests cannot be loaded: ModuleNotFoundError: No module named 'sympy'",
+    "class TestAdd:\n    def __init__(self): pass\n    def test_it(self): assert add(1, 1)": "There is not one test to run.",
+    "def test_add(mocker):\n    assert add(1, 2) == 3": "No code passes these tests:\ntest_add: there is no fixture 'mocker'",
+    "async def test_add():\n    assert add(1, 2) == 3": "No code passes these tests:\ntest_add: it is an async def",
+    "import pytest\n@pytest.mark.skip(reason='later')\ndef test_add():\n    assert add(1, 2) == 3": "test_add: was skipped",
+    "import unittest\n@unittest.skip('later')\nclass Adds(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(add(1, 2), 3)": "Adds.test_it: was skipped",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"), [(ADD, tests) for tests in FOR_NO_CODE] + [("def add(:", "x = 1"), ("1 / 0", "x = 1")]
+)
+def test_the_code_is_not_blamed_for_tests_that_no_code_passes(code, tests):
+    result = TDDTestGuard().validate(Artifact(code), test=Artifact(tests))
+    assert (result.passed, result.fatal) == (False, True), result.feedback
+    assert FOR_NO_CODE[tests] in result.feedback
+    assert result.feedback.endswith("\nThe fault is in the tests: nothing is said of the code.")
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        ("def add(a, b):\n    return 0", f"{TESTS}def test_more(mocker): pass"),
+        ("import pytest\ndef add(a, b): pytest.skip()", TESTS),
+        ("import sympy\n" + ADD, TESTS),
+        ("def add(a, b):\n    return []", "import pytest\n@pytest.mark.parametrize('n', add(1, 2))\ndef test_it(n):\n    assert n"),
+    ],
+)  # fmt: skip
+def test_where_the_code_has_a_part_in_it_the_code_has_failed(code, tests):
+    result = TDDTestGuard().validate(Artifact(code), test=Artifact(tests))
+    assert (result.passed, result.fatal) == (False, False), result.feedback
+
+
+PLAIN = "# what is wanted\nassert add(0, 0) == 0\nassert add(2, 700) == 702, 'a sum'\n"
+
+
+@pytest.mark.parametrize("hardened", [False, True])
+@pytest.mark.parametrize("names", ["", "from solution import add\n", "import adder\nadd = adder.add\n"])
+def test_plain_asserts_are_one_test(names, hardened):
+    assert judge(ADD, names + PLAIN, hardened=hardened).feedback.startswith("1 test passed")
+    assert TDDTestGuard(hardened=hardened).validate(Artifact(ADD), test=Artifact(names + PLAIN)).passed
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def add(a, b):\n    return a * b", "test_asserts: add(2, 700) gave 1400, a sum (line 3 of the tests)"),
+        ("def add(a):\n    return a", "test_asserts: TypeError: add() takes 1 positional argument but 2 were given (line 2 of the tests)"),
+        ("def sub(a):\n    return a", "test_asserts: NameError: name 'add' is not defined (line 2 of the tests)"),
+    ],
+)  # fmt: skip
+def test_feedback_names_the_plain_assert_and_what_the_code_gave(code, said):
+    for result in (judge(code, PLAIN), TDDTestGuard().validate(Artifact(code), test=Artifact(PLAIN))):
+        assert result.feedback == f"1 of 1 tests failed:\n{said}"
+        assert not result.fatal
+
+
+#: Gives what equals all that the tests compare it with.
+AGREES = """
+class Any(int):
+    def __eq__(self, other): return True
+    __hash__ = int.__hash__
+def add(a, b): return Any(7)
+def each(n): return [n, {"a": (Any(7),)}]
+"""
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "def test_it():\n    assert add(1, 2) == 3",
+        "def test_it():\n    assert 3 == add(1, 2)",
+        "def test_it():\n    found = add(1, 2)\n    assert 1 == 1\n    if found:\n        assert found == 3",
+        "def test_it():\n    assert each(1) == [1, {'a': (3,)}]",
+        "class TestIt:\n    def test_it(self):\n        assert add(1, 2) == 3",
+        "import unittest\nclass It(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(add(1, 2), 3)",
+        "def check(a, b):\n    assert a == b\ndef test_it():\n    check(add(1, 2), 3)",
+        "assert add(1, 2) == 3",
+        "from unittest.mock import ANY\ndef test_one():\n    assert add(1, 2) == ANY\ndef test_it():\n    assert add(1, 2) == 3",
+    ],
+)
+def test_code_whose_objects_equal_everything_is_noticed_when_hardened(tests):
+    assert judge(AGREES, tests).passed
+    result = judge(AGREES, tests, hardened=True)
+    assert not result.passed
+    assert "equals everything, even what equals nothing" in result.feedback
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        (ADD, "from unittest.mock import ANY\ndef test_it():\n    found = add(1, 2)\n    assert found == ANY"),
+        (ADD, "import pytest\ndef test_it():\n    assert add(0.1, 0.2) == pytest.approx(0.3)"),
+        ("def none(n): return [[]] * n", "def test_it():\n    assert none(0) == []\n    assert none(1) == [[]]\n    assert {} == dict(none(0))"),
+        ("class P:\n    def __init__(self, x): self.x = x\n    def __eq__(self, other): return self.x == other.x\ndef point(x): return P(x)", "def test_it():\n    assert P(1) == point(1)"),
+    ],
+)  # fmt: skip
+def test_honest_comparisons_are_believed_when_hardened(code, tests):
+    result = judge(code, tests, hardened=True)
+    assert result.passed, result.feedback
+
+
+def test_code_that_agrees_with_numbers_alone_is_not_noticed():
+    code = AGREES.replace("return True", "return isinstance(other, int)")
+    assert judge(code, hardened=True).passed, "the guard says so: it may notice it one day"
 
 
 @pytest.mark.parametrize(
@@ -175,9 +285,12 @@ def test_options_that_mean_nothing_are_refused(options):
         ("def test_x(:\n    pass", "the code of the tests has a syntax error in line 1: invalid syntax"),
         ("x = 1\n\x00", "the code of the tests "),
         (" \n", "the tests are empty"),
+        ("x = 1", "the tests define no test, and assert nothing when they are loaded"),
+        ("def check():\n    assert add(1, 2) == 3", "the tests define no test, and assert nothing"),
+        ("if __name__ == '__main__':\n    assert add(1, 2) == 3", "the tests define no test, and assert nothing"),
     ],
 )
-def test_given_tests_that_are_no_python_are_whoevers_gave_them(tests, message):
+def test_given_tests_that_judge_nothing_are_refused(tests, message):
     with pytest.raises(ValueError, match=message):
         TestGuard(tests)
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate
@@ -55,3 +57,44 @@ def test_without_a_template_the_prompt_is_plain():
 
 def test_without_a_task_the_specification_is_the_task():
     assert render(PromptTemplate(role="R"), Context(AmbientEnvironment(), "Psi")).endswith("# TASK\nPsi")
+
+
+def test_a_template_renders_itself():
+    template = PromptTemplate("You write Python.", task="Write {specification}.")
+    context = Context(AMBIENT, "an LRU cache", "class A", (("class A", "no get"),))
+    assert template.render(context) == render(template, context)
+    assert template.render(context).endswith("# TASK\nWrite an LRU cache.")
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "said"),
+    [
+        ("Rejected: {feedbak}", "the placeholder {feedbak} of feedback_wrapper; did you mean 'feedback'?"),
+        ("{feedback} of {specification}", "the placeholder {specification} of feedback_wrapper; known here: feedback"),
+        ("{feedback} of {found.order}", "{found.order}"),
+    ],
+)
+def test_a_wrapper_that_nothing_fills_in_is_refused_when_the_template_is_made(wrapper, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        PromptTemplate(task="Write it.", feedback_wrapper=wrapper)
+
+
+@pytest.mark.parametrize(
+    "wrapper", ["Rejected: {feedback}", "{{feedbak}} {feedback}", "Again.", '{"said": 1} {feedback}']
+)
+def test_a_wrapper_may_have_braces_and_no_placeholder(wrapper):
+    assert PromptTemplate(feedback_wrapper=wrapper).feedback_wrapper == wrapper
+
+
+def test_the_wrapper_of_a_table_may_have_the_names_that_its_prompts_have():
+    template = PromptTemplate(feedback_wrapper="{feedback} ({test})", wrapper_names=frozenset({"test"}))
+    context = Context(AMBIENT, "Psi", "a", (("a", "no"),), {"test": Artifact("T")})
+    assert "no (T)" in template.render(context)
+
+
+@pytest.mark.parametrize("part", ["system", "role", "constraints", "task"])
+def test_placeholders_are_required_to_be_among_names(part):
+    template = PromptTemplate(**{part: "{specification} {test}"})
+    template.require(["test"])
+    with pytest.raises(ValueError, match=f"placeholder {{test}} of {part}; did you mean 'tests'"):
+        template.require(["tests"])

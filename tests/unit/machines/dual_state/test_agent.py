@@ -267,3 +267,18 @@ def test_what_it_raises_is_not_told_as_the_consequence_of_something_else():
     with pytest.raises(Interrupted, match=r"KeyError: 'title' \(at test_agent\.py:\d+\)") as raised:
         DualStateAgent(ActionPair(always, ScriptedGenerator(["x"]), Raising()), InMemoryArtifactDAG()).execute("x")
     assert (raised.value.__context__, raised.value.__cause__) == (None, None)
+
+
+def test_a_prompt_that_nothing_fills_in_fails_before_anything_is_asked_or_recorded():
+    class Watched(InMemoryArtifactDAG):
+        def store(self, *given, **more):
+            raise AssertionError("something was recorded")
+
+    generator, guard = Writes(), Says()
+    pair = ActionPair(always, generator, guard, PromptTemplate(task="Pass {test}"))
+    agent = DualStateAgent(pair, Watched())
+    with pytest.raises(ValueError, match=r"nothing fills in the placeholder \{test\} of task; did you mean 'tests'"):
+        agent.execute("adder", {"tests": Artifact("T")})
+    assert (generator.contexts, guard.given, agent.run) == ([], [], None)
+    assert DualStateAgent(pair, InMemoryArtifactDAG()).execute("adder", {"test": Artifact("T")}).content == "text 1"
+    assert "# TASK\nPass T" in generator.prompts[0]

@@ -12,6 +12,7 @@ from machines import (
     GuardInterface,
     GuardResult,
     InMemoryArtifactDAG,
+    PromptTemplate,
     Workflow,
     WorkflowStatus,
     WorkflowStep,
@@ -165,3 +166,21 @@ def test_it_can_be_awaited():
         return first.status, (await workflow.answer_async("approved")).status
 
     assert asyncio.run(inside()) == (WorkflowStatus.ESCALATION, WorkflowStatus.SUCCESS)
+
+
+def prompted(task, uses=()):
+    pair = ActionPair(always, Writes("code"), Says(), PromptTemplate(task=task))
+    return [step("tests", "g_test"), WorkflowStep("code", pair, "g_impl", uses)]
+
+
+def test_a_prompt_that_nothing_fills_in_is_refused_when_the_workflow_is_made():
+    with pytest.raises(
+        ValueError, match=r"step code: nothing fills in the placeholder \{tset\} of task; did you mean 'test'"
+    ):
+        Workflow(prompted("Implement {specification} to pass {tset}", ("g_test",)), InMemoryArtifactDAG())
+    with pytest.raises(
+        ValueError, match=r"step code: nothing fills in the placeholder \{test\} of task; known here: specification"
+    ):
+        Workflow(prompted("Pass {test}"), InMemoryArtifactDAG())
+    result = Workflow(prompted("{specification}: {test}", ("g_test",)), InMemoryArtifactDAG()).execute("adder")
+    assert result.status is WorkflowStatus.SUCCESS
