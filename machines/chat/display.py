@@ -3,6 +3,7 @@
 Takes moments and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
+import json
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -128,7 +129,7 @@ class Display:
         for column in shown:
             table.add_column(Text(printable(str(column))))
         for row in result["rows"][:_MOST_ROWS]:
-            table.add_row(*(Text(short(printable(str(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
+            table.add_row(*(Text(short(printable(_cell(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
         self._console.print(table)
         left = result["row_count"] - min(len(result["rows"]), _MOST_ROWS)
         more = len(result["columns"]) - len(shown)
@@ -163,6 +164,15 @@ class Display:
         """Show a line of our own."""
         self.end()
         self._console.print(Text(printable(text)), soft_wrap=True)
+
+
+def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
+    """Give what is shown for a cell: NULL for none, a text as it is, but in quotes one that would look like no value."""
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, str):
+        return f'"{cell}"' if cell in {"", "NULL"} else cell
+    return json.dumps(cell, ensure_ascii=False)
 
 
 class Transcript(Display):

@@ -96,9 +96,16 @@ def test_output_value_and_files_are_shown():
 
 def test_a_small_table_is_shown_whole():
     shown = displayed(asked().came("c1", result=table(["Origin", "n"], [["Europe", 73], ["Japan", None]])))
-    for text in ("Origin", "Europe", "73", "Japan", "None"):
+    for text in ("Origin", "Europe", "73", "Japan", "NULL"):
         assert text in shown
     assert "more" not in shown
+
+
+def test_no_value_and_texts_that_look_like_none_are_told_apart():
+    cells = [None, "NULL", "None", "", True, 0.5, ["a", None], {"k": "é"}]
+    lines = displayed(asked().came("c1", result=table(["c"], [[cell] for cell in cells]))).splitlines()
+    shown = [line.strip() for line in lines[lines.index(next(line for line in lines if "━" in line)) + 1 :]]
+    assert shown == ["NULL", '"NULL"', "None", '""', "true", "0.5", '["a", null]', '{"k": "é"}']
 
 
 def test_long_and_wide_tables_are_cut_and_say_so():
