@@ -27,6 +27,8 @@ _DELIMITERS = ",;\t|"
 _LOOKED_AT = 65_536
 _SNIFFED_TIMES = ("DATE", "TIME")
 _DATE_PART = re.compile("%[dmyY]")
+_FIRST_ROWS = 2_048
+_SURE_DIGITS = 15  # a float keeps them
 _MOST_DIGITS = 38  # of DuckDB's decimals
 _LONGEST_FLOAT = 1_100  # digits of a float before and behind the point
 
@@ -183,13 +185,13 @@ def _objects(options: str = "") -> Callable[["DuckDBPyConnection", Path, str], T
     def tables(connection: "DuckDBPyConnection", link: Path, name: str) -> Tables:
         def select() -> str:
             read = f"{_text(str(link))}{options}"
-            described = connection.execute(f"DESCRIBE SELECT * FROM read_json({read}, sample_size = -1)").fetchall()  # noqa: S608  # quoted
+            described = connection.execute(f"DESCRIBE FROM read_json({read}, sample_size = -1)").fetchall()
             types = {column[0]: column[1] for column in described}
             doubles = [column for column, kind in types.items() if kind == "DOUBLE"]
             texts = _struct(types | dict.fromkeys(doubles, "VARCHAR"))
             exact = _exact_types(connection, f"read_json({read}, columns = {texts})", doubles) if doubles else {}
             as_written = f"columns = {_struct(types | exact)}" if exact else "sample_size = -1"
-            return f"SELECT * FROM read_json({read}, {as_written})"  # noqa: S608  # quoted
+            return f"FROM read_json({read}, {as_written})"
 
         yield Source(name, "", select)
 
@@ -219,7 +221,7 @@ def _types_as_written(connection: "DuckDBPyConnection", read: str) -> str:
     DOUBLE holds are decimals, or texts where they have too many digits for that.
     """
     formats = "DateFormat, TimestampFormat, Columns"
-    ((dates, times, columns),) = connection.execute(f"SELECT {formats} FROM sniff_csv({read})").fetchall()  # noqa: S608  # quoted
+    ((dates, times, columns),) = _select(connection, formats, f"sniff_csv({read})").fetchall()
     kinds = {column["name"]: str(column["type"]) for column in columns}
     types = {
         name: "VARCHAR"
@@ -238,18 +240,18 @@ def _is_doubtful(connection: "DuckDBPyConnection", read: str, name: str, order: 
     """Tell whether a column of dates has some that are not written in the order that was found, or could all be read in another one, as other days."""
     import duckdb
 
+    cell = _name(name)
     try:
-        connection.execute(f"SELECT count({_name(name)}) FROM read_csv({read})").fetchall()  # noqa: S608  # quoted
+        _select(connection, f"count({cell})", f"read_csv({read})").fetchall()
     except duckdb.ConversionException:
         return True
-    texts = f"SELECT {_name(name)} AS cell FROM read_csv({read}, types = {_struct({name: 'VARCHAR'})})"  # noqa: S608  # quoted
-    found = f"try_strptime(cell, {_text(order)})"
+    source = f"read_csv({read}, types = {_struct({name: 'VARCHAR'})})"
     for other in map(_text, _other_orders(order)):
-        read_so = f"try_strptime(cell, {other})"
-        asked = (
-            f"SELECT count({read_so}) = count(cell) AND coalesce(bool_or({read_so} <> {found}), false) FROM ({texts})"  # noqa: S608  # quoted
-        )
-        if connection.execute(asked).fetchall()[0][0]:
+        read_so, read_first = f"try_strptime({cell}, {other})", f"try_strptime({cell}, {_text(order)})"
+        fits, differs = f"count({read_so}) = count({cell})", f"coalesce(bool_or({read_so} <> {read_first}), false)"
+        if not _select(connection, fits, f"(FROM {source} LIMIT {_FIRST_ROWS})").fetchall()[0][0]:
+            continue  # most often the first rows say which is the day
+        if _select(connection, f"{fits} AND {differs}", source).fetchall()[0][0]:
             return True
     return False
 
@@ -273,16 +275,23 @@ def _reordered(order: str, parts: Sequence[str]) -> str:
 
 def _exact_types(connection: "DuckDBPyConnection", source: str, names: Sequence[str]) -> dict[str, str]:
     """Give the types of those columns, read as texts, that have numbers which a DOUBLE changes."""
-    longer = [f"{_digits(_name(name))} <> {_digits(f'TRY_CAST({_name(name)} AS DOUBLE)::VARCHAR')}" for name in names]
+    longer = [_is_longer(_name(name)) for name in names]
     suspects = dict(zip(names, longer, strict=True))
     asked = ", ".join(f"coalesce(bool_or({each}), false)" for each in longer)
-    (found,) = connection.execute(f"SELECT {asked} FROM {source}").fetchall()  # noqa: S608  # quoted
+    (found,) = _select(connection, asked, source).fetchall()
     types = {}
     for name in (name for name, is_suspect in zip(names, found, strict=True) if is_suspect):
-        cells = connection.execute(f"SELECT {_name(name)} FROM {source} WHERE {suspects[name]}")  # noqa: S608  # quoted
+        cells = _select(connection, _name(name), f"{source} WHERE {suspects[name]}")
         if any(_is_changed(cell) for rows in iter(partial(cells.fetchmany, 10_000), []) for (cell,) in rows):
             types[name] = _decimal(connection, source, _name(name))
     return types
+
+
+def _is_longer(column: str) -> str:
+    """Give the SQL that tells whether a cell has digits which its float, as it is shown, has not; what costs little is asked first."""
+    shown = f"TRY_CAST({column} AS DOUBLE)::VARCHAR"
+    differs = f"{_digits(column)} <> {_digits(shown)}"
+    return f"CASE WHEN strlen({column}) <= {_SURE_DIGITS} OR {shown} = {column} THEN false ELSE {differs} END"
 
 
 def _digits(text: str) -> str:
@@ -302,9 +311,13 @@ def _decimal(connection: "DuckDBPyConnection", source: str, column: str) -> str:
     whole, fraction = (
         f"coalesce(max(length(regexp_extract({column}, '{each}', 1))), 0)" for each in (r"(\d+)", r"\.(\d*)")
     )
-    asked = f"SELECT bool_and({plain}), {whole}, {fraction} FROM {source}"  # noqa: S608  # quoted
-    ((is_plain, before, behind),) = connection.execute(asked).fetchall()
+    ((is_plain, before, behind),) = _select(connection, f"bool_and({plain}), {whole}, {fraction}", source).fetchall()
     return f"DECIMAL({before + behind},{behind})" if is_plain and before + behind <= _MOST_DIGITS else "VARCHAR"
+
+
+def _select(connection: "DuckDBPyConnection", what: str, source: str) -> "DuckDBPyConnection":
+    """Ask for something of a source."""
+    return connection.execute(f"SELECT {what} FROM {source}")  # noqa: S608  # names and texts are quoted
 
 
 def _struct(types: Mapping[str, str]) -> str:
