@@ -19,7 +19,7 @@ from dsa.runtime.moment import Moment
 from machines.chat.conversation import DONE, FAILED, REASONS, Conversation
 from machines.chat.files import NAMED
 from machines.chat.sql import TableInfo
-from machines.talking.texts import short
+from machines.talking.texts import on_one_line, short
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
 _LONGEST_ERROR = 800
@@ -60,7 +60,8 @@ class Display:
         for table in tables:
             columns = ", ".join(f"{name} {kind}" for name, kind in table.columns[:_MOST_COLUMNS])
             more = f" and {len(table.columns) - _MOST_COLUMNS} more" if len(table.columns) > _MOST_COLUMNS else ""
-            self._line(f"table {table.name} ({table.source}): {table.row_count:,} rows; {columns}{more}", "dim")
+            told = f"table {table.name} ({table.source}): {table.row_count:,} rows; {columns}{more}"
+            self._line(on_one_line(told), "dim")
 
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
