@@ -51,8 +51,8 @@ class Display:
         self._console, self._folder, self._is_verbose = console, folder, is_verbose
         self._conversation = Conversation()
         self._arrived: EventEntry | None = None
-        self._is_in_line = False
-        self._text = self._failed = ""
+        self._is_in_line = self._has_text = False
+        self._failed = ""
         self._shown = 0
 
     def tables(self, tables: Iterable[TableInfo]) -> None:
@@ -66,7 +66,7 @@ class Display:
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
         self._console.print(Text(printable(text)), end="", soft_wrap=True)
-        self._text += text
+        self._has_text = self._has_text or bool(text)
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
 
     def notice(self, text: str) -> None:
@@ -94,7 +94,7 @@ class Display:
     def _happened(self, event: EventEntry, step: RowEntry) -> None:
         data: Any = event.data
         before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
-        if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self._text:
+        if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self._has_text:
             self.listen(data["content"])  # a model that was not listened to: the turn was finished without us
         if event.event in {"sql_call", "python_call"}:
             is_told = self._is_verbose and data.get("rescues")
@@ -104,7 +104,7 @@ class Display:
             self._line(f"{before} -> {after}", "dim")
         if event.event in DONE | FAILED:
             self._result(data)
-        self._text = ""
+        self._has_text = False
 
     def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
         result = data["result"]
