@@ -134,6 +134,10 @@ def main() -> None:
     # Until the command is loaded nothing is garbage, and what is loaded then stays: looking for some in it, again and again,
     # would take a seventh of what a small check takes.
     gc.disable()
+    if (
+        sys.stdin is None
+    ):  # a service or `<&-` has closed it: nothing is typed, and no file that is opened gets its number
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name need not be text, nor every character known here
         sys.stdout.reconfigure(errors="backslashreplace")
     code = _exit_code()

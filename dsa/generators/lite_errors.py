@@ -11,7 +11,15 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.http.failures import ServerError, message_in, reason_of, said_to_wait_s, with_words, without_secrets
+from dsa.edge.http.failures import (
+    ServerError,
+    is_used_up,
+    message_in,
+    reason_of,
+    said_to_wait_s,
+    with_words,
+    without_secrets,
+)
 from dsa.edge.http.streaming import MOST_ANSWER_BYTES
 from dsa.errors import GenerationError
 from dsa.runtime.content import Usage
@@ -70,8 +78,11 @@ class Asked:
             return found
         reason = _reason(names, status, words, causes)
         detail = _shortened(words or (_plain(error) if reason == "failed" else ""))
-        told = with_words(self._sentence("gave_up" if status == _GAVE_UP else reason), detail)
-        return ServerError(told, reason, status=status, detail=detail, wait_s=_wait_s(causes))
+        wait_s = _wait_s(causes)
+        used_up = reason == "rate_limit" and is_used_up(" ".join([words, *sorted(names)]), wait_s)
+        sentence = "used_up" if used_up else "gave_up" if status == _GAVE_UP else reason
+        told = with_words(self._sentence(sentence), detail)
+        return ServerError(told, reason, status=status, detail=detail, wait_s=wait_s, again=not used_up)
 
     def _own_fault(self, causes: list[BaseException], names: set[str]) -> GenerationError | None:
         """Give the error for what was never sent: without a key, or to what is no address."""
@@ -97,6 +108,7 @@ _SENTENCES = {
     "content_filter": "A content filter stopped {model}; reword the task or use another model",
     "authentication": "{model} refused the key; set the provider's key in the environment (OPENAI_API_KEY and the like)",
     "rate_limit": "{model} is over its rate limit or quota; wait, or use another model or key",
+    "used_up": "The quota of {model} is used up; look at its account, or use another model or key",
     "timeout": "{model} did not answer within {timeout_s} s; raise timeout_s or use a faster model",
     "gave_up": "{where} gave up waiting for {model}; try again or use a faster model",
     "unreachable": "{model} cannot be reached at {where}; check that the server runs and that the address is right",

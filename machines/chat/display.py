@@ -3,6 +3,7 @@
 Takes moments and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
+import json
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ from dsa.runtime.moment import Moment
 from machines.chat.conversation import DONE, FAILED, REASONS, Conversation
 from machines.chat.files import NAMED
 from machines.chat.sql import TableInfo
-from machines.talking.texts import short
+from machines.talking.texts import on_one_line, short
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
 _LONGEST_ERROR = 800
@@ -50,8 +51,8 @@ class Display:
         self._console, self._folder, self._is_verbose = console, folder, is_verbose
         self._conversation = Conversation()
         self._arrived: EventEntry | None = None
-        self._is_in_line = False
-        self._text = self._failed = ""
+        self._is_in_line = self._has_text = False
+        self._failed = ""
         self._shown = 0
 
     def tables(self, tables: Iterable[TableInfo]) -> None:
@@ -59,12 +60,13 @@ class Display:
         for table in tables:
             columns = ", ".join(f"{name} {kind}" for name, kind in table.columns[:_MOST_COLUMNS])
             more = f" and {len(table.columns) - _MOST_COLUMNS} more" if len(table.columns) > _MOST_COLUMNS else ""
-            self._line(f"table {table.name} ({table.source}): {table.row_count:,} rows; {columns}{more}", "dim")
+            told = f"table {table.name} ({table.source}): {table.row_count:,} rows; {columns}{more}"
+            self._line(on_one_line(told), "dim")
 
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
         self._console.print(Text(printable(text)), end="", soft_wrap=True)
-        self._text += text
+        self._has_text = self._has_text or bool(text)
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
 
     def notice(self, text: str) -> None:
@@ -92,7 +94,7 @@ class Display:
     def _happened(self, event: EventEntry, step: RowEntry) -> None:
         data: Any = event.data
         before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
-        if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self._text:
+        if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self._has_text:
             self.listen(data["content"])  # a model that was not listened to: the turn was finished without us
         if event.event in {"sql_call", "python_call"}:
             is_told = self._is_verbose and data.get("rescues")
@@ -102,7 +104,7 @@ class Display:
             self._line(f"{before} -> {after}", "dim")
         if event.event in DONE | FAILED:
             self._result(data)
-        self._text = ""
+        self._has_text = False
 
     def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
         result = data["result"]
@@ -128,7 +130,7 @@ class Display:
         for column in shown:
             table.add_column(Text(printable(str(column))))
         for row in result["rows"][:_MOST_ROWS]:
-            table.add_row(*(Text(short(printable(str(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
+            table.add_row(*(Text(short(printable(_cell(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
         self._console.print(table)
         left = result["row_count"] - min(len(result["rows"]), _MOST_ROWS)
         more = len(result["columns"]) - len(shown)
@@ -163,6 +165,15 @@ class Display:
         """Show a line of our own."""
         self.end()
         self._console.print(Text(printable(text)), soft_wrap=True)
+
+
+def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
+    """Give what is shown for a cell: NULL for none, a text as it is, but in quotes one that would look like no value."""
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, str):
+        return f'"{cell}"' if cell in {"", "NULL"} else cell
+    return json.dumps(cell, ensure_ascii=False)
 
 
 class Transcript(Display):

@@ -13,6 +13,7 @@ from typing import Any
 MOST_NESTED = 50
 #: Characters from here on have no escape of two digits.
 _FIRST_WIDE = 0x80
+_LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")  # of str.splitlines
 
 
 def parse_json(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN401  (JSON)
@@ -27,6 +28,11 @@ def short(text: str, most: int) -> str:
     """Give a text in one line, so long at most."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 2]}.."
+
+
+def on_one_line(text: str) -> str:
+    """Give a text that is one line: names of files and columns may have line ends in them, which stand as escapes."""
+    return "".join(_escaped(character) if character in _LINE_ENDS else character for character in text)
 
 
 def shell_line(words: Iterable[str]) -> str:

@@ -151,6 +151,26 @@ def test_without_standard_output_it_runs(dsa, tmp_path):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("chat", "t.csv", "--model", "scripted:script.md"), 0, "/help lists what else there is"),
+        (("code", "Do", "-w", ".", "--mode", "ask", "--template", "fix", "--model", "scripted:calls.md"), 3, "let it happen: dsa send"),
+    ],
+    ids=["chat", "code"],
+)  # fmt: skip
+def test_without_standard_input_nobody_types(tmp_path, arguments, code, told):
+    """A service closes it, as `<&-` does."""
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    (tmp_path / "script.md").write_text("```\nYes.\n```\n")
+    call = {"tool_calls": [{"name": "write_file", "arguments": {"path": "a", "content": "b"}}]}
+    (tmp_path / "calls.md").write_text(f"```\n{json.dumps(call)}\n```\n")
+    command = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *PROGRAM, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (code, "")
+    assert told in done.stdout
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_any_character_can_be_shown(dsa, tmp_path, encoding):
     (tmp_path / "mine.py").write_text(STRANGE)

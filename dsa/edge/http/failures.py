@@ -24,6 +24,15 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _FILTERED = re.compile(r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE)
+#: What servers say of a quota that is spent and comes back on another day, if at all; and of one that comes back soon.
+_USED_UP = re.compile(
+    r"insufficient[_ ](?:quota|credits?|balance|funds)|exceeded your current quota|(?:usage|daily|weekly|monthly|spend(?:ing)?)[_ ]limit"
+    r"|credit balance|out of credits|billing[_ ](?:hard[_ ]limit|cycle)",
+    re.IGNORECASE,
+)
+_BACK_SOON = re.compile(
+    r"\b(?:try again|retry|resets?|available) (?:in|after|at)\b|per[_ ](?:second|minute)|retryDelay", re.IGNORECASE
+)
 _SECRET_IN_URL = re.compile(r"([?&](?:key|api[-_]?key|token|access_token)=|//(?=[^/\s@]*@))[^&\s'\"@]+", re.IGNORECASE)
 _BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
 _PAYMENT, _TOO_LARGE = 402, 413
@@ -46,6 +55,7 @@ _SENTENCES = {
     "authentication": "{where} refused the key for {model}; set it in the environment ({variable})",
     "content_filter": "A content filter at {where} stopped {model}; reword the task or use another model",
     "rate_limit": "{model} at {where} is over its rate limit or quota; wait, or use another model or key",
+    "used_up": "The quota of {model} at {where} is used up; look at its account, or use another model or key",
     "not_found": "{where} does not know the model {model}, or is not the address of an OpenAI-compatible server; check both",
     "timeout": "{model} at {where} gave up waiting; try again, or use a faster model",
     "server_error": "The server of {model} at {where} failed; try again later",
@@ -97,6 +107,10 @@ class Asked:
             text = text.replace(self.key, "***")
         return without_secrets(text)[:_MOST_DETAIL]
 
+    def sentence(self, reason: str) -> str:
+        """Return what is said of a reason."""
+        return _SENTENCES[reason].format(model=self.model, where=self.where, variable=self.variable)
+
     def error(self, reason: str, sentence: str) -> GenerationError:
         """Give an error of one sentence."""
         return GenerationError(sentence.format(model=self.model, where=self.where), reason)
@@ -109,8 +123,16 @@ def refused(asked: Asked, status: int, body: bytes, wait_s: float | None = None)
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
         sentence = f"{asked.where} sends elsewhere (status {status}); give the address that it means"
         return ServerError(sentence, "bad_answer", status=status)
-    told = _SENTENCES[reason].format(model=asked.model, where=asked.where, variable=asked.variable)
-    return ServerError(with_words(told, detail, status), reason, status=status, detail=detail, wait_s=wait_s)
+    used_up = reason == "rate_limit" and is_used_up(body.decode("utf-8", "replace"), wait_s)
+    told = asked.sentence("used_up" if used_up else reason)
+    return ServerError(
+        with_words(told, detail, status), reason, status=status, detail=detail, wait_s=wait_s, again=not used_up
+    )
+
+
+def is_used_up(said: str, wait_s: float | None) -> bool:
+    """Tell whether a quota is spent by what a server said in all, with how long it asks to wait: then another try a little later ends the same way."""
+    return wait_s is None and bool(_USED_UP.search(said)) and not _BACK_SOON.search(said)
 
 
 def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
@@ -139,12 +161,14 @@ def refused_within(asked: Asked, chunk: Mapping[str, Any]) -> ServerError | None
         return None
     told = error if isinstance(error, Mapping) else {}
     codes = [told[name] for name in ("code", "status", "type") if isinstance(told.get(name), int | str)]
-    detail = asked.clean(message_in(json.dumps(dict(chunk), default=str).encode("utf-8", "replace")))
+    said = json.dumps(dict(chunk), default=str)
+    detail = asked.clean(message_in(said.encode("utf-8", "replace")))
     reasons = [reason_of(code, detail) for code in codes] or [reason_of(None, detail)]
     reason = next((reason for reason in reasons if reason != "server_error"), "server_error")
-    sentence = _SENTENCES[reason].format(model=asked.model, where=asked.where, variable=asked.variable)
+    used_up = reason == "rate_limit" and is_used_up(said, None)
+    sentence = asked.sentence("used_up" if used_up else reason)
     status = next((int(code) for code in codes if str(code).isdecimal()), None)
-    return ServerError(with_words(sentence, detail), reason, status=status, detail=detail)
+    return ServerError(with_words(sentence, detail), reason, status=status, detail=detail, again=not used_up)
 
 
 def with_words(told: str, detail: str, status: int | None = None) -> str:

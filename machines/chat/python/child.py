@@ -21,6 +21,7 @@ import stat
 import sys
 import types
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any, NoReturn
 from weakref import WeakSet
 
@@ -358,6 +359,8 @@ def _column(kind: str, values: list[str | None]) -> Any:  # noqa: ANN401  # a Se
         if base in _INTEGERS and not kind.endswith("]"):
             return _integers([None if value is None else int(value) for value in values])
         if base in _REALS and not kind.endswith("]"):
+            if base == "DECIMAL" and any(value is not None and _is_longer(value) for value in values):
+                return pd.Series([None if value is None else Decimal(value) for value in values], dtype=object)
             return pd.Series([float("nan") if value is None else float(value) for value in values], dtype="float64")
         if base == "BOOLEAN":
             truths = [None if value is None else {"true": True, "false": False}.get(value.lower()) for value in values]
@@ -366,6 +369,11 @@ def _column(kind: str, values: list[str | None]) -> Any:  # noqa: ANN401  # a Se
             texts = pd.Series(values, dtype=object)
             return pd.to_datetime(texts, format="ISO8601", utc=base in _TIMES_WITH_ZONE)
     return pd.Series(values) if any(value is not None for value in values) else pd.Series(values, dtype=object)
+
+
+def _is_longer(value: str) -> bool:
+    """Tell whether a number has more digits than a float keeps."""
+    return Decimal(repr(float(value))) != Decimal(value)
 
 
 def _integers(values: list[int | None]) -> Any:  # noqa: ANN401  # a Series

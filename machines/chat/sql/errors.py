@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from dsa.errors import DsaError
+from machines.talking.texts import on_one_line
 
 #: Every code of a SqlError, and when it is raised.
 CODES: dict[str, str] = {
@@ -31,6 +32,6 @@ class LoadError(DsaError):
     code = "load_error"
 
     def __init__(self, source: Path | str, reason: str) -> None:
-        self.source = str(source)
+        self.source = on_one_line(str(source))
         self.reason = reason
-        super().__init__(f"{source}: {reason}")
+        super().__init__(f"{self.source}: {reason}")

@@ -6,11 +6,13 @@ header by itself, and leaves out lines that do not suit what it has found.
 
 import csv
 import gzip
+import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from decimal import Context, Decimal
 from functools import partial
-from itertools import islice
+from itertools import islice, permutations
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 _DELIMITERS = ",;\t|"
 _LOOKED_AT = 65_536
 _SNIFFED_TIMES = ("DATE", "TIME")
+_DATE_PART = re.compile("%[dmyY]")
+_FIRST_ROWS = 2_048
+_SURE_DIGITS = 15  # a float keeps them
+_MOST_DIGITS = 38  # of DuckDB's decimals
+_LONGEST_FLOAT = 1_100  # digits of a float before and behind the point
 
 
 def require_rows(connection: "DuckDBPyConnection", file: Path, text: str, delimiter: str = "") -> None:
@@ -172,6 +179,25 @@ def _one(call: str) -> Callable[["DuckDBPyConnection", Path, str], Tables]:
     return tables
 
 
+def _objects(options: str = "") -> Callable[["DuckDBPyConnection", Path, str], Tables]:
+    """Read JSON; whole numbers that a DOUBLE would change are decimals or texts."""
+
+    def tables(connection: "DuckDBPyConnection", link: Path, name: str) -> Tables:
+        def select() -> str:
+            read = f"{_text(str(link))}{options}"
+            described = connection.execute(f"DESCRIBE FROM read_json({read}, sample_size = -1)").fetchall()
+            types = {column[0]: column[1] for column in described}
+            doubles = [column for column, kind in types.items() if kind == "DOUBLE"]
+            texts = _struct(types | dict.fromkeys(doubles, "VARCHAR"))
+            exact = _exact_types(connection, f"read_json({read}, columns = {texts})", doubles) if doubles else {}
+            as_written = f"columns = {_struct(types | exact)}" if exact else "sample_size = -1"
+            return f"FROM read_json({read}, {as_written})"
+
+        yield Source(name, "", select)
+
+    return tables
+
+
 def _rows(delimiter: str = "") -> Callable[["DuckDBPyConnection", Path, str], Tables]:
     """Read a text of rows, once it is known that none would be left out."""
     options = f", delim = '{delimiter}'" if delimiter else ""
@@ -180,7 +206,7 @@ def _rows(delimiter: str = "") -> Callable[["DuckDBPyConnection", Path, str], Ta
         def select() -> str:
             text = _text(str(link))
             require_rows(connection, link, text, delimiter)
-            types = _texts_of_times(connection, f"{text}, sample_size = -1{options}")
+            types = _types_as_written(connection, f"{text}, sample_size = -1{options}")
             return f"SELECT * FROM read_csv({text}, sample_size = -1{options}{types})"  # noqa: S608  # quoted
 
         yield Source(name, "", select)
@@ -188,21 +214,115 @@ def _rows(delimiter: str = "") -> Callable[["DuckDBPyConnection", Path, str], Ta
     return tables
 
 
-def _texts_of_times(connection: "DuckDBPyConnection", read: str) -> str:
-    """Give the option that reads columns as texts which DuckDB takes for dates by some of their values, and which then has values that are none.
+def _types_as_written(connection: "DuckDBPyConnection", read: str) -> str:
+    """Give the option that reads columns otherwise than DuckDB would where its type says something else than the file.
 
-    Dates written in two ways are nobody's to guess: which is the day and which the month the file does not say.
+    Dates written in two ways, or whose day may be their month, are texts: which is which the file does not say. Numbers with more digits than a
+    DOUBLE holds are decimals, or texts where they have too many digits for that.
     """
+    formats = "DateFormat, TimestampFormat, Columns"
+    ((dates, times, columns),) = _select(connection, formats, f"sniff_csv({read})").fetchall()
+    kinds = {column["name"]: str(column["type"]) for column in columns}
+    types = {
+        name: "VARCHAR"
+        for name, kind in kinds.items()
+        if kind.startswith(_SNIFFED_TIMES)
+        and _is_doubtful(connection, read, name, (dates if kind == "DATE" else times) or "")
+    }
+    doubles = [name for name, kind in kinds.items() if kind == "DOUBLE"]
+    if doubles:
+        texts = _struct(dict.fromkeys(doubles, "VARCHAR") | types)
+        types |= _exact_types(connection, f"read_csv({read}, types = {texts})", doubles)
+    return f", types = {_struct(types)}" if types else ""
+
+
+def _is_doubtful(connection: "DuckDBPyConnection", read: str, name: str, order: str) -> bool:
+    """Tell whether a column of dates has some that are not written in the order that was found, or could all be read in another one, as other days."""
     import duckdb
 
-    (columns,) = connection.execute(f"SELECT Columns FROM sniff_csv({read})").fetchall()[0]  # noqa: S608  # quoted
-    mixed = []
-    for name in (column["name"] for column in columns if str(column["type"]).startswith(_SNIFFED_TIMES)):
-        try:
-            connection.execute(f"SELECT count({_name(name)}) FROM read_csv({read})").fetchall()  # noqa: S608  # quoted
-        except duckdb.ConversionException:
-            mixed.append(f"{_text(name)}: 'VARCHAR'")
-    return f", types = {{{', '.join(mixed)}}}" if mixed else ""
+    cell = _name(name)
+    try:
+        _select(connection, f"count({cell})", f"read_csv({read})").fetchall()
+    except duckdb.ConversionException:
+        return True
+    source = f"read_csv({read}, types = {_struct({name: 'VARCHAR'})})"
+    for other in map(_text, _other_orders(order)):
+        read_so, read_first = f"try_strptime({cell}, {other})", f"try_strptime({cell}, {_text(order)})"
+        fits, differs = f"count({read_so}) = count({cell})", f"coalesce(bool_or({read_so} <> {read_first}), false)"
+        if not _select(connection, fits, f"(FROM {source} LIMIT {_FIRST_ROWS})").fetchall()[0][0]:
+            continue  # most often the first rows say which is the day
+        if _select(connection, f"{fits} AND {differs}", source).fetchall()[0][0]:
+            return True
+    return False
+
+
+def _other_orders(order: str) -> list[str]:
+    """Give the other orders of day, month and year that people write; none where four digits of a year come first."""
+    parts = tuple(_DATE_PART.findall(order))
+    if sorted(parts) == ["%Y", "%d", "%m"] and parts[-1] == "%Y":
+        others = [(parts[1], parts[0], "%Y")]
+    elif sorted(parts) == ["%d", "%m", "%y"]:
+        others = [each for each in permutations(parts) if each != parts]
+    else:
+        return []
+    return [_reordered(order, each) for each in others]
+
+
+def _reordered(order: str, parts: Sequence[str]) -> str:
+    left = iter(parts)
+    return _DATE_PART.sub(lambda _: next(left), order)
+
+
+def _exact_types(connection: "DuckDBPyConnection", source: str, names: Sequence[str]) -> dict[str, str]:
+    """Give the types of those columns, read as texts, that have numbers which a DOUBLE changes."""
+    longer = [_is_longer(_name(name)) for name in names]
+    suspects = dict(zip(names, longer, strict=True))
+    asked = ", ".join(f"coalesce(bool_or({each}), false)" for each in longer)
+    (found,) = _select(connection, asked, source).fetchall()
+    types = {}
+    for name in (name for name, is_suspect in zip(names, found, strict=True) if is_suspect):
+        cells = _select(connection, _name(name), f"{source} WHERE {suspects[name]}")
+        if any(_is_changed(cell) for rows in iter(partial(cells.fetchmany, 10_000), []) for (cell,) in rows):
+            types[name] = _decimal(connection, source, _name(name))
+    return types
+
+
+def _is_longer(column: str) -> str:
+    """Give the SQL that tells whether a cell has digits which its float, as it is shown, has not; what costs little is asked first."""
+    shown = f"TRY_CAST({column} AS DOUBLE)::VARCHAR"
+    differs = f"{_digits(column)} <> {_digits(shown)}"
+    return f"CASE WHEN strlen({column}) <= {_SURE_DIGITS} OR {shown} = {column} THEN false ELSE {differs} END"
+
+
+def _digits(text: str) -> str:
+    """Give the SQL for the digits of a number that count, without those of its exponent."""
+    return f"trim(regexp_replace(split_part(lower({text}), 'e', 1), '[^0-9]', '', 'g'), '0')"
+
+
+def _is_changed(cell: str) -> bool:
+    """Tell whether a number is another one as a float, to the last digit that is written: some programs write floats with more digits than they have."""
+    written = Decimal(cell.strip())
+    return Decimal(float(written)).quantize(written, context=Context(prec=len(cell) + _LONGEST_FLOAT)) != written
+
+
+def _decimal(connection: "DuckDBPyConnection", source: str, column: str) -> str:
+    """Give the decimal type that holds each number of a column of texts, VARCHAR where none does."""
+    plain = f"regexp_full_match(trim({column}), '[+-]?(\\d+\\.?\\d*|\\.\\d+)')"
+    whole, fraction = (
+        f"coalesce(max(length(regexp_extract({column}, '{each}', 1))), 0)" for each in (r"(\d+)", r"\.(\d*)")
+    )
+    ((is_plain, before, behind),) = _select(connection, f"bool_and({plain}), {whole}, {fraction}", source).fetchall()
+    return f"DECIMAL({before + behind},{behind})" if is_plain and before + behind <= _MOST_DIGITS else "VARCHAR"
+
+
+def _select(connection: "DuckDBPyConnection", what: str, source: str) -> "DuckDBPyConnection":
+    """Ask for something of a source."""
+    return connection.execute(f"SELECT {what} FROM {source}")  # noqa: S608  # names and texts are quoted
+
+
+def _struct(types: Mapping[str, str]) -> str:
+    """Give the SQL for columns with their types."""
+    return f"{{{', '.join(f'{_text(name)}: {_text(kind)}' for name, kind in types.items())}}}"
 
 
 def _text(value: str) -> str:
@@ -269,7 +389,7 @@ def _typed(connection: "DuckDBPyConnection", source: str, column: str, kinds: se
     if kinds == {"integer"}:
         return f"{column}::BOOLEAN" if declared.startswith("BOOL") else f"{column}::BIGINT"
     if kinds and kinds <= {"integer", "real"}:
-        return f"{column}::DOUBLE"
+        return f"{column}::{_exact_types(connection, source, [column]).get(column, 'DOUBLE')}"
     if kinds == {"blob"}:
         return f"unhex({column})"
     time = next((kind for word, kind in _TIMES if word in declared), None)
@@ -284,9 +404,9 @@ READERS: dict[str, Callable[["DuckDBPyConnection", Path, str], Tables]] = {
     ".csv": _rows(),
     ".tsv": _rows("\t"),
     ".parquet": _one("read_parquet({})"),
-    ".json": _one("read_json({}, sample_size = -1)"),
-    ".ndjson": _one("read_json({}, sample_size = -1, format = 'newline_delimited')"),
-    ".jsonl": _one("read_json({}, sample_size = -1, format = 'newline_delimited')"),
+    ".json": _objects(),
+    ".ndjson": _objects(", format = 'newline_delimited'"),
+    ".jsonl": _objects(", format = 'newline_delimited'"),
     ".sqlite": _sqlite,
     ".sqlite3": _sqlite,
     ".db": _sqlite,

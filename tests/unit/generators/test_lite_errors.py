@@ -42,6 +42,16 @@ def test_a_wait_that_is_too_long_is_why_nothing_is_tried_again():
 
 
 @each_format
+def test_a_quota_that_is_used_up_is_not_asked_for_again(form):
+    with (
+        serving(form.refusal(429, "You exceeded your current quota, please check your plan.")) as (address, requests),
+        pytest.raises(GenerationError, match="is used up; look at its account") as raised,
+    ):
+        made(form, address, retries=3).generate(CONTEXT)
+    assert (len(requests), raised.value.reason) == (1, "rate_limit")
+
+
+@each_format
 @each_way
 @pytest.mark.parametrize("status", [400, 401, 402, 404, 408, 429, 500, 503])
 def test_the_words_of_a_server_are_told(form, status, streamed, monkeypatch):

@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
 from dsa.edge.http.failures import Asked, reason_of, refused, refused_within, said_to_wait_s
+from dsa.edge.http.retries import Retries
 
 ASKED = Asked("m", "http://h/v1", "DSA_API_KEY", "k3y!")
 
@@ -119,3 +122,41 @@ def test_an_error_with_a_good_status_has_its_reason(error, reason):
 def test_an_answer_is_no_error():
     assert refused_within(Asked("m", "http://h/v1", "K"), {"choices": [], "error": None}) is None
     assert refused_within(Asked("m", "http://h/v1", "K"), {"choices": [{}], "error": "later"}) is None
+
+
+USED_UP = [
+    {"error": {"message": "You exceeded your current quota, please check your plan and billing details.", "code": "insufficient_quota"}},
+    {"error": {"message": "no", "type": "insufficient_quota"}},
+    {"type": "usage_limit_reached", "message": "The usage limit has been reached"},
+    {"error": {"message": "You've reached kimi monthly usage limit for this billing cycle."}},
+    {"error": "Your credit balance is too low to access the API."},
+]  # fmt: skip
+BACK_SOON = [
+    {"error": {"message": "Rate limit reached for m on tokens per minute (TPM): Limit 10000, Used 9000"}},
+    {"error": {"message": "You exceeded your current quota, please check your plan. Please retry in 7.2s."}},
+    {"error": {"message": "You exceeded your current quota", "details": [{"retryDelay": "37s"}]}},
+    {"error": {"message": f"You exceeded your current quota {'x' * 500}. Please try again in 2s"}},
+    {"error": {"message": "Weekly usage limit reached. Resets in 1min"}},
+    {},
+]
+
+
+@pytest.mark.parametrize(("bodies", "used_up"), [(USED_UP, True), (BACK_SOON, False)])
+def test_a_quota_that_is_used_up_is_not_asked_for_again(bodies, used_up):
+    for body in bodies:
+        error = refused(ASKED, 429, json.dumps(body).encode())
+        assert (error.reason, error.again, Retries(3).pause_s(error, 0)) == (
+            "rate_limit",
+            *((False, None) if used_up else (True, 0.5)),
+        )
+        assert ("is used up; look at its account" in str(error)) == used_up
+
+
+def test_a_server_that_says_when_its_quota_is_back_is_asked_again():
+    assert refused(ASKED, 429, json.dumps(USED_UP[0]).encode(), 2.0).again
+
+
+def test_a_quota_that_is_used_up_is_not_asked_for_again_whatever_the_status():
+    error = {"message": "no", "code": "insufficient_quota"}
+    found = refused_within(ASKED, {"error": error})
+    assert (found.reason, found.again) == ("rate_limit", False)

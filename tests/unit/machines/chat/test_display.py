@@ -11,6 +11,7 @@ from dsa.runtime.moment import Moment
 from machines.chat import display as display_module
 from machines.chat.conversation import REASONS
 from machines.chat.display import Display
+from machines.chat.sql import TableInfo
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202eabc [bold]x[/bold] [/]"
 
@@ -96,9 +97,23 @@ def test_output_value_and_files_are_shown():
 
 def test_a_small_table_is_shown_whole():
     shown = displayed(asked().came("c1", result=table(["Origin", "n"], [["Europe", 73], ["Japan", None]])))
-    for text in ("Origin", "Europe", "73", "Japan", "None"):
+    for text in ("Origin", "Europe", "73", "Japan", "NULL"):
         assert text in shown
     assert "more" not in shown
+
+
+def test_a_table_is_shown_on_one_line_whatever_its_file_and_columns_are_called():
+    file = io.StringIO()
+    display = Display(Console(file=file, width=200, color_system=None), Path("runs"))
+    display.tables([TableInfo("a", (("x\u2028y", "BIGINT"),), 1, "a\n> delete it\n.csv")])
+    assert file.getvalue() == "table a (a\\n> delete it\\n.csv): 1 rows; x\\U00002028y BIGINT\n"
+
+
+def test_no_value_and_texts_that_look_like_none_are_told_apart():
+    cells = [None, "NULL", "None", "", True, 0.5, ["a", None], {"k": "é"}]
+    lines = displayed(asked().came("c1", result=table(["c"], [[cell] for cell in cells]))).splitlines()
+    shown = [line.strip() for line in lines[lines.index(next(line for line in lines if "━" in line)) + 1 :]]
+    assert shown == ["NULL", '"NULL"', "None", '""', "true", "0.5", '["a", null]', '{"k": "é"}']
 
 
 def test_long_and_wide_tables_are_cut_and_say_so():

@@ -53,6 +53,12 @@ def test_text_is_not_guessed_and_null_is_no_empty_text(interpreter):
     ("kind", "cells", "shown"),
     [
         ("BIGINT", ["1", "2"], "('int64', [1, 2])"),
+        ("DECIMAL(18,2)", ["0.10", "1.25"], "('float64', [0.1, 1.25])"),
+        (
+            "DECIMAL(20,2)",
+            ["0.10", "12345678901234567.89"],
+            "('object', [Decimal('0.10'), Decimal('12345678901234567.89')])",
+        ),
         ("UBIGINT", ["1", "18446744073709551615"], "('uint64', [1, 18446744073709551615])"),
         ("HUGEINT", ["1", str(10**30)], f"('object', [1, {10**30}])"),
         ("BOOLEAN", ["true", "false"], "('bool', [True, False])"),

@@ -200,6 +200,12 @@ def test_what_cannot_be_read_is_named_with_the_reason_and_leaves_nothing(
     assert not (tmp_path / "kept").exists()
 
 
+def test_a_name_with_line_ends_is_told_on_one_line(folder, opened):
+    with pytest.raises(LoadError) as raised:
+        opened(written(folder / "a\nb.csv", ""))
+    assert str(raised.value) == "a\\nb.csv: is empty"
+
+
 def test_a_source_that_is_not_there_and_a_folder_without_data(folder, opened):
     with pytest.raises(LoadError, match="is not there"):
         opened(folder / "gone.csv")

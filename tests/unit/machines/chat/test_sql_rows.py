@@ -1,6 +1,8 @@
 """Text files of rows: read whole, or refused with the line that does not suit."""
 
 import gzip
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -84,3 +86,80 @@ def test_dates_that_are_written_in_two_ways_are_texts(tmp_path, values, kind, pa
     with Database([file], tmp_path) as database:
         (table,) = database.tables
     assert (table.row_count, dict(table.columns)) == (len(values), {"a": "BIGINT", "day of it": kind})
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (("03/04/2024", "05/06/2024"), "VARCHAR"),
+        (("4.3.2024", "5.6.2024", "7.7.2024"), "VARCHAR"),
+        (("03-04-24", "05-06-24"), "VARCHAR"),
+        (("24-03-04", "24-05-06"), "VARCHAR"),
+        (("03/04/2024", "13/04/2024"), "DATE"),
+        (("03/03/2024", "05/05/2024"), "DATE"),
+        (("2024/03/04", "2024/05/06"), "DATE"),
+        (("2024-03-04 10:00:00", "2024-05-06 10:00:00"), "TIMESTAMP"),
+    ],
+)
+def test_dates_whose_day_may_be_their_month_are_texts(tmp_path, values, kind):
+    text = "a,on\n" + "".join(f"{number},{value}\n" for number, value in enumerate(values)) + "9,\n"
+    (tmp_path / "data.csv").write_text(text)
+    with Database([tmp_path / "data.csv"], tmp_path) as database:
+        (table,) = database.tables
+        found = database.query('SELECT "on" FROM data ORDER BY a').preview
+    assert dict(table.columns)["on"] == kind
+    if kind == "VARCHAR":
+        assert found == (*((value,) for value in values), (None,))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "told"),
+    [
+        (("0.1", "1234567890123456.78"), "DECIMAL(18,2)", (0.1, "1234567890123456.78")),
+        (("-.5", "12345678901234567890.12"), "DECIMAL(22,2)", (-0.5, "12345678901234567890.12")),
+        (("1" + "2" * 45, "0.5"), "VARCHAR", ("1" + "2" * 45, "0.5")),
+        (("0.12345678901234567890", "1e5"), "VARCHAR", ("0.12345678901234567890", "1e5")),
+        (("1.10", "1e300"), "DOUBLE", (1.1, 1e300)),
+        (("0.30000000000000004", "0.6666666666666666"), "DOUBLE", (0.1 + 0.2, 2 / 3)),
+        ((f"{0.1:.18e}", f"{1 / 3:.20f}"), "DOUBLE", (0.1, 1 / 3)),
+        (("12345678901234567890", "1"), "HUGEINT", ("12345678901234567890", 1)),
+    ],
+)
+def test_numbers_keep_the_digits_that_the_file_has(tmp_path, values, kind, told):
+    text = "a,on,day\n" + "".join(f"{number},{value},2024-01-01\n" for number, value in enumerate(values))
+    (tmp_path / "data.csv").write_text(text)
+    with Database([tmp_path / "data.csv"], tmp_path) as database:
+        (table,) = database.tables
+        found = database.query('SELECT "on" FROM data ORDER BY a').preview
+    assert dict(table.columns) == {"a": "BIGINT", "on": kind, "day": "DATE"}
+    assert found == tuple((value,) for value in told)
+
+
+@pytest.mark.parametrize("name", ["told.json", "told.ndjson"])
+@pytest.mark.parametrize(
+    ("ids", "kind", "told"),
+    [
+        (("12345678901234567890123", "1"), "DECIMAL(23,0)", ("12345678901234567890123", 1)),
+        (("1" + "2" * 45, "1"), "VARCHAR", ("1" + "2" * 45, "1")),
+        (("0.5", "1e300"), "DOUBLE", (0.5, 1e300)),
+    ],
+)
+def test_whole_numbers_of_json_keep_their_digits(tmp_path, name, ids, kind, told):
+    lines = [f'{{"id": {each}, "to": {{"x": [1, null]}}, "day": "2024-01-0{n}"}}' for n, each in enumerate(ids, 1)]
+    (tmp_path / name).write_text("\n".join(lines))
+    with Database([tmp_path / name], tmp_path) as database:
+        (table,) = database.tables
+        found = database.query("SELECT id FROM told ORDER BY day").preview
+    assert dict(table.columns) == {"id": kind, "to": "STRUCT(x BIGINT[])", "day": "DATE"}
+    assert found == tuple((value,) for value in told)
+
+
+def test_whole_numbers_of_sqlite_keep_their_digits_beside_fractions(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "data.sqlite")) as database, database:
+        database.execute("CREATE TABLE data (a, b)")
+        database.executemany("INSERT INTO data VALUES (?, ?)", [(9007199254740993, 1), (0.5, 1.5), (None, 2)])
+    with Database([tmp_path / "data.sqlite"], tmp_path) as database:
+        (table,) = database.tables
+        found = database.query("SELECT a FROM data ORDER BY b").preview
+    assert dict(table.columns) == {"a": "DECIMAL(17,1)", "b": "DOUBLE"}
+    assert found == (("9007199254740993.0",), (0.5,), (None,))
