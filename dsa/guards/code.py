@@ -15,6 +15,10 @@ from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 # A model may write anything: possessive quantifiers keep the time linear in its text.
 _FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]*+)[^`\n]*+$", re.MULTILINE)
+_INDENTED = re.compile(r"^ ++(?:`{3}|~{3})", re.MULTILINE)
+_ITEM = re.compile(r" {0,20}(?:[-*+]|\d{1,9}[.)]) {1,4}(?=\S)")
+_TICKS = re.compile(r"`{3,}+|~{3,}+")
+_LOOSE = 3  # blanks that a fence may have before it, beside those of a list
 _WORD = r"[\w\[\],.|]++"
 _ASSIGNMENT = rf"[A-Za-z_]\w*+(?: *+: *+{_WORD}(?: ++{_WORD})*+)? ++= "
 _CODE_LINE = re.compile(rf"^(?:(?:async )?def |import |from |class |@|{_ASSIGNMENT})", re.MULTILINE)
@@ -30,9 +34,10 @@ def extract_code(reply: str) -> str:
     That is what stands in a fence marked as Python; else in a fence without a language; else all from the first line
     that begins like code (`def`, `import`, `from`, `class`, `@`, `name =`); else the whole reply. A fence that is not closed
     reaches to the end. Of several fences, and of several lines that may close one (a text in the code may hold fences), it is the longest that compiles,
-    else the first; of each, the first and the last 20 are tried, up to 1,000,000 characters in all. Line ends come out as line feeds.
+    else the first; of each, the first and the last 20 are tried, up to 1,000,000 characters in all. Line ends come out as line feeds, and what stands in a
+    fence of a list without the blanks of the list.
     """
-    text = reply.replace("\r\n", "\n").replace("\r", "\n")
+    text = _plain(reply)
     lines = list(islice(_FENCE.finditer(text), _MOST_LINES))
     for languages in (_PYTHON, frozenset({""})):
         first = next((body for language, body in _fences(text) if language in languages), None)
@@ -64,10 +69,35 @@ def _ends(lines: list[re.Match[str]]) -> list[re.Match[str]]:
 
 def extract_fenced(reply: str, language: str) -> str:
     """Give the first fence in a language, else the first without one, else the whole reply. Line ends come out as line feeds."""
-    text = reply.replace("\r\n", "\n").replace("\r", "\n")
+    text = _plain(reply)
     fences = _fences(text)
     bodies = (body for wanted in (language, "") for written, body in fences if written == wanted)
     return next(bodies, text)
+
+
+def _plain(reply: str) -> str:
+    """Return a reply with line feeds, in which no fence is indented: one in a list is by as much as the text of its item, and what stands in it too (CommonMark)."""
+    text = reply.replace("\r\n", "\n").replace("\r", "\n")
+    if not _INDENTED.search(text):
+        return text
+    item, indent, ticks = 0, 0, ""  # where the text of the list's item begins; of the fence that is open
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        bare = line.lstrip(" ")
+        blanks = len(line) - len(bare)
+        if ticks:
+            lines[number] = line[min(blanks, indent) :]
+            ticks = "" if bare.startswith(ticks) and not bare.strip(f" \t{ticks[0]}") else ticks
+        elif _CODE_LINE.match(line):  # from here on it is code without a fence
+            break
+        elif found := _ITEM.match(line):
+            item = found.end()
+        elif bare:
+            opening = _TICKS.match(bare) if blanks <= item + _LOOSE else None
+            if opening:
+                indent, ticks, lines[number] = blanks, opening[0], bare
+            item = item if blanks >= min(item, 2) else 0
+    return "\n".join(lines)
 
 
 def _fences(text: str) -> list[tuple[str, str]]:

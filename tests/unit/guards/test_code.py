@@ -1,3 +1,5 @@
+import ast
+
 import pytest
 
 from dsa.guards.code import SyntaxGuard, extract_code
@@ -55,6 +57,33 @@ def test_syntax_guard_says_what_is_wrong_and_where(content, feedback):
     assert not result.passed
     assert not result.fatal
     assert result.feedback == feedback
+
+
+IN_A_LIST = [
+    "1. Here:\n\n    ```python\n    def f():\n        return 1\n    ```\n2. Done.",
+    "1. Here:\n   ```python\n   def f():\n       return 1\n   ```",
+    "- One\n  - Two:\n\n    ```\n    def f():\n        return 1\n    ```",
+    "10. Here:\n\n       ~~~py\n       def f():\n           return 1\n       ~~~\n",
+    "  ```python\n  def f():\n      return 1\n  ```",
+    "* Here:\n    ```python\n  def f():\n        return 1\n    ```",
+]
+
+
+@pytest.mark.parametrize("reply", IN_A_LIST)
+def test_code_in_a_list_is_found_without_the_blanks_of_the_list(reply):
+    assert ast.unparse(ast.parse(extract_code(reply))) == "def f():\n    return 1"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'def f():\n    """\n    - as in:\n\n      ```\n      x\n      ```\n    """\n',
+        'x = """\n    ```python\n    y\n    ```\n"""\n',
+    ],
+)
+def test_fences_in_code_without_a_fence_are_its_own(code):
+    assert extract_code(code) == code
+    assert extract_code(f"Here:\n```python\n{code}```\n") == code
 
 
 def test_syntax_guard_refuses_a_nul():
