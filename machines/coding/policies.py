@@ -145,7 +145,8 @@ async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[st
         return _closing(action, work, call, about)
     found = await in_thread(partial(agent.toolbox.looked_at, call))
     key = key_of(call.tool.name, known_by(call, found, agent.toolbox.workspace.known_as))
-    did = Did(key, tool_of({**about, **found}), call.tool.kind, answer=work.asked_of_model)
+    polled = agent.polls(found.get("argv", ()))
+    did = Did(key, tool_of({**about, **found}), call.tool.kind, answer=work.asked_of_model, polled=polled)
     seen = round_of(did, tuple(work.past), (*work.past_apart, *agent.others()))
     approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
     if approval["is"] == "ask" and "cannot" in found:
@@ -153,6 +154,8 @@ async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[st
     data = {
         **about, **found, "key": key, "kind": call.tool.kind, "arguments": dict(call.arguments), "round": attrs.asdict(seen), "approval": approval,
     }  # fmt: skip
+    if polled:
+        data["polled"] = True
     if call.tool.name == "git_commit":
         data["files"] = list(work.changes)
     return event_step(action.policy, "tool_call", data=data)

@@ -324,8 +324,8 @@ class Work:
         if told.get("blocked") and self.current is not None:
             about = self.current.about
             self.blocked[about["key"]] = f"{about['tool']} {_short(about['arguments'])}: {told['text']}"
-            at_ms, answer = self._now_ms, self.asked_of_model
-            self.past.append(Did(about["key"], tool_of(about), about["kind"], refused=True, at_ms=at_ms, answer=answer))
+            more = {"at_ms": self._now_ms, "answer": self.asked_of_model, "polled": about.get("polled", False)}
+            self.past.append(Did(about["key"], tool_of(about), about["kind"], refused=True, **more))
 
     def _answer(self, call_id: str, result: object) -> None:
         called = self._open.pop(call_id, None)

@@ -185,6 +185,28 @@ def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tm
     ]
 
 
+TICKS = "import time\nprint('progress', time.monotonic_ns())\n"
+
+
+@pytest.mark.parametrize("polling", [(), ("python ticks.py",), ("python other.py",)])
+def test_a_command_with_another_outcome_each_time_is_never_told_the_same_and_may_be_polled(tmp_path, polling):
+    with begun(tmp_path, in_turn(*[run("python", "ticks.py")] * 8), polling=list(polling)) as (agent, played):
+        (tmp_path / "workspace" / "ticks.py").write_text(TICKS)
+        work = worked(agent)
+    sent = json.dumps([request["messages"] for request in played.requests])
+    assert "same outcome" not in sent
+    assert ("with another outcome" in sent) == (polling != ("python ticks.py",))
+    made = [each.status for each in work.calls].count("done")
+    assert (agent.state, made) == (("goal_complete", 8) if polling == ("python ticks.py",) else ("blocked", 2))
+
+
+def test_a_polled_command_whose_outcome_stays_is_a_circle(tmp_path):
+    with begun(tmp_path, again(PASSES), polling=["python passes.py"]) as (agent, played):
+        work = worked(agent)
+    assert (agent.state, work.tools["run_cmd done"]) == ("blocked", 2)
+    assert "Exactly this was done 2 times now, with the same outcome." in json.dumps(played.requests[-1]["messages"])
+
+
 @pytest.mark.parametrize("name", LEGITIMATE)
 def test_what_makes_progress_passes(tmp_path, name):
     config = {"polling": ["git_status"]} if "poll" in name else {}

@@ -75,6 +75,8 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("Do it",), "[code]\ncontext_tokens = 5\n", "context_tokens = 5 is to be 1000 or more"),
         (("Do it",), "[code]\npolling = ['nosuch']\n", "'nosuch' is no tool that only looks: list_dir, read_file"),
         (("Do it",), "[code]\npolling = ['write_file']\n", "'write_file' is no tool that only looks"),
+        (("Do it",), "[code]\npolling = ['make wait']\n", "nor a command of these programs: python, python3, pytest"),
+        (("Do it",), "[code]\npolling = ['python \"x']\n", "No closing quotation"),
         (("Do it",), "[cod]\nmode = 'ask'\n", "the table [cod] stands beside it, and is read by nobody"),
         (("Do it",), "mode = 'ask'\n[code]\n", "mode = 'ask' stands beside it, and is read by nobody"),
         (("Do it",), "[code.commands]\nshell = true\n", "'shell' is no rule for commands"),
