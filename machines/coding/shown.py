@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from machines.coding.calls import TOOLS
+from machines.coding.history import UNKNOWN
 from machines.coding.standing import Called
 from machines.coding.work import Work
 from machines.talking.texts import shell_line, short
@@ -66,6 +67,13 @@ def remarks_on(result: Mapping[str, Any]) -> list[str]:
     if result.get("left_staged"):
         found.append(f"left staged: {_listed(result['left_staged'])}")
     return [*found, *([f"note: {result['note']}"] if result.get("note") else [])]
+
+
+def how_changed(change: Mapping[str, Any]) -> str:
+    """Say in a word what a call did to a file; of one that a .gitignore named before it nobody knows whether it was there."""
+    if change["before"] == UNKNOWN:
+        return "new, or there before and ignored"
+    return "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
 
 
 def how_ended(result: Mapping[str, Any]) -> str:

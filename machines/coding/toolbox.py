@@ -327,12 +327,13 @@ class Toolbox:
         return tuple(each["path"] for each in call["planned"])
 
     def _with_changes(self, done: Done, call: Begun) -> Done:
-        changes = [] if call.before == call.after else self.history.changed(call.before, call.after)
+        changes = [] if call.before == call.after else self.history.changed(call.before, call.after, call.made)
         told = tuple({"path": each.path, "before": each.before, "after": each.after} for each in changes)
         made = tuple(path for path in call.made if any(each.path == path for each in changes))
         unkept, before = self.history.unkept(call.after), self._unkept
         self._unkept = unkept
-        unkept = unkept if unkept != before else ""
+        told_too = [self.history.lost(call.before, call.after), unkept if unkept != before else ""]
+        unkept = "; ".join(filter(None, told_too))
         return attrs.evolve(done, before=call.before, after=call.after, changes=told, made=made, unkept=unkept)
 
     def _done(self, call: Mapping[str, Any], stop: Stop) -> Done:
