@@ -18,6 +18,9 @@ def code(tmp_path):
     return typed_in(tmp_path)
 
 
+STAYS = "stays: .agent_context, agent_ledger.log, which say for people what the last run here has done; nothing needs them\n"
+
+
 def test_it_prints_one_object_for_programs(code, tmp_path):
     done = code("Do it", "--mode", "full-auto", "--json")
     told = json.loads(done.stdout)["work"]
@@ -146,7 +149,7 @@ def test_undo_says_what_it_did_and_what_it_left(code, tmp_path):
     assert code("Do it", "--mode", "full-auto").returncode == 0
     assert "+one" in code("last", "--diff", command="show").stdout
     undone = code("last", command="undo")
-    assert (undone.returncode, undone.stdout) == (0, "removed: a.txt\n")
+    assert (undone.returncode, undone.stdout) == (0, f"removed: a.txt\n{STAYS}")
     assert not (tmp_path / "work" / "a.txt").exists()
     assert code("Do it", "--mode", "full-auto").returncode == 0
     (tmp_path / "work" / "a.txt").write_text("mine\n")
@@ -162,14 +165,14 @@ def test_undo_shows_no_name_that_steers_a_terminal(code, tmp_path):
     (tmp_path / "work" / "b\x1b[2J").write_text("mine\n")
     said = code("last", command="undo").stdout
     assert "\x1b" not in said
-    assert sorted(line.partition(" (")[0] for line in said.splitlines()) == [
+    assert sorted(line.partition(" (")[0] for line in said.removesuffix(STAYS).splitlines()) == [
         "left alone: b\\x1b[2J", "removed: a\\x1b[31mred\\nremoved: b",
     ]  # fmt: skip
 
 
 def test_undo_without_anything_to_put_back_says_so(code):
     assert code("Do it", "--mode", "full-auto").returncode == 0
-    assert code("last", command="undo").stdout == "removed: a.txt\n"
+    assert code("last", command="undo").stdout == f"removed: a.txt\n{STAYS}"
     again = code("last", command="undo")
     assert (again.returncode, "has left no file to put back" in again.stdout) == (0, True)
     assert code("Look", "--mode", "full-auto", script=(PLAN, "Nothing.", "Nothing.")).returncode == 0
