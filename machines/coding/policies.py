@@ -29,6 +29,7 @@ from machines.coding.telling import read
 from machines.coding.work import Work
 from machines.talking.answers import answer_told
 from machines.talking.context import Message, Room, asked_within, size_of
+from machines.talking.texts import short
 
 T = TypeVar("T")
 
@@ -130,7 +131,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     except (OSError, ValueError, OverflowError, TypeError) as error:  # whatever a model asks for is no end of the run
         asked = work.queue[0]
         data = {"call_id": asked["id"], "tool": "", "rescues": []}
-        fault = f"the call of {asked['name']} cannot be read: {error}"[:_LONGEST_FAULT]
+        fault = short(f"the call of {asked['name']} cannot be read: {error}", _LONGEST_FAULT)
         return [event_step(action.policy, "unknown_call", data=as_unicode({**data, "fault": fault}))]
 
 

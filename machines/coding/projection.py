@@ -16,6 +16,7 @@ from machines.coding.shown import log_lines
 from machines.coding.standing import Called
 from machines.coding.summary import shortened
 from machines.coding.work import Work
+from machines.talking.texts import short
 
 FOLDER, LOG = ".agent_context", "agent_ledger.log"
 _IN_FOLDER = ("state.json", "history.jsonl", "loops.json")
@@ -129,7 +130,7 @@ def lines_in_log(called: Called) -> list[str]:
 
 
 def _line(text: str) -> str:
-    return " ".join(str(text).split())[:_LONGEST]
+    return short(str(text), _LONGEST)
 
 
 def _json(value: object) -> str:

@@ -37,7 +37,7 @@ from machines.dual_state.agent import ActionPair, always
 from machines.dual_state.dag import InMemoryArtifactDAG
 from machines.talking.answers import answer_told
 from machines.talking.model import Model
-from machines.talking.texts import shell_line
+from machines.talking.texts import cut, shell_line, short
 from machines.workflow.workflow import Workflow, WorkflowStatus, WorkflowStep
 
 RMAX = 3
@@ -87,7 +87,7 @@ def write_tested(model: Model, specification: str, path: str, number: int) -> Te
             raise generator.failure
         raise ToolError(
             "not_tested",
-            f"nothing was written: the {result.failed_step} did not pass, {result.reason}"[:_LONGEST_REASON],
+            cut(f"nothing was written: the {result.failed_step} did not pass, {result.reason}", _LONGEST_REASON),
         )
     tests, code = (extract_code(result.artifacts[name].content).strip("\n") + "\n" for name in ("g_test", "g_impl"))
     return Tested(code, tests, generator.asked, generator.taken)
@@ -119,7 +119,7 @@ class _Asked(GeneratorInterface):
 
 
 _FILES = frozenset({"list_dir", "read_file", "search", "write_file", "write_files", "edit"})
-_LONGEST_ERROR, _LONGEST_DIFF, _MOST_NAMES = 200, 400_000, 40
+_LONGEST_COMMAND, _LONGEST_ERROR, _LONGEST_DIFF, _MOST_NAMES = 150, 240, 400_000, 40
 #: What says what an agent may do is not for the agent to write.
 SETTINGS = "dsa.toml"
 
@@ -275,8 +275,8 @@ class Toolbox:
         else:
             text = json.dumps(call["arguments"], ensure_ascii=False, indent=1)
         left = len(text) - _LONGEST_DIFF
-        cut = f"{text[:_LONGEST_DIFF]}\n[.. {left:,} characters are not shown: do not let this happen unseen ..]"
-        return text if left <= 0 else cut
+        unseen = f"\n[.. {left:,} characters are not shown: do not let this happen unseen ..]"
+        return text if left <= 0 else text[:_LONGEST_DIFF] + unseen
 
     # -- a call ---------------------------------------------------------------------------------------------------------
 
@@ -383,17 +383,19 @@ class Toolbox:
         rc = f"rc={ran.code}" if ran.code is not None else ran.signal or how
         told: dict[str, Any] = {"rc": ran.code, "output": ran.output}
         left = {"put_back": list(ran.removed), "not_kept": list(ran.changed)}
-        more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, **left}
+        more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, "left_out": _left_out(ran.omitted), **left}
         told |= {name: value for name, value in more.items() if value}
-        command = shell_line(call["argv"])
-        failed = "" if ran.code == 0 else f"{command} -> {rc}: {_last_line(ran.output)}"[:_LONGEST_ERROR]
+        outcome = f"{short(shell_line(call['argv']), _LONGEST_COMMAND)} -> {rc}"
+        failed = "" if ran.code == 0 else short(f"{outcome}: {_last_line(ran.output)}", _LONGEST_ERROR)
         fault = f"{rc} {_last_line(ran.output)}" if failed else ""
-        return Done(told, error=failed, fault=fault, ran=f"{command} -> {rc}"[:_LONGEST_ERROR])
+        return Done(told, error=failed, fault=fault, ran=outcome)
 
     def contents(self) -> str:
         """Name what lies in the workspace itself, not in its folders."""
-        names = [each["name"] for each in self.workspace.apply("list_dir", {})["entries"]]
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        found = self.workspace.apply("list_dir", {})
+        names = [each["name"] for each in found["entries"]]
+        left = len(names) + found["more"] - _MOST_NAMES
+        more = f" and {left} more" if left > 0 else ""
         return f"{', '.join(names[:_MOST_NAMES])}{more}" if names else "nothing yet"
 
     # -- between calls --------------------------------------------------------------------------------------------------
@@ -420,7 +422,7 @@ def _failed(call: Mapping[str, Any], error: ToolError) -> Done:
     line = " ".join(str(error).split())
     told = {"error": {"code": error.code, "message": str(error)}}
     fault = f"{error.code} {call['arguments'].get('path', '')}"
-    return Done(told, is_done=False, error=f"{call['tool']}: {line}"[:_LONGEST_ERROR], fault=fault)
+    return Done(told, is_done=False, error=short(f"{call['tool']}: {line}", _LONGEST_ERROR), fault=fault)
 
 
 _INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look before you do it again"
@@ -452,6 +454,12 @@ def _as_tool(each: ForeignTool) -> Tool:
     reads = each.reads_only and each.approve == "always"
     needs = {"never": "never", "always": "look", "ask": "ask"}.get(each.approve or "", "run")
     return Tool(each.name, "looking" if reads else "running", needs, each.description, schema=each.schema)
+
+
+def _left_out(omitted: int) -> str:
+    """Say what of an output is not given; nothing where all is."""
+    how = "have it print less, or into a file, and read that"
+    return f"{omitted:,} characters of its output are left out: {how}" if omitted else ""
 
 
 def _last_line(text: str) -> str:

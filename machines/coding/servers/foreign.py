@@ -229,10 +229,16 @@ def _answer(tool: ForeignTool, said: Mapping[str, Any]) -> Mapping[str, Any]:
 Redact = Callable[[str], str]
 _LONGEST_STRUCTURED = 2 * output.KEPT
 _MOST_ATTACHMENTS = 20
+#: What is counted of what was left out.
+_LEFT_OUT = {
+    "omitted": "characters of the text are left out",
+    "structured_omitted": "characters of a structured value are left out",
+    "attachments_omitted": "attachments are not named",
+}
 
 
 def shown(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
-    """Give `text`, and where there is any: `omitted` (characters of it), `structured` or `structured_omitted`, `attachments`, `attachments_omitted`.
+    """Give `text`, and where there is any: `omitted` (characters of it), `structured` or `structured_omitted`, `attachments`, `attachments_omitted`, and `left_out` in words.
 
     Raises ToolError `tool_error` with the text where the tool says that it failed, `bad_result` where a value is no JSON.
     """
@@ -246,7 +252,9 @@ def shown(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
         "attachments": [each_text(each, redact, with_names=True) for each in told[:_MOST_ATTACHMENTS]],
         "attachments_omitted": max(0, len(told) - _MOST_ATTACHMENTS),
     }
-    return {"text": text, **_structured(result, redact), **{name: value for name, value in found.items() if value}}
+    more = {**_structured(result, redact), **{name: value for name, value in found.items() if value}}
+    left = [f"{more[name]:,} {what}" for name, what in _LEFT_OUT.items() if name in more]
+    return {"text": text, **more, **({"left_out": f"{', '.join(left)}: ask the tool for less"} if left else {})}
 
 
 def _text(blocks: list[Mapping[str, Any]], redact: Redact) -> tuple[str, int]:
