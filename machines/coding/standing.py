@@ -38,12 +38,13 @@ REASONS: dict[str, str] = {
 
 @attrs.define
 class Subtask:
-    """One concrete action, and where it stands; `done` counts the results that tools gave in it."""
+    """One concrete action, and where it stands; `done` counts the results that tools gave in it, `shown` says that one of them shows that it is completed."""
 
     description: str
     status: Status = "waiting"
     reason: str = ""
     done: int = 0
+    shown: bool = False
 
 
 @attrs.define

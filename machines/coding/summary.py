@@ -31,6 +31,7 @@ def summary_of(place: str, run_id: str, work: Work, state: str) -> dict[str, Any
         "status": "completed" if state == "goal_complete" else "failed",
         "reason": reason,
         "done": subtask.done,
+        "shown": subtask.shown and state == "goal_complete",
         "reasons": {name: count for name, count in work.reasons.items() if name not in _ENDINGS},
         "rescues": dict(work.rescues),
         "tools": dict(work.tools),

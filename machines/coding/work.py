@@ -55,7 +55,7 @@ class Work:
         self._open: dict[str, Called] = {}
         self._parts: dict[str, dict[str, Any]] = {}
         self._ids: set[str] = set()
-        self._run = ""
+        self._run, self._is_shown = "", False
         self._arrived: EventEntry | None = None
 
     def take(self, entries: Iterable[Entry]) -> None:
@@ -114,6 +114,16 @@ class Work:
             for number, subtask in enumerate(chapter.subtasks, 1)
         ]
 
+    @property
+    def unshown(self) -> list[str]:
+        """The subtasks that were completed by the model's word alone."""
+        return [each.description for _, _, each in self.places if each.status == "completed" and not each.shown]
+
+    @property
+    def uncompleted(self) -> list[str]:
+        """The subtasks that were not completed."""
+        return [each.description for _, _, each in self.places if each.status != "completed"]
+
     def independent_next(self) -> list[str]:
         """Give the places of what may be worked at together now: the subtasks that are left of a task that says so."""
         waiting = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
@@ -151,6 +161,7 @@ class Work:
                 self._model_said(entry.event, data)
             case "tool_call" | "completion" | "giving_up" | "unknown_call":
                 self._called(data)
+                self._is_shown = dict(entry.verdicts).get("has_evidence") == "passed"
             case "tool_done" | "tool_failed":
                 self._came(entry.event == "tool_done", data)
             case "permitted" if data.get("always") and self.current is not None:
@@ -280,6 +291,7 @@ class Work:
         for part in parts:
             _, _, subtask = next(each for each in self.places if each[0] == part["place"])
             subtask.status, subtask.reason, subtask.done = part["status"], part["reason"], part["done"]
+            subtask.shown = part["shown"]
             for mine, name in ((self.reasons, "reasons"), (self.rescues, "rescues"), (self.tools, "tools")):
                 mine.update(part[name])
             self.blocked |= part["blocked"]
@@ -312,6 +324,7 @@ class Work:
             if told.get("subtask") and self.active is not None:
                 _, subtask = self.active
                 subtask.status, subtask.reason = told["subtask"], told["text"]
+                subtask.shown = told["subtask"] == "completed" and self._is_shown
             if told.get("tasks"):
                 self._set_tasks(fallback(self.goal))
             if told["reason"] == "paused":

@@ -18,6 +18,7 @@ def code(tmp_path):
     return typed_in(tmp_path)
 
 
+RUN = calls(("run_cmd", {"cmd": ["python", "-m", "json.tool", "--help"]}))
 STAYS = "stays: .agent_context, agent_ledger.log, which say for people what the last run here has done; nothing needs them\n"
 
 
@@ -25,7 +26,7 @@ def test_it_prints_one_object_for_programs(code, tmp_path):
     done = code("Do it", "--mode", "full-auto", "--json")
     told = json.loads(done.stdout)["work"]
     assert (done.returncode, told["state"], told["rounds"], told["files"]) == (0, "goal_complete", 2, ["a.txt"])
-    assert told["tasks"] == [{"description": "Do it", "subtasks": [{"description": "write_file a.txt", "status": "completed", "reason": "done", "done": 1}], "independent": False}]  # fmt: skip
+    assert told["tasks"] == [{"description": "Do it", "subtasks": [{"description": "write_file a.txt", "status": "completed", "reason": "done", "done": 1, "shown": True}], "independent": False}]  # fmt: skip
     assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
 
 
@@ -50,12 +51,15 @@ def test_it_prints_an_object_for_programs_also_where_nothing_can_be_begun(code, 
     ("script", "arguments", "exit_code", "state"),
     [
         ((PLAN, WRITE, DONE), (), 0, "goal_complete"),
-        ((PLAN, "It is done.", "It is done."), (), 0, "answered"),
+        ((PLAN, "It is done.", "It is done."), (), 1, "answered"),
+        ((PLAN, WRITE, *["I am blocked: I could not do it."] * 2), (), 1, "answered"),
+        ((PLAN, DONE, DONE), (), 1, "goal_complete"),
         ((PLAN, WRITE, WRITE, WRITE, WRITE, WRITE), (), 1, "blocked"),
         ((PLAN, WRITE), ("--param", "max_rounds=1"), 1, "rounds_exhausted"),
         ((PLAN, FAILED), (), 3, "escalated"),
         ((PLAN, WRITE), (), 3, "paused"),
-        ((WRITE, DONE, DONE, DONE), ("--template", "script"), 0, "goal_complete"),
+        ((WRITE, DONE, DONE, DONE), ("--template", "script"), 1, "goal_complete"),
+        ((WRITE, DONE, RUN, DONE), ("--template", "script"), 0, "goal_complete"),
     ],
 )
 def test_the_exit_code_says_how_it_ended(code, script, arguments, exit_code, state):
@@ -63,6 +67,28 @@ def test_the_exit_code_says_how_it_ended(code, script, arguments, exit_code, sta
     told = re.search(r"-coding-\w+: (\w+);", done.stdout)
     assert told is not None, done.stdout + done.stderr
     assert (done.returncode, told[1]) == (exit_code, state), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ((PLAN, WRITE, *["I am blocked."] * 2), "not done: 1 of 1 subtask not completed, for an answer completes none"),
+        ((PLAN, *["I am blocked."] * 2), "nothing was written or run; not done: 1 of 1 subtask not completed"),
+        ((PLAN, DONE, DONE), "nothing was written or run; no result shows that this was done: write_file a.txt"),
+    ],
+)
+def test_last_line_says_what_is_not_done_by_what_is_recorded(code, script, says):
+    done = code("Do it", "--mode", "full-auto", script=script)
+    last = done.stdout.splitlines()[-1]
+    assert (done.returncode, says in last) == (1, True), done.stdout
+    assert "Goal achieved" not in done.stdout
+    again = code("last", "--json", command="resume")
+    assert json.loads(again.stdout)["outcome"] in {"answered", "goal_complete"}
+
+
+def test_done_is_said_where_each_subtask_has_a_result(code):
+    done = code("Do it", "--mode", "full-auto")
+    assert (done.returncode, "Goal achieved" in done.stdout, "not done" in done.stdout) == (0, True, False)
 
 
 def test_where_nobody_is_asked_it_waits_and_goes_on_with_leave(code, tmp_path):
@@ -175,7 +201,7 @@ def test_undo_without_anything_to_put_back_says_so(code):
     assert code("last", command="undo").stdout == f"removed: a.txt\n{STAYS}"
     again = code("last", command="undo")
     assert (again.returncode, "has left no file to put back" in again.stdout) == (0, True)
-    assert code("Look", "--mode", "full-auto", script=(PLAN, "Nothing.", "Nothing.")).returncode == 0
+    assert code("Look", "--mode", "full-auto", script=(PLAN, "Nothing.", "Nothing.")).returncode == 1
     idle = code("last", command="undo")
     assert (idle.returncode, "has left no file to put back" in idle.stdout) == (0, True)
     assert "nothing was changed" in code("last", "--diff", command="show").stdout
@@ -318,10 +344,10 @@ def test_the_local_model_is_told_what_it_needs(tmp_path):
 
 def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
     look = calls(("list_dir", {}))
-    for script in ((PLAN, DONE, DONE), (PLAN, look, DONE)):
+    for script, more in (((PLAN, DONE, DONE), 1), ((PLAN, look, DONE), 0)):
         done = code("Do it", "--mode", "full-auto", "--fresh", script=script)
-        assert done.returncode == 0
-        assert re.search(r", 0 files, [0-9.]+ s; nothing was written or run\n\Z", done.stdout), done.stdout
+        assert done.returncode == more
+        assert re.search(r", 0 files, [0-9.]+ s; nothing was written or run(; no result shows .+)?\n\Z", done.stdout)
     done = code("Do it", "--mode", "full-auto", "--fresh")
     assert re.search(r": goal_complete; 2 rounds, 1 call of tools, 1 file, [0-9.]+ s\n\Z", done.stdout), done.stdout
     one = code("Do it", "--mode", "full-auto", "--fresh", script=(PLAN, calls(("run_cmd", {"cmd": ["python", "--version"]}), ("mark_subtask_complete", {"success": True}))))  # fmt: skip
