@@ -64,6 +64,8 @@ def remarks_on(result: Mapping[str, Any]) -> list[str]:
         found.append(f"not for a command to write, and put back or taken away: {', '.join(result['put_back'])}")
     if result.get("not_kept"):
         found.append(f"changed, and not undone by dsa undo: {', '.join(result['not_kept'])}")
+    if result.get("restarted"):
+        found.append(str(result["restarted"]))
     if result.get("left_staged"):
         found.append(f"left staged: {_listed(result['left_staged'])}")
     return [*found, *([f"note: {result['note']}"] if result.get("note") else [])]

@@ -167,7 +167,7 @@ class Work:
             case "permitted" if data.get("always") and self.current is not None:
                 self.allowed.add(self.current.about["asks"])
             case "run_tool.failed":
-                self._answer_open("interrupted", _UNKNOWN)
+                self._interrupted()
             case "next_subtask":
                 self._begin_next()
             case "apart":
@@ -350,13 +350,12 @@ class Work:
         if self.current is not None and self.current.call_id == call_id:
             self.current = None
 
-    def _answer_open(self, reason: str, why: str) -> None:
-        """Answer every call that has no result: a provider refuses a conversation with a call that was never answered."""
-        self.queue.clear()
-        for call_id, called in list(self._open.items()):
-            called.status = reason
-            self.reasons[reason] += 1
-            self._answer(call_id, refused(reason, why))
+    def _interrupted(self) -> None:
+        """Answer the call that was under way; those behind it were not begun, and are answered where they are dropped."""
+        if self.current is not None:
+            self.current.status = "interrupted"
+            self.reasons["interrupted"] += 1
+            self._answer(self.current.call_id, refused("interrupted", _UNKNOWN))
 
     def _say(self, message: Message) -> None:
         if not self.exchanges:
