@@ -188,9 +188,12 @@ _PATHS = ("path", "cwd", "tests_path")
 
 def _closing(action: Action, work: Work, call: Call, about: Mapping[str, Any]) -> Step:
     """Say that the model calls the active subtask over, and how many results of tools it has."""
-    results = work.active[1].done if work.active else 0
+    subtask = work.active[1] if work.active else None
+    results = subtask.done if subtask else 0
     event = "completion" if call.arguments["success"] else "giving_up"
     said = {"arguments": dict(call.arguments), "reason": call.arguments.get("reason", "")}
+    if subtask is not None:
+        said["subtask"] = subtask.description
     return event_step(action.policy, event, data={**about, **said, "results": results})
 
 

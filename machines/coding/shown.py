@@ -109,6 +109,14 @@ def _short_form(tool: str, given: Mapping[str, Any]) -> str:
 # -- the ledger for people ------------------------------------------------------------------------------------------------
 
 
+def object_of(called: Called) -> str:
+    """Give what a call was to be done with: a file, a command, a pattern, or all that a server's tool was asked; nothing where it could not be read."""
+    given = called.about.get("arguments")
+    if "call_id" not in called.about:  # it was never read: nobody knows what its arguments mean
+        return short(json.dumps(given, ensure_ascii=False), LONGEST) if given else ""
+    return arguments_shown({**called.about, "tool": called.tool}) if given else ""
+
+
 def log_lines(called: Called) -> list[str]:
     """Give the lines of a call that was done; none for one that only looked."""
     about, result = called.about, called.result if isinstance(called.result, Mapping) else {}

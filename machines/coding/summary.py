@@ -52,7 +52,11 @@ def _reason(work: Work, state: str) -> str:
 
 
 def _call(run_id: str, call: Mapping[str, Any]) -> dict[str, Any]:
-    about = {name: call["about"][name] for name in ("arguments", "argv", "kind", "round") if name in call["about"]}
+    about = {
+        name: call["about"][name]
+        for name in ("arguments", "argv", "kind", "round", "reason", "subtask")
+        if name in call["about"]
+    }
     _, _, part = run_id.rpartition("+")
     name = f"{part}:{call['call_id']}"
     return {**call, "call_id": name, "about": shortened(about), "result": shortened(call["result"])}

@@ -227,7 +227,8 @@ class Work:
             self.queue = deque(data["calls"])
             message["tool_calls"] = [part_of(call) for call in data["calls"]]
             for call, part in zip(data["calls"], message["tool_calls"], strict=True):
-                called = Called(call["id"], name_told(call["name"]), call["provider_id"])
+                asked = {"arguments": call["arguments"]} if call["arguments"] else {}
+                called = Called(call["id"], name_told(call["name"]), call["provider_id"], asked)
                 self._open[call["id"]], self._parts[call["id"]] = called, part
                 self._ids.add(call["id"])
                 self.calls.append(called)

@@ -358,8 +358,8 @@ def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
     ("said", "script", "state", "codes", "line"),
     [
         (("permitted",), (PLAN, WRITE, DONE), "goal_complete", (0, 0), "WRITE a.txt"),
-        (("denied", "not now"), (PLAN, WRITE, FAILED), "escalated", (3, 3), "TRIED write_file (not_approved)"),
-        (("stopped",), (PLAN, WRITE), "cancelled", (0, 1), "TRIED write_file (stopped)"),
+        (("denied", "not now"), (PLAN, WRITE, FAILED), "escalated", (3, 3), "TRIED write_file a.txt (not_approved)"),
+        (("stopped",), (PLAN, WRITE), "cancelled", (0, 1), "TRIED write_file a.txt (stopped)"),
         (("permitted", "always"), (PLAN, WRITE, WRITE, WRITE, WRITE, WRITE), "blocked", (0, 1), "WRITE a.txt"),
     ],
 )

@@ -177,7 +177,10 @@ def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tm
     assert [each.result["error"]["code"] for each in work.calls[2:]] == ended[2:]
     assert (work.reasons["loop_ended"], work.reasons["too_many_calls"], work.waiting()) == (1, 0, ())
     log = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
-    assert log[-3:] == ["TRIED write_file (loop_ended)", *["TRIED write_file (too_many_calls)"] * 2]
+    assert log[-3:] == [
+        "TRIED write_file a.txt (loop_ended)",
+        *['TRIED write_file {"content": "one\\n", "path": "a.txt"} (too_many_calls)'] * 2,
+    ]
     assert "2 calls behind it were not made" in told.file.getvalue()
     rounds = json.loads((tmp_path / "workspace" / ".agent_context" / "loops.json").read_text())
     assert [(each["times"], each["why"].split(" with ")[0]) for each in rounds] == [

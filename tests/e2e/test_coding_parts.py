@@ -65,7 +65,9 @@ def test_they_are_asked_at_the_same_time_and_the_goal_is_complete(tmp_path):
         assert work.tools["write_file done"] == 2
         assert sorted(parts_of(tmp_path, agent)) == [f"{agent.run_id}+1.1", f"{agent.run_id}+1.2"]
     lines = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
-    assert sorted(lines) == ["WRITE a.txt", "WRITE b.txt"]
+    assert sorted(line for line in lines if not line.startswith("SUBTASK")) == ["WRITE a.txt", "WRITE b.txt"]
+    closed = {line.partition(" -> ")[2].partition(":")[0] for line in lines if line.startswith("SUBTASK")}
+    assert closed == {"completed"}
     history = (tmp_path / "workspace" / ".agent_context" / "history.jsonl").read_text().splitlines()
     assert {json.loads(line)["call"].partition(":")[0] for line in history} == {"1.1", "1.2"}
 

@@ -37,7 +37,8 @@ def shown(tmp_path, act, **config):
     with agent_at(tmp_path, "Do it", acting(PLAN, act), on_moment=display.on_moment, **config) as (agent, _):
         worked(agent)
         assert agent.state == "goal_complete"
-    return file.getvalue(), (tmp_path / "workspace" / "agent_ledger.log").read_text()
+    lines = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines(keepends=True)
+    return file.getvalue(), "".join(line for line in lines if not line.startswith("SUBTASK"))
 
 
 def workspace_of(tmp_path, **files):
