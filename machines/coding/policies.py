@@ -20,6 +20,7 @@ from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.speech import as_unicode
 from machines.coding.calls import COMPLETE, Call, Tool, meant
+from machines.coding.evidence import lacking
 from machines.coding.loops import Did, did_of, key_of, reminder_of, round_of, tool_of
 from machines.coding.messages import messages_for
 from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
@@ -187,13 +188,13 @@ _PATHS = ("path", "cwd", "tests_path")
 
 
 def _closing(action: Action, work: Work, call: Call, about: Mapping[str, Any]) -> Step:
-    """Say that the model calls the active subtask over, and how many results of tools it has."""
+    """Say that the model calls the active subtask over, how many results of tools it has, and what is lacking to show that it is completed."""
     subtask = work.active[1] if work.active else None
     results = subtask.done if subtask else 0
     event = "completion" if call.arguments["success"] else "giving_up"
     said = {"arguments": dict(call.arguments), "reason": call.arguments.get("reason", "")}
     if subtask is not None:
-        said["subtask"] = subtask.description
+        said |= {"subtask": subtask.description, "lacks": lacking(subtask.description, work.given)}
     return event_step(action.policy, event, data={**about, **said, "results": results})
 
 

@@ -94,10 +94,11 @@ def _why(call: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[str, str, bo
 async def question(action: Action, context: PolicyContext) -> list[Step]:
     """Ask what shows that the subtask is completed; calls behind that one are not made, so that the model sees the question first."""
     _, work, data = read(action, context)
-    why = "no tool has given a result in this subtask: what shows that it is done? Do it with a tool, or say again that it is done"
+    lacks = data.get("lacks") or "no result of a tool fits this subtask"
+    why = f"{lacks}: what shows that it is done? Do it with a tool, or say again that it is done"
     behind = "a question came before this call: answer it, and ask again if the call is still wanted"
     results = _results_behind(work, data, refused("no_evidence", why), behind)
-    return _told(action, "no_evidence", "no tool has given a result", results=results, drops=True)
+    return _told(action, "no_evidence", lacks, results=results, drops=True)
 
 
 async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, ResumedEntry, RowEntry
+from machines.coding.evidence import Given, given_of
 from machines.coding.loops import KEPT, WINDOW, Did, did_of, tool_of
 from machines.coding.plan import Task, fallback, tasks_from
 from machines.coding.standing import REASONS, Called, Chapter, Subtask
@@ -31,6 +32,7 @@ class Work:
         self.queue: deque[Mapping[str, Any]] = deque()
         self.current: Called | None = None
         self.calls: list[Called] = []
+        self.given: list[Given] = []
         self.past: deque[Did] = deque(maxlen=KEPT)
         self.past_apart: deque[Did] = deque(maxlen=KEPT)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
@@ -193,6 +195,7 @@ class Work:
         ]
 
     def _begin_next(self) -> None:
+        self.given = []
         following = self.next_waiting
         if following is not None:
             following.status = "in_progress"
@@ -264,6 +267,7 @@ class Work:
             self.errors.append(data["error"])
         if is_done and self.active is not None:
             self.active[1].done += 1
+            self.given.append(given_of(called.about, data))
         self._answer(called.call_id, data["result"])
 
     def _changed(self, data: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ def test_it_prints_one_object_for_programs(code, tmp_path):
     done = code("Do it", "--mode", "full-auto", "--json")
     told = json.loads(done.stdout)["work"]
     assert (done.returncode, told["state"], told["rounds"], told["files"]) == (0, "goal_complete", 2, ["a.txt"])
-    assert told["tasks"] == [{"description": "Do it", "subtasks": [{"description": "write_file a.txt", "status": "completed", "reason": "done", "done": 1, "shown": True}], "independent": False}]  # fmt: skip
+    assert told["tasks"] == [{"description": "Do it", "subtasks": [{"description": "write_file what is wanted", "status": "completed", "reason": "done", "done": 1, "shown": True}], "independent": False}]  # fmt: skip
     assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
 
 
@@ -74,7 +74,10 @@ def test_the_exit_code_says_how_it_ended(code, script, arguments, exit_code, sta
     [
         ((PLAN, WRITE, *["I am blocked."] * 2), "not done: 1 of 1 subtask not completed, for an answer completes none"),
         ((PLAN, *["I am blocked."] * 2), "nothing was written or run; not done: 1 of 1 subtask not completed"),
-        ((PLAN, DONE, DONE), "nothing was written or run; no result shows that this was done: write_file a.txt"),
+        (
+            (PLAN, DONE, DONE),
+            "nothing was written or run; no result shows that this was done: write_file what is wanted",
+        ),
     ],
 )
 def test_last_line_says_what_is_not_done_by_what_is_recorded(code, script, says):
@@ -84,6 +87,23 @@ def test_last_line_says_what_is_not_done_by_what_is_recorded(code, script, says)
     assert "Goal achieved" not in done.stdout
     again = code("last", "--json", command="resume")
     assert json.loads(again.stdout)["outcome"] in {"answered", "goal_complete"}
+
+
+@pytest.mark.parametrize(
+    ("subtask", "lacks"),
+    [
+        ("write_file a.txt", "no tool has read, written or run a.txt in this subtask"),
+        ("run the program", "no command has given a result in this subtask, which says to run or test something"),
+    ],
+)
+def test_result_that_does_not_fit_the_subtask_shows_nothing(code, subtask, lacks):
+    plan, look = json.dumps([{"description": "Do it", "subtasks": [subtask]}]), calls(("list_dir", {}))
+    done = code("Do it", "--mode", "full-auto", script=(plan, look, DONE, DONE))
+    assert f"[no_evidence] {lacks}" in done.stdout
+    assert (done.returncode, f"no result shows that this was done: {subtask}" in done.stdout) == (1, True)
+    fits = WRITE if "a.txt" in subtask else RUN
+    done = code("Do it", "--mode", "full-auto", "--fresh", script=(plan, fits, DONE))
+    assert (done.returncode, "no_evidence" in done.stdout) == (0, False), done.stdout
 
 
 def test_done_is_said_where_each_subtask_has_a_result(code):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from machines.coding.display import Display
 
-PLAN = tasks(("Do it", "write_file a.txt"))
+PLAN = tasks(("Do it", "write_file what is wanted"))
 PARTS = {f"f{number}.txt": f"{number}\n" for number in range(12)}
 
 
@@ -273,7 +273,7 @@ def begun_in_parts(tmp_path, act, **config):
     workspace.mkdir()
     for name, text in FILES.items():
         (workspace / name).write_text(text)
-    plan = tasks(("Do both", "write_file a.txt", "list_dir ."))
+    plan = tasks(("Do both", "write_file what is wanted", "list_dir ."))
     plan[0]["independent"] = True
     bounds = {"max_rounds": 60, "max_turns": 30}
     return agent_at(tmp_path, "do it", forgetful(plan, beside(act)), parameters=bounds, parallel=2, **config)

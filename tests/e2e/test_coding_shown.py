@@ -21,7 +21,7 @@ from machines.coding.shown import LONGEST
 from machines.talking.texts import short
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
-PLAN = tasks(("Do it", "run_cmd what there is"))
+PLAN = tasks(("Do it", "list_dir what there is"))
 
 
 def at_once(*calls, then=()):
