@@ -5,7 +5,7 @@ arguments, never by the id that a provider gives it. Pure.
 
 What changes files counts by the call alone: the same file with the same content written again is a circle whatever it answers. A command counts
 anew once something else has changed a file; what only looks counts while it sees the same. A tool that is declared as polling never counts; a command
-that is counts while its outcome is the same, and is made so often at most. What others do
+that is may have the same outcome SAME_POLLS times in a row, and is made POLLS times at most. What others do
 beside it counts where it changes files: the folder is one for all; what they have seen, whoever looks for the first time has not.
 
 The same call is counted over all of the subtask, patterns over the last ten actions. That a tool fails in the same way again and again counts by
@@ -32,6 +32,8 @@ KEPT = 256
 REMIND, BLOCK, END = 2, 3, 5
 #: How often a command that is declared as polling may be made in a subtask, whatever comes of it.
 POLLS = 40
+#: How often in a row its outcome may be the same.
+SAME_POLLS = 10
 _PERIODS = (2, 3)
 _SAME_ERRORS = 3
 
@@ -144,7 +146,8 @@ def _same_again(asked: Did, past: Sequence[Did]) -> Round:
         )
     same, refused = _same_last(asked.key, past)
     times = 1 + same + refused
-    level = _level(times) if times != REMIND else "fine"  # whether it sees the same again, nobody knows yet
+    counted = times - SAME_POLLS + BLOCK - 1 if asked.polled else times
+    level = _level(counted) if counted != REMIND else "fine"  # whether it sees the same again, nobody knows yet
     saw = f"it saw the same the last {same} times" if same > 1 else "it was refused before"
     return _judged(times, level, f"{asked.tool} is asked for {times} times without anything new to see: {saw}")
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.loops import BLOCK, END, KEPT, POLLS, WINDOW, Did, key_of, reminder_of, round_of
+from machines.coding.loops import BLOCK, END, KEPT, POLLS, SAME_POLLS, WINDOW, Did, key_of, reminder_of, round_of
 
 A, B = key_of("write_file", {"path": "a"}), key_of("write_file", {"path": "b"})
 
@@ -213,8 +213,8 @@ def polls(*results, last=""):
 
 def test_polled_command_counts_while_its_outcome_is_the_same_and_within_a_bound():
     assert polls(*map(str, range(POLLS - 1))).level == "fine"
-    assert polls("1", "2", "2").level == "block"
-    assert polls("2", "2", "1").level == "fine"
+    assert [polls(*["1"] * count).level for count in (SAME_POLLS - 1, SAME_POLLS)] == ["fine", "block"]
+    assert polls(*["2"] * SAME_POLLS, "1").level == "fine"
     assert [polls(*map(str, range(POLLS + more))).level for more in range(3)] == ["block", "block", "end"]
     assert (
         polls(*map(str, range(POLLS))).why
