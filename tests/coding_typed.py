@@ -5,7 +5,7 @@ import subprocess
 
 from forked import DSA
 
-PLAN = '[{"description": "Do it", "subtasks": ["write_file a.txt"]}]'
+PLAN = '[{"description": "Do it", "subtasks": ["write_file what is wanted"]}]'
 
 
 def block(reply):

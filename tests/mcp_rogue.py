@@ -10,6 +10,7 @@ from itertools import count
 
 OBJECT = {"type": "object", "properties": {}}
 FOREVER_S = 600
+CALLED = []
 
 
 def tool(name, schema=OBJECT, **more):
@@ -122,7 +123,7 @@ def listed(request, how):
         write(
             f'{{"jsonrpc": "2.0", "id": {request["id"]}, "result": {{"tools": [{{"name": "t", "inputSchema": {schema}}}]}}}}'
         )
-    elif how == "no_tools":
+    elif how == "no_tools" or (how == "unlists" and CALLED):
         refuse(request, "I have \x1b[31mno\x1b[0m tools")
     else:
         answer(request, {"tools": LISTS.get(how, [tool(how.partition(":")[2] or "good")])})
@@ -145,6 +146,10 @@ def carried_out(request, how):
             write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "x"}}))
             write(json.dumps({"jsonrpc": "2.0", "id": f"of-nobody-{number}", "result": {}}))
         answer(request, {"content": [{"type": "text", "text": "said"}]})
+    elif how == "unlists":
+        CALLED.append(how)
+        write(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+        answer(request, {"content": [{"type": "text", "text": "once"}]})
     elif how == "stops_reading":
         time.sleep(FOREVER_S)
     else:

@@ -36,7 +36,7 @@ def _approved(call: Said) -> Verdict:
 
 
 def _has_evidence(completion: Said) -> Verdict:
-    return failed_for("" if completion["results"] else "no tool has given a result in this subtask")
+    return failed_for(completion["lacks"])
 
 
 guards: dict[str, GuardInterface] = {

@@ -243,7 +243,9 @@ def _tool(name: str, kind: Kind, needs: str, about: str, parameters: Iterable[Pa
 
 #: The seed's five tools, and those that models want beside them.
 TOOLS: tuple[Tool, ...] = (
-    _tool("list_dir", "looking", "look", "List a folder.", (_HERE,), "ls listfiles listdirectory dir"),
+    _tool("list_dir", "looking", "look", "List a folder.", (
+        _HERE, Parameter("offset", "number", "names to leave out at the beginning", 0, least=0, most=1 << 40, aliases=("start",)),
+    ), "ls listfiles listdirectory dir"),
     _tool("read_file", "looking", "look", "Read a text file.", (
         _WHERE,
         Parameter("max_bytes", "number", "how much of it", 65_536, least=1, most=1_000_000, aliases=("limit", "bytes")),
@@ -279,9 +281,9 @@ TOOLS: tuple[Tool, ...] = (
         Parameter("cwd", "text", "folder to run it in", default=".", aliases=("workdir", "working_dir")),
     ), "bash shell exec execute runcommand runbash terminal runshell"),
     _tool("git_status", "looking", "look", "What git says has changed.", ()),
-    _tool("git_diff", "looking", "look", "What has changed since the last commit.", (
+    _tool("git_diff", "looking", "look", "What has changed in files that git knows, since it was staged or committed.", (
         Parameter("path", "text", "only this file or folder", aliases=_PATH[1:3]),
-        Parameter("staged", "truth", "what is staged", default=False, aliases=("cached",)),
+        Parameter("staged", "truth", "what was staged since the last commit", default=False, aliases=("cached",)),
     )),
     _tool("git_log", "looking", "look", "The last commits.", (
         Parameter("count", "number", "how many", 10, least=1, most=100, aliases=("n", "limit", "max_count")),

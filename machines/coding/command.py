@@ -26,6 +26,7 @@ from dsa.cli.kept import faults_told, find, opened, runs_option
 from dsa.cli.progress import show_line
 from dsa.cli.run_json import RunCommand, rest_report
 from dsa.cli.run_options import RunOptions, options_saying
+from dsa.cli.spent import plural
 from dsa.cli.terminal import say, write
 from dsa.cli.watching import Watched, watching_options
 from dsa.edge.environment import environment_secrets
@@ -53,10 +54,11 @@ from machines.coding.display import Display, totals
 from machines.coding.plan import TEMPLATES, Task, faults_of, template
 from machines.coding.projection import Projection
 from machines.coding.resources import MODES
-from machines.coding.session import EXIT, NAME, Agent, Settings, unfinished_run
+from machines.coding.session import NAME, Agent, Settings, exit_code, unfinished_run
 from machines.coding.shown import was_idle
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.running import not_installed
+from machines.coding.work import Work
 from machines.talking.context import LEAST_TOKENS
 
 #: Options that stand under their own names in what a run is begun with.
@@ -130,7 +132,7 @@ def _shown(value: Any) -> str:  # noqa: ANN401  (JSON)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-_INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
+_INTERRUPTED, _UNREADABLE = 130, 2
 _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Ollama's OLLAMA_MODEL."
 #: How work ends because the model says so.
 _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
@@ -202,8 +204,8 @@ def command(
 ) -> None:
     """Work at GOAL: break it into tasks, and call tools until they are done.
 
-    The same goal in the same folder is taken up where it was cut off. Exit code 0: done or answered; 1: rounds used up, blocked or stopped; 2: it
-    cannot be begun; 3: a person is needed; 130: interrupted, and can be resumed.
+    The same goal in the same folder is taken up where it was cut off. Exit code 0: done, and a result shows it of each subtask; 1: answered without being
+    done, done by the model's word alone, rounds used up, blocked or stopped; 2: it cannot be begun; 3: a person is needed; 130: interrupted, and can be resumed.
     """
     if bool(goal) == bool(run):
         raise click.UsageError(f"say a GOAL, or --resume RUN{', not both: a run has its goal' if goal else ''}")
@@ -388,7 +390,7 @@ def _worked(agent: Agent, display: Display, *, is_json: bool) -> int:
         return _INTERRUPTED
     except EOFError:
         pass  # nobody is there any more to be asked
-    return EXIT.get(agent.state, _ASKED)
+    return exit_code(agent.state, agent.work)
 
 
 def _allowed(agent: Agent, call: Mapping[str, Any], display: Display) -> Any:  # noqa: ANN401  (a coroutine)
@@ -423,8 +425,8 @@ def _typed(prompt: str) -> str:
 
 def _report(agent: Agent, display: Display, code: int, runs: Path) -> None:
     again = _resuming(runs, agent.run_id)
-    idle = "; nothing was written or run" if agent.state in _BY_ITS_WORD and was_idle(agent.work) else ""
-    display.say(f"{agent.run_id}: {agent.state}; {totals(agent.work, int(agent.values['rounds']))}{idle}")
+    what = f"{agent.state}; {totals(agent.work, int(agent.values['rounds']))}"
+    display.say("; ".join([f"{agent.run_id}: {what}", *_not_done(agent.state, agent.work)]))
     if agent.asks is not None:
         display.asks(agent.asks["tool"], agent.asked_shown)
         display.can_be_sent(runs / agent.run_id)
@@ -433,6 +435,17 @@ def _report(agent: Agent, display: Display, code: int, runs: Path) -> None:
         display.say(f"go on with: {again}")
     elif agent.is_paused:
         display.say(_how_to_go_on(agent, again))
+
+
+def _not_done(state: str, work: Work) -> Iterator[str]:
+    """Say what there is to doubt of an end that the model's word has brought, by what is recorded."""
+    if state in _BY_ITS_WORD and was_idle(work):
+        yield "nothing was written or run"
+    if state == "answered":
+        left, all_of_them = len(work.uncompleted), len(work.places)
+        yield f"not done: {left} of {plural(all_of_them, 'subtask')} not completed, for an answer completes none"
+    if state == "goal_complete" and work.unshown:
+        yield f"no result shows that this was done: {'; '.join(work.unshown)}"
 
 
 def _how_to_go_on(agent: Agent, again: str) -> str:

@@ -6,8 +6,8 @@ file is read when the work begins: what an agent writes into it later changes no
     [code]
     model = "http://127.0.0.1:8000/v1#my-model"    mode = "auto-edit"       temperature = 0.2
     context_tokens = 16000                          commit = true            network = ["example.org"]
-    protected = ["tests/acceptance/*"]              polling = ["git_status"] budget = ["usd=1"]
-    parallel = 3
+    protected = ["tests/acceptance/*"]              polling = ["git_status", "python status.py"]
+    parallel = 3                                    budget = ["usd=1"]
     [code.commands.programs.make]
     arguments = ["test", "lint"]
     [code.mcp.words]
@@ -34,7 +34,7 @@ from dsa.runtime.budgets import read_limit
 from dsa.words import closest, nearest
 from machines.coding.calls import COMPLETE, TOOLS
 from machines.coding.plan import faults_of, tasks_from
-from machines.coding.resources import MODES
+from machines.coding.resources import MODES, polled_command
 from machines.coding.servers.foreign import Server
 from machines.coding.servers.tools import prefix
 from machines.coding.tools.paths import Pattern
@@ -178,14 +178,19 @@ def _require_each(code: Mapping[str, Any], name: str, read: Callable[[str], obje
 
 
 def _require_polling(code: Mapping[str, Any]) -> None:
-    """Raise ValueError for a tool that is not there, and for one that changes something: what it changes is not kept while it is polled."""
-    servers = tuple(map(prefix, code.get("mcp", {})))
-    for name in code.get("polling", ()):
-        if name not in _LOOKING and not (servers and name.startswith(servers)):
-            raise ValueError(
-                f"polling = {code['polling']!r}: '{name}' is no tool that only looks: {', '.join(_LOOKING)}, "
-                "and SERVER__TOOL of a server in [code.mcp]"
-            )
+    """Raise ValueError for what can be neither a tool that only looks nor a command.
+
+    What another tool changes is not kept while it is polled; what a command changes is.
+    """
+    servers, programs = tuple(map(prefix, code.get("mcp", {}))), Rules.from_mapping(code.get("commands", {})).names
+    _require_each(code, "polling", polled_command)
+    for text in code.get("polling", ()):
+        if text in _LOOKING or (servers and text.startswith(servers)) or polled_command(text)[0] in programs:
+            continue
+        raise ValueError(
+            f"polling = {code['polling']!r}: '{text}' is no tool that only looks: {', '.join(_LOOKING)}, "
+            f"SERVER__TOOL of a server in [code.mcp], nor a command of these programs: {', '.join(programs)}"
+        )
 
 
 def _require_tasks(name: str, said: object) -> None:

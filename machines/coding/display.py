@@ -17,7 +17,7 @@ from dsa.expr import Value
 from dsa.runs.place import PART_OF
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.moment import Moment
-from machines.coding.shown import LONGEST, arguments_shown, remarks_on, text_of
+from machines.coding.shown import LONGEST, arguments_shown, how_changed, remarks_on, text_of
 from machines.coding.standing import REASONS
 from machines.coding.work import Work
 from machines.talking.answers import is_left_out
@@ -121,8 +121,7 @@ class Display:
         else:
             self._gave(result)
         for change in data.get("changes") or ():
-            how = "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
-            self._line(f"  {how}: {change['path']}", "green")
+            self._line(f"  {how_changed(change)}: {change['path']}", "green")
         if data.get("unkept"):
             self._line(f"  {short(data['unkept'], 4 * LONGEST)}", "yellow")
 

@@ -4,7 +4,8 @@ Takes the last actions, those of others beside it too, and a call; gives how far
 arguments, never by the id that a provider gives it. Pure.
 
 What changes files counts by the call alone: the same file with the same content written again is a circle whatever it answers. A command counts
-anew once something else has changed a file; what only looks counts while it sees the same. What is declared as polling never counts. What others do
+anew once something else has changed a file; what only looks counts while it sees the same. A tool that is declared as polling never counts; a command
+that is may have the same outcome SAME_POLLS times in a row, and is made POLLS times at most. What others do
 beside it counts where it changes files: the folder is one for all; what they have seen, whoever looks for the first time has not.
 
 The same call is counted over all of the subtask, patterns over the last ten actions. That a tool fails in the same way again and again counts by
@@ -29,6 +30,10 @@ WINDOW = 10
 #: Actions that are kept: more than the calls of all answers that a subtask has, unless its bounds are raised.
 KEPT = 256
 REMIND, BLOCK, END = 2, 3, 5
+#: How often a command that is declared as polling may be made in a subtask, whatever comes of it.
+POLLS = 40
+#: How often in a row its outcome may be the same.
+SAME_POLLS = 10
 _PERIODS = (2, 3)
 _SAME_ERRORS = 3
 
@@ -40,7 +45,7 @@ class Did:
     `tool` is what it was done with (`tool_of`).
 
     `changed`: a file is another one than before. `error` says in which way it went wrong, empty where it did not. `at_ms`: when, on the
-    clock of the ledger. `answer`: the number of the model's answer that has asked for it.
+    clock of the ledger. `answer`: the number of the model's answer that has asked for it. `polled`: a command that is declared as polling.
     """
 
     key: str
@@ -52,6 +57,7 @@ class Did:
     refused: bool = False
     at_ms: int = 0
     answer: int = 0
+    polled: bool = False
 
 
 @attrs.frozen
@@ -84,7 +90,8 @@ def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0, ans
     changed = any(change["before"] != change["after"] for change in data.get("changes") or ())
     result = digest_of(data["result"] if data.get("seen") is None else data["seen"])
     fault = data.get("fault", "")
-    return Did(call["key"], tool_of(call), call["kind"], result, changed, fault, at_ms=at_ms, answer=answer)
+    more = {"at_ms": at_ms, "answer": answer, "polled": call.get("polled", False)}
+    return Did(call["key"], tool_of(call), call["kind"], result, changed, fault, **more)
 
 
 def round_of(asked: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
@@ -120,13 +127,35 @@ def _judged(times: int, level: Level, why: str) -> Round:
 
 def _again(asked: Did, past: Sequence[Did]) -> Round:
     """Count the same call."""
-    if asked.kind == "looking":
-        times = 1 + _seen_the_same(asked.key, past)
-        level = _level(times) if times != REMIND else "fine"  # whether it sees the same again, nobody knows yet
-        return _judged(times, level, f"{asked.tool} is asked for {times} times like this, and saw the same each time")
-    since = past if asked.kind == "changing" else _since_a_change(asked.key, past)
-    times = 1 + sum(each.key == asked.key for each in since)
+    if asked.kind == "looking" or asked.polled:
+        return _same_again(asked, past)
+    before = _before(asked, past)
+    times = 1 + len(before)
     return _judged(times, _level(times), f"{asked.tool} is asked for {times} times with the same arguments")
+
+
+def _same_again(asked: Did, past: Sequence[Did]) -> Round:
+    """Count what may be made again as long as its outcome is another one: a look, or a command that is polled."""
+    polls = sum(each.key == asked.key for each in past) if asked.polled else 0
+    if polls >= POLLS:
+        level: Level = "end" if polls >= POLLS + END - BLOCK else "block"
+        return Round(
+            level,
+            polls + 1,
+            f"{asked.tool} is asked for {polls + 1} times like this: it is polled {POLLS} times at most",
+        )
+    same, refused = _same_last(asked.key, past)
+    times = 1 + same + refused
+    counted = times - SAME_POLLS + BLOCK - 1 if asked.polled else times
+    level = _level(counted) if counted != REMIND else "fine"  # whether it sees the same again, nobody knows yet
+    saw = f"it saw the same the last {same} times" if same > 1 else "it was refused before"
+    return _judged(times, level, f"{asked.tool} is asked for {times} times without anything new to see: {saw}")
+
+
+def _before(asked: Did, past: Sequence[Did]) -> list[Did]:
+    """Give the calls before that count as the same, the last one first."""
+    since = reversed(past) if asked.kind == "changing" else _since_a_change(asked.key, past)
+    return [each for each in since if each.key == asked.key]
 
 
 def _since_a_change(key: str, window: Sequence[Did]) -> list[Did]:
@@ -134,12 +163,12 @@ def _since_a_change(key: str, window: Sequence[Did]) -> list[Did]:
     return list(takewhile(lambda each: each.key == key or not each.changed, reversed(window)))
 
 
-def _seen_the_same(key: str, window: Sequence[Did]) -> int:
-    """Count how often a look has seen what it saw last, refused ones included; a change of a file in between begins anew."""
+def _same_last(key: str, window: Sequence[Did]) -> tuple[int, int]:
+    """Count how often the last calls had the last outcome, and how often it was refused; a change of a file in between begins anew."""
     mine = [each for each in _since_a_change(key, window) if each.key == key]
     seen = [each.result for each in mine if not each.refused]
     same = sum(1 for _ in takewhile(lambda result: result == seen[0], seen)) if seen else 0
-    return same + sum(each.refused for each in mine)
+    return same, sum(each.refused for each in mine)
 
 
 def _alternating(key: str, window: Sequence[Did]) -> Round:
@@ -152,7 +181,11 @@ def _alternating(key: str, window: Sequence[Did]) -> Round:
         if all(_is_stuck(a, b) for a, b in zip(before[:period], before[period:], strict=False)):
             refusals = sum(each.refused for each in before)
             times = BLOCK + refusals
-            return Round(_level(times), times, f"{period} calls are made in turn, and nothing new comes of them")
+            return Round(
+                _level(times),
+                times,
+                f"{period} calls are asked for in turn, and what was made again brought nothing new",
+            )
     return Round()
 
 
@@ -168,7 +201,10 @@ def _same_error(asked: Did, past: Sequence[Did]) -> Round:
 
     What fails in the answer that asks counts from the next one on. Refusals do not: the calls that were refused differ.
     """
-    failing = takewhile(lambda each: each.tool == asked.tool and bool(each.error or each.refused), reversed(past))
+    if asked.polled:  # its outcomes are counted by themselves
+        return Round()
+    counted = [each for each in past if not each.polled]
+    failing = takewhile(lambda each: each.tool == asked.tool and bool(each.error or each.refused), reversed(counted))
     ways: dict[int, set[str]] = {}
     for each in failing:
         if each.error and each.answer < asked.answer:
@@ -181,15 +217,32 @@ def _same_error(asked: Did, past: Sequence[Did]) -> Round:
 
 
 def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> str:
-    """Give what is said beside the result of a call that was made the second time, or saw the same again; empty otherwise."""
+    """Give what is said beside the result of a call that was made the second time, or saw the same again; empty otherwise.
+
+    It says of the outcomes what is recorded of them, and nothing of a call that was refused but that it was.
+    """
     if did.kind == "polling":
         return ""
-    before = _with(others, past, did)
-    if did.kind == "looking":
-        same = _seen_the_same(did.key, [*before, did])
-        return _REMINDER.format(times=same) if same == REMIND else ""
-    found = _again(did, before)
-    return _REMINDER.format(times=found.times) if found.level == "remind" else ""
+    past = _with(others, past, did)
+    if did.kind == "looking" or did.polled:
+        same, _ = _same_last(did.key, [*past, did])
+        return _reminder(same, ", with the same outcome") if same == REMIND else ""
+    before = _before(did, past)
+    if _level(1 + len(before)) != "remind":
+        return ""
+    made = [each for each in before if not each.refused]
+    if not made:
+        return "You have asked for exactly this before, and it was refused then. Do something else next."
+    return _reminder(1 + len(made), _outcome(did, made))
 
 
-_REMINDER = "You have done exactly this {times} times now, with the same outcome. Do something else next."
+def _outcome(did: Did, made: Iterable[Did]) -> str:
+    """Say how the outcomes of the same call compare, as they are recorded."""
+    if did.kind == "changing" and not did.error:
+        return ", and changed a file again" if did.changed else "; this time it changed nothing"
+    is_same = all((each.result, each.changed) == (did.result, did.changed) for each in made)
+    return ", with the same outcome" if is_same else ", with another outcome"
+
+
+def _reminder(times: int, how: str) -> str:
+    return f"Exactly this was done {times} times now{how}. Do something else next."

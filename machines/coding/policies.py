@@ -20,6 +20,7 @@ from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.speech import as_unicode
 from machines.coding.calls import COMPLETE, Call, Tool, meant
+from machines.coding.evidence import lacking
 from machines.coding.loops import Did, did_of, key_of, reminder_of, round_of, tool_of
 from machines.coding.messages import messages_for
 from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
@@ -29,6 +30,7 @@ from machines.coding.telling import read
 from machines.coding.work import Work
 from machines.talking.answers import answer_told
 from machines.talking.context import Message, Room, asked_within, size_of
+from machines.talking.texts import short
 
 T = TypeVar("T")
 
@@ -130,7 +132,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     except (OSError, ValueError, OverflowError, TypeError) as error:  # whatever a model asks for is no end of the run
         asked = work.queue[0]
         data = {"call_id": asked["id"], "tool": "", "rescues": []}
-        fault = f"the call of {asked['name']} cannot be read: {error}"[:_LONGEST_FAULT]
+        fault = short(f"the call of {asked['name']} cannot be read: {error}", _LONGEST_FAULT)
         return [event_step(action.policy, "unknown_call", data=as_unicode({**data, "fault": fault}))]
 
 
@@ -145,7 +147,8 @@ async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[st
         return _closing(action, work, call, about)
     found = await in_thread(partial(agent.toolbox.looked_at, call))
     key = key_of(call.tool.name, known_by(call, found, agent.toolbox.workspace.known_as))
-    did = Did(key, tool_of({**about, **found}), call.tool.kind, answer=work.asked_of_model)
+    polled = agent.polls(found.get("argv", ()))
+    did = Did(key, tool_of({**about, **found}), call.tool.kind, answer=work.asked_of_model, polled=polled)
     seen = round_of(did, tuple(work.past), (*work.past_apart, *agent.others()))
     approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
     if approval["is"] == "ask" and "cannot" in found:
@@ -153,6 +156,8 @@ async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[st
     data = {
         **about, **found, "key": key, "kind": call.tool.kind, "arguments": dict(call.arguments), "round": attrs.asdict(seen), "approval": approval,
     }  # fmt: skip
+    if polled:
+        data["polled"] = True
     if call.tool.name == "git_commit":
         data["files"] = list(work.changes)
     return event_step(action.policy, "tool_call", data=data)
@@ -183,10 +188,13 @@ _PATHS = ("path", "cwd", "tests_path")
 
 
 def _closing(action: Action, work: Work, call: Call, about: Mapping[str, Any]) -> Step:
-    """Say that the model calls the active subtask over, and how many results of tools it has."""
-    results = work.active[1].done if work.active else 0
+    """Say that the model calls the active subtask over, how many results of tools it has, and what is lacking to show that it is completed."""
+    subtask = work.active[1] if work.active else None
+    results = subtask.done if subtask else 0
     event = "completion" if call.arguments["success"] else "giving_up"
     said = {"arguments": dict(call.arguments), "reason": call.arguments.get("reason", "")}
+    if subtask is not None:
+        said |= {"subtask": subtask.description, "lacks": lacking(subtask.description, work.given)}
     return event_step(action.policy, event, data={**about, **said, "results": results})
 
 

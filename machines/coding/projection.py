@@ -12,15 +12,22 @@ from typing import Any
 
 from dsa.expr import Value
 from machines.coding.calls import COMPLETE
-from machines.coding.shown import log_lines
+from machines.coding.shown import log_lines, object_of
 from machines.coding.standing import Called
 from machines.coding.summary import shortened
 from machines.coding.work import Work
+from machines.talking.texts import short
 
 FOLDER, LOG = ".agent_context", "agent_ledger.log"
 _IN_FOLDER = ("state.json", "history.jsonl", "loops.json")
 _OURS = "what is done is written down there"
 _LONGEST = 500
+#: How a subtask stands that a call was to close.
+_CLOSED = {
+    "subtask_completed": "completed",
+    "subtask_failed": "failed",
+    "no_evidence": "questioned: no result shows it",
+}
 _OPEN = frozenset({"waiting", "running", "waiting for approval"})
 
 
@@ -118,18 +125,32 @@ def loops(work: Work) -> list[dict[str, Any]]:
 
 
 def lines_in_log(called: Called) -> list[str]:
-    """Give the lines of a call: for what it has written or run, for its failure, or for its having been tried."""
-    if called.tool == COMPLETE:
+    """Give the lines of a call: for what it has written or run, for its failure, for its having been tried, or for the subtask that it was to close.
+
+    Each names its object: a file, a command, what a server's tool was asked, a subtask.
+    """
+    if called.status in _OPEN:
         return []
     if called.status == "done":
         return [_line(line) for line in log_lines(called)]
+    if called.tool == COMPLETE and "subtask" in called.about:
+        return [
+            _line(f"SUBTASK {called.about['subtask']} -> {_CLOSED.get(called.status, called.status)}{_reason(called)}")
+        ]
+    what = " ".join(filter(None, [called.tool, object_of(called)]))
     if called.status == "failed":
-        return [f"ERROR {called.tool}: {_line((called.result or {}).get('error', {}).get('message', ''))}"]
-    return [] if called.status in _OPEN else [_line(f"TRIED {called.tool} ({called.status})")]
+        return [_line(f"ERROR {what}: {(called.result or {}).get('error', {}).get('message', '')}")]
+    return [_line(f"TRIED {what} ({called.status})")]
+
+
+def _reason(called: Called) -> str:
+    """Give what the model has said of the end of a subtask; nothing where it has said nothing."""
+    said = str(called.about.get("reason") or "")
+    return f": {said}" if said else ""
 
 
 def _line(text: str) -> str:
-    return " ".join(str(text).split())[:_LONGEST]
+    return short(str(text), _LONGEST)
 
 
 def _json(value: object) -> str:

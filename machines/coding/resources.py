@@ -3,7 +3,8 @@
 Made from the settings that its run was started with, once in a process, and made again the same after a crash.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ _ANSWER_S = 580.0
 #: Beside the messages there has to be room for what is said of the tools, and for the answer.
 _BESIDE_TOKENS = 8_192
 MODES = ("ask", "auto-edit", "full-auto", "read-only")
+
+
+def polled_command(text: str) -> tuple[str, ...]:
+    """Return the words of a command in `polling`. ValueError for a quote that is not closed."""
+    return tuple(shlex.split(text))
 
 
 class Resources:
@@ -109,6 +115,11 @@ class Resources:
     def is_test_first(self) -> bool:
         """Tell whether new modules are to be written with their tests."""
         return bool(self.config.get("test_first"))
+
+    def polls(self, argv: Sequence[str]) -> bool:
+        """Tell whether a command is declared as polling: it begins with the words of a command in `polling`."""
+        declared = map(polled_command, self.config.get("polling") or ())
+        return any(words and tuple(argv[: len(words)]) == words for words in declared)
 
     def approval(self, needs: str, asks: str, allowed: set[str]) -> dict[str, str]:
         """Say whether a call may happen in this mode: yes, ask, never, and why."""

@@ -29,8 +29,17 @@ from machines.talking.sessions import Session, WrongRunError, begun, taken_up
 NAME = "coding"
 #: Where the model could not be asked: `again` tries it again.
 PAUSED = ("unplanned", "paused", "held_up")
-#: How states that are final are told, and what a program is told of them.
-EXIT = {"goal_complete": 0, "answered": 0, "rounds_exhausted": 1, "blocked": 1, "escalated": 3, "cancelled": 1}
+#: How states that are final are told, and what a program is told of them: an answer completes no subtask, whatever it says.
+EXIT = {"goal_complete": 0, "answered": 1, "rounds_exhausted": 1, "blocked": 1, "escalated": 3, "cancelled": 1}
+
+
+#: A person is needed, or the work is not over.
+ASKED = 3
+
+
+def exit_code(state: str, work: Work) -> int:
+    """Return what a program is told of the work: 0 where every subtask was completed, and a result shows it of each."""
+    return 1 if state == "goal_complete" and work.unshown else EXIT.get(state, ASKED)
 
 
 @attrs.frozen

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from machines.coding.calls import TOOLS
+from machines.coding.history import UNKNOWN
 from machines.coding.standing import Called
 from machines.coding.work import Work
 from machines.talking.texts import shell_line, short
@@ -63,9 +64,18 @@ def remarks_on(result: Mapping[str, Any]) -> list[str]:
         found.append(f"not for a command to write, and put back or taken away: {', '.join(result['put_back'])}")
     if result.get("not_kept"):
         found.append(f"changed, and not undone by dsa undo: {', '.join(result['not_kept'])}")
+    if result.get("restarted"):
+        found.append(str(result["restarted"]))
     if result.get("left_staged"):
         found.append(f"left staged: {_listed(result['left_staged'])}")
     return [*found, *([f"note: {result['note']}"] if result.get("note") else [])]
+
+
+def how_changed(change: Mapping[str, Any]) -> str:
+    """Say in a word what a call did to a file; of one that a .gitignore named before it nobody knows whether it was there."""
+    if change["before"] == UNKNOWN:
+        return "new, or there before and ignored"
+    return "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
 
 
 def how_ended(result: Mapping[str, Any]) -> str:
@@ -97,6 +107,14 @@ def _short_form(tool: str, given: Mapping[str, Any]) -> str:
 
 
 # -- the ledger for people ------------------------------------------------------------------------------------------------
+
+
+def object_of(called: Called) -> str:
+    """Give what a call was to be done with: a file, a command, a pattern, or all that a server's tool was asked; nothing where it could not be read."""
+    given = called.about.get("arguments")
+    if "call_id" not in called.about:  # it was never read: nobody knows what its arguments mean
+        return short(json.dumps(given, ensure_ascii=False), LONGEST) if given else ""
+    return arguments_shown({**called.about, "tool": called.tool}) if given else ""
 
 
 def log_lines(called: Called) -> list[str]:

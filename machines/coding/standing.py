@@ -19,7 +19,7 @@ REASONS: dict[str, str] = {
     "not_approved": "The mode, or the user, does not let a call happen.",
     "unknown_tool": "A call was of no tool, or could not be read.",
     "too_many_calls": "Calls were left out: an answer has so many at most.",
-    "no_evidence": "A subtask was called completed although no tool had given a result.",
+    "no_evidence": "A subtask was called completed although no result of a tool fitted it.",
     "no_call": "The model spoke and called no tool.",
     "answer_cut_off": "An answer broke off, was empty, or had a call in its text; the model was asked again.",
     "interrupted": "A call was cut off: nobody knows what came of it.",
@@ -38,12 +38,13 @@ REASONS: dict[str, str] = {
 
 @attrs.define
 class Subtask:
-    """One concrete action, and where it stands; `done` counts the results that tools gave in it."""
+    """One concrete action, and where it stands; `done` counts the results that tools gave in it, `shown` says that one of them shows that it is completed."""
 
     description: str
     status: Status = "waiting"
     reason: str = ""
     done: int = 0
+    shown: bool = False
 
 
 @attrs.define

@@ -31,6 +31,7 @@ def summary_of(place: str, run_id: str, work: Work, state: str) -> dict[str, Any
         "status": "completed" if state == "goal_complete" else "failed",
         "reason": reason,
         "done": subtask.done,
+        "shown": subtask.shown and state == "goal_complete",
         "reasons": {name: count for name, count in work.reasons.items() if name not in _ENDINGS},
         "rescues": dict(work.rescues),
         "tools": dict(work.tools),
@@ -51,7 +52,11 @@ def _reason(work: Work, state: str) -> str:
 
 
 def _call(run_id: str, call: Mapping[str, Any]) -> dict[str, Any]:
-    about = {name: call["about"][name] for name in ("arguments", "argv", "kind", "round") if name in call["about"]}
+    about = {
+        name: call["about"][name]
+        for name in ("arguments", "argv", "kind", "round", "reason", "subtask")
+        if name in call["about"]
+    }
     _, _, part = run_id.rpartition("+")
     name = f"{part}:{call['call_id']}"
     return {**call, "call_id": name, "about": shortened(about), "result": shortened(call["result"])}

@@ -94,10 +94,11 @@ def _why(call: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[str, str, bo
 async def question(action: Action, context: PolicyContext) -> list[Step]:
     """Ask what shows that the subtask is completed; calls behind that one are not made, so that the model sees the question first."""
     _, work, data = read(action, context)
-    why = "no tool has given a result in this subtask: what shows that it is done? Do it with a tool, or say again that it is done"
+    lacks = data.get("lacks") or "no result of a tool fits this subtask"
+    why = f"{lacks}: what shows that it is done? Do it with a tool, or say again that it is done"
     behind = "a question came before this call: answer it, and ask again if the call is still wanted"
     results = _results_behind(work, data, refused("no_evidence", why), behind)
-    return _told(action, "no_evidence", "no tool has given a result", results=results, drops=True)
+    return _told(action, "no_evidence", lacks, results=results, drops=True)
 
 
 async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
@@ -112,7 +113,10 @@ async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
 
 async def nudge(action: Action, _context: PolicyContext) -> list[Step]:
     """Tell the model to call a tool."""
-    note = "[You have called no tool. Call one now; mark_subtask_complete when the subtask is done. If this was your final answer, say it again.]"
+    note = (
+        "[You have called no tool. Call one now; mark_subtask_complete when the subtask is over, with what there is to say as its reason: success=true when "
+        "it is done, success=false when it cannot be. An answer without a call ends the work here, as not done.]"
+    )
     return _told(action, "no_call", "the model spoke and called no tool", note=note)
 
 
@@ -131,8 +135,10 @@ async def note_cancelled(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def report_done(action: Action, context: PolicyContext) -> list[Step]:
-    """Say that every subtask was completed."""
-    return _ended(action, context, "goal_complete", "Goal achieved")
+    """Say that every subtask was completed, and of which of them only the model says so."""
+    _, work, _ = read(action, context)
+    by_word = f"every subtask was called completed, and no result shows it of: {'; '.join(work.unshown)}"
+    return _ended(action, context, "goal_complete", by_word if work.unshown else "Goal achieved")
 
 
 async def report_answer(action: Action, context: PolicyContext) -> list[Step]:

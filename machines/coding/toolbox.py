@@ -1,7 +1,7 @@
 """The tools of one run: what they are, whether a call would leave the workspace, and doing it.
 
 Takes calls with normalised arguments, gives what the model is told and what has changed. Whether a call may happen the guards say, by what
-`looked_at` finds; each tool has its own boundary all the same. `write_tested` writes a file of code and its tests by the TDD workflow (seed 001).
+`looked_at` finds; each tool has its own boundary all the same.
 """
 
 import json
@@ -9,24 +9,17 @@ import posixpath
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from pathlib import Path, PurePosixPath
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from dsa.edge.sandbox.commands import Stop
-from dsa.errors import GenerationError
-from dsa.generators.model_calls import waited_for
-from dsa.guards.code import SyntaxGuard, extract_code
-from dsa.guards.compose import AllOf
-from dsa.guards.new_tests import NewTestsGuard
-from dsa.guards.tested import TDDTestGuard
-from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
-from dsa.runtime.prompt import render
 from machines.coding.calls import COMPLETE, TOOLS, Call, Tool
 from machines.coding.history import Begun, History
 from machines.coding.servers.foreign import Foreign, ForeignTool, Server
+from machines.coding.test_first import Layout, Places, write_tested
 from machines.coding.tools import commands, running
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.exclusive import alone
@@ -34,93 +27,11 @@ from machines.coding.tools.executed import executed
 from machines.coding.tools.git import GitTools
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.workspace import Change, Workspace
-from machines.dual_state.agent import ActionPair, always
-from machines.dual_state.dag import InMemoryArtifactDAG
-from machines.talking.answers import answer_told
 from machines.talking.model import Model
-from machines.talking.texts import shell_line
-from machines.workflow.workflow import Workflow, WorkflowStatus, WorkflowStep
-
-RMAX = 3
-_LONGEST_REASON = 1_500
-_TESTS = PromptTemplate(
-    role="You write tests before the code exists.",
-    constraints="Answer with one Python file of pytest functions, in a fence. Import what is tested with: from {module} import ..",
-    task="Write pytest tests for: {specification}",
-)
-_CODE = PromptTemplate(
-    role="You write code that passes given tests.",
-    constraints="Answer with one Python file, in a fence.",
-    task="Write the module for: {specification}\n\nIt must pass these tests:\n{test}",
-)
-
-
-@attrs.frozen
-class Tested:
-    """Code, its tests, what the model was asked for them, and how many answers that took."""
-
-    code: str
-    tests: str
-    attempts: int
-    usage: Mapping[str, Any]
-
-
-def write_tested(model: Model, specification: str, path: str, number: int) -> Tested:
-    """Have tests written, and then code that passes them. Blocks.
-
-    `path` names the module that the tests import; `number` is how many answers the run has had. Raises ToolError `not_tested` with the last
-    feedback, GenerationError when the model gave nothing.
-    """
-    module = PurePosixPath(path).stem
-    if not module.isidentifier():
-        raise ToolError("bad_path", f"'{path}' is no module that tests can import: letters, digits and _, then .py")
-    generator = _Asked(model, number)
-    template = attrs.evolve(_TESTS, constraints=_TESTS.constraints.replace("{module}", module))
-    steps = [
-        WorkflowStep("tests", ActionPair(always, generator, NewTestsGuard(module=module), template), "g_test"),
-        WorkflowStep(
-            "code", ActionPair(always, generator, AllOf({"syntax": SyntaxGuard(), "tests": TDDTestGuard(module=module)}), _CODE), "g_impl", {"test": "g_test"}
-        ),
-    ]  # fmt: skip
-    result = Workflow(steps, InMemoryArtifactDAG(), RMAX).execute(specification)
-    if result.status is not WorkflowStatus.SUCCESS:
-        if generator.failure is not None:
-            raise generator.failure
-        raise ToolError(
-            "not_tested",
-            f"nothing was written: the {result.failed_step} did not pass, {result.reason}"[:_LONGEST_REASON],
-        )
-    tests, code = (extract_code(result.artifacts[name].content).strip("\n") + "\n" for name in ("g_test", "g_impl"))
-    return Tested(code, tests, generator.asked, generator.taken)
-
-
-class _Asked(GeneratorInterface):
-    """Asks the model of the run; adds up what that takes."""
-
-    def __init__(self, model: Model, number: int) -> None:
-        self._model, self._number = model, number
-        self.asked = 0
-        self.taken: dict[str, Any] = {}
-        self.failure: GenerationError | None = None
-
-    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Ask once. Raises GenerationError."""
-        messages = [{"role": "user", "content": render(template, context)}]
-        number = self._number + self.asked
-        self.asked += 1
-        try:
-            result = waited_for(lambda: self._model.ask(messages, (), number=number, on_text=None))
-        except GenerationError as error:
-            self.failure = error
-            raise
-        _, told = answer_told(result, lambda name, _: name)
-        usage = {name: value for name, value in told["usage"].items() if isinstance(value, int | float)}
-        self.taken = {name: self.taken.get(name, 0) + usage.get(name, 0) for name in {*self.taken, *usage}}
-        return Artifact(content=result.content, usage=Usage(model=result.model, seconds=0.0))
-
+from machines.talking.texts import shell_line, short
 
 _FILES = frozenset({"list_dir", "read_file", "search", "write_file", "write_files", "edit"})
-_LONGEST_ERROR, _LONGEST_DIFF, _MOST_NAMES = 200, 400_000, 40
+_LONGEST_COMMAND, _LONGEST_ERROR, _LONGEST_DIFF, _MOST_NAMES = 150, 240, 400_000, 40
 #: What says what an agent may do is not for the agent to write.
 SETTINGS = "dsa.toml"
 
@@ -240,7 +151,7 @@ class Toolbox:
             except ToolError as error:
                 faults["command_allowed"] = str(error)
             else:
-                faults["command_allowed"] = self._command_fault(argv, given["cwd"])
+                faults["command_allowed"] = _command_fault(argv, self.rules, self.root, given["cwd"])
                 about |= {
                     "argv": list(argv),
                     "asks": f"run {argv[0]}",
@@ -249,13 +160,6 @@ class Toolbox:
         elif name not in {"git_status", "git_diff", "git_log"} and name != COMPLETE:
             about["asks"] = f"run {name}"
         return about
-
-    def _command_fault(self, argv: Sequence[str], cwd: str) -> str:
-        """Say why a command is not run; also where the system can look up no such path or module: a NUL, a name that is too long."""
-        try:
-            return commands.fault(argv, self.rules, self.root, cwd)
-        except (OSError, ValueError) as error:
-            return f"the command has a path or a name that cannot be there: {_complaint(error)}"
 
     def _planned(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Give what a call would change, or why it cannot be done: then nobody is asked for leave."""
@@ -276,8 +180,8 @@ class Toolbox:
         else:
             text = json.dumps(call["arguments"], ensure_ascii=False, indent=1)
         left = len(text) - _LONGEST_DIFF
-        cut = f"{text[:_LONGEST_DIFF]}\n[.. {left:,} characters are not shown: do not let this happen unseen ..]"
-        return text if left <= 0 else cut
+        unseen = f"\n[.. {left:,} characters are not shown: do not let this happen unseen ..]"
+        return text if left <= 0 else text[:_LONGEST_DIFF] + unseen
 
     # -- a call ---------------------------------------------------------------------------------------------------------
 
@@ -291,7 +195,9 @@ class Toolbox:
         if call["kind"] == "looking" or call["kind"] == "polling":
             return self._done(call, stop)
         try:
-            write = self._tested(call["arguments"]) if call["tool"] == "write_tested" else None  # a model is asked
+            write = (
+                self._tested(call["arguments"], stop) if call["tool"] == "write_tested" else None
+            )  # a model is asked
             with alone(self.root, stop):
                 if was_asked:
                     self._require_unchanged(call)
@@ -328,12 +234,13 @@ class Toolbox:
         return tuple(each["path"] for each in call["planned"])
 
     def _with_changes(self, done: Done, call: Begun) -> Done:
-        changes = [] if call.before == call.after else self.history.changed(call.before, call.after)
+        changes = [] if call.before == call.after else self.history.changed(call.before, call.after, call.made)
         told = tuple({"path": each.path, "before": each.before, "after": each.after} for each in changes)
         made = tuple(path for path in call.made if any(each.path == path for each in changes))
         unkept, before = self.history.unkept(call.after), self._unkept
         self._unkept = unkept
-        unkept = unkept if unkept != before else ""
+        told_too = [self.history.lost(call.before, call.after), unkept if unkept != before else ""]
+        unkept = "; ".join(filter(None, told_too))
         return attrs.evolve(done, before=call.before, after=call.after, changes=told, made=made, unkept=unkept)
 
     def _done(self, call: Mapping[str, Any], stop: Stop) -> Done:
@@ -359,15 +266,19 @@ class Toolbox:
         assert self.foreign is not None, "a tool that is not ours is a server's"
         return Done(self.foreign.call(name, given, stop=stop))
 
-    def _tested(self, given: Mapping[str, Any]) -> Callable[[], Done]:
+    def _tested(self, given: Mapping[str, Any], stop: Stop) -> Callable[[], Done]:
         """Have a module and its tests written; gives what puts them into the workspace."""
         assert self.model is not None, "the tool is offered where a model is asked"
-        tested = write_tested(self.model, given["specification"], given["path"], self.asked)
+        places = Places(self.root, given["path"], given["tests_path"])
+        run = partial(
+            running.run, protected=self._protected, unconfined=bool(self._config.get("unconfined")), stop=stop
+        )
+        tested = write_tested(self.model, given["specification"], Layout(places, run), self.asked)
 
         def write() -> Done:
             found = self.workspace.apply("write_files", _both_files(given, tested.code, tested.tests))
             told = {"answers": tested.attempts, "code": tested.code, "tests": tested.tests}
-            return Done({"result": f"{found['result']}; the tests pass", **told}, usage=tested.usage)
+            return Done({"result": f"{found['result']}; {tested.how}", **told}, usage=tested.usage)
 
         return write
 
@@ -383,17 +294,19 @@ class Toolbox:
         rc = f"rc={ran.code}" if ran.code is not None else ran.signal or how
         told: dict[str, Any] = {"rc": ran.code, "output": ran.output}
         left = {"put_back": list(ran.removed), "not_kept": list(ran.changed)}
-        more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, **left}
+        more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, "left_out": _left_out(ran.omitted), **left}
         told |= {name: value for name, value in more.items() if value}
-        command = shell_line(call["argv"])
-        failed = "" if ran.code == 0 else f"{command} -> {rc}: {_last_line(ran.output)}"[:_LONGEST_ERROR]
+        outcome = f"{short(shell_line(call['argv']), _LONGEST_COMMAND)} -> {rc}"
+        failed = "" if ran.code == 0 else short(f"{outcome}: {_last_line(ran.output)}", _LONGEST_ERROR)
         fault = f"{rc} {_last_line(ran.output)}" if failed else ""
-        return Done(told, error=failed, fault=fault, ran=f"{command} -> {rc}"[:_LONGEST_ERROR])
+        return Done(told, error=failed, fault=fault, ran=outcome)
 
     def contents(self) -> str:
         """Name what lies in the workspace itself, not in its folders."""
-        names = [each["name"] for each in self.workspace.apply("list_dir", {})["entries"]]
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        found = self.workspace.apply("list_dir", {})
+        names = [each["name"] for each in found["entries"]]
+        left = len(names) + found["more"] - _MOST_NAMES
+        more = f" and {left} more" if left > 0 else ""
         return f"{', '.join(names[:_MOST_NAMES])}{more}" if names else "nothing yet"
 
     # -- between calls --------------------------------------------------------------------------------------------------
@@ -420,7 +333,7 @@ def _failed(call: Mapping[str, Any], error: ToolError) -> Done:
     line = " ".join(str(error).split())
     told = {"error": {"code": error.code, "message": str(error)}}
     fault = f"{error.code} {call['arguments'].get('path', '')}"
-    return Done(told, is_done=False, error=f"{call['tool']}: {line}"[:_LONGEST_ERROR], fault=fault)
+    return Done(told, is_done=False, error=short(f"{call['tool']}: {line}", _LONGEST_ERROR), fault=fault)
 
 
 _INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look before you do it again"
@@ -434,6 +347,14 @@ def _command_shown(argv: Sequence[str], given: Mapping[str, Any]) -> str:
     if given.get("stdin"):
         lines += ["reading on its standard input:", *(f"| {each}" for each in given["stdin"].splitlines())]
     return "\n".join(lines)
+
+
+def _command_fault(argv: Sequence[str], rules: Rules, root: Path, cwd: str) -> str:
+    """Say why a command is not run; also where the system can look up no such path or module: a NUL, a name that is too long."""
+    try:
+        return commands.fault(argv, rules, root, cwd)
+    except (OSError, ValueError) as error:
+        return f"the command has a path or a name that cannot be there: {_complaint(error)}"
 
 
 def _complaint(error: Exception) -> str:
@@ -452,6 +373,12 @@ def _as_tool(each: ForeignTool) -> Tool:
     reads = each.reads_only and each.approve == "always"
     needs = {"never": "never", "always": "look", "ask": "ask"}.get(each.approve or "", "run")
     return Tool(each.name, "looking" if reads else "running", needs, each.description, schema=each.schema)
+
+
+def _left_out(omitted: int) -> str:
+    """Say what of an output is not given; nothing where all is."""
+    how = "have it print less, or into a file, and read that"
+    return f"{omitted:,} characters of its output are left out: {how}" if omitted else ""
 
 
 def _last_line(text: str) -> str:

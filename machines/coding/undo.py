@@ -4,6 +4,8 @@ Takes runs and the id of one. The history of its workspace lies in the run's fol
 """
 
 import json
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone
 from machines.coding.session import EXIT
 from machines.coding.tools.exclusive import alone
-from machines.coding.tools.paths import shown
+from machines.coding.tools.paths import RECORDS, shown
 from machines.coding.work import Work
 
 _SHORT = 12
@@ -74,10 +76,8 @@ def _work(runs: Runs, run_id: str) -> Work:
 
 
 def _opened(runs: Runs, run_id: str) -> History:
-    first = runs.recorded(run_id).entries[0]
-    assert isinstance(first, MachineEntry), "a run of the coding machine"
     assert runs.root is not None, "it is kept in a folder"
-    config: Any = dict(first.started)["config"]
+    config = _config(runs, run_id)
     folder = runs.root / config.get("part_of", run_id)  # of all parts the whole keeps it
     if not (folder / "history").is_dir():
         raise DsaError(f"{folder}: nothing is kept here of what the run has changed")
@@ -103,32 +103,63 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
         if _goes_on(runs, run):
             raise Ended(f"run {run.partition(PART_OF)[0]} goes on: stop it first", 1)
         work, done = _work(runs, run), undone(runs, run)
+        stays = _records(runs, run)
         unkept = _opened(runs, run).unkept(work.spans[-1][1]) if work.spans else ""
         is_over = _is_over(runs.recorded(run).entries)
-    commits = [
-        call.result["commit"][:_SHORT] for call in work.calls if call.tool == "git_commit" and call.status == "done"
-    ]
-    conflicts = [each for undo in done for each in undo.conflicts]
-    restored = [path for undo in done for path in undo.restored]
-    removed = [path for undo in done for path in undo.removed]
+    told = _told(run, done) | {"unkept": unkept, "stays": stays}
     if json_wanted:
-        left = [{"path": each.path, "reason": each.reason} for each in conflicts]
-        say(json.dumps({"run": run, "restored": restored, "removed": removed, "left_alone": left, "unkept": unkept}))
+        say(json.dumps(told))
     else:
-        for text, paths in (("restored", restored), ("removed", removed)):
-            for path in paths:
-                say(f"{text}: {shown(path)}")
-        for each in conflicts:
-            say(shown(f"left alone: {each.path} ({each.reason})"))
-        if not (conflicts or restored or removed):
-            say(f"run {run} has left no file to put back")
-        if unkept:
-            say(shown(unkept))
-        for commit in commits:
-            say(f"the commit {commit} stays: undo puts back files, git its own history")
+        _show(told)
+        for call in work.calls:
+            if call.tool == "git_commit" and call.status == "done":
+                say(f"the commit {call.result['commit'][:_SHORT]} stays: undo puts back files, git its own history")
         if not is_over:
             say("the run is not over: where it is taken up, it does not know that this was undone", err=True)
-    raise SystemExit(1 if conflicts else 0)
+    raise SystemExit(1 if told["left_alone"] else 0)
+
+
+def _told(run: str, done: Iterable[Undone]) -> dict[str, Any]:
+    """Return what was undone as a JSON object."""
+    done = list(done)
+    return {
+        "run": run,
+        "restored": [path for undo in done for path in undo.restored],
+        "removed": [path for undo in done for path in undo.removed],
+        "left_alone": [{"path": each.path, "reason": each.reason} for undo in done for each in undo.conflicts],
+    }
+
+
+def _show(told: Mapping[str, Any]) -> None:
+    """Print what was undone, and what was not."""
+    for name in ("restored", "removed"):
+        for path in told[name]:
+            say(f"{name}: {shown(path)}")
+    for each in told["left_alone"]:
+        say(shown(f"left alone: {each['path']} ({each['reason']})"))
+    if not (told["restored"] or told["removed"] or told["left_alone"]):
+        say(f"run {told['run']} has left no file to put back")
+    if told["unkept"]:
+        say(shown(told["unkept"]))
+    if told["stays"]:
+        say(
+            f"stays: {', '.join(told['stays'])}, which say for people what the last run here has done; nothing needs them"
+        )
+
+
+def _records(runs: Runs, run_id: str) -> list[str]:
+    """Name what runs have written for people in the workspace, as far as it is there."""
+    workspace = Path(_config(runs, run_id)["workspace"])
+    return [name for name in RECORDS if os.path.lexists(workspace / name)]
+
+
+def _config(runs: Runs, run_id: str) -> Mapping[str, Any]:
+    """Give what a run was started with."""
+    first = runs.recorded(run_id).entries[0]
+    assert isinstance(first, MachineEntry), "a run of the coding machine"
+    config: Any = dict(first.started)["config"]
+    assert isinstance(config, Mapping), "it is started with settings"
+    return config
 
 
 def _is_over(entries: Ledger[Entry]) -> bool:

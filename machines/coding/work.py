@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, ResumedEntry, RowEntry
+from machines.coding.evidence import Given, given_of
 from machines.coding.loops import KEPT, WINDOW, Did, did_of, tool_of
 from machines.coding.plan import Task, fallback, tasks_from
 from machines.coding.standing import REASONS, Called, Chapter, Subtask
@@ -31,6 +32,7 @@ class Work:
         self.queue: deque[Mapping[str, Any]] = deque()
         self.current: Called | None = None
         self.calls: list[Called] = []
+        self.given: list[Given] = []
         self.past: deque[Did] = deque(maxlen=KEPT)
         self.past_apart: deque[Did] = deque(maxlen=KEPT)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
@@ -55,7 +57,7 @@ class Work:
         self._open: dict[str, Called] = {}
         self._parts: dict[str, dict[str, Any]] = {}
         self._ids: set[str] = set()
-        self._run = ""
+        self._run, self._is_shown = "", False
         self._arrived: EventEntry | None = None
 
     def take(self, entries: Iterable[Entry]) -> None:
@@ -114,6 +116,16 @@ class Work:
             for number, subtask in enumerate(chapter.subtasks, 1)
         ]
 
+    @property
+    def unshown(self) -> list[str]:
+        """The subtasks that were completed by the model's word alone."""
+        return [each.description for _, _, each in self.places if each.status == "completed" and not each.shown]
+
+    @property
+    def uncompleted(self) -> list[str]:
+        """The subtasks that were not completed."""
+        return [each.description for _, _, each in self.places if each.status != "completed"]
+
     def independent_next(self) -> list[str]:
         """Give the places of what may be worked at together now: the subtasks that are left of a task that says so."""
         waiting = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
@@ -151,12 +163,13 @@ class Work:
                 self._model_said(entry.event, data)
             case "tool_call" | "completion" | "giving_up" | "unknown_call":
                 self._called(data)
+                self._is_shown = dict(entry.verdicts).get("has_evidence") == "passed"
             case "tool_done" | "tool_failed":
                 self._came(entry.event == "tool_done", data)
             case "permitted" if data.get("always") and self.current is not None:
                 self.allowed.add(self.current.about["asks"])
             case "run_tool.failed":
-                self._answer_open("interrupted", _UNKNOWN)
+                self._interrupted()
             case "next_subtask":
                 self._begin_next()
             case "apart":
@@ -182,6 +195,7 @@ class Work:
         ]
 
     def _begin_next(self) -> None:
+        self.given = []
         following = self.next_waiting
         if following is not None:
             following.status = "in_progress"
@@ -216,7 +230,8 @@ class Work:
             self.queue = deque(data["calls"])
             message["tool_calls"] = [part_of(call) for call in data["calls"]]
             for call, part in zip(data["calls"], message["tool_calls"], strict=True):
-                called = Called(call["id"], name_told(call["name"]), call["provider_id"])
+                asked = {"arguments": call["arguments"]} if call["arguments"] else {}
+                called = Called(call["id"], name_told(call["name"]), call["provider_id"], asked)
                 self._open[call["id"]], self._parts[call["id"]] = called, part
                 self._ids.add(call["id"])
                 self.calls.append(called)
@@ -252,6 +267,7 @@ class Work:
             self.errors.append(data["error"])
         if is_done and self.active is not None:
             self.active[1].done += 1
+            self.given.append(given_of(called.about, data))
         self._answer(called.call_id, data["result"])
 
     def _changed(self, data: Mapping[str, Any]) -> None:
@@ -280,6 +296,7 @@ class Work:
         for part in parts:
             _, _, subtask = next(each for each in self.places if each[0] == part["place"])
             subtask.status, subtask.reason, subtask.done = part["status"], part["reason"], part["done"]
+            subtask.shown = part["shown"]
             for mine, name in ((self.reasons, "reasons"), (self.rescues, "rescues"), (self.tools, "tools")):
                 mine.update(part[name])
             self.blocked |= part["blocked"]
@@ -312,6 +329,7 @@ class Work:
             if told.get("subtask") and self.active is not None:
                 _, subtask = self.active
                 subtask.status, subtask.reason = told["subtask"], told["text"]
+                subtask.shown = told["subtask"] == "completed" and self._is_shown
             if told.get("tasks"):
                 self._set_tasks(fallback(self.goal))
             if told["reason"] == "paused":
@@ -324,8 +342,8 @@ class Work:
         if told.get("blocked") and self.current is not None:
             about = self.current.about
             self.blocked[about["key"]] = f"{about['tool']} {_short(about['arguments'])}: {told['text']}"
-            at_ms, answer = self._now_ms, self.asked_of_model
-            self.past.append(Did(about["key"], tool_of(about), about["kind"], refused=True, at_ms=at_ms, answer=answer))
+            more = {"at_ms": self._now_ms, "answer": self.asked_of_model, "polled": about.get("polled", False)}
+            self.past.append(Did(about["key"], tool_of(about), about["kind"], refused=True, **more))
 
     def _answer(self, call_id: str, result: object) -> None:
         called = self._open.pop(call_id, None)
@@ -337,13 +355,12 @@ class Work:
         if self.current is not None and self.current.call_id == call_id:
             self.current = None
 
-    def _answer_open(self, reason: str, why: str) -> None:
-        """Answer every call that has no result: a provider refuses a conversation with a call that was never answered."""
-        self.queue.clear()
-        for call_id, called in list(self._open.items()):
-            called.status = reason
-            self.reasons[reason] += 1
-            self._answer(call_id, refused(reason, why))
+    def _interrupted(self) -> None:
+        """Answer the call that was under way; those behind it were not begun, and are answered where they are dropped."""
+        if self.current is not None:
+            self.current.status = "interrupted"
+            self.reasons["interrupted"] += 1
+            self._answer(self.current.call_id, refused("interrupted", _UNKNOWN))
 
     def _say(self, message: Message) -> None:
         if not self.exchanges:

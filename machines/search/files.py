@@ -18,7 +18,7 @@ import attrs
 MOST_FILES = 20_000
 LARGEST_BYTES = 1_000_000
 _LINES = 12  # of a passage, at most
-_EXCERPT = 400  # characters
+_EXCERPT, _CUT = 400, " [.. cut]"  # characters
 _WORD = re.compile(r"\w[\w.'-]*")
 _BEGIN, _END = "\x02", "\x03"  # mark what was found; no text file has them
 
@@ -149,4 +149,6 @@ def _place(file: str, first: int, marked: list[str]) -> Place:
     """Give the line of a passage with most of what was found, and the passage from there on."""
     best = max(range(len(marked)), key=lambda n: (marked[n].count(_BEGIN), -n))
     excerpt = "\n".join(marked[best:]).replace(_BEGIN, "").replace(_END, "")
-    return Place(file, first + best, excerpt[:_EXCERPT].strip())
+    is_cut = len(excerpt.strip()) > _EXCERPT
+    text = f"{excerpt.strip()[: _EXCERPT - len(_CUT)]}{_CUT}" if is_cut else excerpt.strip()
+    return Place(file, first + best, text)

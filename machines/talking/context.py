@@ -13,6 +13,7 @@ from dsa.edge.http.failures import ServerError
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.speech import each_text
+from machines.talking.texts import cut
 
 Message = dict[str, Any]
 CHARS_PER_TOKEN = 3
@@ -110,23 +111,31 @@ def shortened_to(message: Message, most: int) -> Message:
     """Return a message whose texts have at most so many characters, a mark in the middle of each that was cut."""
     found = dict(message)
     if isinstance(found.get("content"), str):
-        cut = _result_shortened if found["role"] == "tool" else _cut
-        found["content"] = cut(found["content"], most)
+        shorten = _result_shortened if found["role"] == "tool" else cut
+        found["content"] = shorten(found["content"], most)
     if found.get("tool_calls"):
         found["tool_calls"] = [_call_shortened(call, most) for call in found["tool_calls"]]
     return found
 
 
 def _result_shortened(text: str, most: int) -> str:
-    """Shorten the texts in a result, which stays JSON; one of many small texts is cut like any other."""
+    """Shorten the texts in a result, which stays JSON and says so; of one of many small texts the beginning is kept."""
     if len(text) <= most:
         return text
     result = json.loads(text)
-    for tenths in (8, 4, 2):
-        found = json.dumps(_texts_cut(result, most * tenths // 10), ensure_ascii=False)
-        if len(found) <= most:
-            return found
-    return _cut(text, most)
+    shorter = (_texts_cut(result, most * tenths // 20) for tenths in (16, 8, 4, 2) if isinstance(result, dict))
+    beginnings = ({"beginning": text[: most * tenths // 20]} for tenths in (16, 12, 8, 4, 2, 1, 0))
+    said = [_result_said(each, len(text)) for each in (*shorter, *beginnings)]
+    return next((each for each in said if len(each) <= most), said[-1])
+
+
+def _result_said(cut_to: Mapping[str, Any], length: int) -> str:
+    """Write a result that was cut: it says so, with how much, and how to get the rest."""
+    left = max(1, length - len(json.dumps(cut_to, ensure_ascii=False)))
+    said = {**cut_to, "shortened": f"{left:,} of {length:,} characters left out: call again for them"}
+    if "truncated" in said:
+        said["truncated"] = True
+    return json.dumps(said, ensure_ascii=False)
 
 
 def _call_shortened(call: Mapping[str, Any], most: int) -> dict[str, Any]:
@@ -138,14 +147,7 @@ def _call_shortened(call: Mapping[str, Any], most: int) -> dict[str, Any]:
 
 
 def _texts_cut(value: Any, most: int) -> Any:  # noqa: ANN401  (JSON)
-    return each_text(value, lambda text: _cut(text, most))
-
-
-def _cut(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return f"{text[:half]}\n[.. {len(text) - 2 * half:,} characters left out ..]\n{text[-half:]}"
+    return each_text(value, lambda text: cut(text, most))
 
 
 def size_of(messages: Iterable[Message]) -> int:

@@ -35,6 +35,14 @@ def on_one_line(text: str) -> str:
     return "".join(_escaped(character) if character in _LINE_ENDS else character for character in text)
 
 
+def cut(text: str, most: int) -> str:
+    """Give a text of which so many characters are kept, with a mark in the middle where some are left out."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[.. {len(text) - 2 * half:,} characters left out ..]\n{text[-half:]}"
+
+
 def shell_line(words: Iterable[str]) -> str:
     r"""Write the words of a command as one line that a shell reads as these words; what steers a terminal, or is not seen, as escapes (`$'a\nb'`)."""
     return " ".join(shlex.quote(word) if word.isprintable() else f"$'{''.join(map(_escaped, word))}'" for word in words)

@@ -18,11 +18,15 @@ def code(tmp_path):
     return typed_in(tmp_path)
 
 
+RUN = calls(("run_cmd", {"cmd": ["python", "-m", "json.tool", "--help"]}))
+STAYS = "stays: .agent_context, agent_ledger.log, which say for people what the last run here has done; nothing needs them\n"
+
+
 def test_it_prints_one_object_for_programs(code, tmp_path):
     done = code("Do it", "--mode", "full-auto", "--json")
     told = json.loads(done.stdout)["work"]
     assert (done.returncode, told["state"], told["rounds"], told["files"]) == (0, "goal_complete", 2, ["a.txt"])
-    assert told["tasks"] == [{"description": "Do it", "subtasks": [{"description": "write_file a.txt", "status": "completed", "reason": "done", "done": 1}], "independent": False}]  # fmt: skip
+    assert told["tasks"] == [{"description": "Do it", "subtasks": [{"description": "write_file what is wanted", "status": "completed", "reason": "done", "done": 1, "shown": True}], "independent": False}]  # fmt: skip
     assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
 
 
@@ -47,12 +51,15 @@ def test_it_prints_an_object_for_programs_also_where_nothing_can_be_begun(code, 
     ("script", "arguments", "exit_code", "state"),
     [
         ((PLAN, WRITE, DONE), (), 0, "goal_complete"),
-        ((PLAN, "It is done.", "It is done."), (), 0, "answered"),
+        ((PLAN, "It is done.", "It is done."), (), 1, "answered"),
+        ((PLAN, WRITE, *["I am blocked: I could not do it."] * 2), (), 1, "answered"),
+        ((PLAN, DONE, DONE), (), 1, "goal_complete"),
         ((PLAN, WRITE, WRITE, WRITE, WRITE, WRITE), (), 1, "blocked"),
         ((PLAN, WRITE), ("--param", "max_rounds=1"), 1, "rounds_exhausted"),
         ((PLAN, FAILED), (), 3, "escalated"),
         ((PLAN, WRITE), (), 3, "paused"),
-        ((WRITE, DONE, DONE, DONE), ("--template", "script"), 0, "goal_complete"),
+        ((WRITE, DONE, DONE, DONE), ("--template", "script"), 1, "goal_complete"),
+        ((WRITE, DONE, RUN, DONE), ("--template", "script"), 0, "goal_complete"),
     ],
 )
 def test_the_exit_code_says_how_it_ended(code, script, arguments, exit_code, state):
@@ -60,6 +67,48 @@ def test_the_exit_code_says_how_it_ended(code, script, arguments, exit_code, sta
     told = re.search(r"-coding-\w+: (\w+);", done.stdout)
     assert told is not None, done.stdout + done.stderr
     assert (done.returncode, told[1]) == (exit_code, state), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ((PLAN, WRITE, *["I am blocked."] * 2), "not done: 1 of 1 subtask not completed, for an answer completes none"),
+        ((PLAN, *["I am blocked."] * 2), "nothing was written or run; not done: 1 of 1 subtask not completed"),
+        (
+            (PLAN, DONE, DONE),
+            "nothing was written or run; no result shows that this was done: write_file what is wanted",
+        ),
+    ],
+)
+def test_last_line_says_what_is_not_done_by_what_is_recorded(code, script, says):
+    done = code("Do it", "--mode", "full-auto", script=script)
+    last = done.stdout.splitlines()[-1]
+    assert (done.returncode, says in last) == (1, True), done.stdout
+    assert "Goal achieved" not in done.stdout
+    again = code("last", "--json", command="resume")
+    assert json.loads(again.stdout)["outcome"] in {"answered", "goal_complete"}
+
+
+@pytest.mark.parametrize(
+    ("subtask", "lacks"),
+    [
+        ("write_file a.txt", "no tool has read, written or run a.txt in this subtask"),
+        ("run the program", "no command has given a result in this subtask, which says to run or test something"),
+    ],
+)
+def test_result_that_does_not_fit_the_subtask_shows_nothing(code, subtask, lacks):
+    plan, look = json.dumps([{"description": "Do it", "subtasks": [subtask]}]), calls(("list_dir", {}))
+    done = code("Do it", "--mode", "full-auto", script=(plan, look, DONE, DONE))
+    assert f"[no_evidence] {lacks}" in done.stdout
+    assert (done.returncode, f"no result shows that this was done: {subtask}" in done.stdout) == (1, True)
+    fits = WRITE if "a.txt" in subtask else RUN
+    done = code("Do it", "--mode", "full-auto", "--fresh", script=(plan, fits, DONE))
+    assert (done.returncode, "no_evidence" in done.stdout) == (0, False), done.stdout
+
+
+def test_done_is_said_where_each_subtask_has_a_result(code):
+    done = code("Do it", "--mode", "full-auto")
+    assert (done.returncode, "Goal achieved" in done.stdout, "not done" in done.stdout) == (0, True, False)
 
 
 def test_where_nobody_is_asked_it_waits_and_goes_on_with_leave(code, tmp_path):
@@ -146,7 +195,7 @@ def test_undo_says_what_it_did_and_what_it_left(code, tmp_path):
     assert code("Do it", "--mode", "full-auto").returncode == 0
     assert "+one" in code("last", "--diff", command="show").stdout
     undone = code("last", command="undo")
-    assert (undone.returncode, undone.stdout) == (0, "removed: a.txt\n")
+    assert (undone.returncode, undone.stdout) == (0, f"removed: a.txt\n{STAYS}")
     assert not (tmp_path / "work" / "a.txt").exists()
     assert code("Do it", "--mode", "full-auto").returncode == 0
     (tmp_path / "work" / "a.txt").write_text("mine\n")
@@ -162,17 +211,17 @@ def test_undo_shows_no_name_that_steers_a_terminal(code, tmp_path):
     (tmp_path / "work" / "b\x1b[2J").write_text("mine\n")
     said = code("last", command="undo").stdout
     assert "\x1b" not in said
-    assert sorted(line.partition(" (")[0] for line in said.splitlines()) == [
+    assert sorted(line.partition(" (")[0] for line in said.removesuffix(STAYS).splitlines()) == [
         "left alone: b\\x1b[2J", "removed: a\\x1b[31mred\\nremoved: b",
     ]  # fmt: skip
 
 
 def test_undo_without_anything_to_put_back_says_so(code):
     assert code("Do it", "--mode", "full-auto").returncode == 0
-    assert code("last", command="undo").stdout == "removed: a.txt\n"
+    assert code("last", command="undo").stdout == f"removed: a.txt\n{STAYS}"
     again = code("last", command="undo")
     assert (again.returncode, "has left no file to put back" in again.stdout) == (0, True)
-    assert code("Look", "--mode", "full-auto", script=(PLAN, "Nothing.", "Nothing.")).returncode == 0
+    assert code("Look", "--mode", "full-auto", script=(PLAN, "Nothing.", "Nothing.")).returncode == 1
     idle = code("last", command="undo")
     assert (idle.returncode, "has left no file to put back" in idle.stdout) == (0, True)
     assert "nothing was changed" in code("last", "--diff", command="show").stdout
@@ -315,10 +364,10 @@ def test_the_local_model_is_told_what_it_needs(tmp_path):
 
 def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
     look = calls(("list_dir", {}))
-    for script in ((PLAN, DONE, DONE), (PLAN, look, DONE)):
+    for script, more in (((PLAN, DONE, DONE), 1), ((PLAN, look, DONE), 0)):
         done = code("Do it", "--mode", "full-auto", "--fresh", script=script)
-        assert done.returncode == 0
-        assert re.search(r", 0 files, [0-9.]+ s; nothing was written or run\n\Z", done.stdout), done.stdout
+        assert done.returncode == more
+        assert re.search(r", 0 files, [0-9.]+ s; nothing was written or run(; no result shows .+)?\n\Z", done.stdout)
     done = code("Do it", "--mode", "full-auto", "--fresh")
     assert re.search(r": goal_complete; 2 rounds, 1 call of tools, 1 file, [0-9.]+ s\n\Z", done.stdout), done.stdout
     one = code("Do it", "--mode", "full-auto", "--fresh", script=(PLAN, calls(("run_cmd", {"cmd": ["python", "--version"]}), ("mark_subtask_complete", {"success": True}))))  # fmt: skip
@@ -329,8 +378,8 @@ def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
     ("said", "script", "state", "codes", "line"),
     [
         (("permitted",), (PLAN, WRITE, DONE), "goal_complete", (0, 0), "WRITE a.txt"),
-        (("denied", "not now"), (PLAN, WRITE, FAILED), "escalated", (3, 3), "TRIED write_file (not_approved)"),
-        (("stopped",), (PLAN, WRITE), "cancelled", (0, 1), "TRIED write_file (stopped)"),
+        (("denied", "not now"), (PLAN, WRITE, FAILED), "escalated", (3, 3), "TRIED write_file a.txt (not_approved)"),
+        (("stopped",), (PLAN, WRITE), "cancelled", (0, 1), "TRIED write_file a.txt (stopped)"),
         (("permitted", "always"), (PLAN, WRITE, WRITE, WRITE, WRITE, WRITE), "blocked", (0, 1), "WRITE a.txt"),
     ],
 )

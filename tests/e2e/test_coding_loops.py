@@ -11,7 +11,7 @@ from rich.console import Console
 
 from machines.coding.display import Display
 
-PLAN = tasks(("Do it", "write_file a.txt"))
+PLAN = tasks(("Do it", "write_file what is wanted"))
 PARTS = {f"f{number}.txt": f"{number}\n" for number in range(12)}
 
 
@@ -177,12 +177,38 @@ def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tm
     assert [each.result["error"]["code"] for each in work.calls[2:]] == ended[2:]
     assert (work.reasons["loop_ended"], work.reasons["too_many_calls"], work.waiting()) == (1, 0, ())
     log = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
-    assert log[-3:] == ["TRIED write_file (loop_ended)", *["TRIED write_file (too_many_calls)"] * 2]
+    assert log[-3:] == [
+        "TRIED write_file a.txt (loop_ended)",
+        *['TRIED write_file {"content": "one\\n", "path": "a.txt"} (too_many_calls)'] * 2,
+    ]
     assert "2 calls behind it were not made" in told.file.getvalue()
     rounds = json.loads((tmp_path / "workspace" / ".agent_context" / "loops.json").read_text())
     assert [(each["times"], each["why"].split(" with ")[0]) for each in rounds] == [
         (times, f"write_file is asked for {times} times") for times in range(2, 6)
     ]
+
+
+TICKS = "import time\nprint('progress', time.monotonic_ns())\n"
+
+
+@pytest.mark.parametrize("polling", [(), ("python ticks.py",), ("python other.py",)])
+def test_a_command_with_another_outcome_each_time_is_never_told_the_same_and_may_be_polled(tmp_path, polling):
+    with begun(tmp_path, in_turn(*[run("python", "ticks.py")] * 8), polling=list(polling)) as (agent, played):
+        (tmp_path / "workspace" / "ticks.py").write_text(TICKS)
+        work = worked(agent)
+    sent = json.dumps([request["messages"] for request in played.requests])
+    assert "same outcome" not in sent
+    assert ("with another outcome" in sent) == (polling != ("python ticks.py",))
+    made = [each.status for each in work.calls].count("done")
+    assert (agent.state, made) == (("goal_complete", 8) if polling == ("python ticks.py",) else ("blocked", 2))
+
+
+def test_a_polled_command_whose_outcome_stays_is_a_circle(tmp_path):
+    with begun(tmp_path, again(PASSES), polling=["python passes.py"]) as (agent, played):
+        work = worked(agent)
+    assert (agent.state, work.tools["run_cmd done"]) == ("blocked", 10)
+    sent = json.dumps([request["messages"] for request in played.requests])
+    assert "Exactly this was done 2 times now, with the same outcome." in sent
 
 
 @pytest.mark.parametrize("name", LEGITIMATE)
@@ -248,7 +274,7 @@ def begun_in_parts(tmp_path, act, **config):
     workspace.mkdir()
     for name, text in FILES.items():
         (workspace / name).write_text(text)
-    plan = tasks(("Do both", "write_file a.txt", "list_dir ."))
+    plan = tasks(("Do both", "write_file what is wanted", "list_dir ."))
     plan[0]["independent"] = True
     bounds = {"max_rounds": 60, "max_turns": 30}
     return agent_at(tmp_path, "do it", forgetful(plan, beside(act)), parameters=bounds, parallel=2, **config)

@@ -76,7 +76,7 @@ def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
     asked = Said(calls=tuple(("words__lookup", {"key": "dsa", name: value}) for name, value in more))
 
     told = Console(file=io.StringIO(), width=500)
-    player = acting(PLAN, lambda view: complete() if view.done else asked)
+    player = acting(tasks(("Look", "words__lookup")), lambda view: complete() if view.done else asked)
     with agent_at(tmp_path, "Look", player, mcp=servers(), on_moment=Display(told).on_moment) as (agent, _):
         work = worked(agent)
     for name, value in more:

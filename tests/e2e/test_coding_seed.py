@@ -75,8 +75,10 @@ def test_what_the_seed_keeps_beside_the_work_is_there(tmp_path):
     assert [each["success"] for each in closing] == [True, True]
     assert closing[0]["reason"] == "the game is written"
     assert json.loads((workspace / ".agent_context" / "loops.json").read_text()) == []
+    subtasks = [task["subtasks"][0]["description"] for task in state["tasks"]]
     assert (workspace / "agent_ledger.log").read_text().splitlines() == [
-        "WRITE rps_game.py", "CMD python rps_game.py -> rc=1", "CMD python rps_game.py -> rc=0",
+        "WRITE rps_game.py", f"SUBTASK {subtasks[0]} -> completed: the game is written", "CMD python rps_game.py -> rc=1",
+        "CMD python rps_game.py -> rc=0", f"SUBTASK {subtasks[1]} -> completed: {closing[1]['reason']}",
     ]  # fmt: skip
 
 

@@ -75,6 +75,8 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("Do it",), "[code]\ncontext_tokens = 5\n", "context_tokens = 5 is to be 1000 or more"),
         (("Do it",), "[code]\npolling = ['nosuch']\n", "'nosuch' is no tool that only looks: list_dir, read_file"),
         (("Do it",), "[code]\npolling = ['write_file']\n", "'write_file' is no tool that only looks"),
+        (("Do it",), "[code]\npolling = ['make wait']\n", "nor a command of these programs: python, python3, pytest"),
+        (("Do it",), "[code]\npolling = ['python \"x']\n", "No closing quotation"),
         (("Do it",), "[cod]\nmode = 'ask'\n", "the table [cod] stands beside it, and is read by nobody"),
         (("Do it",), "mode = 'ask'\n[code]\n", "mode = 'ask' stands beside it, and is read by nobody"),
         (("Do it",), "[code.commands]\nshell = true\n", "'shell' is no rule for commands"),
@@ -167,4 +169,8 @@ def test_what_is_not_as_somebody_might_think_is_told(code, tmp_path):
 
 
 def test_an_answer_that_nothing_was_done_for_says_so(code):
-    assert code("Do it", script=(PLAN, "It is done.", "It is done.")).stdout.endswith("; nothing was written or run\n")
+    assert (
+        code("Do it", script=(PLAN, "It is done.", "It is done."))
+        .stdout.partition(" s; ")[2]
+        .startswith("nothing was written or run; ")
+    )

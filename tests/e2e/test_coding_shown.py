@@ -21,7 +21,7 @@ from machines.coding.shown import LONGEST
 from machines.talking.texts import short
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
-PLAN = tasks(("Do it", "run_cmd what there is"))
+PLAN = tasks(("Do it", "list_dir what there is"))
 
 
 def at_once(*calls, then=()):
@@ -37,7 +37,8 @@ def shown(tmp_path, act, **config):
     with agent_at(tmp_path, "Do it", acting(PLAN, act), on_moment=display.on_moment, **config) as (agent, _):
         worked(agent)
         assert agent.state == "goal_complete"
-    return file.getvalue(), (tmp_path / "workspace" / "agent_ledger.log").read_text()
+    lines = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines(keepends=True)
+    return file.getvalue(), "".join(line for line in lines if not line.startswith("SUBTASK"))
 
 
 def workspace_of(tmp_path, **files):
@@ -218,3 +219,39 @@ def test_in_the_list_of_runs_a_part_is_about_its_subtask(tmp_path):
         worked(agent)
     told = sorted(each["about"] for each in json.loads(dsa("runs", "--json", "--runs", str(tmp_path / "runs")).stdout))
     assert told == ["Do it", "write_file a.txt", "write_file b.txt"]
+
+
+def test_what_is_left_out_of_a_result_is_said_with_how_much_and_how_to_get_the_rest(tmp_path):
+    """Of each tool whose result has an end, as the model is sent it, and where old results make room."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "long.txt").write_text("needle\n" * 20_000)
+    (workspace / "many").mkdir()
+    for number in range(250):
+        (workspace / "many" / f"{number:03}").touch()
+    (workspace / "talk.py").write_text("print('x' * 50_000)\n")
+    asked = (
+        ("read_file", {"path": "long.txt"}),
+        ("list_dir", {"path": "many"}),
+        ("search", {"pattern": "needle"}),
+        ("run_cmd", {"cmd": ["python", "talk.py"]}),
+    )
+    answers = iter([Said(calls=asked), *[call("read_file", path="long.txt", offset=n) for n in (1, 2)], complete()])
+    plan = tasks(("Do", "list_dir ."))
+    with agent_at(tmp_path, "do it", acting(plan, lambda _: next(answers)), context_tokens=60_000) as (agent, played):
+        worked(agent)
+    first, last = (
+        [json.loads(m["content"]) for m in played.requests[n]["messages"] if m["role"] == "tool"][:4] for n in (2, -1)
+    )
+    read, listed, searched, ran = first
+    assert (read["truncated"], read["next_offset"]) == (True, 65_536)
+    assert "read on with offset=65536" in read["result"]
+    assert "50 more are not shown: go on with offset=200" in listed["result"]
+    assert "at least 9,900 more are not shown: narrow path, glob or pattern" in searched["result"]
+    assert (
+        ran["left_out"]
+        == "34,001 characters of its output are left out: have it print less, or into a file, and read that"
+    )
+    short = [each for each in last if "shortened" in each]
+    assert short
+    assert all("characters left out: call again for them" in each["shortened"] for each in short)

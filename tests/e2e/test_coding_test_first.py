@@ -1,10 +1,14 @@
 """The test-first mode: the TDD workflow writes tests, then code until it passes them; what does not pass is never written."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from chat_server import Said
 from coders import acting, agent_at, call, complete, tasks, worked
+
+from machines.coding import test_first
 
 PLAN = tasks(("Write the module", "write_tested mathx.py with mean"))
 TESTS = "```python\nfrom mathx import mean\n\n\ndef test_mean():\n    assert mean([1, 2, 6]) == 3\n```"
@@ -13,13 +17,13 @@ RIGHT = "```python\ndef mean(values):\n    return sum(values) / len(values)\n```
 ASKED = call("write_tested", path="mathx.py", tests_path="tests/test_mathx.py", specification="mean(values), the arithmetic mean")  # fmt: skip
 
 
-def writing(*codes, tests=(TESTS,)):
+def writing(*codes, tests=(TESTS,), asked=ASKED, module="mathx"):
     """Play a model that writes these when it is asked for tests and for code, and is done when the tool has given a result."""
     left, written = list(codes), list(tests)
 
     def act(view):
         if not view.done:
-            return ASKED
+            return asked
         return complete(success="error" not in view.done[-1][2])
 
     agent = acting(PLAN, act)
@@ -27,7 +31,7 @@ def writing(*codes, tests=(TESTS,)):
     def player(body, number):
         said = body["messages"][0]["content"]
         if "You write tests" in said:
-            assert "from mathx import" in said
+            assert f"from {module} import" in said
             return Said(written.pop(0))
         if "You write code" in said:
             assert "def test_mean" in said
@@ -92,3 +96,85 @@ def test_without_the_mode_the_tool_is_not_there(tmp_path):
         work = worked(agent)
     assert work.calls[0].result["error"]["code"] == "unknown_tool"
     assert "write_tested" not in {tool["function"]["name"] for tool in played.requests[1]["tools"]}
+
+
+# -- where they lie ---------------------------------------------------------------------------------------------------------
+
+SETTINGS = "[tool.pytest.ini_options]\npythonpath = ['src']\n"
+SIBLING = "def half(value):\n    return value / 2\n"
+FIXTURE = "import pytest\n\n\n@pytest.fixture\ndef values():\n    return [1, 2, 6]\n"
+
+
+def fenced(text):
+    return f"```python\n{text}```"
+
+
+def source_of(module, given="[1, 2, 6]", arguments=""):
+    return f"from {module} import mean\n\n\ndef test_mean({arguments}):\n    assert mean({given}) == 3\n"
+
+
+PLAIN = "def mean(values):\n    return sum(values) / len(values)\n"
+HALVED = "from .sibling import half\n\n\ndef mean(values):\n    return 2 * half(sum(values)) / len(values)\n"
+#: By name: files that are there, where the module goes and by what name it is imported, its code and tests.
+LAYOUTS = {
+    "beside": ({}, "mathx.py", "mathx", PLAIN, source_of("mathx")),
+    "a package with a sibling": (
+        {"pkg/__init__.py": "", "pkg/sibling.py": SIBLING}, "pkg/mathx.py", "pkg.mathx", HALVED, source_of("pkg.mathx"),
+    ),
+    "a folder without __init__": ({}, "lib/mathx.py", "lib.mathx", PLAIN, source_of("lib.mathx")),
+    "src with settings": (
+        {"pyproject.toml": SETTINGS, "src/pkg/__init__.py": "", "src/pkg/sibling.py": SIBLING},
+        "src/pkg/mathx.py", "pkg.mathx", HALVED, source_of("pkg.mathx"),
+    ),
+    "a fixture of a conftest": ({"tests/conftest.py": FIXTURE}, "mathx.py", "mathx", PLAIN, source_of("mathx", "values", "values")),
+}  # fmt: skip
+
+
+def written(tmp_path, files, path, module, code, tests, **config):
+    """Have a module written where files are already; give the agent's work and the result."""
+    workspace = tmp_path / "workspace"
+    for name, text in files.items():
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).write_text(text)
+    asked = call("write_tested", path=path, tests_path="tests/test_mathx.py", specification="mean(values)")
+    player = writing(*[fenced(code)] * 4, tests=[fenced(tests)] * 4, asked=asked, module=module)
+    with agent_at(tmp_path, "A module mathx", player, test_first=True, **config) as (agent, _):
+        work = worked(agent)
+    return next(each.result for each in work.calls if each.tool == "write_tested")
+
+
+def passes_there(tmp_path):
+    """Run the tests in the workspace as a person would."""
+    typed = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_mathx.py"]
+    return subprocess.run(typed, cwd=tmp_path / "workspace", capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_tests_that_are_said_to_pass_pass_where_they_lie(tmp_path, name):
+    result = written(tmp_path, *LAYOUTS[name])
+    assert result.get("result", result).endswith("; the tests pass where they lie (pytest tests/test_mathx.py)")
+    assert passes_there(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "module", "code", "tests", "why"),
+    [
+        ({}, "src/pkg/mathx.py", "pkg.mathx", PLAIN, source_of("pkg.mathx"), "not_importable"),
+        ({}, "json.py", "json", PLAIN, source_of("json"), "not_importable"),
+        ({}, "mathx.py", "mathx", PLAIN, source_of("other.mathx"), "not_tested"),
+        ({}, "mathx.py", "mathx", PLAIN, "def test_mean():\n    assert mean([1, 2, 6]) == 3\n", "not_tested"),
+        ({}, "mathx.py", "mathx", PLAIN, "from mathx import mean\n# def test_mean\n", "not_tested"),
+        ({"tests/conftest.py": "import nothing_of_the_kind\n"}, "mathx.py", "mathx", PLAIN, source_of("mathx"), "not_importable"),
+    ],
+)  # fmt: skip
+def test_what_would_not_pass_where_it_lies_is_not_written(tmp_path, files, path, module, code, tests, why):
+    result = written(tmp_path, files, path, module, code, tests)
+    assert result["error"]["code"] == why
+    assert not (tmp_path / "workspace" / path).exists()
+
+
+def test_what_was_not_tried_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(test_first, "MOST_FILES", 1)
+    result = written(tmp_path, {"a.txt": "a", "b.txt": "b"}, "mathx.py", "mathx", PLAIN, source_of("mathx"))
+    assert "the tests pass beside the module alone; where they lie they were not run" in result["result"]
+    assert "the workspace is too large to copy" in result["result"]

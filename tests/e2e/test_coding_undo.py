@@ -212,3 +212,25 @@ def test_an_undo_waits_for_calls_of_other_runs_in_the_folder(tmp_path, work):
             waiting.wait(2)
         assert (work / "a.txt").exists()
     assert "removed: a.txt" in ended(waiting)
+
+
+def test_file_that_a_gitignore_names_is_neither_called_new_nor_lost_in_silence(tmp_path, work):
+    (work / ".gitignore").write_text("data.txt\n")
+    (work / "data.txt").write_text("precious\n")
+    (work / "rm.py").write_text("import os; os.remove('data.txt')\n")
+    writes = ("write_file", {"path": ".gitignore", "content": "*.log\n"})
+    told = ended(code(tmp_path, calls(writes, ("run_cmd", {"cmd": ["python", "rm.py"]})), DONE))
+    lines = [line.strip() for line in told.splitlines()]
+    assert "new: data.txt" not in lines
+    assert "removed: data.txt" in lines
+    gone = "gone, and not put back by an undo, for a .gitignore named it when the run began: data.txt"
+    assert gone in lines
+    undone = ended(typed(tmp_path, "undo", "last"), 1).splitlines()
+    assert undone == [
+        "restored: .gitignore",
+        "left alone: data.txt (it is gone, and what it was is not kept: a .gitignore named it when the run began)",
+        "stays: .agent_context, agent_ledger.log, which say for people what the last run here has done; nothing needs them",
+    ]
+    assert sorted(path.name for path in work.iterdir()) == [
+        ".agent_context", ".gitignore", "agent_ledger.log", "gone.txt", "mine.txt", "rm.py",
+    ]  # fmt: skip

@@ -8,8 +8,9 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from itertools import islice
 
 import attrs
 
@@ -23,6 +24,9 @@ LARGEST_BYTES = 5_000_000
 #: What is kept of a workspace has at most so many bytes; what is read for the first time at one look takes at most so many seconds.
 MOST_BYTES, MOST_S = 500_000_000, 60.0
 BEYOND, LATE = f"beyond {MOST_BYTES // 1_000_000} MB of content", f"not read within {MOST_S:g} s"
+#: What was there and was named by a .gitignore when the run began: it is left out to the end, and known by name, so that it is told when it is gone.
+IGNORED, MOST_IGNORED = "a .gitignore named it when the run began", 10_000
+UNFOLLOWED = f"beyond {MOST_IGNORED:,} names that a .gitignore named when the run began"
 _SMALL_BYTES = 64_000  # code comes before data, wherever both lie
 #: Left out wherever they stand: what other programs keep for themselves, and can make again.
 CLOSED = frozenset({
@@ -56,7 +60,13 @@ def unkept(left_out: Mapping[str, str]) -> str:
         for why, paths in found.items()
         if paths
     ]
-    return f"not kept, so no diff shows what changes in it and no undo puts it back: {'; '.join(told)}" if told else ""
+    lines = (
+        [f"not kept, so no diff shows what changes in it and no undo puts it back: {'; '.join(told)}"] if told else []
+    )
+    lines += [
+        f"not told when it is gone: what is {why}, as {path}" for path, why in left_out.items() if why == UNFOLLOWED
+    ]
+    return "; ".join(lines)
 
 
 @attrs.define
@@ -135,10 +145,10 @@ def look(
     left_out: Mapping[str, str] | None = None,
     effort: Effort | None = None,
 ) -> Sight:
-    """Give what stands in a folder.
+    """Give what stands in a folder; `left_out` is None for the first look.
 
     What is kept is bounded: files that were there the last time and those of `also` come first, then small ones, then the others by size. What was `left_out` the last
-    time for want of room or time is so again, so that it never seems to be new.
+    time for want of room or time is so again, so that it never seems to be new, and so is what a .gitignore named at the first look, whatever it says since.
 
     `before` are the files of the last time, `folders` those that held them: they are looked at also when a `.gitignore` names them now, as
     git does, and so are the files `also`, wherever they lie. `keep` is given the id and the content of each file that had to be read. `own` is
@@ -147,9 +157,13 @@ def look(
     above = {"/".join(parts[:depth]) for parts in (path.split("/") for path in also) for depth in range(1, len(parts))}
     effort = effort or Effort()
     effort.room_bytes -= sum(seen.stamp[1] for seen in before.values())
-    looking = _Looking(before, folders, frozenset(also), above, keep, own, left_out or {}, effort)
+    ignored = _Ignored.of(left_out, own)
+    looking = _Looking(before, folders, frozenset(also), above, keep, own, left_out or {}, effort, ignored)
     looking.folder(root, "", ())
     looking.large_ones(root)
+    looking.sight.left_out |= ignored.told() | {
+        path: why for path, why in (left_out or {}).items() if why == UNFOLLOWED
+    }
     return looking.sight
 
 
@@ -170,6 +184,81 @@ def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
 
 
 @attrs.define
+class _Ignored:
+    """The names of what was there and ignored at the first look: found there, and looked for later among those that are `known`, by folder."""
+
+    known: Mapping[str, Collection[str]] | None
+    own: tuple[int, int]
+    found: set[str] = attrs.field(factory=set)
+    beyond: str = ""
+
+    @classmethod
+    def of(cls, left_out: Mapping[str, str] | None, own: tuple[int, int]) -> "_Ignored":
+        """Return what was known at the last look; None where there was none."""
+        if left_out is None:
+            return cls(None, own)
+        known: dict[str, set[str]] = {}
+        for path in (path for path, why in left_out.items() if why == IGNORED):
+            while path and path.rpartition("/")[2] not in known.setdefault(path.rpartition("/")[0], set()):
+                folder, _, name = path.rpartition("/")
+                known[folder].add(name)
+                path = folder  # noqa: PLW2901  (up to the top)
+        return cls(known, own)
+
+    def has(self, path: str) -> bool:
+        """Tell whether a file was ignored at the first look; it is found again."""
+        folder, _, name = path.rpartition("/")
+        is_known = self.known is not None and name in self.known.get(folder, ())
+        if is_known:
+            self.found.add(path)
+        return is_known
+
+    def file(self, path: str) -> None:
+        """Take a file that is ignored now: at the first look it counts."""
+        if self.known is not None:
+            self.has(path)
+        elif len(self.found) < MOST_IGNORED:
+            self.found.add(path)
+        else:
+            self.beyond = self.beyond or path
+
+    def folder(self, above: int, path: str) -> None:
+        """Take what lies in a folder that is ignored now, but for what other programs keep."""
+        is_of_none = self.known is not None and path not in self.known
+        if self.beyond or is_of_none or path.count("/") >= _DEEPEST:
+            return
+        try:
+            opened = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
+        except OSError:  # gone, or something else, since it was listed, or not for us
+            return
+        try:
+            for name, mode in () if self._is_left_out(opened) else self._inside(opened, path):
+                take = self.folder if stat.S_ISDIR(mode) else lambda _, inner: self.file(inner)
+                take(opened, f"{path}/{name}")
+        finally:
+            os.close(opened)
+
+    def _is_left_out(self, opened: int) -> bool:
+        found = os.fstat(opened)
+        return (found.st_dev, found.st_ino) == self.own or _has(opened, _VIRTUAL)
+
+    def _inside(self, opened: int, path: str) -> Iterator[tuple[str, int]]:
+        """Give the names in a folder with their modes: of a very large one some more than are taken, later those that are known."""
+        if self.known is not None:
+            names = sorted(self.known[path])
+        else:
+            with os.scandir(opened) as entries:
+                names = sorted(entry.name for entry in islice(entries, MOST_IGNORED + 1) if not _is_closed(entry.name))
+        for name in names:
+            with suppress(FileNotFoundError):
+                yield name, os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode
+
+    def told(self) -> dict[str, str]:
+        """Return them as what is left out."""
+        return dict.fromkeys(sorted(self.found), IGNORED) | ({self.beyond: UNFOLLOWED} if self.beyond else {})
+
+
+@attrs.define
 class _Looking:
     before: Mapping[str, Seen]
     folders: frozenset[str]
@@ -179,6 +268,7 @@ class _Looking:
     own: tuple[int, int]
     left_out: Mapping[str, str]
     effort: Effort
+    ignored: _Ignored
     sight: Sight = attrs.field(factory=Sight)
     later: list[tuple[int, str]] = attrs.field(factory=list)
 
@@ -211,7 +301,11 @@ class _Looking:
             if entry.is_dir(follow_symlinks=False):
                 if is_wanted or not _is_ignored(chain, path, is_folder=True):
                     self._into(opened, path, chain, is_closed=is_closed or _is_closed(entry.name))
-            elif is_wanted or not _is_ignored(chain, path, is_folder=False):
+                else:
+                    self.ignored.folder(opened, path)
+            elif not is_wanted and _is_ignored(chain, path, is_folder=False):
+                self.ignored.file(path)
+            elif is_wanted or not self.ignored.has(path):
                 with suppress(FileNotFoundError):  # gone since it was listed
                     self._file(opened, entry.name, path, entry.stat(follow_symlinks=False))
         if len(self.sight.files) + len(self.sight.left_out) + len(self.later) > _MOST:
@@ -329,6 +423,14 @@ def _read(folder: int, name: str) -> tuple[os.stat_result, bytes] | None:
     finally:
         os.close(opened)
     return (found, bytes(content)) if len(content) <= LARGEST_BYTES else None
+
+
+def _has(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _stamp(found: os.stat_result) -> Stamp:

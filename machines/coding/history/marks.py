@@ -18,8 +18,8 @@ from secrets import token_hex
 import attrs
 
 from machines.coding.history import putting
-from machines.coding.history.ignoring import is_named, parts_of, rules_of
-from machines.coding.history.looking import PROGRAM, SPECIAL, Effort, HistoryError, Seen, Sight, look, unkept
+from machines.coding.history.ignoring import Rule, is_named, parts_of, rules_of
+from machines.coding.history.looking import IGNORED, PROGRAM, SPECIAL, Effort, HistoryError, Seen, Sight, look, unkept
 from machines.coding.history.putting import InTheWay, Kept
 from machines.coding.history.snapshots import Snapshot, Snapshots
 from machines.coding.tools.beneath import Beneath
@@ -92,6 +92,62 @@ def special(state: Snapshot, path: str) -> str | None:
     return kind if kind in SPECIAL.values() else None
 
 
+#: Stand for the id of a content that was there and is not kept, and of one of which nobody knows whether it was.
+UNKEPT, UNKNOWN = "not kept", "not known"
+
+
+def lost(first: Snapshot, last: Snapshot) -> list[str]:
+    """Give the paths of what was not kept for a .gitignore named it when the run began, and is gone, or kept from now on."""
+    return sorted(path for path, why in first.left_out.items() if why == IGNORED and path not in last.left_out)
+
+
+def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[Changed, ...]:
+    """Give the files that are others in two states as people and models are told of them: what is not kept was there all the same.
+
+    Of one that `was_ignored` at first nobody knows whether it was there.
+    """
+    known = []
+    for each in changes(first, last):
+        before, after = each.before or _unkept_in(first, each.path), each.after or _unkept_in(last, each.path)
+        is_unknown = before is None and after is not None and was_ignored(each.path)
+        known.append(attrs.evolve(each, before=UNKNOWN if is_unknown else before, after=after))
+    gone = [Changed(path, UNKEPT, None) for path in lost(first, last) if path not in last.files]
+    return tuple(sorted([*known, *gone], key=lambda each: each.path))
+
+
+def _unkept_in(state: Snapshot, path: str) -> str | None:
+    """Give what stands for the content of a file that is left out, or lies in a folder that is; None where nothing is known to be there."""
+    parts = path.split("/")
+    above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    return UNKEPT if any(each in state.left_out for each in above) else None
+
+
+@attrs.define
+class IgnoredIn:
+    """Tells which paths the `.gitignore` files of a state name, as far as they are kept."""
+
+    snapshots: Snapshots
+    state: Snapshot
+    _known: dict[str, tuple[Rule, ...]] = attrs.field(factory=dict, init=False)
+
+    def __call__(self, path: str) -> bool:
+        """Tell whether a path is named, or a folder above it."""
+        parts, names = parts_of(path), path.split("/")
+        chain = []
+        for depth in range(len(parts)):
+            if rules := self._rules("/".join([*names[:depth], ".gitignore"])):
+                chain.append((depth, rules))
+            if is_named(chain, parts[: depth + 1], is_folder=depth + 1 < len(parts)):
+                return True
+        return False
+
+    def _rules(self, ignore: str) -> tuple[Rule, ...]:
+        if ignore not in self._known:
+            mode, blob = self.state.files.get(ignore, ("", ""))
+            self._known[ignore] = rules_of(self.snapshots.content(blob)) if mode.startswith("100") else ()
+        return self._known[ignore]
+
+
 # -- calls under way --------------------------------------------------------------------------------------------------
 
 
@@ -146,6 +202,7 @@ class Undoing:
     first: Snapshot
     last: Snapshot
     now: Snapshot
+    was_ignored: Callable[[str], bool]
     made: frozenset[str] = frozenset()
     restored: list[str] = attrs.field(factory=list)
     removed: list[str] = attrs.field(factory=list)
@@ -156,6 +213,7 @@ class Undoing:
         open_ones = [change for change in changes(self.first, self.last) if self._is_open(change)]
         for change in [change for change in open_ones if change.before is None]:
             self._each(change)
+        self.conflicts += [Conflict(path, _GONE) for path in lost(self.first, self.last) if not self._is_there(path)]
         made = self.last.folders.keys() - self.first.folders.keys()
         for folder in sorted(made, key=lambda path: (-path.count("/"), path)):  # the deepest first
             putting.remove_folder(self.workspace, folder)
@@ -163,6 +221,12 @@ class Undoing:
             self._each(change)
         for folder in sorted({change.path.rpartition("/")[0] for change in changes(self.first, self.last)}):
             self._swept(folder)
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            return self.workspace.look(path.split("/")) is not None
+        except ToolError:
+            return False
 
     def _swept(self, folder: str) -> None:
         """Take away what an undo that was killed has left, also where nothing is left to put back."""
@@ -221,21 +285,9 @@ class Undoing:
         above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
         if why := next((self.first.left_out[path] for path in above if path in self.first.left_out), None):
             return f"what it was before is not kept: {why}"
-        if self._was_ignored(change.path):
+        if self.was_ignored(change.path):
             return "a .gitignore named it before: it may have been there already"
         return None
-
-    def _was_ignored(self, path: str) -> bool:
-        parts = parts_of(path)
-        chain = []
-        for depth in range(len(parts)):
-            ignore = "/".join([*path.split("/")[:depth], ".gitignore"])
-            mode, blob = self.first.files.get(ignore, ("", ""))
-            if mode.startswith("100"):
-                chain.append((depth, rules_of(self.snapshots.content(blob))))
-            if is_named(chain, parts[: depth + 1], is_folder=depth + 1 < len(parts)):
-                return True
-        return False
 
     def _each(self, change: Changed) -> None:
         path, target, expected = change.path, change.first(), change.last()
@@ -264,9 +316,10 @@ class Undoing:
         return first & (now | (now & 0o444) >> 2 if mode == PROGRAM else now)
 
 
+_GONE = f"it is gone, and what it was is not kept: {IGNORED}"
 _SEEN = "dsa-seen.json"
 _AT_ONCE_BYTES = 8_000_000  # Ctrl-C waits until so much is written
-_MOST_NAMES = 1_000
+_MOST_NAMES, _MOST_TOLD = 1_000, 10
 _DIFF = (
     "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
 )  # fmt: skip
@@ -354,9 +407,22 @@ class History:
         """Say in a line which files a mark lacks because there was too much of them; nothing where it lacks none."""
         return unkept(self._read(mark).left_out)
 
-    def changed(self, first: str, last: str) -> tuple[Changed, ...]:
-        """Give the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark."""
-        return changes(self._read(first), self._read(last))
+    def changed(self, first: str, last: str, made: Collection[str] = ()) -> tuple[Changed, ...]:
+        """Give the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark.
+
+        A content that was there and is not kept is UNKEPT; UNKNOWN where a `.gitignore` named it at first, unless it is among those that are known to be `made`.
+        """
+        then, now = self._read(first), self._read(last)
+        was_ignored = IgnoredIn(self._snapshots, then)
+        return told(then, now, lambda path: path not in made and was_ignored(path))
+
+    def lost(self, first: str, last: str) -> str:
+        """Say in a line what is gone between two marks and was not kept; nothing where nothing is."""
+        then, now = self._read(first), self._read(last)
+        paths = [path for path in lost(then, now) if path not in now.files]
+        more = f" and {len(paths) - _MOST_TOLD:,} more" if len(paths) > _MOST_TOLD else ""
+        gone = f"gone, and not put back by an undo, for {IGNORED}: {', '.join(paths[:_MOST_TOLD])}{more}"
+        return gone if paths else ""
 
     def diff(self, first: str, last: str, *, most_bytes: int = 1_000_000) -> str:
         """Give what has changed between two marks as `git diff` writes it; of a longer text its beginning and its end.
@@ -367,6 +433,11 @@ class History:
         new = {path: why for path, why in now.left_out.items() if path not in then.left_out}
         more = [f"Not kept: {path} ({why})\n" for path, why in islice(new.items(), _MOST_NAMES)]
         more += [f"Not kept: {len(new) - _MOST_NAMES:,} more files\n"] if len(new) > _MOST_NAMES else []
+        more += [
+            f"Not kept: {path} is gone ({IGNORED})\n"
+            for path in islice(lost(then, now), _MOST_NAMES)
+            if path not in now.files
+        ]
         more += [f"Permissions of {path}: {old:04o}, then {new:04o}\n" for path, old, new in permitted(then, now)]
         command = ["-c", "core.quotePath=false", *_DIFF, first, last]
         bounds = Bounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
@@ -386,7 +457,8 @@ class History:
             before = self._mark(tip, f"before an undo of {first[:12]}..{last[:12]}")
             workspace = Beneath(self.root)
             try:
-                undoing = Undoing(self._snapshots, workspace, then, now, before, frozenset(made))
+                was_ignored = IgnoredIn(self._snapshots, then)
+                undoing = Undoing(self._snapshots, workspace, then, now, before, was_ignored, frozenset(made))
                 undoing.files()
                 undoing.folders()
             finally:
@@ -405,7 +477,7 @@ class History:
         fresh = _Fresh(self._snapshots, newest.objects if newest else set[str])
         root, effort = os.open(self.root, ROOT), Effort(stop, self.progress)
         try:
-            folders, left_out = (newest.folders, newest.left_out) if newest else ({}, {})
+            folders, left_out = (newest.folders, newest.left_out) if newest else ({}, None)
             sight = look(root, self._seen, frozenset(folders), fresh.keep, self._own, also, left_out, effort)
         finally:
             effort.end()

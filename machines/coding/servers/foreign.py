@@ -8,6 +8,7 @@ import asyncio
 import concurrent.futures
 import json
 import os
+import select
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -17,7 +18,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from dsa.errors import install_hint
 from dsa.runtime.speech import each_text
 from machines.coding.servers.server import Server
-from machines.coding.servers.session import Live, cancelled, told
+from machines.coding.servers.session import Asking, Live, cancelled, told
 from machines.coding.servers.tools import ForeignTool, check_apart, one_line, prefix, shown_names
 from machines.coding.tools import output
 from machines.coding.tools.errors import ToolError
@@ -125,38 +126,46 @@ class Connection:
         self, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stop: int | None
     ) -> Mapping[str, Any]:
         """Give what a call gave, as written; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
-        stopped = ToolError(
-            "stopped", f"{tool.name} was stopped, and its server ended. It may have done what was asked"
+        stopped, asking = (
+            ToolError("stopped", f"{tool.name} was stopped, and its server was ended"),
+            Asking(tool, arguments),
         )
+        if stop is not None and select.select([stop], [], [], 0)[0]:
+            raise ToolError("stopped", f"{tool.name} was stopped. {asking.told}")
         watching = None if stop is None else asyncio.create_task(self._when_readable(stop, stopped))
         try:
             live = await self._opened()
             if watching is not None and watching.done():
                 live.stop(stopped)
-            return await self._called(live, tool, arguments, timeout_s, stopped)
+            said = dict(await self._called(live, asking, timeout_s, stopped))
+            said[RESTARTED], live.restarted = live.restarted, ""
+        except ToolError as error:
+            if error.code not in _ADVICE:
+                raise
+            raise ToolError(error.code, f"{error}. {asking.told}{_ADVICE[error.code]}") from error
+        else:
+            return said
         finally:
             if watching is not None:
                 await cancelled(watching)
 
-    async def _called(
-        self, live: Live, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stopped: ToolError
-    ) -> Mapping[str, Any]:
+    async def _called(self, live: Live, asking: Asking, timeout_s: float, stopped: ToolError) -> Mapping[str, Any]:
         from mcp import MCPError
 
-        late = ToolError(
-            "tool_timeout",
-            f"{tool.name} gave nothing within {timeout_s:g} s, and its server was ended{live.garbled()}. It may have done what was asked. "
-            "Ask for less, or go on without it",
-        )
+        nothing = f"{asking.tool.name} gave nothing within {timeout_s:g} s"
+        late = ToolError("tool_timeout", f"{nothing}, and its server was ended{live.garbled()}")
         timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
-        answering = asyncio.create_task(live.asked(tool, arguments))
+        answering = asyncio.create_task(live.asked(asking))
         answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
         try:
-            return _answer(tool, await asyncio.shield(answering))
+            return _answer(asking.tool, await asyncio.shield(answering))
         except MCPError as error:
+            if not live.is_over and not asking.sent:
+                why = f"{live.named} does not list its tools any more: {told(error)}. {asking.told}"
+                raise ToolError("server_not_asked", why) from error
             if not live.is_over:
                 raise ToolError("tool_error", f"{live.named} refuses the call: {told(error)}") from error
-            raise live.why if live.why in {late, stopped} else await self._lost(live) from error
+            raise live.why if live.why in {late, stopped} else await self._lost(live, asking) from error
         except ValueError as error:
             raise ToolError(
                 "server_garbled", f"{live.named} answers in a form that is not MCP's: {told(error)}"
@@ -174,16 +183,14 @@ class Connection:
         if self._live is not None:
             self._live.stop(why)
 
-    async def _lost(self, live: Live) -> ToolError:
+    async def _lost(self, live: Live, asking: Asking) -> ToolError:
         """Say why a server has ended in the middle of a call that is not to blame."""
         await asyncio.shield(live.task)
         assert live.why is not None
         code, why = live.why.code, str(live.why)
         if code in {"tool_timeout", "stopped"}:
             code, why = "server_ended", f"{live.named} was ended because of another call"
-        return ToolError(
-            code, f"{why}; the call may have done what was asked. The server is started again at the next call"
-        )
+        return ToolError(code, f"{why}. {asking.told}. The server is started again at the next call")
 
     async def close(self) -> None:
         """End the server, for good."""
@@ -199,10 +206,13 @@ class Connection:
 
     async def _opened(self) -> Live:
         async with self._one_at_a_time:
+            if self._live is not None and self._live.process.has_ended:
+                self._live.stop()  # nobody may have seen it yet
             if self._live is not None and not self._live.is_over:
                 return self._live
-            if self._live is not None:
-                await asyncio.shield(self._live.task)
+            before = self._live
+            if before is not None:
+                await asyncio.shield(before.task)
             if self._is_closed:
                 raise ToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
             live = self._live = Live(self._name, self._server)
@@ -215,7 +225,17 @@ class Connection:
                 await asyncio.shield(live.task)
                 assert live.why is not None
                 raise live.why
+            if before is not None:
+                live.restarted = (
+                    f"{before.why}; it was started again before this call, and knows nothing of those before"
+                )
             return live
+
+
+#: Under what the result of a call says that its server was started again.
+RESTARTED = "restarted"
+#: What is told behind what is known of a call that was ended.
+_ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or go on without it"}
 
 
 def _answer(tool: ForeignTool, said: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -229,10 +249,16 @@ def _answer(tool: ForeignTool, said: Mapping[str, Any]) -> Mapping[str, Any]:
 Redact = Callable[[str], str]
 _LONGEST_STRUCTURED = 2 * output.KEPT
 _MOST_ATTACHMENTS = 20
+#: What is counted of what was left out.
+_LEFT_OUT = {
+    "omitted": "characters of the text are left out",
+    "structured_omitted": "characters of a structured value are left out",
+    "attachments_omitted": "attachments are not named",
+}
 
 
 def shown(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
-    """Give `text`, and where there is any: `omitted` (characters of it), `structured` or `structured_omitted`, `attachments`, `attachments_omitted`.
+    """Give `text`, and where there is any: `omitted` (characters of it), `structured` or `structured_omitted`, `attachments`, `attachments_omitted`, and `left_out` in words.
 
     Raises ToolError `tool_error` with the text where the tool says that it failed, `bad_result` where a value is no JSON.
     """
@@ -246,7 +272,10 @@ def shown(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
         "attachments": [each_text(each, redact, with_names=True) for each in told[:_MOST_ATTACHMENTS]],
         "attachments_omitted": max(0, len(told) - _MOST_ATTACHMENTS),
     }
-    return {"text": text, **_structured(result, redact), **{name: value for name, value in found.items() if value}}
+    restarted = {RESTARTED: redact(result[RESTARTED])} if result.get(RESTARTED) else {}
+    more = {**_structured(result, redact), **{name: value for name, value in found.items() if value}, **restarted}
+    left = [f"{more[name]:,} {what}" for name, what in _LEFT_OUT.items() if name in more]
+    return {"text": text, **more, **({"left_out": f"{', '.join(left)}: ask the tool for less"} if left else {})}
 
 
 def _text(blocks: list[Mapping[str, Any]], redact: Redact) -> tuple[str, int]:

@@ -12,8 +12,11 @@ import logging
 import os
 import signal
 import subprocess
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from machines.coding.servers.server import Server
 from machines.coding.servers.tools import ForeignTool, one_line, shown_names, tools_of
@@ -49,6 +52,11 @@ class ServerProcess:
         self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.poll() is not None
 
     @property
     def pid(self) -> int:
@@ -163,17 +171,33 @@ _TOO_DEEP = f"nested more than {MOST_LEVELS} levels deep"
 _US = ("dual-state-agents", "0.1")
 
 
+@attrs.define
+class Asking:
+    """A call, and whether its server has been sent it: only then may the server have done anything of it."""
+
+    tool: ForeignTool
+    arguments: Mapping[str, Any]
+    sent: bool = False
+
+    @property
+    def told(self) -> str:
+        """What is known of a call that has brought nothing."""
+        return "It may have done what was asked" if self.sent else "It was not asked: the call was not made"
+
+
 class Live:
-    """A server that runs, from its start to its end. `task` is done when nothing is left of it; `why` says then why it has ended."""
+    """A server that runs, from its start to its end. `task` is done when nothing is left of it; `why` says then why it has ended, `restarted` why the one before it had."""
 
     def __init__(self, name: str, server: Server) -> None:
         self._name, self._server = name, server
         self.process = ServerProcess(name, server)
         self.why: ToolError | None = None
+        self.restarted = ""
         self.tools: tuple[ForeignTool, ...] = ()
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session: ClientSession | None = None
         self._over, self._garbled, self._is_stale = asyncio.Event(), b"", False
+        self._asking: deque[Asking] = deque()
         self.task = asyncio.create_task(self._lead())
 
     @property
@@ -187,10 +211,11 @@ class Live:
             self.why = why
             self._over.set()
 
-    async def asked(self, tool: ForeignTool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def asked(self, asking: Asking) -> Mapping[str, Any]:
         """Give what a call gave, as written. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
         from mcp import types
 
+        tool = asking.tool
         if self._is_stale:
             await self._list()
         current = {each.tool: each for each in self.tools}.get(tool.tool)
@@ -199,9 +224,16 @@ class Live:
         if current != tool:
             changed = f"{self.named} has changed '{one_line(tool.tool)}' since its tools were listed; do without it"
             raise ToolError("tool_changed", changed)
-        params = types.CallToolRequestParams(name=tool.tool, arguments=dict(arguments))
+        params = types.CallToolRequestParams(name=tool.tool, arguments=dict(asking.arguments))
         assert self._session is not None
-        said: Mapping[str, Any] = await self._session.send_request(types.CallToolRequest(params=params), _as_written())
+        self._asking.append(asking)
+        try:
+            said: Mapping[str, Any] = await self._session.send_request(
+                types.CallToolRequest(params=params), _as_written()
+            )
+        finally:
+            if asking in self._asking:
+                self._asking.remove(asking)
         return said
 
     @property
@@ -362,11 +394,17 @@ class Live:
         """Pass on what we say, until nobody reads it."""
         async with messages:
             async for each in messages:
+                is_call = getattr(each.message, "method", "") == "tools/call" and self._asking
+                asking = self._asking.popleft() if is_call else None
+                if asking is not None:
+                    asking.sent = True
                 try:
                     await self.process.write(
                         each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
                     )
-                except BrokenPipeError:
+                except BrokenPipeError:  # nobody has read the line to its end
+                    if asking is not None:
+                        asking.sent = False
                     return self.stop()
 
 

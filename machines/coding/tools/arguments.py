@@ -11,7 +11,7 @@ LARGEST_FILE = 1_000_000
 _MOST_FILES = 100
 #: The file tools, each with its arguments.
 FILE_TOOLS: dict[str, tuple[str, ...]] = {
-    "list_dir": ("path",),
+    "list_dir": ("path", "offset"),
     "read_file": ("path", "max_bytes", "offset"),
     "search": ("pattern", "path", "glob", "is_regex", "max_results"),
     "write_file": ("path", "content", "create_dirs"),

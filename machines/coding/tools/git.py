@@ -6,7 +6,7 @@ Takes the arguments of a call, gives what JSON can hold, or raises ToolError. No
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,11 @@ class GitTools:
         }
         said |= {"not_shown": more} if more else {}
         said |= {"incomplete": True} if not is_whole else {}
+        if more or not is_whole:
+            beyond = "" if is_whole else ", and git names more files than are read here"
+            said["left_out"] = (
+                f"{_added(more)} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
+            )
         return said | ({"under_way": under_way} if under_way else {})
 
     def git_diff(self, path: object = None, staged: object = False, against: object = None) -> dict[str, Any]:  # noqa: FBT002  (a model's)
@@ -89,8 +94,13 @@ class GitTools:
             counted = repository.asked(*asked, "--numstat", "-z", *of)
             done = repository.asked(*asked, *of, bounds=self._shown)
         files = [_counted(line) for line in _records(counted.head)]
-        said = {"files": files[:_SHOWN], "diff": done.text(), "omitted_bytes": done.omitted_bytes}
-        return said | ({"not_shown": len(files) - _SHOWN} if len(files) > _SHOWN else {})
+        said = {"files": files[:_SHOWN], "diff": done.text(), "omitted_bytes": done.omitted_in_text}
+        said |= {"not_shown": len(files) - _SHOWN} if len(files) > _SHOWN else {}
+        if done.omitted_bytes or len(files) > _SHOWN or counted.omitted_bytes:
+            of_list = f"{max(0, len(files) - _SHOWN):,}{' or more' if counted.omitted_bytes else ''} files of the list"
+            of_both = f"{done.omitted_in_text:,} bytes of the diff and {of_list}"
+            said["left_out"] = f"{of_both} are left out: say a path to see its part"
+        return said
 
     def git_log(self, count: object = 10, path: object = None) -> dict[str, Any]:
         """Tell the newest commits that have changed something in the workspace, or at a path.
@@ -104,13 +114,23 @@ class GitTools:
             head = repository.head()
             if head is None:
                 return {"commits": []}
-            options = ["--no-color", "--no-decorate", "--no-notes", "--no-mailmap", "--no-show-signature", f"-{count}"]
+            options = [
+                "--no-color",
+                "--no-decorate",
+                "--no-notes",
+                "--no-mailmap",
+                "--no-show-signature",
+                f"-{count + 1}",
+            ]
             only = ["--", where] if where != "." or repository.prefix else []
             done = repository.asked("log", "-z", *options, _LOG, head, *only)
         fields = _records(done.head)
         whole = [fields[at : at + 5] for at in range(0, len(fields) - 4, 5)]
         names = ("commit", "author", "date", "subject", "body")
-        return {"commits": [dict(zip(names, map(_cut, each), strict=True)) for each in whole]}
+        said: dict[str, Any] = {"commits": [dict(zip(names, map(_cut, each), strict=True)) for each in whole[:count]]}
+        if len(whole) > count or done.omitted_bytes:
+            said["left_out"] = f"older commits are not shown: say a larger count, up to {_MOST_COMMITS}, or a path"
+        return said
 
     def git_commit(self, message: object, paths: object = None, written: Sequence[str] | None = None) -> dict[str, Any]:
         """Commit files as they are in the workspace: those at `paths`, else all that are changed or new and in which nothing is staged.
@@ -263,6 +283,11 @@ def _records(printed: bytes) -> list[str]:
     return [os.fsdecode(record) for record in printed.split(b"\0")[:-1]]
 
 
+def _added(more: Mapping[str, int]) -> str:
+    """Say how many of each list are not shown."""
+    return ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
+
+
 def _told(path: str, letter: str) -> dict[str, str]:
     return {"path": shown(path), "change": _CHANGES.get(letter, letter)}
 
@@ -277,7 +302,8 @@ def _counted(record: str) -> dict[str, Any]:
 
 def _cut(text: str) -> str:
     text = shown(text.strip(), "\n\t")
-    return text if len(text) <= _LONGEST_BODY else f"{text[:_LONGEST_BODY]} [..]"
+    more = len(text) - _LONGEST_BODY
+    return text if more <= 0 else f"{text[:_LONGEST_BODY]} [.. {more:,} characters left out ..]"
 
 
 def _revision(repository: Repository, name: object) -> str:

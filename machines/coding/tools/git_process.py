@@ -68,11 +68,16 @@ class Ran:
         """Give all that is kept, saying what is not; where it was cut, whole lines are kept."""
         if not self.omitted_bytes:
             return (self.head + self.tail).decode("utf-8", "replace")
-        head, _, cut = self.head.rpartition(b"\n")
-        more, _, tail = self.tail.partition(b"\n")
-        omitted = self.omitted_bytes + len(cut) + len(more)
+        head, tail = self.head.rpartition(b"\n")[0], self.tail.partition(b"\n")[2]
         texts = [part.decode("utf-8", "replace") for part in (head, tail)]
-        return f"{texts[0]}\n[.. {omitted:,} bytes left out ..]\n{texts[1]}"
+        return f"{texts[0]}\n[.. {self.omitted_in_text:,} bytes left out ..]\n{texts[1]}"
+
+    @property
+    def omitted_in_text(self) -> int:
+        """How many bytes `text` leaves out: also those of the lines that were cut."""
+        if not self.omitted_bytes:
+            return 0
+        return self.omitted_bytes + len(self.head.rpartition(b"\n")[2]) + len(self.tail.partition(b"\n")[0])
 
 
 def ran(

@@ -24,17 +24,22 @@ _PIECE = 1_048_576
 _LOOKED_AT = 8_192
 
 
-def listed(beneath: Beneath, parts: Sequence[str]) -> dict[str, Any]:
-    """Give what stands in a folder, by name. Raises ToolError."""
+def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> dict[str, Any]:
+    """Give what stands in a folder, by name, but for the first `offset` names. Raises ToolError."""
     refuse_closed(parts)
     found = beneath.look(parts)
     if found is not None and kind_of(found.st_mode) != "folder":
         raise ToolError("not_a_folder", f"'{named(parts)}' is no folder: read it with read_file")
     names = [(name, entry) for name, entry in names_in(beneath, parts) if not _is_hidden(name)]
-    entries = [_entry(name, entry) for name, entry in names[:_MOST_NAMES]]
-    more = max(0, len(names) - _MOST_NAMES)
+    entries = [_entry(name, entry) for name, entry in names[offset : offset + _MOST_NAMES]]
+    end = offset + len(entries)
+    more = max(0, len(names) - end)
     said = f"{len(names)} {'entry' if len(names) == 1 else 'entries'} in {named(parts)}"
-    return {"result": f"{said}; {more} more are not shown" if more else said, "entries": entries, "more": more}
+    if offset:
+        said += f"; those before number {offset + 1} are not shown"
+    if more:
+        said += f"; {more} more are not shown: go on with offset={end}"
+    return {"result": said, "entries": entries, "more": more}
 
 
 def refuse_closed(parts: Sequence[str]) -> None:

@@ -22,7 +22,8 @@ from machines.coding.tools.errors import ToolError
 from machines.coding.tools.paths import DEEPEST, Pattern, is_closed, is_record, is_temporary, named, shown
 from machines.coding.tools.reading import bytes_of, names_in, refuse_closed
 
-MOST_RESULTS = 1_000
+#: How many lines are given at most, and how many are counted.
+MOST_RESULTS, _MOST_COUNTED = 1_000, 10_000
 _MOST_FILES, _MOST_BYTES, _LARGEST_FILE = 20_000, 32_000_000, 1_000_000
 _LONGEST_PATTERN, _LONGEST_LINE, _BEFORE = 1_000, 200, 60
 _TIME_LIMIT_S = 10.0
@@ -45,20 +46,20 @@ def searched(
     for name, text in reader.texts(parts):
         names.append(name)
         texts.append(text)
-    most = max_results + 1
-    hits = _matching(pattern, texts, most) if is_regex else _having(pattern, texts, most)
-    more = len(hits) > max_results
-    hits = hits[:max_results]
+    all_hits = _matching(pattern, texts, _MOST_COUNTED) if is_regex else _having(pattern, texts, _MOST_COUNTED)
+    hits = all_hits[:max_results]
+    more = len(all_hits) - len(hits)
     files = len({number for number, _, _ in hits})
-    said = f"{_count(len(hits), 'line')} in {_count(files, 'file')}" + (
-        f"; there are more than {max_results}" if more else ""
-    )
+    said = f"{_count(len(hits), 'line')} in {_count(files, 'file')}"
+    if more:
+        least = "at least " if len(all_hits) == _MOST_COUNTED else ""
+        said += f"; {least}{more:,} more are not shown: narrow path, glob or pattern"
     if not hits:
         said = f"no line in {_count(len(texts), 'file')} has it{_hint(pattern, is_regex=is_regex)}"
     skipped = dict(sorted(reader.skipped.items()))
     if skipped:
         said += f"; passed over: {', '.join(f'{count} {what}' for what, count in skipped.items())}"
-    return {"result": said, "matches": _lines(hits, names, texts), "more": more, "skipped": skipped}
+    return {"result": said, "matches": _lines(hits, names, texts), "more": bool(more), "skipped": skipped}
 
 
 @attrs.frozen

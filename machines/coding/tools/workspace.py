@@ -320,7 +320,8 @@ class Workspace:
         return file_parts_of(path, self._roots)
 
     def _list(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return reading.listed(self._beneath, self._parts(given.text(asked, "path", ".")))
+        offset = given.number(asked, "offset", 0, 0, 1 << 40)
+        return reading.listed(self._beneath, self._parts(given.text(asked, "path", ".")), offset)
 
     def _read(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         most = given.number(asked, "max_bytes", 65_536, reading.LEAST_READ, reading.MOST_READ)

@@ -192,6 +192,9 @@ def test_a_long_difference_has_a_beginning_and_an_end(root, tools):
     said = tools.git_diff()
     assert len(said["diff"]) < 25_000
     assert said["omitted_bytes"] > 100_000
+    assert f"[.. {said['omitted_bytes']:,} bytes left out ..]" in said["diff"]
+    of_both = f"{said['omitted_bytes']:,} bytes of the diff and 0 files of the list"
+    assert said["left_out"] == f"{of_both} are left out: say a path to see its part"
     assert "+line 1\n" in said["diff"]
     assert said["diff"].endswith("+line 19999\n")
     assert "bytes left out" in said["diff"]
@@ -202,6 +205,7 @@ def test_of_many_files_the_first_are_told(root, tools):
         (root / f"n{number:03}").write_text("x", "utf-8")
     said = tools.git_status()
     assert (len(said["untracked"]), said["not_shown"]) == (200, {"untracked": 250})
+    assert said["left_out"].startswith("250 more untracked are not shown: ")
     made = tools.git_commit("many")
     assert (len(made["files"]), made["not_shown"]) == (200, 250)
 
@@ -213,9 +217,14 @@ def test_the_log(root, tools):
     third, second, first = tools.git_log()["commits"]
     assert (second["subject"], second["body"], second["author"]) == ("second", "body\\x1b[2J\n\nmore", "Person")
     assert (first["subject"], first["body"]) == ("first", "")
-    assert len(third["subject"]) < 1_010
+    assert third["subject"].endswith("x [.. 2,000 characters left out ..]")
     assert first["commit"] == git(root, "rev-parse", "HEAD~2").strip()
-    assert len(tools.git_log(1)["commits"]) == 1
+    one = tools.git_log(1)
+    assert (len(one["commits"]), one["left_out"]) == (
+        1,
+        "older commits are not shown: say a larger count, up to 100, or a path",
+    )
+    assert "left_out" not in tools.git_log(3)
     assert [commit["subject"] for commit in tools.git_log(10, "a.py")["commits"]] == ["second", "first"]
     assert tools.git_log(10, "nothing.py") == {"commits": []}
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.loops import BLOCK, END, KEPT, WINDOW, Did, key_of, reminder_of, round_of
+from machines.coding.loops import BLOCK, END, KEPT, POLLS, SAME_POLLS, WINDOW, Did, key_of, reminder_of, round_of
 
 A, B = key_of("write_file", {"path": "a"}), key_of("write_file", {"path": "b"})
 
@@ -163,3 +163,66 @@ def test_more_of_the_same_is_never_less(past):
         assert again.level == "end"
     elif past.count(did(A)) + 2 >= BLOCK:
         assert again.level in {"block", "end"}
+
+
+def ran(result, **more):
+    return did(kind="running", result=result, **more)
+
+
+def looked(result, **more):
+    return did(kind="looking", result=result, **more)
+
+
+@pytest.mark.parametrize(
+    ("last", "before", "says"),
+    [
+        (ran("1"), [ran("1")], "Exactly this was done 2 times now, with the same outcome."),
+        (ran("2"), [ran("1")], "Exactly this was done 2 times now, with another outcome."),
+        (ran("1", changed=True), [ran("1")], "Exactly this was done 2 times now, with another outcome."),
+        (ran("1"), [ran("", refused=True)], "You have asked for exactly this before, and it was refused then."),
+        (did(result="2"), [did(result="1", changed=True)], "2 times now; this time it changed nothing."),
+        (did(result="1", changed=True), [did(result="1", changed=True)], "2 times now, and changed a file again."),
+        (did(result="1", error="e"), [did(result="1", error="e")], "2 times now, with the same outcome."),
+        (looked("1"), [looked("1")], "2 times now, with the same outcome."),
+        (ran("1", polled=True), [ran("1", polled=True)], "2 times now, with the same outcome."),
+    ],
+)
+def test_reminder_says_of_outcomes_what_is_recorded(last, before, says):
+    told = reminder_of(last, before)
+    assert says in told
+    assert ("same outcome" in told) == ("same outcome" in says)
+
+
+@pytest.mark.parametrize(
+    ("last", "before"), [(looked("2"), [looked("1")]), (ran("2", polled=True), [ran("1", polled=True)])]
+)
+def test_what_sees_something_new_gets_no_reminder(last, before):
+    assert reminder_of(last, before) == ""
+
+
+def test_refused_look_is_not_said_to_have_seen_anything():
+    why = round_of(looked(""), [looked("1"), looked("", refused=True)]).why
+    assert why == "read_file is asked for 3 times without anything new to see: it was refused before"
+    why = round_of(looked(""), [looked("1"), looked("1"), looked("", refused=True)]).why
+    assert why == "read_file is asked for 4 times without anything new to see: it saw the same the last 2 times"
+
+
+def polls(*results, last=""):
+    return round_of(ran(last, polled=True), [ran(result, polled=True) for result in results])
+
+
+def test_polled_command_counts_while_its_outcome_is_the_same_and_within_a_bound():
+    assert polls(*map(str, range(POLLS - 1))).level == "fine"
+    assert [polls(*["1"] * count).level for count in (SAME_POLLS - 1, SAME_POLLS)] == ["fine", "block"]
+    assert polls(*["2"] * SAME_POLLS, "1").level == "fine"
+    assert [polls(*map(str, range(POLLS + more))).level for more in range(3)] == ["block", "block", "end"]
+    assert (
+        polls(*map(str, range(POLLS))).why
+        == f"run_cmd is asked for {POLLS + 1} times like this: it is polled {POLLS} times at most"
+    )
+
+
+def test_errors_of_a_polled_command_block_nothing_else():
+    failed = [ran(str(answer), error="rc=1 pending", answer=answer, polled=True) for answer in range(3)]
+    assert round_of(ran("", polled=True, answer=4), failed).level == "fine"
+    assert round_of(attrs.evolve(ran("", answer=4), key=B), failed).level == "fine"

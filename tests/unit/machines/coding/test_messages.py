@@ -96,14 +96,33 @@ def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
     cut = shortened_to({"role": "tool", "tool_call_id": "c", "content": content}, most)["content"]
     assert len(cut) <= most
     assert (json.loads(cut) == told) == (len(content) <= most)
-    assert json.loads(cut).keys() == told.keys()
+    assert json.loads(cut).keys() == told.keys() | ({"shortened"} if len(content) > most else set())
 
 
-def test_a_result_of_many_small_texts_is_cut_in_its_middle():
-    content = json.dumps({"names": [f"file-{number}.txt" for number in range(900)]})
-    cut = shortened_to({"role": "tool", "tool_call_id": "c", "content": content}, 300)["content"]
-    assert (cut[:20], cut[-20:]) == (content[:20], content[-20:])
-    assert len(cut) < 400
+@pytest.mark.parametrize("most", [100, 300, 4_000])
+def test_a_result_of_many_small_texts_keeps_its_beginning_and_says_what_is_left_out(most):
+    content = json.dumps({"names": [f"file-{number}.txt" for number in range(900)], "more": False})
+    cut = shortened_to({"role": "tool", "tool_call_id": "c", "content": content}, most)["content"]
+    said = json.loads(cut)
+    assert content.startswith(said["beginning"])
+    assert f"of {len(content):,} characters left out: call again" in said["shortened"]
+    assert len(cut) <= most
+
+
+@pytest.mark.parametrize("most", [300, 1_200, 4_000])
+def test_a_result_that_was_cut_to_make_room_does_not_say_that_it_is_whole(most):
+    read = {
+        "content": "line\n" * 2_000,
+        "size_bytes": 10_000,
+        "result": "Read a",
+        "truncated": False,
+        "next_offset": None,
+    }
+    cut = shortened_to({"role": "tool", "tool_call_id": "c", "content": json.dumps(read)}, most)["content"]
+    said = json.loads(cut)
+    assert (said["truncated"], len(cut) <= most) == (True, True)
+    left = int(said["shortened"].split()[0].replace(",", ""))
+    assert 0 <= left - (10_000 - len(said["content"])) < 2_200  # line breaks count twice in JSON
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])

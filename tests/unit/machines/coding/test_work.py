@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsa.expr import Value
+from dsa.runtime.ledger import EventEntry, RowEntry
+from machines.coding.calls import COMPLETE
 from machines.coding.configuration import checked, default_model, read_configuration
 from machines.coding.counting import counted
 from machines.coding.projection import FOLDER, LOG, Projection, lines_in_log, loops, state
 from machines.coding.resources import MODES, Resources
+from machines.coding.standing import Called
 from machines.coding.work import Work, work_of
 
 VALUES: dict[str, Value] = {"rounds": 1}
@@ -97,8 +100,46 @@ def test_the_ledger_for_people_names_what_was_tried(tmp_path):
     with agent_at(tmp_path, HELLO, acting(tasks(("x", "read_file")), act), parameters={"max_rounds": 2}) as (agent, _):
         asyncio.run(agent.go_on())
         lines = [line for each in agent.work.calls for line in lines_in_log(each)]
-    assert lines[0] == "TRIED read_file (path_outside_workspace)"
-    assert lines[1].startswith("ERROR read_file: ")
+    assert lines[0] == "TRIED read_file ../x (path_outside_workspace)"
+    assert lines[1].startswith("ERROR read_file gone.txt: ")
+
+
+def line_of(tool, status, about, result=None):
+    return lines_in_log(Called("c", tool, "p", {"call_id": "c", "tool": tool, **about}, status, result))
+
+
+@pytest.mark.parametrize(
+    ("tool", "status", "about", "line"),
+    [
+        ("run_cmd", "failed", {"argv": ["python", "a.py"], "arguments": {"cmd": "python a.py"}}, "ERROR run_cmd python a.py: why"),
+        ("run_cmd", "call_looping", {"argv": ["python", "a.py"], "arguments": {"cmd": "x"}}, "TRIED run_cmd python a.py (call_looping)"),
+        ("edit", "failed", {"arguments": {"path": "src/a.py", "old": "x", "new": "y"}}, "ERROR edit src/a.py: why"),
+        ("write_files", "not_approved", {"arguments": {"files": [{"path": "a"}, {"path": "b"}]}}, "TRIED write_files a, b (not_approved)"),
+        ("words__count", "failed", {"arguments": {"text": "x"}}, 'ERROR words__count {"text": "x"}: why'),
+        (COMPLETE, "subtask_completed", {"subtask": "write_file a", "reason": "it is there"}, "SUBTASK write_file a -> completed: it is there"),
+        (COMPLETE, "subtask_failed", {"subtask": "write_file a"}, "SUBTASK write_file a -> failed"),
+        (COMPLETE, "no_evidence", {"subtask": "write_file a"}, "SUBTASK write_file a -> questioned: no result shows it"),
+    ],
+)  # fmt: skip
+def test_each_line_of_the_ledger_for_people_names_its_object(tool, status, about, line):
+    assert line_of(tool, status, about, {"error": {"message": "why"}}) == [line]
+
+
+def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
+    asked = {"arguments": {"path": "a"}, "provider_id": "p", "name": "read_file"}
+    about = {"call_id": "c1", "tool": "read_file", "arguments": {"path": "a"}}
+    work = work_of(
+        [
+            EventEntry(1, "asked", data={"content": "", "calls": [{"id": "c1", **asked}, {"id": "c2", **asked}]}),
+            RowEntry(1, "working.thinking", "working.acting"),
+            EventEntry(2, "tool_call", data=about),
+            RowEntry(2, "working.acting", "working.acting"),
+            EventEntry(3, "run_tool.failed", data={}),
+            RowEntry(3, "working.acting", "escalated"),
+        ]
+    )
+    assert [each.status for each in work.calls] == ["interrupted", "waiting"]
+    assert work.waiting() == ("c2",)  # where calls are dropped it is told as not made
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,9 @@ def test_long_passages_are_split_and_lines_counted(tmp_path):
     (tmp_path / "long.txt").write_text("\n".join(f"line {n} word{n}" for n in range(1, 101)), "utf-8")
     assert places(tmp_path, "word57") == [("long.txt", 57)]
     assert len(search(tmp_path, "word57").places[0].excerpt) <= 400
+    long = "\n".join(f"line {number} of {'many ' * 12}words" for number in range(30))
+    (tmp_path / "long.md").write_text(f"needle\n{long}\n")
+    assert search(tmp_path, "needle").places[0].excerpt.endswith(" [.. cut]")
 
 
 def test_changed_files_are_read_anew(folder):

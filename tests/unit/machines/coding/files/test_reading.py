@@ -42,7 +42,10 @@ def test_a_long_list_says_how_many_more_there_are(workspace, tmp_path):
         (tmp_path / f"{number:03}").touch()
     found = workspace.list_dir()
     assert [entry["name"] for entry in found["entries"]] == [f"{number:03}" for number in range(200)]
-    assert (found["more"], found["result"]) == (3, "203 entries in .; 3 more are not shown")
+    assert (found["more"], found["result"]) == (3, "203 entries in .; 3 more are not shown: go on with offset=200")
+    rest = workspace.apply("list_dir", {"offset": 200})
+    assert (len(rest["entries"]), rest["more"]) == (3, 0)
+    assert rest["result"] == "203 entries in .; those before number 201 are not shown"
 
 
 def test_what_cannot_be_listed(workspace, tmp_path):

@@ -48,6 +48,7 @@ def test_a_search_can_be_narrowed(searched, options, files):
         found = searched.search("import", is_regex=is_regex, **options)
         assert [line.split(":")[0] for line in found["matches"]] == files
         assert found["more"] == ("max_results" in options)
+        assert ("1 more are not shown: narrow path, glob or pattern" in found["result"]) == found["more"]
 
 
 def test_what_we_write_for_people_is_not_searched(searched, tmp_path):

@@ -12,7 +12,7 @@ from file_tools import FileTools
 from workspaces import change_all, state
 from workspaces import git_of_history as git
 
-from machines.coding.history import Conflict, History
+from machines.coding.history import UNKEPT, UNKNOWN, Conflict, History, looking
 from machines.coding.history.looking import LARGEST_BYTES
 
 
@@ -118,10 +118,94 @@ def test_a_file_that_was_named_before_is_not_taken_for_made(history, root):
     first = history.mark("first")
     (root / ".gitignore").write_text("", "utf-8")
     last = history.mark("last")
+    assert [each.path for each in history.changed(first, last)] == [".gitignore"]
     undone = history.undo(first, last)
-    assert {conflict.path for conflict in undone.conflicts} == {".env", "keys/k"}
+    assert undone.conflicts == ()
     assert (root / ".env").read_text("utf-8") == (root / "keys" / "k").read_text("utf-8") == "a person's"
     assert undone.restored == (".gitignore",)
+
+
+#: What a command does after a .gitignore that names data.txt and kept/ has been there from the beginning, or has been made meanwhile.
+AFTERWARDS = {
+    "the rules stay": {},
+    "the rules are others": {".gitignore": "*.log\n"},
+    "the rules are gone": {".gitignore": None},
+}
+
+
+@pytest.mark.parametrize("name", AFTERWARDS)
+def test_ignored_file_that_is_gone_is_told_and_listed(history, root, name):
+    (root / ".gitignore").write_text("data.txt\nkept/\n", "utf-8")
+    (root / "data.txt").write_text("precious", "utf-8")
+    (root / "kept" / "deep").mkdir(parents=True)
+    for path in ("kept/deep/a.txt", "kept/b.txt"):
+        (root / path).write_text("precious", "utf-8")
+    first = history.mark("first")
+    for path, text in AFTERWARDS[name].items():
+        (root / path).unlink()
+        if text is not None:
+            (root / path).write_text(text, "utf-8")
+    between = history.mark("between")
+    assert {each.path for each in history.changed(first, between)} <= {".gitignore"}  # nothing is new
+    (root / "data.txt").unlink()
+    (root / "kept" / "deep" / "a.txt").unlink()
+    last = history.mark("last")
+    gone = ["data.txt", "kept/deep/a.txt"]
+    assert [(each.path, each.before, each.after) for each in history.changed(between, last)] == [
+        (path, UNKEPT, None) for path in gone
+    ]
+    assert history.lost(between, last).endswith(": data.txt, kept/deep/a.txt")
+    assert "Not kept: data.txt is gone" in history.diff(first, last)
+    assert {each.path for each in history.undo(first, last).conflicts} == set(gone)
+    (root / "data.txt").write_text("put back by a person", "utf-8")
+    assert [each.path for each in history.undo(first, last).conflicts] == gone[1:]
+
+
+@pytest.mark.parametrize("rules", ["data.txt\n", "*\n"])
+def test_recorded_file_that_is_gone_is_put_back_whatever_a_gitignore_says_meanwhile(history, root, rules):
+    (root / "data.txt").write_text("precious", "utf-8")
+    first = history.mark("first")
+    (root / ".gitignore").write_text(rules, "utf-8")
+    history.mark("between")
+    (root / "data.txt").unlink()
+    undone = history.undo(first, history.mark("last"))
+    assert "data.txt" in undone.restored
+    assert (root / "data.txt").read_text("utf-8") == "precious"
+
+
+def test_file_of_which_nobody_knows_whether_it_was_there_is_not_called_new(history, root):
+    (root / ".gitignore").write_text("later.txt\n", "utf-8")
+    history.mark("first")
+    (root / "later.txt").write_text("ignored", "utf-8")
+    first = history.mark("before")
+    (root / ".gitignore").unlink()
+    (root / "really.txt").write_text("new", "utf-8")
+    last = history.mark("last")
+    known = {each.path: each.before for each in history.changed(first, last)}
+    assert (known["later.txt"], known["really.txt"]) == (UNKNOWN, None)
+    assert history.changed(first, last, made=["later.txt"])[1].before is None
+
+
+def test_what_is_over_the_bounds_is_neither_new_nor_removed(history, root):
+    (root / "shrinks").write_bytes(b"x" * (LARGEST_BYTES + 1))
+    first = history.mark("first")
+    (root / "shrinks").write_text("small", "utf-8")
+    (root / "src" / "a.py").write_bytes(b"x" * (LARGEST_BYTES + 1))
+    found = {each.path: (each.before, each.after) for each in history.changed(first, history.mark("last"))}
+    assert found["shrinks"][0] == found["src/a.py"][1] == UNKEPT
+
+
+def test_ignored_names_are_bounded_and_what_is_beyond_is_told(history, root, monkeypatch):
+    monkeypatch.setattr(looking, "MOST_IGNORED", 3)
+    (root / ".gitignore").write_text("many/\n", "utf-8")
+    (root / "many").mkdir()
+    for number in range(5):
+        (root / "many" / f"{number}.txt").write_text("x", "utf-8")
+    mark = history.mark("first")
+    assert list(history.left_out(mark).values()).count(looking.IGNORED) == 3
+    assert "not told when it is gone: what is beyond" in history.unkept(mark)
+    (root / "many" / "0.txt").unlink()
+    assert "not told when it is gone" in history.unkept(history.mark("last"))
 
 
 def test_files_that_were_or_are_too_large_are_left_alone(history, root):
@@ -241,7 +325,6 @@ def test_what_is_no_file_and_is_not_the_agent_s_is_left(history, root):
     undone = history.undo(first, last)
     assert undone.conflicts == (
         Conflict("gone", "it was a pipe: that is not made again"),
-        Conflict("hidden", "a .gitignore named it before: it may have been there already"),
         Conflict("made", "something else stands there now"),
     )
     assert {path.name for path in root.iterdir()} >= {"own", "hidden", "made"}

@@ -1,12 +1,15 @@
 """MCP servers that fail: they do not start, do not answer, die in a call, change their tools."""
 
+import os
 import re
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from foreign_servers import LONG_S, SHORT_S, real, refused, rogue, text, wait_until_gone
 
+from dsa.edge.sandbox.commands import stop
 from machines.coding.servers.server import Server
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
@@ -70,7 +73,7 @@ def test_a_server_that_dies_in_a_call_is_told_and_started_again(opened):
     code, said = refused(foreign.call, "test__crash", {"code": 7})
     assert code == "server_ended"
     assert "'test' has ended (exit code 7; its last words: Traceback: out of luck)" in said
-    assert "may have done what was asked" in said
+    assert "It may have done what was asked. The server is started again at the next call" in said
     assert text(foreign, "test__lookup", key="mcp") == "a protocol for tools"
 
 
@@ -112,3 +115,36 @@ def test_a_tool_that_is_gone_or_has_changed_is_not_called(opened):
     assert (code, "has changed 'word_count' since its tools were listed" in said) == ("tool_changed", True)
     assert foreign.tools() == before
     assert text(foreign, "test__lookup", key="mcp")
+
+
+def test_server_that_died_between_calls_is_started_again_and_the_result_says_so(opened):
+    foreign = opened(odd=rogue("fine"))
+    first = int(text(foreign, "odd__good"))
+    os.kill(first, signal.SIGKILL)
+    wait_until_gone(first)
+    said = foreign.call("odd__good", {})
+    assert int(said["text"]) != first
+    assert said["restarted"] == (
+        "the MCP server 'odd' has ended (ended by SIGKILL); it was started again before this call, and knows nothing of those before"
+    )
+    assert "restarted" not in foreign.call("odd__good", {})
+
+
+def test_call_that_was_never_sent_is_not_said_to_have_failed_at_the_server(opened):
+    foreign = opened(odd=rogue("unlists"))
+    assert text(foreign, "odd__good") == "once"
+    code, said = refused(foreign.call, "odd__good", {})
+    assert code == "server_not_asked"
+    assert said.startswith("the MCP server 'odd' does not list its tools any more: I have")
+    assert said.endswith("It was not asked: the call was not made")
+
+
+def test_call_that_is_stopped_before_it_is_sent_was_not_made(opened):
+    foreign = opened(test=real())
+    foreign.tools()
+    with stop() as stopping:
+        stopping.set()
+        code, said = refused(foreign.call, "test__lookup", {"key": "mcp"}, stop=stopping)
+    assert code == "stopped"
+    assert said == "test__lookup was stopped. It was not asked: the call was not made"
+    assert "restarted" not in foreign.call("test__lookup", {"key": "mcp"})

@@ -22,6 +22,7 @@ def test_a_text_that_is_long_is_given_with_its_beginning_and_its_end(shared):
     assert said["text"].startswith("<xxx")
     assert said["text"].endswith("xxx>")
     assert said["omitted"] == 84_000
+    assert said["left_out"] == "84,000 characters of the text are left out: ask the tool for less"
     assert len(said["text"]) < 16_100
 
 
@@ -49,7 +50,9 @@ def test_many_attachments_are_counted(opened):
 
 
 def test_a_structured_value_that_is_long_is_counted(opened):
-    assert opened(odd=rogue("structured_big")).call("odd__good", {}) == {"text": "", "structured_omitted": 100_009}
+    assert opened(odd=rogue("structured_big")).call("odd__good", {}) == {
+        "text": "", "structured_omitted": 100_009, "left_out": "100,009 characters of a structured value are left out: ask the tool for less",
+    }  # fmt: skip
 
 
 def test_secrets_are_left_out_of_all_that_a_server_says():

@@ -1,0 +1,67 @@
+"""What shows that a subtask is completed: results that fit it, where that can be decided."""
+
+import pytest
+
+from machines.coding.evidence import files_named, given_of, lacking
+
+NOTHING = "no tool has given a result in this subtask"
+NO_COMMAND = "no command has given a result in this subtask, which says to run or test something"
+
+
+def gave(tool, arguments=None, *, argv=(), changes=(), result=None):
+    call = {"tool": tool, "arguments": arguments or {}, **({"argv": list(argv)} if argv else {})}
+    return given_of(call, {"result": result or {}, "changes": [{"path": path} for path in changes]})
+
+
+LISTED = gave("list_dir", {"path": "."})
+WROTE = gave("write_file", {"path": "src/a.py", "content": "x"})
+READ = gave("read_file", {"path": "a.py"})
+RAN = gave("run_cmd", {"cmd": "x"}, argv=("python", "a.py"))
+TESTED = gave("run_cmd", {"cmd": "x"}, argv=("pytest", "tests/test_a.py::test_x"))
+SERVED = gave("words__count", {"text": "a"})
+
+
+def of_files(*names):
+    return f"no tool has read, written or run {' or '.join(names)} in this subtask"
+
+
+@pytest.mark.parametrize(
+    ("subtask", "results", "lacks"),
+    [
+        ("anything", [], NOTHING),
+        ("say what there is", [LISTED], ""),
+        ("write_file a.py with a greeting", [LISTED], of_files("a.py")),
+        ("write_file a.py with a greeting", [WROTE], ""),
+        ("write_file a.py with a greeting", [READ], ""),
+        ("write_file a.py, then b.py", [LISTED], of_files("a.py", "b.py")),
+        ("write_file a.py, then b.py", [WROTE], ""),
+        ("edit lib/a.py.", [gave("write_files", {"files": [{"path": "lib/a.py", "content": ""}]})], ""),
+        ("edit lib/a.py.", [gave("run_cmd", {"cmd": "x"}, argv=("python", "make.py"), changes=["lib/a.py"])], ""),
+        ("edit lib/a.py.", [gave("search", {"pattern": "x"}, result={"matches": ["lib/a.py:3: x"]})], ""),
+        ("edit lib/a.py.", [gave("search", {"pattern": "x"}, result={"matches": []})], of_files("lib/a.py")),
+        ("make a.py work", [RAN], ""),
+        ("run_cmd python a.py", [WROTE, READ], NO_COMMAND),
+        ("run_cmd python a.py", [RAN], ""),
+        ("Run the tests", [gave("git_commit", {"message": "x"})], NO_COMMAND),
+        ("Run the tests", [TESTED], ""),
+        ("Run the tests", [gave("write_tested", {"path": "a.py"})], ""),
+        ("test: everything", [LISTED], NO_COMMAND),
+        ("run the counting tool", [SERVED], ""),
+        ("run git_status", [gave("git_status")], ""),
+        ("fix tests/test_a.py", [TESTED], ""),
+        ("use Node.js, e.g. from https://example.org/a.js, for *.py and os.path", [LISTED], ""),
+    ],
+)
+def test_evidence_fits_the_subtask(subtask, results, lacks):
+    assert lacking(subtask, results) == lacks
+
+
+@pytest.mark.parametrize("arguments", [{"files": 1}, {"files": {"a": 1}}, {"files": [{"path": ["a.py"]}]}, {"path": 7}])
+def test_arguments_of_servers_may_be_anything(arguments):
+    assert lacking("write_file a.py", [gave("words__lookup", arguments)]) == of_files("a.py")
+
+
+def test_names_of_files_are_known_by_their_endings():
+    assert files_named("write `src/app.tsx`, (README.md) and a.b.json: version 3.12, i.e. now") == [
+        "src/app.tsx", "README.md", "a.b.json",
+    ]  # fmt: skip
