@@ -165,7 +165,8 @@ def test_a_strict_provider_is_never_sent_a_name_that_it_refuses(tmp_path):
     sent = [
         call["function"]["name"] for each in played.requests[-1]["messages"] for call in each.get("tool_calls") or ()
     ]
-    assert sent == ["multi_tool_use_parallel", "unnamed", "list_dir", "x" * 64, "ab", "list_dir", "list_dir"]
+    named = ["multi_tool_use_parallel", "unnamed", "list_dir", "x" * 64, "ab", "list_dir", "list_dir"]
+    assert [name for name in sent if name != "mark_subtask_complete"] == named
     assert max(len(json.dumps(each.result)) for each in work.calls) < 2_000
     log = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
     tried = ("multi_tool_use.parallel", "", f"{'x' * 64}..", "ab")
