@@ -221,10 +221,10 @@ class SqliteStore:
         def waiting(connection: sqlite3.Connection) -> tuple[Message, ...]:
             return inbox.waiting(connection, self._row(connection, run).number, run)
 
-        stamp = (
-            *self._database.stamp()[:2],
-            self._written_inboxes,
-        )  # asked for often, and our own commits of entries change none
+        connection, of_others, _ = (
+            self._database.stamp()
+        )  # asked for often, and our own commits of entries change no inbox
+        stamp = connection, of_others, self._written_inboxes
         return self._latest("inbox", run, stamp, waiting)
 
     def outcome_of(self, message: str) -> str | None:
