@@ -26,7 +26,7 @@ class Request:
 
 def answered(*pieces, status="200 OK", kind="text/event-stream", headers=()):
     """Give an answer whose body comes in these pieces, each a chunk of HTTP's own; without HANG, DROP or RESET it is whole."""
-    lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", "transfer-encoding: chunked", *headers]
+    lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", "connection: close", "transfer-encoding: chunked", *headers]
     head = "\r\n".join([*lines, "", ""]).encode()
     framed = [
         f"{len(piece):x}\r\n".encode() + piece + b"\r\n" if isinstance(piece, bytes) else piece

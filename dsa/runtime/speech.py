@@ -75,6 +75,8 @@ class Spoken:
 
 def spoken(text: str) -> Spoken:
     """Take a whole text apart."""
+    if "<" not in text and text.isascii():  # no mark, no half of a character
+        return Spoken(text)
     speech = Speech()
     speech.feed(text)
     return speech.finish()
