@@ -20,7 +20,7 @@ from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry, RowEntry
 from machines.chat.conversation import CALLED, REASONS, conversation_of
 from machines.chat.session import Chat, Settings
-from machines.talking.sessions import StoppedError
+from machines.tool_use.session import StoppedError
 
 SAYINGS = (
     "Compare the horsepower by origin", "continue", "Plot it", "As a CSV, please", "run it again", "refine it", "\N{PARROT} \u202e what?", "no plot, please",
@@ -50,7 +50,7 @@ class Tally:
         before = self.entries[-1] if self.entries else None
         self.entries.append(entry)
         if isinstance(entry, RowEntry) and before.event in {"sql_done", "python_done", "presented"}:
-            self.made += sum(each["equal_to"] is None for each in before.data.get("artifacts", ()))
+            self.made += sum(each.get("equal_to") is None for each in before.data.get("artifacts", ()))
             self.known += before.event == "sql_done"
         for wanted in [each for each in self.due if each[0] <= len(self.entries)]:
             self.due.remove(wanted)
@@ -94,7 +94,7 @@ async def one_turn(chat, tally, rng, text):
     tally.due.clear()
     tally.turns += 1
     assert chat.state.startswith("resting"), chat.state
-    assert chat.conversation.waiting() == ()
+    assert chat.conversation.transcript.waiting() == ()
     called = {call.status for turn in chat.conversation.turns for call in turn.calls}
     assert called <= FINAL, called
 

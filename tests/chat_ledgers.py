@@ -7,8 +7,10 @@ import attrs
 from hypothesis import strategies as st
 
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, RowEntry
-from machines.chat.conversation import Conversation, conversation_of, refused
+from machines.chat.conversation import Conversation, conversation_of
 from machines.chat.inventory import Made
+from machines.tool_use.call import refused
+from machines.tool_use.records import as_data
 
 
 class Told:
@@ -62,7 +64,7 @@ class Told:
             {"id": call[0], "provider_id": call[-1] if len(call) == 3 else call[0], "name": call[1], "arguments": {}}
             for call in calls
         ]
-        return self.happens("asked", {"content": content, "calls": queued, "rescues": {}})
+        return self.happens("asked", answer(content, calls=queued))
 
     def calls(self, call_id, tool="run_sql", text="SELECT 1", **more):
         """The first queued call is taken."""
@@ -78,7 +80,7 @@ class Told:
             "artifacts": list(artifacts),
         }
         if event == "sql_done":
-            data |= {"intent": {"datasets": ["cars"]}, "table": {"digest": "t"}}
+            data |= {"intent": intent("cars"), "table": table("t")}
         verdicts = {"new": new} if event.endswith("done") else {}
         return self.happens(event, {**data, **more}, **verdicts)
 
@@ -91,24 +93,41 @@ class Told:
 
     def skips(self, call_id, reason):
         """A call was not made."""
-        return self.told(reason, {call_id: refused(reason, "no")})
+        return self.told(reason, {call_id: refused(call_id, reason, "no").content})
+
+
+def answer(content="", **more):
+    """The data of an answer of the model."""
+    return {"content": content, "model": "m", **more}
+
+
+def intent(*datasets):
+    """What a result of SQL is about."""
+    nothing = {"columns": [], "columns_left_out": 0, "dimensions": [], "measures": [], "row_count": 0, "time_scope": []}
+    return {"datasets": list(datasets), **nothing}
+
+
+def table(digest):
+    """A result of SQL as Python reads it."""
+    return {"digest": digest, "columns": [], "types": []}
 
 
 def facts(conversation):
     """Give all that a conversation says, as plain values."""
     read = conversation
-    counted = (read.guided, read.guided_well, read.asked_of_model, read.reasons, read.rescues, read.tools)
+    said = read.transcript
+    counted = (read.guided, read.guided_well, said.answers, read.reasons, said.rescues, read.tools)
     return {
         "turns": [attrs.asdict(turn) for turn in read.turns],
         "artifacts": [attrs.asdict(artifact) for artifact in read.inventory],
         "names": {name: read.inventory.named(name) for name in ("a.csv", "b.png", "c.pdf")},
-        "queue": list(read.queue),
-        "current": None if read.current is None else attrs.asdict(read.current),
+        "queue": list(said.queue),
+        "current": None if said.current is None else attrs.asdict(said.current),
         "results": (list(read.intents), read.latest_table),
         "counted": tuple(dict(each) if isinstance(each, dict) else each for each in counted),
-        "waiting": read.waiting(),
+        "waiting": said.waiting(),
         "earlier": [read.earlier(f"d-{text}") for text in TEXTS] if read.turns else [],
-        "ids": [read.free_id(f"c{number}") for number in range(4)],
+        "ids": [said.free_id(f"c{number}") for number in range(4)],
     }
 
 
@@ -140,7 +159,7 @@ def _round(draw, told):
     calls = []
     for _ in range(draw(st.integers(1, 3))):
         provider_id = draw(st.sampled_from(["c0", "c1"]))
-        name = known.free_id(provider_id, [call[0] for call in calls])
+        name = known.transcript.free_id(provider_id, [call[0] for call in calls])
         calls.append((name, draw(st.sampled_from(["run_sql", "run_python", "sing"])), provider_id))
     told.asked(*calls, content=draw(st.sampled_from(["", "Let me see."])))
     for name, tool, _ in calls:
@@ -158,11 +177,11 @@ def _call(draw, told, name, tool):
         return
     event = f"{tool.removeprefix('run_')}_{what}"
     if what == "failed":
-        told.came(name, event, result=refused("sql_error", "no such column"))
+        told.came(name, event, result=refused(name, "sql_error", "no such column").content)
         return
     made = told.so_far.inventory.compared(draw(st.lists(things, max_size=3)))
-    is_new = all(each["equal_to"] is None for each in made)
-    told.came(name, event, made, "passed" if is_new else "failed")
+    is_new = all(each.equal_to is None for each in made)
+    told.came(name, event, as_data(made), "passed" if is_new else "failed")
     if not is_new:
         told.told("duplicate_artifact_prevented")
 
@@ -171,21 +190,20 @@ def _end(draw, told):
     """Have the turn end in one of the ways in which it can, or not at all."""
     end = draw(st.sampled_from(_ENDS))
     if end == "answered":
-        told.happens("answered", {"content": "Done.", "rescues": {"changed_id": 1}}).happens(
-            "presented", {"artifacts": []}
-        )
+        told.happens("answered", answer("Done.", rescues={"changed_id": 1})).happens("presented", {"artifacts": []})
     elif end == "cut_off":
-        told.happens("cut_off", {"content": draw(st.sampled_from(["", "I was"])), "why": "it broke off"})
+        told.happens("cut_off", answer(draw(st.sampled_from(["", "I was"])), why="it broke off"))
         told.told("answer_cut_off", note="[Say it again.]").asks()
     elif end == "failed":
-        told.happens("cut_off", {"content": "I was", "why": "it broke off"}).told("limit_reached", drops=True)
+        told.happens("cut_off", answer("I was", why="it broke off")).told("limit_reached", drops=True)
         told.happens("retried").asks()
     elif end in {"cancelled", "limit"}:
         told.asked(("x", "run_sql"), ("y", "run_sql"))
-        waiting = told.so_far.waiting()
-        told.told("turn_cancelled", {name: refused("interrupted", "stopped") for name in waiting}, drops=True)
+        waiting = told.so_far.transcript.waiting()
+        results = {name: refused(name, "interrupted", "stopped").content for name in waiting}
+        told.told("turn_cancelled", results, drops=True)
     else:
-        name = told.so_far.free_id("c0")
+        name = told.so_far.transcript.free_id("c0")
         told.asked((name, "run_sql", "c0")).calls(name)
 
 

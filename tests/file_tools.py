@@ -4,13 +4,30 @@ import hashlib
 
 import pytest
 
+from machines.coding.tools import arguments as given
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.reading import digest_of
 from machines.coding.tools.workspace import Workspace
+from machines.tool_use.records import as_data
 
 
 class FileTools(Workspace):
-    """A workspace whose tools are called by their names."""
+    """A workspace whose tools are called by their names, with JSON, and give JSON."""
+
+    def apply(self, tool, arguments, planned=()):
+        return as_data(super().apply(given.read(tool, arguments), planned))
+
+    def planned(self, tool, arguments):
+        return super().planned(given.read(tool, arguments))
+
+    def diff(self, tool, arguments):
+        return super().diff(given.read(tool, arguments))
+
+    def fault(self, tool, arguments):
+        try:
+            return super().fault(given.read(tool, arguments))
+        except ToolError as error:  # no call of a tool: a fault of the path is one, whatever else there is
+            return str(error) if error.code == "bad_path" else ""
 
     def fileno(self):
         return self._beneath.fileno()

@@ -4,7 +4,25 @@ import subprocess
 
 import pytest
 
+from machines.coding.tools import git as git_tools
 from machines.coding.tools.errors import ToolError
+from machines.tool_use.records import as_data
+
+
+class GitTools(git_tools.GitTools):
+    """The git tools, which give JSON as models get it."""
+
+    def git_status(self):
+        return as_data(super().git_status())
+
+    def git_diff(self, *arguments, **named):
+        return as_data(super().git_diff(*arguments, **named))
+
+    def git_log(self, *arguments, **named):
+        return as_data(super().git_log(*arguments, **named))
+
+    def git_commit(self, *arguments, **named):
+        return as_data(super().git_commit(*arguments, **named))
 
 
 def git(folder, *arguments, check=True):
@@ -28,3 +46,17 @@ def make_repository(folder):
     git(folder, "add", ".")
     git(folder, "commit", "-q", "-m", "first")
     return folder
+
+
+def make_submodule(folder):
+    """Make a repository with another one as its submodule; give the submodule, on its branch."""
+    library, top = make_repository(folder / "library"), make_repository(folder / "top")
+    git(top, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library, "libs/lib")
+    git(top, "commit", "-q", "-m", "with a library")
+    return top / "libs" / "lib"
+
+
+def make_work_tree(folder):
+    """Make a repository with a further work tree; give that one, on a branch of its own."""
+    git(make_repository(folder / "top"), "worktree", "add", "-q", "-b", "side", folder / "side")
+    return folder / "side"

@@ -114,8 +114,8 @@ def _errors(performed: Performed) -> Path | None:
 
 
 def _said(rest: Rest) -> str | None:
-    """Give what was said to people just before a run began to wait."""
-    entries = [] if rest.kind != "waiting" else tuple(rest.run.ledger)[::-1]
+    """Give what was said to people just before a run began to wait, or as it ended."""
+    entries = tuple(rest.run.ledger)[::-1] if rest.kind in {"waiting", "finished"} else []
     since = takewhile(lambda entry: not isinstance(entry, EventEntry), entries)
     texts = [text_said(entry) for entry in since if isinstance(entry, ResultEntry)]
     return next((shortened(text) for text in texts if text), None)

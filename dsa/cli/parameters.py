@@ -82,14 +82,36 @@ def read_data(written: str, option: str = "--data") -> Any:  # noqa: ANN401  (JS
     """
     require_text(written, option)
     try:
-        read = json.loads(written, parse_constant=_refuse)
+        read = json.loads(written, parse_constant=_refuse, parse_float=_in_range)
         canonical_value(read)  # what is nested too deep is refused here, before anybody looks for secrets in it
+    except _RangeError as fault:
+        if written.lstrip().startswith(("{", "[")) or written.strip() == fault.written:
+            raise click.UsageError(f"{option}: {fault}") from fault
+        return written
     except (ValueError, RecursionError) as fault:
         if written.lstrip().startswith(("{", "[", '"')):
             why = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
             raise click.UsageError(f"{option} begins as JSON and is not valid: {why}") from fault
         return written
     return read
+
+
+class _RangeError(ValueError):
+    """Raised for a number that would be read as infinity."""
+
+    def __init__(self, written: str) -> None:
+        self.written = written
+        shown = written if len(written) <= _MOST_DIGITS else f"{written[:_MOST_DIGITS]}.."
+        super().__init__(
+            f"the number {shown} is out of range, for none is above 1.8e308; write it as a text, in quotes"
+        )
+
+
+def _in_range(written: str) -> float:
+    number = float(written)
+    if math.isinf(number):
+        raise _RangeError(written)
+    return number
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -54,7 +54,7 @@ def command(
 
     RUN is an id, a part of one, or `last`. It is bound as it was started. KEY is an effect's key as `dsa show` has it.
     KEY/PATH is a call that its policy had under way. Exit codes as of `dsa run`. A conversation and the work on a goal go on as in `dsa chat` and
-    `dsa code`, with their exit codes, unless --json is given.
+    `dsa code`, with their exit codes, unless --json is given; an end of the work has the same exit code with it.
     """
     folder, recorded = Path(root), recorded_run(Path(root), run)
     given: dict[Handling, tuple[str, ...]] = {"retry": retried, "done": done, "fail": failed}

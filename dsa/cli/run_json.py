@@ -4,6 +4,7 @@ import glob
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -193,11 +194,22 @@ def _failure(run: Run, standing: Standing) -> dict[str, Any] | None:
 def exit_code(rest: Rest, refused: Sequence[Refused] = ()) -> int:
     """Return 0 for success, 1 for a failed or stopped run, 3 when a person is needed (DESIGN.md, section 3).
 
-    1 also when an event that was sent to the run has been refused.
+    1 also when an event that was sent to the run has been refused. What the end of a run is worth its machine may know better (entry points `dsa.exit_codes`).
     """
     if rest.kind == "stopped" or refused:
         return 1
-    return WAITING if rest.kind in {"waiting", "in doubt"} else _CODES.get(rest.run.outcome, 0)
+    if rest.kind in {"waiting", "in doubt"}:
+        return WAITING
+    own = _own_code(rest.run) if rest.kind == "finished" else None
+    return _CODES.get(rest.run.outcome, 0) if own is None else own
+
+
+def _own_code(run: Run) -> int | None:
+    """Return the exit code that its machine gives a run that is over; None where it leaves that to the name of the outcome."""
+    for point in entry_points(group="dsa.exit_codes", name=run.machine.name):
+        code: int | None = point.load()(run)
+        return code
+    return None
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from dsa.checks.table_faults import require_sound
@@ -62,8 +62,8 @@ def bind(
     entry points of the group `dsa.bindings` (the dual-state agent's are there). `chosen` are secrets beside those that are found by their
     names; `secret_names` of a module adds to them. `nested` gives generators that are machines. `config` is what policies can read beside
     model and seed. ModelUnavailable passes through, SecretError is raised for what cannot be one.
-    BindingError also for a module that cannot be imported, for what it binds to a name and cannot do the work, and for a name of it that is
-    close to one that the machine uses.
+    BindingError also for a module that cannot be imported, for what it binds to a name and cannot do the work, for a name of it that is
+    close to one that the machine uses, and for settings with which it says that no run can go on now (`fault_of_settings`).
     """
     require_sound(machine)
     modules = tuple(_modules(machine.name, path, module))
@@ -77,10 +77,10 @@ def bind(
     )
     guards = _guards(machine, lambda name: build_guard(name, machine, given.guards, generator_of, folder), faults)
     generators = {**given.generators, **_generators(machine, generator_of, faults)}
-    if faults:
+    known = {**(config or {}), "model": model, "seed": seed}
+    if faults := [*faults, *_settings_faults(modules, known)]:
         raise BindingError("\n".join(faults))
     secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
-    known = {**(config or {}), "model": model, "seed": seed}
     return Bindings(
         effects, guards, generators, secrets, given.policies, known, tuple(notes), _spenders(modules, machine)
     )
@@ -298,6 +298,17 @@ def _spenders(modules: Sequence[Names], machine: Machine) -> frozenset[str] | No
     return frozenset(given)
 
 
+def _settings_faults(modules: Sequence[Names], config: Mapping[str, Any]) -> list[str]:
+    """Return why no run can go on with these settings now, as the nearest module says."""
+    fault_of = getattr(modules[0], _FAULT_OF_SETTINGS, None) if modules else None
+    if fault_of is None:
+        return []
+    if not callable(fault_of):
+        return [f"{_where(modules[0])}: `{_FAULT_OF_SETTINGS}` is {kind_of_object(fault_of)}, not a function"]
+    fault = fault_of(config)
+    return [fault] if fault else []
+
+
 def _merged(modules: Iterable[Names]) -> Bindings:
     """Put modules together; the first to give a name wins. Raises BindingError for what is no dictionary, and no Registry."""
     found: dict[str, dict[str, Any]] = {"effects": {}, "guards": {}, "generators": {}}
@@ -323,6 +334,7 @@ def _given(module: Names, kind: str, wanted: type[Any], named: str) -> Any:  # n
 # A name close to one which the machine uses, and for which the module has nothing, is a fault: something else would do
 # its work. Any other may be for another document, so it is only noted.
 
+_FAULT_OF_SETTINGS = "fault_of_settings"
 #: What a module of bindings may define, and of which types.
 _ATTRIBUTES: dict[str, tuple[type, ...]] = {
     "effects": (Mapping,),
@@ -331,6 +343,7 @@ _ATTRIBUTES: dict[str, tuple[type, ...]] = {
     "policies": (Mapping, Registry),
     "secret_names": (list, tuple),
     "spenders": (list, tuple),
+    _FAULT_OF_SETTINGS: (FunctionType,),
 }
 _NEAR = 0.75
 _RUNS_MACHINE = "machine"

@@ -6,44 +6,44 @@ there by `next_call` and by the tools.
 
 from dsa.runtime.content import GuardInterface
 from dsa.runtime.policies import Policy
+from machines.chat.events import CallRead, Presented
 from machines.chat.policies import ask_model, next_call, run_python, run_sql
 from machines.chat.telling import telling
-from machines.talking.function_guard import PASSED, FunctionGuard, Said, Verdict, failed_for
+from machines.tool_use.function_guard import PASSED, FunctionGuard, Verdict, failed_for
 
 
-def _usable(call: Said) -> Verdict:
+def _usable(call: CallRead) -> Verdict:
     """Pass a call whose SQL or code is there and compiles. Whether a column exists, the tool says."""
-    return failed_for(call["fault"] if call["text"].strip() else f"the call of {call['tool']} is empty")
+    return failed_for(call.fault if call.text.strip() else f"the call of {call.tool} is empty")
 
 
-def _fresh(call: Said) -> Verdict:
+def _fresh(call: CallRead) -> Verdict:
     """Pass a call unless an equal one was made in this turn, or of late and gave a result; the user may want it done again, once a turn."""
-    earlier = call.get("earlier")
+    earlier = call.earlier
     if earlier is None:
         return PASSED
-    in_turn = earlier["turn"] == call["turn"]
-    if not in_turn and (call["rerun"] or not earlier["ok"]):
+    in_turn = earlier.turn == call.turn
+    if not in_turn and (call.rerun or not earlier.ok):
         return PASSED
-    when = "in this turn" if in_turn else f"in turn {earlier['turn']}"
-    return "failed", f"an equal call was made {when}: {earlier['call_id']}"
+    when = "in this turn" if in_turn else f"in turn {earlier.turn}"
+    return "failed", f"an equal call was made {when}: {earlier.call_id}"
 
 
-def _new(given: Said) -> Verdict:
+def _new(made: Presented) -> Verdict:
     """Pass what a tool made unless an artifact with equal content is there."""
-    made = given.get("artifacts") or ()
-    return failed_for("; ".join(f"{each['name']} is {each['equal_to']}" for each in made if each.get("equal_to")))
+    return failed_for("; ".join(f"{each.name} is {each.equal_to}" for each in made.artifacts if each.equal_to))
 
 
-def _files_there(given: Said) -> Verdict:
+def _files_there(given: Presented) -> Verdict:
     """Pass an answer that lacks no file: none that it names, and none that the user wanted."""
-    return failed_for("; ".join(given.get("missing") or ()))
+    return failed_for("; ".join(given.missing))
 
 
 guards: dict[str, GuardInterface] = {
-    "usable": FunctionGuard(_usable),
-    "fresh": FunctionGuard(_fresh),
-    "new": FunctionGuard(_new),
-    "files_there": FunctionGuard(_files_there),
+    "usable": FunctionGuard(CallRead, _usable),
+    "fresh": FunctionGuard(CallRead, _fresh),
+    "new": FunctionGuard(Presented, _new),
+    "files_there": FunctionGuard(Presented, _files_there),
 }
 #: A budget of the whole conversation stops only this: what an answer of the model has asked for is still done.
 spenders = ("ask_model",)

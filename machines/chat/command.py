@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,10 +35,11 @@ from dsa.runs.folder import new_run_id
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.moment import Moment
 from machines.chat.conversation import Turn
-from machines.chat.counting import counters_of
+from machines.chat.counting import ConversationCounters, counters_of
 from machines.chat.display import Display
 from machines.chat.session import NAME, Chat, Settings
-from machines.talking.context import LEAST_TOKENS
+from machines.tool_use.context import LEAST_TOKENS
+from machines.tool_use.records import as_data
 
 
 def branch(runs: Runs, run_id: str, turn: int) -> str:
@@ -166,7 +167,7 @@ _TELLING = {"/retry": "retried", "/dismiss": "dismissed", "/end": "ended"}
 _SHOWING: dict[str, Callable[[Chat, str], str]] = {
     "/state": _state,
     "/artifacts": _artifacts,
-    "/counters": lambda chat, _rest: json.dumps(counters_of(chat.conversation), indent=2),
+    "/counters": lambda chat, _rest: json.dumps(as_data(counters_of(chat.conversation)), indent=2),
     "/cancel": lambda _chat, _rest: "no turn goes on; Ctrl-C stops one that does",
     "/branch": _branch,
     "/export": _export,
@@ -224,7 +225,7 @@ def command(
     if context_tokens is not None:
         options = attrs.evolve(options, config={"context_tokens": context_tokens})
     if run is None:
-        sys.exit(_held(display, folder, options, asked, partial(Chat.begin, _settings(said, options)), is_new=True))
+        sys.exit(_held(display, folder, options, asked, partial(Chat.begin, _settings(options, **said)), is_new=True))
     with opened(folder) as runs:
         run = find(runs.ids(), run, folder)
     sys.exit(resumed(run, folder, options, take=take, asked=asked, display=display))
@@ -247,12 +248,13 @@ def resumed(
     return _held(display or Display(terminal(), root), root, options, asked, begin, is_new=False)
 
 
-def _settings(said: Mapping[str, Any], options: RunOptions) -> Settings:
+def _settings(
+    options: RunOptions, *, data: tuple[Path, ...], seed: int, format_: str, no_normalise: bool, no_dedup: bool
+) -> Settings:
     """Put together what the command line says."""
     return Settings(
-        options.model or "", said["data"], said["seed"], said["format_"], not said["no_normalise"],
-        not said["no_dedup"], options.parameters, options.config.get("context_tokens"), budget=options.budget, module=options.module,
-        chosen=options.watching.chosen,
+        options.model or "", data, seed, format_, not no_normalise, not no_dedup, options.parameters,
+        options.config.get("context_tokens"), budget=options.budget, module=options.module, chosen=options.watching.chosen,
     )  # fmt: skip
 
 
@@ -325,7 +327,7 @@ class _Spoken:
             turn = self.hear(chat.say(text))
             code = INTERRUPTED if turn.ended == "turn_cancelled" else int(chat.has_failed)
             if self.options.json_wanted:
-                write(f"{json.dumps(self._told(turn, code, time.monotonic() - began), ensure_ascii=False)}\n")
+                self._write(turn, code, time.monotonic() - began)
             if code == INTERRUPTED:
                 break
         if not self.options.json_wanted:
@@ -334,12 +336,13 @@ class _Spoken:
             self.display.say(f"{chat.run_id}: {state}; go on with: dsa chat --resume {chat.run_id}{retry}")
         return code
 
-    def _told(self, turn: Turn, code: int, seconds: float) -> dict[str, Any]:
-        """Return the run as a JSON object, with the turn."""
+    def _write(self, turn: Turn, code: int, seconds: float) -> None:
+        """Write the run as a JSON object, with the turn."""
         assert self.chat.rest is not None, "a turn is over when the run rests"
         assert self.chat.runs.root is not None, "commands keep their runs in a folder"
         report = rest_report(self.chat.rest, self.chat.runs.root / self.chat.run_id, seconds)
-        return {**attrs.evolve(report, exit_code=code).to_json(), "turn": turn_told(self.chat, turn)}
+        told = attrs.evolve(report, exit_code=code).to_json() | {"turn": as_data(turn_report(self.chat, turn))}
+        write(f"{json.dumps(told, ensure_ascii=False)}\n")
 
 
 def _heard(runner: asyncio.Runner, chat: Chat, work: Any) -> Any:  # noqa: ANN401  (a coroutine, and what it gives)
@@ -371,26 +374,47 @@ def _stopped_by_ctrl_c(chat: Chat) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-def turn_told(chat: Chat, turn: Turn) -> dict[str, Any]:
-    """Return a turn as a JSON object."""
-    calls = [
-        {
-            "call_id": call.call_id,
-            "tool": call.tool,
-            "status": call.status,
-            "rescues": list(call.rescues),
-            "artifacts": call.artifacts,
-            "text": call.text,
-            "error": call.result["error"] if isinstance(call.result, dict) and "error" in call.result else None,
-        }
+@attrs.frozen
+class CallReport:
+    """A call as `--json` tells of it; `error` is what a tool that failed gave."""
+
+    call_id: str
+    tool: str
+    status: str
+    rescues: tuple[str, ...]
+    artifacts: tuple[str, ...]
+    text: str
+    error: object
+
+
+@attrs.frozen
+class TurnReport:
+    """A turn as `--json` tells of it: what was said, the answer or why there is none; `artifacts` as the model sees them."""
+
+    number: int
+    said: str
+    answer: str
+    why: str
+    calls: tuple[CallReport, ...]
+    artifacts: object
+    counters: ConversationCounters
+
+
+def turn_report(chat: Chat, turn: Turn) -> TurnReport:
+    """Return what is told of a turn."""
+    calls = tuple(
+        CallReport(
+            call.call_id,
+            call.tool,
+            call.status,
+            call.rescues,
+            tuple(call.artifacts),
+            call.text,
+            call.result["error"] if isinstance(call.result, dict) and "error" in call.result else None,
+        )
         for call in turn.calls
-    ]
-    return {
-        "number": turn.number,
-        "said": turn.text,
-        "answer": turn.answer,
-        "why": turn.why,
-        "calls": calls,
-        "artifacts": chat.conversation.inventory.described(),
-        "counters": counters_of(chat.conversation),
-    }
+    )
+    conversation = chat.conversation
+    return TurnReport(
+        turn.number, turn.text, turn.answer, turn.why, calls, conversation.inventory.described(), counters_of(conversation)
+    )  # fmt: skip

@@ -4,18 +4,21 @@ Takes entries of a run's ledger in order, keeps what follows from them; taking o
 nothing and asks nobody: the same entries give the same conversation, also after a crash.
 """
 
-import json
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 import attrs
 
 from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, RowEntry
+from machines.chat.events import CallRead, Came, Earlier, Presented, Said, Table
 from machines.chat.inventory import Inventory, Made
-from machines.talking.answers import free_id, part_of, refused
-from machines.talking.names import name_told
+from machines.chat.sql.intent import Intent
+from machines.tool_use.answers import Answer
+from machines.tool_use.call import ToolCall, ToolResult, refused
+from machines.tool_use.notice import Notice, notices_in
+from machines.tool_use.records import read_record
+from machines.tool_use.transcript import Called, Exchange, Transcript, called_of
 
 #: Why something was not done as the model or the user asked, as it stands in payloads, logs and counters (seed 002, workstream F).
 REASONS: dict[str, str] = {
@@ -44,44 +47,28 @@ RECENT_TURNS = 50
 #: What the model is told where a turn that has failed goes on behind something that it has said itself: a provider wants the user's word last.
 GO_ON = "[That turn ended with an error. Go on from here.]"
 
-Message = dict[str, Any]
-
-
-@attrs.frozen
-class Earlier:
-    """An equal call that was made before: which, in which turn, and whether it gave a result."""
-
-    call_id: str
-    turn: int
-    ok: bool
-
 
 @attrs.define
-class Called:
-    """A call as the user sees it. `status` is waiting, running, done, failed, or the reason why it was not made (REASONS).
+class DataCall(Called):
+    """A call of the conversation.
 
     `artifacts` are the ids of what it made, `made` the same under the names that it gave them; `table` and `intent` are what SQL found. A call that was left out for an
     equal one, `equal_to`, has what that one had.
     """
 
-    call_id: str
-    tool: str
-    provider_id: str
     text: str = ""
-    status: str = "waiting"
     digest: str = ""
     rescues: tuple[str, ...] = ()
-    result: Any = None
     artifacts: list[str] = attrs.field(factory=list)
     made: list[Made] = attrs.field(factory=list)
-    table: Mapping[str, Any] | None = None
-    intent: Mapping[str, Any] | None = None
+    table: Table | None = None
+    intent: Intent | None = None
     equal_to: str = ""
 
 
 @attrs.define
 class Turn:
-    """What the user said, and all that followed: messages in the provider's form, calls, the answer; `size` is how long these messages are as JSON.
+    """What the user said, and all that followed: an exchange with the model, calls, the answer.
 
     `ended` is the reason by which it ended otherwise than with an answer (REASONS), `why` says it in words.
     """
@@ -89,10 +76,9 @@ class Turn:
     number: int
     text: str
     rerun: bool
-    messages: list[Message] = attrs.field(factory=list)
-    calls: list[Called] = attrs.field(factory=list)
+    exchange: Exchange = attrs.field(factory=Exchange)
+    calls: list[DataCall] = attrs.field(factory=list)
     answer: str = ""
-    size: int = 0
     guided: bool = False
     ended: str = ""
     why: str = ""
@@ -105,21 +91,14 @@ class Conversation:
         self.taken = 0
         self.turns: list[Turn] = []
         self.inventory = Inventory()
-        self.queue: deque[Mapping[str, Any]] = deque()
-        self.current: Called | None = None
-        self.intents: deque[Mapping[str, Any]] = deque(maxlen=5)
-        self.latest_table: Mapping[str, Any] | None = None
+        self.transcript = Transcript(_begun)
+        self.intents: deque[Intent] = deque(maxlen=5)
+        self.latest_table: Table | None = None
         self.reasons: Counter[str] = Counter()
-        self.rescues: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
         self.guided = self.guided_well = 0
-        self.asked_of_model = self.misplaced = 0
-        self.room: Mapping[str, Any] = {}
         self._arrived: EventEntry | None = None
-        self._open: dict[str, Called] = {}
-        self._parts: dict[str, dict[str, Any]] = {}
         self._seen: dict[str, Earlier] = {}
-        self._ids: set[str] = set()
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Go on with further entries."""
@@ -142,101 +121,74 @@ class Conversation:
         found = self._seen.get(digest)
         return found if found is not None and self.turn.number - found.turn <= RECENT_TURNS else None
 
-    def call(self, call_id: str) -> Called | None:
-        """Give the latest call of an id."""
-        calls = (call for turn in reversed(self.turns) for call in reversed(turn.calls))
-        return next((call for call in calls if call.call_id == call_id), None)
-
-    def waiting(self) -> tuple[str, ...]:
-        """Name the calls that have no result yet, in the order in which they were asked for."""
-        return tuple(self._open)
-
-    def free_id(self, call_id: str, beside: Collection[str] = ()) -> str:
-        """Give an id of a call that no other call of the conversation has, nor those beside it: providers repeat theirs."""
-        return free_id(call_id, beside, self._ids)
-
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _happened(self, entry: EventEntry) -> None:
-        data: Any = entry.data
-        if entry.event == "message":
-            self._close_open("interrupted")
-            self.turns.append(Turn(len(self.turns) + 1, data["text"], bool(data.get("rerun"))))
-            self._say({"role": "user", "content": data["text"]})
-        elif entry.event == "retried" and self.turns:
+        event, data = entry.event, entry.data
+        if event == "message":
+            self._begin_turn(read_record(Said, data))
+        elif event == "retried" and self.turns:
             self.turn.ended = self.turn.why = ""
             self._close_open("interrupted")
-            if self.turn.messages[-1]["role"] == "assistant":
-                self._say({"role": "user", "content": GO_ON})
+            if self.turn.exchange.messages[-1].role == "assistant":
+                self.transcript.say(GO_ON)
         elif not self.turns or not isinstance(data, dict):
             return  # refused, or nothing that the model is told
-        elif entry.event in {"asked", "answered", "cut_off"}:
-            self._model_said(entry.event, data)
-        elif entry.event in CALLED:
-            self._called(data)
-        elif entry.event in DONE | FAILED and self.current is not None:
-            self._came(entry, data, self.current)
-        elif entry.event == "presented":
-            self._keep(entry, data, f"turn-{self.turn.number}", "report")
+        elif event in {"asked", "answered", "cut_off"}:
+            self._model_said(event, read_record(Answer, data))
+        elif event in CALLED:
+            self._called(read_record(CallRead, data))
+        elif event in DONE | FAILED and self.transcript.current is not None:
+            self._came(entry, read_record(Came, data), self.transcript.current)
+        elif event == "presented":
+            self._keep(entry, read_record(Presented, data).artifacts, f"turn-{self.turn.number}", "report")
 
-    def _model_said(self, event: str, data: Mapping[str, Any]) -> None:
+    def _begin_turn(self, said: Said) -> None:
         self._close_open("interrupted")
-        self.asked_of_model += 1
-        self.misplaced = self.misplaced + 1 if data.get("misplaced") else 0
-        self.room = data.get("room") or self.room
-        self.rescues.update(data.get("rescues") or {})
-        message: Message = {"role": "assistant", "content": data.get("content") or None}
-        if event == "asked":
-            self.queue = deque(data["calls"])
-            message["tool_calls"] = [part_of(call) for call in data["calls"]]
-            for call, part in zip(data["calls"], message["tool_calls"], strict=True):
-                called = Called(call["id"], name_told(call["name"]), call["provider_id"])
-                self._open[call["id"]], self._parts[call["id"]] = called, part
-                self._ids.add(call["id"])
-                self.turn.calls.append(called)
-        elif event == "answered":
-            self.turn.answer = str(data.get("content") or "")
-        if message["content"] or event == "asked":
-            self._say(message)
+        self.turns.append(Turn(len(self.turns) + 1, said.text, said.rerun, self.transcript.begin()))
+        self.transcript.say(said.text)
 
-    def _called(self, data: Mapping[str, Any]) -> None:
-        if not self.queue:
+    def _model_said(self, event: str, answer: Answer) -> None:
+        self._close_open("interrupted")
+        known = len(self.transcript.calls)
+        self.transcript.answered(answer)
+        self.turn.calls += self.transcript.calls[known:]
+        if event == "answered":
+            self.turn.answer = answer.content
+
+    def _called(self, call: CallRead) -> None:
+        called = self.transcript.take_next(call.tool, call.rescues)
+        if called is None:
             return
-        called = self._open[self.queue.popleft()["id"]]
-        self.current = called
-        if data["tool"]:  # the model is reminded of the tool by its own name, whatever it has called it
-            self._parts[called.call_id]["function"]["name"] = data["tool"]
-        called.tool, called.text = data["tool"] or called.tool, data.get("text", "")
-        called.digest, called.rescues, called.status = data.get("digest", ""), tuple(data["rescues"]), "running"
-        called.equal_to = (data.get("earlier") or {}).get("call_id", "")
-        self.rescues.update(called.rescues)
-        if self.turn.guided and called.tool == "run_python" and called.text and not data.get("fault"):
+        called.text, called.digest, called.rescues = call.text, call.digest, call.rescues
+        called.equal_to = "" if call.earlier is None else call.earlier.call_id
+        if self.turn.guided and called.tool == "run_python" and called.text and not call.fault:
             self.turn.guided = False
             self.guided_well += 1
 
-    def _came(self, entry: EventEntry, data: Mapping[str, Any], called: Called) -> None:
+    def _came(self, entry: EventEntry, came: Came, called: DataCall) -> None:
         is_done = entry.event in DONE
         called.status = "done" if is_done else "failed"
         self.tools[f"{called.tool} {called.status}"] += 1
         if called.digest:
             self._seen[called.digest] = Earlier(called.call_id, self.turn.number, is_done)
         if is_done:
-            called.made = self._keep(entry, data, called.call_id, called.tool.removeprefix("run_"))
+            called.made = self._keep(entry, came.artifacts, called.call_id, called.tool.removeprefix("run_"))
             called.artifacts = [each.equal_to or "" for each in called.made]
-            called.table, called.intent = data.get("table"), data.get("intent")
+            called.table, called.intent = came.table, came.intent
             self._found(called)
-        self._answer(called.call_id, data["result"])
-        self.current = None
+        self.transcript.result(ToolResult(called.call_id, came.result))
+        self.transcript.current = None
 
-    def _found(self, called: Called) -> None:
+    def _found(self, called: DataCall) -> None:
         """Take what SQL has found as the latest: code reads it."""
         if called.intent is not None:
             self.latest_table = called.table
             self.intents.append(called.intent)
 
-    def _left_out(self, called: Called) -> None:
-        """Have a call that was left out for an equal one leave behind what that one did: its table is the latest, its files have its names again."""
-        equal = self.call(called.equal_to)
+    def _left_out(self, called: DataCall) -> None:
+        """Have a call that was left out for an equal one leave behind what that one did: its table is the latest, its files have their names again."""
+        equal = self.transcript.call(called.equal_to)
         if equal is not None and equal.status == "done":
             called.made, called.artifacts = equal.made, equal.artifacts
             called.table, called.intent = equal.table, equal.intent
@@ -244,12 +196,11 @@ class Conversation:
                 self.inventory.alias(each)
             self._found(called)
 
-    def _keep(self, entry: EventEntry, data: Mapping[str, Any], source: str, producer: str) -> list[Made]:
+    def _keep(self, entry: EventEntry, artifacts: Iterable[Made], source: str, producer: str) -> list[Made]:
         """Keep what was made: all as new where the guard `new` has passed it, else each content once. Give it with what it now is (`equal_to`)."""
         at = datetime.fromtimestamp((entry.at_ms or 0) / 1000, UTC).isoformat(timespec="seconds")
         is_new, kept = dict(entry.verdicts).get("new") == "passed", []
-        for each in data.get("artifacts") or ():
-            made = Made(**each)
+        for made in artifacts:
             if made.equal_to is not None and not is_new:
                 artifact = self.inventory.alias(made)
             else:
@@ -261,51 +212,42 @@ class Conversation:
 
     def _told(self, entry: ResultEntry) -> None:
         """Take what such an effect gave: results of calls that were not made, a note to the model, the reason."""
-        for step in entry.steps:
-            told = step["payload"]
-            if not isinstance(told, dict) or told.get("reason") not in REASONS:
-                continue
-            self.reasons[told["reason"]] += 1
-            if told["reason"] in ENDS:
-                self.turn.ended, self.turn.why = told["reason"], str(told.get("text") or "")
-            if told["reason"] == "empty_python_payload_retried":
+        for notice in notices_in(entry, Notice, REASONS):
+            self.reasons[notice.reason] += 1
+            if notice.reason in ENDS:
+                self.turn.ended, self.turn.why = notice.reason, notice.text
+            if notice.reason == "empty_python_payload_retried":
                 self.guided += 1
                 self.turn.guided = True
-            for call_id, result in (told.get("results") or {}).items():
-                if call_id in self._open:
-                    self._open[call_id].status = told["reason"]
-                    if told["reason"] == "duplicate_tool_call_skipped":
-                        self._left_out(self._open[call_id])
-                    self._answer(call_id, result)
-            if told.get("drops"):
-                self.queue.clear()
-                self.current = None
-            if told.get("note"):
-                self._say({"role": "user", "content": told["note"]})
+            for call_id, content in notice.results.items():
+                self._not_made(notice.reason, ToolResult(call_id, content))
+            if notice.drops:
+                self.transcript.drop()
+                self.transcript.current = None
+            if notice.note:
+                self.transcript.say(notice.note)
 
-    def _answer(self, call_id: str, result: object) -> None:
-        called = self._open.pop(call_id, None)
+    def _not_made(self, reason: str, result: ToolResult) -> None:
+        called = self.transcript.open_call(result.call_id)
         if called is not None:
-            called.result = result
-            self._say(
-                {"role": "tool", "tool_call_id": called.provider_id, "content": json.dumps(result, ensure_ascii=False)}
-            )
-        if self.current is not None and self.current.call_id == call_id:
-            self.current = None
+            called.status = reason
+            if reason == "duplicate_tool_call_skipped":
+                self._left_out(called)
+            self.transcript.result(result)
 
     def _close_open(self, reason: str) -> None:
         """Answer every call that has no result: a provider refuses a conversation with a call that was never answered."""
-        self.queue.clear()
-        self.current = None
-        for call_id, called in list(self._open.items()):
-            called.status = reason
+        self.transcript.drop()
+        self.transcript.current = None
+        for call_id in self.transcript.waiting():
             self.reasons[reason] += 1
-            self._answer(call_id, refused(reason, "nobody knows what came of it: ask again if it is still wanted"))
+            self._not_made(
+                reason, refused(call_id, reason, "nobody knows what came of it: ask again if it is still wanted")
+            )
 
-    def _say(self, message: Message) -> None:
-        turn = self.turn
-        turn.messages.append(message)
-        turn.size += len(json.dumps(message, ensure_ascii=False))
+
+def _begun(call: ToolCall) -> DataCall:
+    return DataCall(**called_of(call))
 
 
 def conversation_of(entries: Iterable[Entry]) -> Conversation:

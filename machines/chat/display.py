@@ -19,7 +19,8 @@ from dsa.runtime.moment import Moment
 from machines.chat.conversation import DONE, FAILED, REASONS, Conversation
 from machines.chat.files import NAMED
 from machines.chat.sql import TableInfo
-from machines.talking.texts import on_one_line, short
+from machines.tool_use.display import Lines
+from machines.tool_use.texts import on_one_line, short
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
 _LONGEST_ERROR = 800
@@ -41,17 +42,17 @@ _BADGES = {
 }
 
 
-class Display:
+class Display(Lines):
     """Shows a conversation. Give its methods to `Chat` as `on_moment`, `listen` and `notice`.
 
     `folder` is where the conversation's own folder is; with `is_verbose` it shows phases, and what was mended in calls.
     """
 
     def __init__(self, console: Console, folder: Path, *, is_verbose: bool = False) -> None:
-        self._console, self._folder, self._is_verbose = console, folder, is_verbose
+        super().__init__(console)
+        self._folder, self._is_verbose = folder, is_verbose
         self._conversation = Conversation()
         self._arrived: EventEntry | None = None
-        self._is_in_line = self._has_text = False
         self._failed = ""
         self._shown = 0
 
@@ -61,24 +62,18 @@ class Display:
             columns = ", ".join(f"{name} {kind}" for name, kind in table.columns[:_MOST_COLUMNS])
             more = f" and {len(table.columns) - _MOST_COLUMNS} more" if len(table.columns) > _MOST_COLUMNS else ""
             told = f"table {table.name} ({table.source}): {table.row_count:,} rows; {columns}{more}"
-            self._line(on_one_line(told), "dim")
-
-    def listen(self, text: str) -> None:
-        """Show a piece of the model's text."""
-        self._console.print(Text(printable(text)), end="", soft_wrap=True)
-        self._has_text = self._has_text or bool(text)
-        self._is_in_line = not text.endswith("\n") if text else self._is_in_line
+            self.line(on_one_line(told), "dim")
 
     def notice(self, text: str) -> None:
         """Show why the model is asked again."""
-        self._line(f"model: {text}", "yellow")
+        self.line(f"model: {text}", "yellow")
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
         """Show what has happened; what was there before the conversation was taken up is only noted."""
-        self._console.quiet = not is_new
+        self.console.quiet = not is_new
         self._conversation.take([moment.entry])
         self._show(moment.entry, moment.run)
-        self._console.quiet, self._is_in_line = False, self._is_in_line and is_new
+        self.console.quiet, self.is_in_line = False, self.is_in_line and is_new
 
     def _show(self, entry: Entry, run_id: str) -> None:
         if isinstance(entry, EventEntry):
@@ -87,41 +82,41 @@ class Display:
             self._happened(self._arrived, entry)
             self._files(run_id)
         elif isinstance(entry, RefusalEntry) and self._arrived is not None and self._arrived.key is None:
-            self._line(f"not now: {self._arrived.event} is not taken ({entry.reason})", "yellow")
+            self.line(f"not now: {self._arrived.event} is not taken ({entry.reason})", "yellow")
         elif isinstance(entry, ResultEntry):
             self._told(entry)
 
     def _happened(self, event: EventEntry, step: RowEntry) -> None:
         data: Any = event.data
         before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
-        if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self._has_text:
+        if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self.has_text:
             self.listen(data["content"])  # a model that was not listened to: the turn was finished without us
         if event.event in {"sql_call", "python_call"}:
             is_told = self._is_verbose and data.get("rescues")
             mended = f" [mended: {', '.join(data['rescues'])}]" if is_told else ""
-            self._line(f"{data['tool']}  {short(data['text'], _LONGEST_CALL)}{mended}", "cyan")
+            self.line(f"{data['tool']}  {short(data['text'], _LONGEST_CALL)}{mended}", "cyan")
         if before != after and self._is_verbose:
-            self._line(f"{before} -> {after}", "dim")
+            self.line(f"{before} -> {after}", "dim")
         if event.event in DONE | FAILED:
             self._result(data)
-        self._has_text = False
+        self.has_text = False
 
     def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
         result = data["result"]
         if "error" in result:
-            self._line(f"{result['error']['code']}: {short(result['error']['message'], _LONGEST_ERROR)}", "red")
+            self.line(f"{result['error']['code']}: {short(result['error']['message'], _LONGEST_ERROR)}", "red")
         if "columns" in result:
             self._table(result)
         for name in ("output", "value"):
             if result.get(name):
-                self._line(printable(result[name].rstrip("\n")), "")
+                self.line(printable(result[name].rstrip("\n")), "")
 
     def _files(self, run_id: str) -> None:
         """Show where the files are that were made since the last time."""
         for made in islice(self._conversation.inventory, self._shown, None):
             self._shown += 1
             path = self._folder / run_id / NAMED / made.file_name
-            self._line(f"file: {path} ({made.size_bytes:,} bytes)", "green")
+            self.line(f"file: {path} ({made.size_bytes:,} bytes)", "green")
 
     def _table(self, result: Any) -> None:  # noqa: ANN401  (JSON)
         self.end()
@@ -131,40 +126,25 @@ class Display:
             table.add_column(Text(printable(str(column))))
         for row in result["rows"][:_MOST_ROWS]:
             table.add_row(*(Text(short(printable(_cell(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
-        self._console.print(table)
+        self.console.print(table)
         left = result["row_count"] - min(len(result["rows"]), _MOST_ROWS)
         more = len(result["columns"]) - len(shown)
         said = [f"{left:,} more rows"] * (left > 0) + [f"{more} more columns"] * (more > 0)
         if said:
-            self._line(f"and {', '.join(said)}", "dim")
+            self.line(f"and {', '.join(said)}", "dim")
 
     def _told(self, entry: ResultEntry) -> None:
         for step in entry.steps:
             told = step["payload"]
             if isinstance(told, dict) and told.get("reason") in REASONS and told.get("text") != self._failed:
                 text = short(str(told.get("text")), _LONGEST_ERROR)
-                self._line(f"[{_BADGES[told['reason']]}] {told['reason']}: {text}", "yellow")
+                self.line(f"[{_BADGES[told['reason']]}] {told['reason']}: {text}", "yellow")
             if entry.failed and isinstance(told, dict) and told.get("error") is True:
                 self._failed = str(told.get("message"))
-                self._line(f"[failed] {step['actor']}: {short(self._failed, _LONGEST_ERROR)}", "red")
-
-    def _line(self, text: str, style: str) -> None:
-        self.end()
-        self._console.print(Text(printable(text), style=style), soft_wrap=True)
-
-    def end(self) -> None:
-        """End a line that the model has begun."""
-        if self._is_in_line:
-            self._console.print()
-            self._is_in_line = False
+                self.line(f"[failed] {step['actor']}: {short(self._failed, _LONGEST_ERROR)}", "red")
 
     def rests(self, _directory: Path) -> None:
         """Show nothing more: a conversation waits for whatever is said to it."""
-
-    def say(self, text: str) -> None:
-        """Show a line of our own."""
-        self.end()
-        self._console.print(Text(printable(text)), soft_wrap=True)
 
 
 def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)

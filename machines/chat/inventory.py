@@ -7,9 +7,10 @@ however many artifacts there are.
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
-from typing import Any
 
 import attrs
+
+from machines.tool_use.records import JsonObject
 
 #: The rule that stands above the inventory in every request (seed 002, workstream A).
 REUSE = "Reuse existing artifacts when possible; do not regenerate equivalent outputs."
@@ -56,9 +57,9 @@ class Artifact:
         """Give it as what makes it again."""
         return Made(self.name, self.kind, self.digest, self.size_bytes, self.logical_key, self.artifact_id)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> JsonObject:
         """Give what a model is told of it."""
-        told: dict[str, Any] = {
+        told = {
             "artifact_id": self.artifact_id,
             "name": self.name,
             "type": self.kind,
@@ -67,9 +68,8 @@ class Artifact:
             "producer": self.producer,
             "logical_key": self.logical_key,
         }
-        if self.version > 1:
-            told["version"] = self.version
-        return {**told, **({"also_named": [name for name, _ in self.aliases]} if self.aliases else {})}
+        version = {"version": self.version} if self.version > 1 else {}
+        return {**told, **version, **({"also_named": [name for name, _ in self.aliases]} if self.aliases else {})}
 
 
 class Inventory:
@@ -111,8 +111,8 @@ class Inventory:
         """Give the id of the artifact that is added after so many others."""
         return f"a{len(self._artifacts) + count + 1}"
 
-    def compared(self, made: Sequence[Made], *, dedups: bool = True) -> list[dict[str, Any]]:
-        """Give what was made as JSON objects, each with the artifact that it is equal to, also where that is made beside it.
+    def compared(self, made: Sequence[Made], *, dedups: bool = True) -> tuple[Made, ...]:
+        """Give what was made, each with the artifact that it is equal to, also where that is made beside it.
 
         Without `dedups` everything is new.
         """
@@ -122,8 +122,8 @@ class Inventory:
             equal_to = beside.get(each.digest) if known is None else known.artifact_id
             if equal_to is None and dedups:
                 beside[each.digest] = self.id_after(len(beside))
-            found.append(attrs.asdict(attrs.evolve(each, equal_to=equal_to)))
-        return found
+            found.append(attrs.evolve(each, equal_to=equal_to))
+        return tuple(found)
 
     def add(self, made: Made, *, call_id: str, producer: str, created_at: str) -> Artifact:
         """Add what was made as an artifact of its own."""
@@ -150,7 +150,7 @@ class Inventory:
             self._artifacts[artifact.artifact_id] = artifact
         return artifact
 
-    def described(self) -> list[dict[str, Any]]:
+    def described(self) -> list[JsonObject]:
         """Give what a model is told: the newest artifacts, oldest first."""
         return [artifact.described() for artifact in self.newest()]
 

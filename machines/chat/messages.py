@@ -1,18 +1,22 @@
 """What a model is sent: instructions, the data, what exists already, what is known of the latest results, and the conversation.
 
-Takes a conversation, gives messages in OpenAI's form. Inventory and summary stand in every request (seed 002, Option A), and every call has
+Takes a conversation, gives messages. Inventory and summary stand in every request (seed 002, Option A), and every call has
 its result right behind it. Old turns are left out where the conversation is longer than the request may be; what they made is still named.
 Pure.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 
-from machines.chat.conversation import Conversation, Message, Turn
+import attrs
+
+from machines.chat.conversation import Conversation
 from machines.chat.inventory import MOST_SHOWN, REUSE, Artifact
-from machines.talking.context import CHARS_PER_TOKEN, within
+from machines.chat.sql import Intent, TableInfo
+from machines.tool_use.context import CHARS_PER_TOKEN, newest_that_fit, within
+from machines.tool_use.message import Message
+from machines.tool_use.records import as_data
 
 INSTRUCTIONS = (
     "You analyse data for a user, with tools. Look at the data with SQL before you speak of it; never invent figures. "
@@ -26,7 +30,7 @@ _LEFT_OUT = "[{count} earlier turns are left out here; what they made is in the 
 
 def messages_for(
     conversation: Conversation,
-    tables: Sequence[Mapping[str, Any]],
+    tables: Sequence[TableInfo],
     *,
     offered: Iterable[str] = (),
     context_chars: int = CONTEXT_TOKENS * CHARS_PER_TOKEN,
@@ -36,44 +40,40 @@ def messages_for(
 
     A last turn that is too long by itself is sent whole, unless it `shortens` its largest texts.
     """
-    turns, left_out = _that_fit(conversation.turns, context_chars)
-    system: Message = {"role": "system", "content": _system(conversation, tables, tuple(offered))}
-    said = [message for turn in turns for message in turn.messages]
-    if shortens and sum(turn.size for turn in turns) > context_chars:
+    turns = conversation.turns
+    kept = newest_that_fit([turn.exchange for turn in turns], context_chars)
+    left_out = len(turns) - len(kept)
+    system = Message("system", _system(conversation, tables, tuple(offered)))
+    said = [message for exchange in kept for message in exchange.messages]
+    if shortens and sum(exchange.size for exchange in kept) > context_chars:
         said = within(said, context_chars)
     if left_out and said:
-        said[0] = {**said[0], "content": f"{_LEFT_OUT.format(count=left_out)}\n{said[0]['content']}"}
+        said[0] = attrs.evolve(said[0], content=f"{_LEFT_OUT.format(count=left_out)}\n{said[0].content}")
     return [system, *said]
 
 
-def _that_fit(turns: Sequence[Turn], context_chars: int) -> tuple[list[Turn], int]:
-    """Give the newest turns that fit, the last one always, and how many are left out."""
-    kept: list[Turn] = []
-    size = 0
-    for turn in reversed(turns):
-        size += turn.size
-        if kept and size > context_chars:
-            break
-        kept.append(turn)
-    return kept[::-1], len(turns) - len(kept)
-
-
-def _system(conversation: Conversation, tables: Sequence[Mapping[str, Any]], offered: tuple[str, ...]) -> str:
+def _system(conversation: Conversation, tables: Sequence[TableInfo], offered: tuple[str, ...]) -> str:
     inventory = conversation.inventory
     count = f" (the newest {MOST_SHOWN} of {len(inventory)})" if len(inventory) > MOST_SHOWN else ""
     parts = [
         INSTRUCTIONS,
-        f"Tables:\n{_lines(tables)}",
+        f"Tables:\n{_joined(map(_table, tables))}",
         f"Artifacts that exist{count}. {REUSE}\n{_joined(map(_described, inventory.newest()))}",
-        f"Latest results of SQL, newest last:\n{_lines(conversation.intents)}",
+        f"Latest results of SQL, newest last:\n{_joined(map(_intent, conversation.intents))}",
     ]
     if not offered:
         parts.append("No tool can be called now: answer with what you have.")
     return "\n\n".join(parts)
 
 
-def _lines(things: Iterable[Mapping[str, Any]]) -> str:
-    return _joined(json.dumps(thing, ensure_ascii=False) for thing in things)
+def _table(table: TableInfo) -> str:
+    told = {"table": table.name, "rows": table.row_count, "columns": dict(table.columns)}
+    return json.dumps(told, ensure_ascii=False)
+
+
+@lru_cache(maxsize=1_024)
+def _intent(intent: Intent) -> str:
+    return json.dumps(as_data(intent), ensure_ascii=False)
 
 
 @lru_cache(maxsize=1_024)

@@ -7,15 +7,13 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import attrs
 
 from dsa.compiled_step import compiled_step
 from dsa.edge.threads import in_thread
-from dsa.errors import DsaError
 from dsa.expr import Outcome
 from dsa.generators.streams import StreamResult
 from dsa.machine import Machine
@@ -24,16 +22,21 @@ from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_s
 from dsa.runtime.run import Run
 from dsa.runtime.speech import as_unicode
 from dsa.runtime.views import guards_for
-from machines.chat.calls import TOOLS, Call, meant, tool_meant
+from machines.chat.calls import SQL, TOOLS, DataTool, text_of
 from machines.chat.conversation import Conversation
+from machines.chat.events import CallRead, Came, Table
 from machines.chat.inventory import Made
 from machines.chat.messages import messages_for
 from machines.chat.python import FrameSource, PythonError, compiles, is_empty, normal_code
 from machines.chat.resources import Resources, resources_in
 from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
-from machines.talking.answers import answer_told
-from machines.talking.context import Message, Room, asked_within, size_of
+from machines.tool_use.answers import answer_of
+from machines.tool_use.call import Meant
+from machines.tool_use.context import asked_within, room_known, room_taken
+from machines.tool_use.message import Message
+from machines.tool_use.reading import read_call, read_strictly
+from machines.tool_use.records import JsonObject, as_data, read_record
 
 _AGAIN = re.compile(
     r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"
@@ -49,7 +52,7 @@ def asks_again(text: str) -> bool:
     return any(not _NEGATED.search(text[: found.start()]) for found in _AGAIN.finditer(text))
 
 
-def message_brought(data: object) -> dict[str, Any]:
+def message_brought(data: object) -> object:
     """Give a message as it is recorded: `text`, and `rerun`, which may be said beside it. ValueError for anything else."""
     given = {"text": data} if isinstance(data, str) else data
     text = given.get("text") if isinstance(given, dict) else None
@@ -100,24 +103,25 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     """Send the conversation with the tools of this phase, and answer with what came. Raises GenerationError when nothing did."""
     chat = _resources(context)
     conversation = chat.conversation(context.run)
-    offered = tools_offered(context.run)
-    tables = chat.tables() if chat.is_loaded else await in_thread(chat.tables)
-    tools = [TOOLS[name].described() for name in offered]
+    transcript = conversation.transcript
+    tables = chat.database.tables if chat.is_loaded else await in_thread(lambda: chat.database.tables)
+    tools = [TOOLS[name] for name in tools_offered(context.run)]
+    names = tuple(tool.name for tool in tools)
 
     async def ask(messages: list[Message]) -> StreamResult:
-        return await chat.model.ask(messages, tools, number=conversation.asked_of_model, on_text=chat.listen)
+        return await chat.model.ask(messages, tools, number=transcript.answers, on_text=chat.listen)
 
     def messages_within(chars: int) -> list[Message]:
         shortens = chat.is_limited or chars < chat.context_chars  # else a model may well read more
-        return messages_for(conversation, tables, offered=offered, context_chars=chars, shortens=shortens)
+        return messages_for(conversation, tables, offered=names, context_chars=chars, shortens=shortens)
 
-    room = Room.known(conversation.room, chat.context_chars, chat.asked_model)
-    result, took = await asked_within(ask, messages_within, room, beside=size_of(tools), notice=chat.tell)
-    every = [tool.described() for tool in TOOLS.values()]
-    kind, data = answer_told(result, conversation.free_id, every, misplaced=conversation.misplaced)
-    event = "answered" if kind == "said" else kind
-    more = Room.record(took, chat.context_chars, chat.asked_model)
-    return [event_step(action.policy, event, data={**data, **more, "offered": list(offered)})]
+    room = room_known(transcript.room, chat.context_chars, chat.asked_model)
+    beside = sum(tool.size for tool in tools)
+    result, took = await asked_within(ask, messages_within, room, beside=beside, notice=chat.tell)
+    kind, answer = answer_of(result, transcript.free_id, TOOLS.values(), misplaced=transcript.misplaced)
+    room_now = room_taken(took, chat.context_chars, chat.asked_model)
+    answer = attrs.evolve(answer, room=room_now, offered=names)
+    return [event_step(action.policy, "answered" if kind == "said" else kind, data=as_data(answer))]
 
 
 # -- calls ----------------------------------------------------------------------------------------------------------------
@@ -129,80 +133,71 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     chat = _resources(context)
     conversation = chat.conversation(context.run)
     chat.files.shown(conversation.inventory)
-    if not conversation.queue:
+    if not conversation.transcript.queue:
         return [event_step(action.policy, "no_more_calls")]
-    asked = conversation.queue[0]
-    call = _meant(asked, normalises=chat.normalises)
-    about = {"call_id": call.call_id, "tool": call.tool, "text": call.text, "rescues": list(call.rescues)}
-    if not call.tool:
-        return [event_step(action.policy, "unknown_call", data={**about, "fault": call.fault})]
+    asked = conversation.transcript.queue[0]
+    call = (read_call if chat.normalises else read_strictly)(asked, TOOLS)
+    if call.tool is None:
+        unknown = CallRead(call.call_id, "", rescues=call.rescues, fault=call.fault)
+        return [event_step(action.policy, "unknown_call", data=as_data(unknown))]
+    text, turn = text_of(call), conversation.turn
     digest, fault = await in_thread(partial(_looked_at, call, chat, conversation.latest_table))
     earlier = conversation.earlier(digest) if chat.dedups else None
-    known = None if earlier is None else {"call_id": earlier.call_id, "turn": earlier.turn, "ok": earlier.ok}
-    turn = conversation.turn
-    seen = {"digest": digest, "earlier": known, "turn": turn.number, "rerun": turn.rerun}
-    data = {**about, **seen, "fault": fault, "arguments": dict(call.arguments)}
-    return [event_step(action.policy, TOOLS[call.tool].event, data=data)]
+    seen = (digest, earlier, turn.number, turn.rerun, call.arguments)
+    read = CallRead(call.call_id, call.tool.name, text, call.rescues, fault, *seen)
+    return [event_step(action.policy, call.tool.event, data=as_data(read))]
 
 
-def _meant(asked: Mapping[str, Any], *, normalises: bool) -> Call:
-    if normalises:
-        return meant(asked["id"], asked["name"], asked["arguments"], asked.get("text", ""), asked.get("error"))
-    tool, given = tool_meant(asked["name"]), asked["arguments"]
-    if tool is None or tool.name != asked["name"] or given is None:
-        return Call(asked["id"], "", {}, fault="there is no such tool, or its arguments are no JSON object")
-    text, number = given.get(tool.text), given.get(tool.number, tool.default)
-    is_number = isinstance(number, int) and tool.least <= number <= tool.most
-    kept = {tool.text: text if isinstance(text, str) else "", tool.number: number if is_number else int(tool.default)}
-    return Call(asked["id"], tool.name, kept)
-
-
-def _looked_at(call: Call, chat: Resources, table: Mapping[str, Any] | None) -> tuple[str, str]:
+def _looked_at(call: Meant[DataTool], chat: Resources, table: Table | None) -> tuple[str, str]:
     """Give what a call is known by, and what the parser has against it. `table` is what code would read."""
-    if call.tool == "run_sql":
-        return digest_of(call), (compiles_sql(call.text, chat.database) or "") if call.text.strip() else ""
-    known_by = digest_of(call, json.dumps(table))
-    if is_empty(call.text):
+    text = text_of(call)
+    if call.tool is SQL:
+        return digest_of(call), (compiles_sql(text, chat.database) or "") if text.strip() else ""
+    known_by = digest_of(call, json.dumps(None if table is None else as_data(table)))
+    if is_empty(text):
         return known_by, "the code is empty, or comments alone"
-    return known_by, compiles(call.text) or ""
+    return known_by, compiles(text) or ""
 
 
-def digest_of(call: Call, table: str = "") -> str:
+def digest_of(call: Meant[DataTool], table: str = "") -> str:
     """Give the SHA-256 of all that a call's outcome depends on: equal for calls that differ in comments, white space and the like alone.
 
     SQL reads data that no call changes; code reads the latest result of SQL too, `table`, and may take a given time.
     """
-    written = normal_sql(call.text) if call.tool == "run_sql" else normal_code(call.text)
-    read = "\n".join(str(each) for each in (call.tool, call.arguments[TOOLS[call.tool].number], table, written))
+    assert call.tool is not None, "a call of no tool has no outcome"
+    written = normal_sql(text_of(call)) if call.tool is SQL else normal_code(text_of(call))
+    number = call.arguments["limit" if call.tool is SQL else "timeout"]
+    read = "\n".join(str(each) for each in (call.tool.name, number, table, written))
     return hashlib.sha256(read.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # -- tools ----------------------------------------------------------------------------------------------------------------
 
 
+def _call_in(action: Action) -> CallRead:
+    return read_record(CallRead, action.payload["data"])
+
+
 @answering("sql_done", "sql_failed")
 async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     """Query the data. What went wrong in the query is an answer; only a fault of ours raises."""
-    chat, call = _resources(context), action.payload["data"]
-    given = call["arguments"]
-    about = {"call_id": call["call_id"]}
+    chat, call = _resources(context), _call_in(action)
     try:
-        found, digest, shared = await _interrupting(chat, partial(_queried, chat, given))
+        found, digest, shared = await _interrupting(chat, partial(_queried, chat, call))
     except SqlError as error:
-        return [event_step(action.policy, "sql_failed", data={**about, **_failed(error)})]
-    table = {"digest": digest, "columns": list(found.columns), "types": list(found.types)}
-    made = _table_made(found, *shared, call["digest"], chat.conversation(context.run), dedups=chat.dedups)
-    intent = found.intent.as_json()
-    data = {**about, "result": _rows_told(found), "intent": intent, "table": table, "artifacts": made}
-    return [event_step(action.policy, "sql_done", data=data)]
+        return [event_step(action.policy, "sql_failed", data=as_data(Came(call.call_id, _failed(error))))]
+    table = Table(digest, tuple(found.columns), tuple(found.types))
+    made = _table_made(found, *shared, call.digest, chat.conversation(context.run), dedups=chat.dedups)
+    came = Came(call.call_id, _rows_told(found), found.intent, table, made)
+    return [event_step(action.policy, "sql_done", data=as_data(came))]
 
 
 _Queried = tuple[SqlResult, str, tuple[str, int]]
 
 
-def _queried(chat: Resources, given: Mapping[str, Any]) -> _Queried:
+def _queried(chat: Resources, call: CallRead) -> _Queried:
     """Query, and keep the rows: as they are, and as spreadsheets may read them, with the SHA-256 of each and the size of the latter."""
-    found = chat.database.query(given["sql"], limit=given["limit"])
+    found = chat.database.query(call.text, limit=int(str(call.arguments["limit"])))
     shared = for_spreadsheets(found.csv)
     return found, chat.files.keep(found.csv), (chat.files.keep(shared), len(shared))
 
@@ -216,7 +211,7 @@ async def _interrupting(chat: Resources, query: Callable[[], _Queried]) -> _Quer
         raise
 
 
-def _rows_told(found: SqlResult) -> dict[str, Any]:
+def _rows_told(found: SqlResult) -> JsonObject:
     """Give what the model is told of a result."""
     rows = [list(row) for row in found.preview]
     cut = {"shown": len(rows)} if len(rows) < found.row_count else {}
@@ -225,10 +220,10 @@ def _rows_told(found: SqlResult) -> dict[str, Any]:
 
 def _table_made(
     found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: Conversation, *, dedups: bool
-) -> list[dict[str, Any]]:
+) -> tuple[Made, ...]:
     """Give the table as an artifact, unless it is a single value."""
     if found.row_count * len(found.columns) < 2:  # noqa: PLR2004  (more than one value)
-        return []
+        return ()
     about = "_".join(found.intent.datasets[:2]) or "result"
     made = Made(f"{about}_{call_digest[:6]}.csv", "csv", digest, size_bytes, f"sql:{call_digest[:12]}")
     return conversation.inventory.compared([made], dedups=dedups)
@@ -237,19 +232,17 @@ def _table_made(
 @answering("python_done", "python_failed")
 async def run_python(action: Action, context: PolicyContext) -> list[Step]:
     """Run code in the sandbox, over the latest table. What went wrong in the code is an answer; only a fault of ours raises."""
-    chat, call = _resources(context), action.payload["data"]
+    chat, call = _resources(context), _call_in(action)
     conversation = chat.conversation(context.run)
-    given, about = call["arguments"], {"call_id": call["call_id"]}
     known = conversation.latest_table
-    table = None
-    if known is not None:
-        table = FrameSource(tuple(known["columns"]), tuple(known["types"]), chat.files.content(known["digest"]))
+    table = None if known is None else FrameSource(known.columns, known.types, chat.files.content(known.digest))
+    timeout_s = int(str(call.arguments["timeout"]))
     try:
-        ran = await in_thread(lambda: chat.interpreter.run(given["code"], table, timeout_s=given["timeout"]))
+        ran = await in_thread(lambda: chat.interpreter.run(call.text, table, timeout_s=timeout_s))
     except PythonError as error:
         output = {"output": error.output} if error.output else {}
-        return [event_step(action.policy, "python_failed", data={**about, **_failed(error, **output)})]
-    of = known["digest"][:12] if known else "-"
+        return [event_step(action.policy, "python_failed", data=as_data(Came(call.call_id, _failed(error, **output))))]
+    of = known.digest[:12] if known else "-"
     made = []
     for file in ran.files:
         content = for_spreadsheets(file.content) if file.kind in {"csv", "tsv"} else file.content
@@ -257,17 +250,11 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
         made.append(Made(file.name, file.kind, digest, len(content), f"python:{file.name}:{of}"))
     told = {"output": ran.output, "value": ran.value, "files": [file.name for file in ran.files]}
     result = {name: value for name, value in told.items() if value}
-    confined = {"rung": ran.rung, "features": sorted(ran.features)}
-    data = {
-        **about,
-        "result": result,
-        "artifacts": conversation.inventory.compared(made, dedups=chat.dedups),
-        **confined,
-    }
-    return [event_step(action.policy, "python_done", data=data)]
+    artifacts = conversation.inventory.compared(made, dedups=chat.dedups)
+    came = Came(call.call_id, result, None, None, artifacts, ran.rung, tuple(sorted(ran.features)))
+    return [event_step(action.policy, "python_done", data=as_data(came))]
 
 
-def _failed(error: DsaError, **more: object) -> dict[str, Any]:
+def _failed(error: SqlError | PythonError, **more: object) -> JsonObject:
     """Give what went wrong as the model is told it."""
-    told = {"code": getattr(error, "code", "error"), "message": str(error)[:_LONGEST_TOLD]}
-    return {"result": {"error": told, **more}}
+    return {"error": {"code": error.code, "message": str(error)[:_LONGEST_TOLD]}, **more}

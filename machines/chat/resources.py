@@ -4,11 +4,13 @@ Made from the settings that its run was started with, once in a process, and mad
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import attrs
 
 from dsa.runtime.run import Run
 from machines.chat.conversation import Conversation
@@ -16,24 +18,40 @@ from machines.chat.files import Files
 from machines.chat.messages import CONTEXT_TOKENS
 from machines.chat.python import Interpreter, PythonError
 from machines.chat.sql import Database
-from machines.talking.context import CHARS_PER_TOKEN
-from machines.talking.known import Known
-from machines.talking.model import Model, Wanted, model_of
+from machines.tool_use.context import CHARS_PER_TOKEN
+from machines.tool_use.known import Known
+from machines.tool_use.model import Model, Wanted, model_of
+from machines.tool_use.records import JsonObject, read_record
 
 Listener = Callable[[str], object]
 #: Beside the conversation there has to be room for what is said of data and tools, and for the answer.
 _BESIDE_TOKENS = 8_192
 
 
-class Resources:
-    """Everything of one conversation. `config` is what the run was started with, `folder` its own folder.
+@attrs.frozen
+class ChatSettings:
+    """What policies read of how a conversation was begun: the files to load, who answers, and how.
 
-    Settings: `data`, the files to load; `model`, `seed`; `format`, none or report; `normalise` and `dedup`, to go without; `context_tokens`.
+    `format` is none, or report; without `normalise` and `dedup` calls are taken as they come. `context_tokens` is how long a request may be, where somebody has said so.
+    """
+
+    data: tuple[str, ...] = ()
+    model: str = ""
+    seed: int | None = None
+    format: str = "none"
+    normalise: bool = True
+    dedup: bool = True
+    context_tokens: int | None = None
+
+
+class Resources:
+    """Everything of one conversation. `config` is what the run was started with (see `ChatSettings`), `folder` its own folder.
+
     `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again.
     """
 
-    def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
-        self._config = config
+    def __init__(self, config: JsonObject, folder: Path) -> None:
+        self._settings = read_record(ChatSettings, config)
         self._folder = folder
         self._conversation = Conversation()
         self.files = Files(folder)
@@ -50,7 +68,7 @@ class Resources:
     @cached_property
     def database(self) -> Database:
         """The data; loaded at its first use. Raises LoadError."""
-        return Database([Path(path) for path in self._config.get("data") or ()], self._folder)
+        return Database([Path(path) for path in self._settings.data], self._folder)
 
     @property
     def is_loaded(self) -> bool:
@@ -74,16 +92,14 @@ class Resources:
     @cached_property
     def model(self) -> Model:
         """Who answers. Raises ModelUnavailable, DocumentError."""
-        tokens = self._config.get("context_tokens")
-        window = None if tokens is None else int(tokens) + _BESIDE_TOKENS
-        return model_of(
-            self.asked_model, Wanted(self._config.get("seed") or 0, on_wait=self.tell, window_tokens=window)
-        )
+        tokens = self._settings.context_tokens
+        window = None if tokens is None else tokens + _BESIDE_TOKENS
+        return model_of(self.asked_model, Wanted(self._settings.seed or 0, on_wait=self.tell, window_tokens=window))
 
     @property
     def asked_model(self) -> str:
         """The model as it is named."""
-        return str(self._config.get("model") or "")
+        return self._settings.model
 
     def tell(self, text: str) -> None:
         """Tell whoever watches how the model is asked."""
@@ -92,27 +108,27 @@ class Resources:
     @property
     def normalises(self) -> bool:
         """Tell whether arguments are mended."""
-        return bool(self._config.get("normalise", True))
+        return self._settings.normalise
 
     @property
     def dedups(self) -> bool:
         """Return whether it is noticed that something was done before."""
-        return bool(self._config.get("dedup", True))
+        return self._settings.dedup
 
     @property
     def wants_report(self) -> bool:
         """Tell whether each answer becomes a report."""
-        return self._config.get("format") == "report"
+        return self._settings.format == "report"
 
     @property
     def context_chars(self) -> int:
         """How long the conversation in a request may be."""
-        return int(self._config.get("context_tokens") or CONTEXT_TOKENS) * CHARS_PER_TOKEN
+        return (self._settings.context_tokens or CONTEXT_TOKENS) * CHARS_PER_TOKEN
 
     @property
     def is_limited(self) -> bool:
         """Tell whether somebody has said how long it may be."""
-        return self._config.get("context_tokens") is not None
+        return self._settings.context_tokens is not None
 
     def tables(self) -> list[dict[str, Any]]:
         """Describe the data to a model."""

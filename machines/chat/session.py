@@ -19,7 +19,7 @@ from dsa.runtime.moment import OnMoment
 from dsa.runtime.secret_names import Chosen
 from machines.chat.conversation import Conversation, Turn
 from machines.chat.resources import KNOWN, Listener, Resources
-from machines.talking.sessions import Session, StoppedError, begun, taken_up
+from machines.tool_use.session import Session, StoppedError, begun, taken_up
 
 NAME = "chat"
 

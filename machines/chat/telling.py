@@ -10,25 +10,28 @@ import io
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import attrs
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from dsa.guards.asking import verdict_of
 from dsa.runtime.content import Artifact as Judged
-from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step
 from machines.chat.conversation import Conversation, Turn
+from machines.chat.events import CallRead, Came, Presented
 from machines.chat.files import Files
 from machines.chat.inventory import Artifact, Made
 from machines.chat.resources import Resources, resources_in
-from machines.talking.answers import note_on, refused
+from machines.tool_use.answers import Answer
+from machines.tool_use.call import LEFT_OUT, ToolResult, refused
+from machines.tool_use.notice import Notice, results_told
+from machines.tool_use.records import as_data, read_record
 
 if TYPE_CHECKING:
     from fpdf import FPDF
@@ -39,14 +42,14 @@ _FONT, _MONO = "text", "mono"
 _NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def report_files(conversation: Conversation, files: Files) -> list[dict[str, Any]]:
+def report_files(conversation: Conversation, files: Files) -> tuple[Made, ...]:
     """Keep the report of the last turn as Markdown and as PDF, and give both as artifacts; the same answer over the same files has one report."""
     turn, shown, inventory = conversation.turn, artifacts_of(conversation), conversation.inventory
     told = "\n".join([turn.answer.strip(), *(each.artifact_id for each in shown)])
     about = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
     known = [inventory.latest(f"report:{about}:{kind}") for kind in ("md", "pdf")]
     if all(known):
-        return [attrs.asdict(each.as_made()) for each in known if each is not None]
+        return tuple(each.as_made() for each in known if each is not None)
     written = {"md": as_markdown(turn, shown).encode(), "pdf": as_pdf(turn, shown, files)}
     made = [
         Made(f"report_{turn.number}.{kind}", kind, files.keep(content), len(content), f"report:{about}:{kind}")
@@ -166,15 +169,20 @@ _FILE = re.compile(
 )
 
 
-def _read(action: Action, context: PolicyContext) -> tuple[Resources, Conversation, dict[str, Any]]:
-    """Give what the conversation works with, the conversation, and the data of the event that led here."""
+def _read(context: PolicyContext) -> tuple[Resources, Conversation]:
+    """Give what the conversation works with, and the conversation."""
     chat = resources_in(context.config, context.run.run_id)
-    data = action.payload["data"]
-    return chat, chat.conversation(context.run), data if isinstance(data, dict) else {}
+    return chat, chat.conversation(context.run)
 
 
-def _told(action: Action, reason: str, text: str, **more: object) -> list[Step]:
-    return [text_step(action.policy, text, about={"reason": reason, **more})]
+def _call_in(action: Action) -> CallRead:
+    return read_record(CallRead, action.payload["data"])
+
+
+def _told(
+    action: Action, reason: str, text: str, *results: ToolResult, note: str = "", drops: bool = False
+) -> list[Step]:
+    return [Notice(reason, text, note, results_told(*results), drops).as_step(action.policy)]
 
 
 # -- calls that are not made ------------------------------------------------------------------------------------------------
@@ -182,80 +190,87 @@ def _told(action: Action, reason: str, text: str, **more: object) -> list[Step]:
 
 async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
     """Give the result of the equal call again."""
-    _, conversation, call = _read(action, context)
-    known = call["earlier"]
-    earlier = conversation.call(known["call_id"])
-    when = "in this turn" if known["turn"] == call["turn"] else f"in turn {known['turn']}"
-    text = f"an equal call was made {when} ({known['call_id']})"
+    _, conversation = _read(context)
+    call = _call_in(action)
+    known = call.earlier
+    assert known is not None, "the guard `fresh` has found it"
+    earlier = conversation.transcript.call(known.call_id)
+    when = "in this turn" if known.turn == call.turn else f"in turn {known.turn}"
+    text = f"an equal call was made {when} ({known.call_id})"
     said = f"not made: {text}; this is what it gave. Go on from there; only the user can ask for it to be done again"
-    result = refused("duplicate_tool_call_skipped", said, result=None if earlier is None else earlier.result)
-    return _told(action, "duplicate_tool_call_skipped", text, results={call["call_id"]: result})
+    reason = "duplicate_tool_call_skipped"
+    return _told(
+        action, reason, text, refused(call.call_id, reason, said, result=None if earlier is None else earlier.result)
+    )
 
 
 async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
     """Say why a call cannot be made."""
-    _, _, call = _read(action, context)
-    reason = "invalid_tool_payload" if call["tool"] else "unknown_tool"
-    why = call.get("fault") or _fault_of(call, context)
-    return _told(action, reason, why, results={call["call_id"]: refused(reason, why)})
+    call = _call_in(action)
+    reason = "invalid_tool_payload" if call.tool else "unknown_tool"
+    why = call.fault or _fault_of(action, context)
+    return _told(action, reason, why, refused(call.call_id, reason, why))
 
 
 async def refuse_state(action: Action, context: PolicyContext) -> list[Step]:
     """Say that the phase takes no such call."""
-    _, _, call = _read(action, context)
+    call = _call_in(action)
     phase = context.run.configuration.state.rpartition(".")[2]
-    why = f"{call['tool']} is not taken while {phase}: answer with what there is, or use another tool"
-    return _told(action, "invalid_state", why, results={call["call_id"]: refused("invalid_state", why)})
+    why = f"{call.tool} is not taken while {phase}: answer with what there is, or use another tool"
+    return _told(action, "invalid_state", why, refused(call.call_id, "invalid_state", why))
 
 
 async def guide_retry(action: Action, context: PolicyContext) -> list[Step]:
     """Send a Python call back, once a turn, with how to write it."""
-    _, _, call = _read(action, context)
-    why = _fault_of(call, context)
+    why = _fault_of(action, context)
     hint = f"{why}. {_GUIDANCE.format(example=_EXAMPLE)}"
     reason = "empty_python_payload_retried"
-    return _told(action, reason, why, results={call["call_id"]: refused(reason, hint)})
+    return _told(action, reason, why, refused(_call_in(action).call_id, reason, hint))
 
 
-def _fault_of(call: Mapping[str, Any], context: PolicyContext) -> str:
+def _fault_of(action: Action, context: PolicyContext) -> str:
     """Give what the guard `usable` says of a call."""
-    return verdict_of("usable", context.guard("usable"), Judged(json.dumps(call)), {}).feedback
+    call = Judged(json.dumps(action.payload["data"]))
+    return verdict_of("usable", context.guard("usable"), call, {}).feedback
 
 
 async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
     """Answer every call that waits: it was not made."""
-    _, conversation, _ = _read(action, context)
-    why = "this turn takes no more calls; answer with what there is"
-    results = {call_id: refused("too_many_calls", why) for call_id in conversation.waiting()}
-    return _told(action, "too_many_calls", f"{len(results)} calls left out", results=results, drops=True)
+    _, conversation = _read(context)
+    results = _refused_all(conversation, LEFT_OUT, "this turn takes no more calls; answer with what there is")
+    return _told(action, LEFT_OUT, f"{len(results)} calls left out", *results, drops=True)
+
+
+def _refused_all(conversation: Conversation, reason: str, why: str) -> list[ToolResult]:
+    return [refused(call_id, reason, why) for call_id in conversation.transcript.waiting()]
 
 
 async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
     """Say which artifacts were there already."""
-    _, conversation, data = _read(action, context)
-    equal = [each for each in data["artifacts"] if each["equal_to"]]
-    names = [(each["name"], each["equal_to"], conversation.inventory[each["equal_to"]].name) for each in equal]
-    said = "; ".join(f"{name} is {artifact_id} ({known})" for name, artifact_id, known in names)
+    _, conversation = _read(context)
+    came = read_record(Came, {"result": {}, "call_id": "", **action.payload["data"]})
+    names = [(each.name, each.equal_to) for each in came.artifacts if each.equal_to]
+    said = "; ".join(f"{name} is {known} ({conversation.inventory[known].name})" for name, known in names)
     return _told(action, "duplicate_artifact_prevented", said)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------------
 
 
-async def note_cut_off(action: Action, context: PolicyContext) -> list[Step]:
+async def note_cut_off(action: Action, _context: PolicyContext) -> list[Step]:
     """Tell the model that its answer cannot be used."""
-    _, _, data = _read(action, context)
-    return _told(action, "answer_cut_off", str(data.get("why")), note=note_on(data))
+    answer = read_record(Answer, action.payload["data"])
+    return _told(action, "answer_cut_off", answer.why, note=answer.note)
 
 
 @answering("presented")
 async def present(action: Action, context: PolicyContext) -> list[Step]:
     """Look which files an answer lacks, and make the report if one is wanted and nothing is lacking."""
-    chat, conversation, _ = _read(action, context)
+    chat, conversation = _read(context)
     chat.files.shown(conversation.inventory)
     lacking = what_is_missing(conversation, {table.source for table in chat.database.tables})
-    made = report_files(conversation, chat.files) if chat.wants_report and not lacking else []
-    return [event_step(action.policy, "presented", data={"artifacts": made, "missing": lacking})]
+    made = report_files(conversation, chat.files) if chat.wants_report and not lacking else ()
+    return [event_step(action.policy, "presented", data=as_data(Presented(made, tuple(lacking))))]
 
 
 def what_is_missing(conversation: Conversation, sources: Iterable[str]) -> list[str]:
@@ -276,18 +291,17 @@ def _is_there(artifacts: Iterable[Artifact], kinds: set[str]) -> bool:
     return any(artifact.kind in kinds for artifact in artifacts)
 
 
-async def remind(action: Action, context: PolicyContext) -> list[Step]:
+async def remind(action: Action, _context: PolicyContext) -> list[Step]:
     """Tell the model what its answer is missing."""
-    _, _, data = _read(action, context)
-    said = "; ".join(data["missing"])
+    said = "; ".join(read_record(Presented, action.payload["data"]).missing)
     note = f"[Not there: {said}. Make it with a tool, or answer without it.]"
     return _told(action, "answer_incomplete", said, note=note)
 
 
-async def note_missing(action: Action, context: PolicyContext) -> list[Step]:
+async def note_missing(action: Action, _context: PolicyContext) -> list[Step]:
     """Tell the user what an answer is missing."""
-    _, _, data = _read(action, context)
-    return _told(action, "answer_incomplete", "; ".join(data["missing"]))
+    said = "; ".join(read_record(Presented, action.payload["data"]).missing)
+    return _told(action, "answer_incomplete", said)
 
 
 # -- turns that end otherwise -------------------------------------------------------------------------------------------------
@@ -310,14 +324,14 @@ async def report_limit(action: Action, context: PolicyContext) -> list[Step]:
 
 async def report_error(action: Action, context: PolicyContext) -> list[Step]:
     """Say what failed."""
-    _, _, data = _read(action, context)
-    return _stopped(action, context, "turn_failed", str(data.get("message") or "it failed"))
+    data = action.payload["data"]
+    said = data.get("message") if isinstance(data, dict) else None
+    return _stopped(action, context, "turn_failed", str(said or "it failed"))
 
 
 def _stopped(action: Action, context: PolicyContext, reason: str, text: str) -> list[Step]:
-    _, conversation, _ = _read(action, context)
-    results = {call_id: refused("interrupted", text) for call_id in conversation.waiting()}
-    return _told(action, reason, text, results=results, drops=True)
+    _, conversation = _read(context)
+    return _told(action, reason, text, *_refused_all(conversation, "interrupted", text), drops=True)
 
 
 telling: dict[str, Policy] = {

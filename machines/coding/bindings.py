@@ -4,51 +4,78 @@ The guards judge whether a call may happen, whether tasks can be worked at, whet
 what went before stands in the event, put there by `next_call` and `decompose`.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
+import attrs
+
+from dsa.expr import Outcome
 from dsa.runtime.content import GuardInterface
 from dsa.runtime.policies import Policy
+from machines.coding.events import CallRead, Leave
+from machines.coding.loops import Level
 from machines.coding.parts import work_apart
+from machines.coding.plan import Task
 from machines.coding.policies import advance, ask_approval, ask_model, decompose, next_call, probe, run_tool
+from machines.coding.settings import settings_of, workspace_fault
 from machines.coding.telling import telling
-from machines.talking.function_guard import PASSED, FunctionGuard, Said, Verdict, failed_for
+from machines.tool_use.function_guard import PASSED, FunctionGuard, Verdict, failed_for
 
 
-def _concrete(plan: Said) -> Verdict:
-    faults = list(plan.get("faults") or ())
-    return ("failed", "; ".join(faults)) if faults or not plan.get("tasks") else PASSED
+@attrs.frozen
+class _Plan:
+    """Tasks, whoever they are from, and what is the matter with them."""
+
+    tasks: tuple[Task, ...] = ()
+    faults: tuple[str, ...] = ()
 
 
-def _named(fault: str) -> Callable[[Said], Verdict]:
-    """Judge by one of the faults that a call was found to have."""
-    return lambda call: failed_for(call["faults"][fault])
+def _concrete(plan: _Plan) -> Verdict:
+    return ("failed", "; ".join(plan.faults)) if plan.faults or not plan.tasks else PASSED
 
 
-def _not_looping(call: Said) -> Verdict:
-    found = call["round"]
-    verdicts = {"fine": "passed", "remind": "passed", "block": "failed", "end": "fatal"}
-    return verdicts[found["level"]], found["why"] if found["level"] in {"block", "end"} else ""
+def _inside_workspace(call: CallRead) -> Verdict:
+    return failed_for(call.faults.inside_workspace)
 
 
-def _approved(call: Said) -> Verdict:
-    verdicts = {"yes": "passed", "ask": "failed", "never": "fatal"}
-    return verdicts[call["approval"]["is"]], call["approval"]["why"]
+def _command_allowed(call: CallRead) -> Verdict:
+    return failed_for(call.faults.command_allowed)
 
 
-def _has_evidence(completion: Said) -> Verdict:
-    return failed_for(completion["lacks"])
+_BY_LEVEL: dict[Level, Outcome] = {"fine": "passed", "remind": "passed", "block": "failed", "end": "fatal"}
+_BY_LEAVE: dict[Leave, Outcome] = {"yes": "passed", "ask": "failed", "never": "fatal"}
+
+
+def _not_looping(call: CallRead) -> Verdict:
+    assert call.round is not None, "next_call has judged it"
+    return _BY_LEVEL[call.round.level], call.round.why if call.round.level in {"block", "end"} else ""
+
+
+def _approved(call: CallRead) -> Verdict:
+    assert call.approval is not None, "next_call has judged it"
+    return _BY_LEAVE[call.approval.leave], call.approval.why
+
+
+def _has_evidence(completion: CallRead) -> Verdict:
+    return failed_for(completion.lacks)
 
 
 guards: dict[str, GuardInterface] = {
-    "concrete": FunctionGuard(_concrete),
-    "inside_workspace": FunctionGuard(_named("inside_workspace")),
-    "command_allowed": FunctionGuard(_named("command_allowed")),
-    "not_looping": FunctionGuard(_not_looping),
-    "approved": FunctionGuard(_approved),
-    "has_evidence": FunctionGuard(_has_evidence),
+    "concrete": FunctionGuard(_Plan, _concrete),
+    "inside_workspace": FunctionGuard(CallRead, _inside_workspace),
+    "command_allowed": FunctionGuard(CallRead, _command_allowed),
+    "not_looping": FunctionGuard(CallRead, _not_looping),
+    "approved": FunctionGuard(CallRead, _approved),
+    "has_evidence": FunctionGuard(CallRead, _has_evidence),
 }
 #: A budget of the whole run stops only these: what an answer of the model has asked for is still done, and the work pauses.
 spenders = ("decompose", "ask_model", "work_apart")
+
+
+def fault_of_settings(config: Mapping[str, object]) -> str:
+    """Return why a run cannot go on with these settings now: without its workspace each of its tools would fail, and the work end."""
+    return workspace_fault(settings_of(config))
+
+
 effects: dict[str, Policy] = {
     "decompose": decompose,
     "probe": probe,

@@ -43,36 +43,36 @@ from dsa.runtime.moment import Moment, OnMoment
 from dsa.runtime.rest import Rest
 from machines.coding.configuration import (
     MOST_PARALLEL,
-    PARAMETERS,
     TEMPERATURE,
+    CodeConfiguration,
     checked,
     default_model,
     read_configuration,
 )
-from machines.coding.counting import counters_of
+from machines.coding.counting import WorkCounters, counters_of
 from machines.coding.display import Display, totals
+from machines.coding.events import CallRead
 from machines.coding.plan import TEMPLATES, Task, faults_of, template
 from machines.coding.projection import Projection
 from machines.coding.resources import MODES
 from machines.coding.session import NAME, Agent, Settings, exit_code, unfinished_run
+from machines.coding.settings import CodingSettings, settings_recorded, workspace_fault
 from machines.coding.shown import was_idle
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.running import not_installed
 from machines.coding.work import Work
-from machines.talking.context import LEAST_TOKENS
-
-#: Options that stand under their own names in what a run is begun with.
-_OPTIONS = ("mode", "seed", "parallel", "network", "json_mode", "test_first", "workspace")
+from machines.tool_use.context import LEAST_TOKENS
+from machines.tool_use.records import as_data
 
 
 @attrs.frozen
 class Begun:
-    """With what a run was begun: its settings, the budget among them, its bounds, its goal, and its tasks where a template gave them."""
+    """With what a run was begun: its settings, the budget among them, its bounds, its goal, and its tasks, as JSON, where a template gave them."""
 
-    config: Mapping[str, Any]
+    settings: CodingSettings
     parameters: Mapping[str, Value]
     goal: str
-    tasks: Sequence[Any]
+    tasks: Sequence[object]
 
 
 def begun_of(recorded: Recorded) -> Begun | None:
@@ -82,56 +82,95 @@ def begun_of(recorded: Recorded) -> Begun | None:
         return None
     said: Any = next((entry.data for entry in recorded.entries if isinstance(entry, EventEntry)), None)
     given = said if isinstance(said, Mapping) else {}
-    started = dict(first.started)
-    config = {**started.get("config", {}), "budget": started.get("budget")}
-    return Begun(config, dict(first.parameters), given.get("text", ""), given.get("tasks") or ())
+    settings = settings_recorded(recorded)
+    return Begun(settings, dict(first.parameters), given.get("text", ""), given.get("tasks") or ())
 
 
-def fault_of(begun: Begun, said: Mapping[str, Any], settings: Mapping[str, Any], tasks: Sequence[Task]) -> str:
+@attrs.frozen
+class CommandLine:
+    """The options that only `dsa code` has, as click gives them; `named` is a template, `file` that of --config."""
+
+    workspace: Path
+    mode: str | None
+    named: str | None
+    parallel: int | None
+    network: tuple[str, ...]
+    test_first: bool
+    json_mode: bool
+    context_tokens: int | None
+    seed: int | None
+    file: Path | None
+
+    def settings(self) -> CodingSettings:
+        """Return what was said, but for the workspace."""
+        return CodingSettings(
+            seed=self.seed,
+            mode=self.mode,
+            context_tokens=self.context_tokens,
+            json_mode=self.json_mode or None,
+            test_first=self.test_first or None,
+            network=self.network or None,
+            parallel=self.parallel,
+        )
+
+
+def fault_of(
+    begun: Begun,
+    said: CodingSettings,
+    bounds: Mapping[str, Value],
+    file: CodeConfiguration,
+    tasks: Sequence[Task] | None,
+) -> str:
     """Say which option is another one than the run was begun with; empty when none is.
 
-    `said` are the options of the command line that were said, `settings` those of the file that it names, `tasks` those of the template.
+    `said` and `bounds` stand on the command line, `file` in the file that it names; `tasks` are those of its template, None where it names none.
     """
-    for option, value in _others(begun, said, settings):
+    for option, value in _others(begun, said, bounds, file):
         return f"{option} cannot be changed for a run that was begun: it has {_shown(value)}; --fresh begins anew"
-    if "named" in said and [task.to_json() for task in tasks] != list(begun.tasks):
+    if tasks is not None and [as_data(task) for task in tasks] != list(begun.tasks):
         return "--template cannot be changed for a run that was begun: it has other tasks; --fresh begins anew"
     return ""
 
 
-def _others(begun: Begun, said: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _others(
+    begun: Begun, said: CodingSettings, bounds: Mapping[str, Value], file: CodeConfiguration
+) -> Iterator[tuple[str, object]]:
     """Give each option that is another one, and what the run has."""
-    bounds = said.get("parameters", {})
-    for name in _OPTIONS:
-        if name in said and not _is_same(said[name], has := _had(begun, name)):
+    for name, value in said.items():
+        if name != _CHANGES and not _is_same(value, has := _had(begun, name)):
             yield f"--{name.replace('_', '-')}", has
-    for name, value in bounds.items():
-        if (has := _had(begun, name)) != value:
+    for name, bound in bounds.items():
+        if (has := begun.parameters.get(name)) != bound:
             yield f"--param {name}", has
-    for name, value in settings.items():
-        if name in said or name in bounds or name == "templates":
-            continue
-        if not _is_same(absolute_script(value) if name == "model" else value, has := _had(begun, name)):
+    in_file = attrs.evolve(file.settings, model=file.settings.model and absolute_script(file.settings.model))
+    for name, value in in_file.items():
+        if getattr(said, name) is None and not _is_same(value, has := _had(begun, name)):
+            yield f"{name} of --config", has
+    for name, bound in file.parameters.items():
+        if name not in bounds and (has := begun.parameters.get(name)) != bound:
             yield f"{name} of --config", has
 
 
-def _had(begun: Begun, name: str) -> Any:  # noqa: ANN401  (JSON)
-    if name in PARAMETERS:
-        return begun.parameters.get(name)
-    return begun.config.get(name, 1 if name == "parallel" else None)
+def _had(begun: Begun, name: str) -> object:
+    has: object = getattr(begun.settings, name)
+    return 1 if has is None and name == "parallel" else has
 
 
-def _is_same(value: Any, has: Any) -> bool:  # noqa: ANN401  (an option's value, and JSON)
-    """Tell whether a setting is what the run has; what is off, or empty, is as what it never had."""
-    return ((list(value) if isinstance(value, tuple) else value) or None) == (has or None)
+def _is_same(value: object, has: object) -> bool:
+    """Return whether a setting is what the run has; what is off, or empty, is as what it never had."""
+    return (value or None) == (has or None)
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401  (JSON)
-    if isinstance(value, bool) or value in (None, [], ""):
+def _shown(value: object) -> str:
+    if isinstance(value, bool) or value in (None, (), ""):
         return "it" if value is True else "none"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+#: A setting of the command line that may be another one each time.
+_CHANGES = "context_tokens"
 _INTERRUPTED, _UNREADABLE = 130, 2
 _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Ollama's OLLAMA_MODEL."
 #: How work ends because the model says so.
@@ -209,8 +248,9 @@ def command(
     """
     if bool(goal) == bool(run):
         raise click.UsageError(f"say a GOAL, or --resume RUN{', not both: a run has its goal' if goal else ''}")
-    if said["context_tokens"] is not None:
-        options = attrs.evolve(options, config={"context_tokens": said["context_tokens"]})
+    line = CommandLine(**said)
+    if line.context_tokens is not None:
+        options = attrs.evolve(options, config={"context_tokens": line.context_tokens})
     if goal and not goal.strip():
         raise click.UsageError("GOAL is empty: say in a sentence what is to be reached")
     if run and fresh:
@@ -220,9 +260,9 @@ def command(
         with opened(folder) as runs:
             run = find(runs.ids(), run, folder)
             note_run(folder / run)
-            _require_as_begun(runs, run, _explicit(said, options))
+            _require_as_begun(runs, run, line, options.parameters)
         sys.exit(resumed(run, folder, options, take=take))
-    sys.exit(_held(folder, options, partial(_begun, goal, said, options, take=take, fresh=fresh), goal))
+    sys.exit(_held(folder, options, partial(_begun, goal, line, options, take=take, fresh=fresh), goal))
 
 
 def resumed(run_id: str, root: Path, options: RunOptions, *, take: bool) -> int:
@@ -230,13 +270,13 @@ def resumed(run_id: str, root: Path, options: RunOptions, *, take: bool) -> int:
     note_run(root / run_id)
     with opened(root) as runs:
         options = options.continuing(runs.recorded(run_id))
-        _require_as_begun(runs, run_id, {})
+        _require_as_begun(runs, run_id)
     return _held(root, options, partial(Agent.resume, run_id, options=options.changes, take=take))
 
 
 def _begun(
     goal: str,
-    said: Mapping[str, Any],
+    line: CommandLine,
     options: RunOptions,
     runs: Runs,
     *,
@@ -245,17 +285,17 @@ def _begun(
     **how: Any,  # noqa: ANN401  (how it is shown)
 ) -> Agent:
     """Begin, or take up what was cut off."""
-    workspace = said["workspace"].resolve()
+    workspace = line.workspace.resolve()
     run_id = None if fresh else unfinished_run(goal, workspace, runs)
     if run_id is not None:
-        _require_as_begun(runs, run_id, _explicit(said, options))
+        _require_as_begun(runs, run_id, line, options.parameters)
         now = options.continuing(runs.recorded(run_id))
         agent = Agent.resume(run_id, runs, options=now.changes, take=take, **how)
         say(f"taken up where it stood: {run_id}; --fresh begins anew", err=True)
         return agent
     _require_workspace(workspace)
     try:
-        return Agent.begin(_settings(goal, workspace, said, options), runs, **how)
+        return Agent.begin(_settings(goal, workspace, line, options), runs, **how)
     except (ValueError, OSError) as error:
         raise Ended(str(error), _UNREADABLE) from error
 
@@ -279,7 +319,7 @@ def _held(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
         if agent.rest is not None:
             watched.rested(agent.rest)
         if options.json_wanted:
-            write(f"{json.dumps(told(agent, root, code, time.monotonic() - began), ensure_ascii=False)}\n")
+            _write(agent, root, code, time.monotonic() - began)
         else:
             _report(agent, display, code, root)
     return code
@@ -298,29 +338,34 @@ def _observing(root: Path, display: Display | None, watched: Watched) -> OnMomen
     return lambda moment, is_new: (show if PART_OF in moment.run else whole)(moment, is_new)
 
 
-def _explicit(said: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
-    """Return the options that stand on the command line; `parameters` are values by name."""
-    source = click.get_current_context().get_parameter_source
-    found = {name: value for name, value in said.items() if source(name) is ParameterSource.COMMANDLINE}
-    if "workspace" in found:
-        found["workspace"] = str(found["workspace"].resolve())
-    return {**found, "parameters": options.parameters}
+def _fault(begun: Begun, line: CommandLine, bounds: Mapping[str, Value]) -> str:
+    """Say which option is another one than the run was begun with; empty when none is. Raises ValueError for a file that means nothing."""
+    file = CodeConfiguration() if line.file is None else read_configuration(Path.cwd(), line.file)
+    tasks, said = None, line.settings()
+    if line.named is not None:
+        own = read_configuration(Path.cwd()) if file == CodeConfiguration() else file
+        tasks = _tasks(line.named, begun.goal, own.templates)
+    if click.get_current_context().get_parameter_source("workspace") is ParameterSource.COMMANDLINE:
+        said = attrs.evolve(said, workspace=str(line.workspace.resolve()))
+    return fault_of(begun, said, bounds, file, tasks)
 
 
-def _require_as_begun(runs: Runs, run_id: str, said: Mapping[str, Any]) -> None:
+def _require_as_begun(
+    runs: Runs, run_id: str, line: CommandLine | None = None, bounds: Mapping[str, Value] | None = None
+) -> None:
     """Raise Ended for an option that would have to be ignored, for the run was begun with another one, and where its folder is gone or odd."""
     begun = begun_of(runs.recorded(run_id))
     if begun is None:
         return
     try:
-        settings = read_configuration(Path.cwd(), said["file"]) if "file" in said else {}
-        own = (settings or read_configuration(Path.cwd())).get("templates", {}) if "named" in said else {}
-        fault = fault_of(begun, said, settings, _tasks(said.get("named"), begun.goal, own))
+        fault = "" if line is None else _fault(begun, line, bounds or {})
     except ValueError as error:
         raise Ended(str(error), _UNREADABLE) from error
     if fault:
         raise Ended(f"{run_id}: {fault}", _UNREADABLE)
-    workspace = Path(begun.config["workspace"])
+    workspace = Path(begun.settings.workspace)
+    if gone := workspace_fault(begun.settings):
+        raise Ended(gone, _UNREADABLE)
     _require_workspace(workspace)
     if fault := Projection(workspace).fault():  # no command leaves any behind: it is protected from them
         raise Ended(fault, _UNREADABLE)
@@ -337,39 +382,35 @@ def _require_workspace(workspace: Path) -> None:
         say(f"{workspace} is your home: all that is in it can be read and changed; -w names another", err=True)
 
 
-def _settings(goal: str, workspace: Path, said: Mapping[str, Any], options: RunOptions) -> Settings:
+def _settings(goal: str, workspace: Path, line: CommandLine, options: RunOptions) -> Settings:
     """Put together what the file says and what the command line says before it."""
-    config = read_configuration(Path.cwd(), said["file"], workspace)
-    own, bounds = config.pop("templates", {}), {name: config.pop(name) for name in PARAMETERS if name in config}
-    given = {"model": options.model} | {name: said[name] for name in ("mode", "seed", "parallel", "context_tokens")}
-    flags = {name: said[name] or None for name in ("json_mode", "test_first")}
-    lists = {"network": list(said["network"]) or None, "budget": list(options.budget) or None}
-    config |= checked({name: value for name, value in {**given, **flags, **lists}.items() if value is not None})
-    config = {"temperature": TEMPERATURE, "seed": 0, "mode": MODES[0], **config, "workspace": str(workspace)}
-    config["model"] = absolute_script(config.get("model") or default_model())
-    if config["model"] == LOCAL and not config.get("json_mode"):
+    file = read_configuration(Path.cwd(), line.file, workspace)
+    said = attrs.evolve(line.settings(), model=options.model, budget=options.budget or None)
+    usual = CodingSettings(TEMPERATURE, 0, MODES[0], default_model(), workspace=str(workspace))
+    settings = checked(as_data(said)).settings.over(file.settings).over(usual)
+    settings = attrs.evolve(settings, model=absolute_script(settings.model or ""))
+    if settings.model == LOCAL and not settings.json_mode:
         raise ModelUnavailable(
             "the local model calls no tools: say --json-mode, which has it fill in a schema, or name another with --model"
         )
-    bounds |= options.parameters
-    _hint(config, workspace, is_named=said["file"] is not None)
-    tasks = _tasks(said["named"], goal, own)
-    return Settings(goal, config, tasks, bounds, options.module, options.watching.chosen)
+    _hint(settings, workspace, is_named=line.file is not None)
+    tasks = () if line.named is None else _tasks(line.named, goal, file.templates)
+    bounds = {**file.parameters, **options.parameters}
+    return Settings(goal, settings, tasks, bounds, options.module, options.watching.chosen)
 
 
-def _hint(config: Mapping[str, Any], workspace: Path, *, is_named: bool) -> None:
+def _hint(settings: CodingSettings, workspace: Path, *, is_named: bool) -> None:
     """Say what of the settings is not what somebody might think."""
     if not is_named and workspace != Path.cwd() and (workspace / "dsa.toml").is_file():
         say(f"{workspace / 'dsa.toml'} is not read, for you are not there: --config names it", err=True)
-    if "://" in config["model"] and any(text.rpartition("=")[0].endswith("usd") for text in config.get("budget", ())):
+    is_priced = any(limit.rpartition("=")[0].endswith("usd") for limit in settings.budget or ())
+    if is_priced and "://" in (settings.model or ""):
         say("nobody knows the price of this model: usd bounds nothing, tokens and calls do", err=True)
-    for program in not_installed(Rules.from_mapping(config.get("commands", {})), workspace):
+    for program in not_installed(Rules.from_mapping(settings.commands or {}), workspace):
         say(f"{program}: the settings allow it, and it is not installed on this machine", err=True)
 
 
-def _tasks(named: str | None, goal: str, own: Mapping[str, object]) -> tuple[Task, ...]:
-    if named is None:
-        return ()
+def _tasks(named: str, goal: str, own: Mapping[str, tuple[Task, ...]]) -> tuple[Task, ...]:
     if named not in TEMPLATES and named not in own:
         known = ", ".join([*TEMPLATES, *own])
         raise Ended(f"there is no template '{named}'; there are: {known}", _UNREADABLE)
@@ -393,10 +434,10 @@ def _worked(agent: Agent, display: Display, *, is_json: bool) -> int:
     return exit_code(agent.state, agent.work)
 
 
-def _allowed(agent: Agent, call: Mapping[str, Any], display: Display) -> Any:  # noqa: ANN401  (a coroutine)
+def _allowed(agent: Agent, call: CallRead, display: Display) -> Any:  # noqa: ANN401  (a coroutine)
     """Ask the user for leave; always is for calls of the same kind: all edits, or all runs of the program."""
-    display.asks(call["tool"], agent.asked_shown)
-    question = f"may {call['tool']} happen? [y]es, [a]lways, [n]o, [s]top, ?, or why not: "
+    display.asks(call.tool, agent.asked_shown)
+    question = f"may {call.tool} happen? [y]es, [a]lways, [n]o, [s]top, ?, or why not: "
     while (answer := _typed(question)) in {"?", "h", "help"}:
         display.say(_ANSWERS)
     word = answer.lower()
@@ -428,7 +469,7 @@ def _report(agent: Agent, display: Display, code: int, runs: Path) -> None:
     what = f"{agent.state}; {totals(agent.work, int(agent.values['rounds']))}"
     display.say("; ".join([f"{agent.run_id}: {what}", *_not_done(agent.state, agent.work)]))
     if agent.asks is not None:
-        display.asks(agent.asks["tool"], agent.asked_shown)
+        display.asks(agent.asks.tool, agent.asked_shown)
         display.can_be_sent(runs / agent.run_id)
         display.say(f"or be asked here: {again}")
     elif code == _INTERRUPTED:
@@ -464,22 +505,50 @@ def _resuming(runs: Path, run_id: str) -> str:
     return shlex.join(["dsa", "code", "--resume", run_id, *where])
 
 
-def told(agent: Agent, root: Path, code: int, seconds: float) -> dict[str, Any]:
-    """Return the run as a JSON object, with how the work stands."""
-    work = agent.work
-    tasks: Sequence[Any] = [attrs.asdict(chapter) for chapter in work.chapters]
+@attrs.frozen
+class PermissionQuestion:
+    """A call for which leave is asked, as `--json` tells of it."""
+
+    tool: str
+    arguments: object
+
+
+@attrs.frozen
+class WorkReport:
+    """How work stands, as `--json` tells of it: `tasks` with their subtasks, `why` it pauses."""
+
+    state: str
+    goal: str
+    rounds: Value
+    tasks: Sequence[object]
+    answer: str
+    why: str | None
+    files: Sequence[str]
+    commands: Sequence[str]
+    asks: PermissionQuestion | None
+    counters: WorkCounters
+
+
+def work_report(agent: Agent) -> WorkReport:
+    """Return how the work stands."""
+    work, call = agent.work, agent.asks
+    return WorkReport(
+        agent.state,
+        work.goal,
+        agent.values["rounds"],
+        [attrs.asdict(chapter) for chapter in work.chapters],
+        work.answer,
+        work.paused_for if agent.is_paused else None,
+        work.files_written,
+        work.commands,
+        None if call is None else PermissionQuestion(call.tool, call.arguments),
+        counters_of(work),
+    )
+
+
+def _write(agent: Agent, root: Path, code: int, seconds: float) -> None:
+    """Write the run as a JSON object, with how the work stands."""
     rest = Rest("interrupted", agent.run) if agent.rest is None or code == _INTERRUPTED else agent.rest
-    report = attrs.evolve(rest_report(rest, root / agent.run_id, seconds), exit_code=code).to_json()
-    about = {
-        "state": agent.state,
-        "goal": work.goal,
-        "rounds": agent.values["rounds"],
-        "tasks": tasks,
-        "answer": work.answer,
-        "why": work.paused_for if agent.is_paused else None,
-        "files": work.files_written,
-        "commands": work.commands,
-        "asks": None if agent.asks is None else {name: agent.asks[name] for name in ("tool", "arguments")},
-        "counters": counters_of(work),
-    }
-    return {**report, "work": about}
+    report = attrs.evolve(rest_report(rest, root / agent.run_id, seconds), exit_code=code)
+    told = report.to_json() | {"work": as_data(work_report(agent))}
+    write(f"{json.dumps(told, ensure_ascii=False)}\n")

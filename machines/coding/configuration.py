@@ -20,11 +20,13 @@ file is read when the work begins: what an agent writes into it later changes no
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
+
+import attrs
 
 from dsa.edge.files import load
 from dsa.edge.sandbox.hosts import places
@@ -33,13 +35,15 @@ from dsa.generators.names import require_model_name
 from dsa.runtime.budgets import read_limit
 from dsa.words import closest, nearest
 from machines.coding.calls import COMPLETE, TOOLS
-from machines.coding.plan import faults_of, tasks_from
+from machines.coding.plan import Task, faults_of, tasks_from
 from machines.coding.resources import MODES, polled_command
 from machines.coding.servers.foreign import Server
 from machines.coding.servers.tools import prefix
+from machines.coding.settings import CodingSettings
 from machines.coding.tools.paths import Pattern
 from machines.coding.tools.programs import Rules
-from machines.talking.context import LEAST_TOKENS
+from machines.tool_use.context import LEAST_TOKENS
+from machines.tool_use.records import JsonObject
 
 TEMPERATURE = 0.2
 _MACHINE = Path(__file__).with_name("machine.md")
@@ -63,6 +67,15 @@ _RANGES: dict[str, tuple[float, float]] = {
 _LOOKING = tuple(tool.name for tool in TOOLS if tool.kind == "looking" and tool.name != COMPLETE)
 
 
+@attrs.frozen
+class CodeConfiguration:
+    """What a file or the command line says: settings, values of the machine's parameters, and tasks of templates by their names."""
+
+    settings: CodingSettings = attrs.field(factory=CodingSettings)
+    parameters: Mapping[str, int] = attrs.field(factory=dict)
+    templates: Mapping[str, tuple[Task, ...]] = attrs.field(factory=dict)
+
+
 def default_model() -> str:
     """Give the model that is asked when nobody names one (seed 003): Ollama's, by OLLAMA_MODEL and OLLAMA_HOST."""
     host = os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
@@ -70,7 +83,7 @@ def default_model() -> str:
     return f"{address}/api#{os.environ.get('OLLAMA_MODEL') or 'gpt-oss:20b'}"
 
 
-def read_configuration(folder: Path, named: Path | None = None, workspace: Path | None = None) -> dict[str, Any]:
+def read_configuration(folder: Path, named: Path | None = None, workspace: Path | None = None) -> CodeConfiguration:
     """Read the settings that hold in a folder; none where there is no file.
 
     `pyproject.toml` of the workspace may have been written by an agent, and settings start programs: it has to be named. (`dsa.toml` is never
@@ -79,17 +92,17 @@ def read_configuration(folder: Path, named: Path | None = None, workspace: Path 
     if named is not None:
         return _read(named, named.name == "pyproject.toml")
     for path, is_project in ((folder / "dsa.toml", False), (folder / "pyproject.toml", True)):
-        if path.is_file() and (found := _read(path, is_project)):
+        if path.is_file() and (found := _read(path, is_project)) != CodeConfiguration():
             if is_project and workspace is not None and path.resolve().is_relative_to(workspace.resolve()):
                 raise DocumentError(
                     str(path),
                     "it lies in the workspace, where an agent may have written [tool.dsa]: say --config pyproject.toml, or use dsa.toml",
                 )
             return found
-    return {}
+    return CodeConfiguration()
 
 
-def _read(path: Path, is_project: bool) -> dict[str, Any]:  # noqa: FBT001  (which of two files)
+def _read(path: Path, is_project: bool) -> CodeConfiguration:  # noqa: FBT001  (which of two files)
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -116,8 +129,8 @@ def _require_code_alone(table: object, before: str) -> None:
             raise ValueError(f"{what} stands beside it, and is read by nobody: {hint}")
 
 
-def checked(code: object) -> dict[str, Any]:
-    """Give settings that mean something. Raises ValueError, naming what would."""
+def checked(code: object) -> CodeConfiguration:
+    """Return what settings by their names mean. Raises ValueError where they mean nothing, naming what would."""
     if not isinstance(code, Mapping):
         raise ValueError("it is no table")  # noqa: TRY004  (a file's value)
     for name, value in code.items():
@@ -127,18 +140,18 @@ def checked(code: object) -> dict[str, Any]:
             raise ValueError(
                 f"{name} = {value!r} is to be {f'{least:g} to {most:g}' if most < inf else f'{least:g} or more'}"
             )
-    if "model" in code:
-        require_model_name(code["model"])
-    if code.get("mode", MODES[0]) not in MODES:
-        raise ValueError(f"mode = '{code['mode']}' is not a mode; {closest(code['mode'], MODES)}")
-    _require_lists(code)
-    Rules.from_mapping(code.get("commands", {}))
-    for name, server in code.get("mcp", {}).items():
+    settings = CodingSettings(**{name: value for name, value in code.items() if name not in {*PARAMETERS, "templates"}})
+    if settings.model is not None:
+        require_model_name(settings.model)
+    if settings.mode is not None and settings.mode not in MODES:
+        raise ValueError(f"mode = '{settings.mode}' is not a mode; {closest(settings.mode, MODES)}")
+    _require_lists(settings)
+    rules = Rules.from_mapping(settings.commands or {})
+    for name, server in (settings.mcp or {}).items():
         Server.from_mapping(name, server)
-    _require_polling(code)
-    for name, tasks in code.get("templates", {}).items():
-        _require_tasks(name, tasks)
-    return dict(code)
+    _require_polling(settings, rules)
+    tasks = {name: _tasks(name, said) for name, said in code.get("templates", {}).items()}
+    return CodeConfiguration(settings, {name: code[name] for name in PARAMETERS if name in code}, tasks)
 
 
 def _require_kind(name: str, value: object) -> None:
@@ -158,42 +171,44 @@ def _written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def _require_lists(code: Mapping[str, Any]) -> None:
+def _require_lists(settings: CodingSettings) -> None:
     for name in ("network", "protected", "polling", "budget"):
-        if not all(each.strip() for each in code.get(name, ())):
-            raise ValueError(f"{name} = {code[name]!r} has an empty text in it")
-    _require_each(code, "protected", Pattern)
-    _require_each(code, "network", places)
-    if "budget" in code:
-        _require_each(code, "budget", partial(read_limit, effects=load(str(_MACHINE)).answers))
+        texts = getattr(settings, name) or ()
+        if not all(each.strip() for each in texts):
+            raise ValueError(f"{name} = {list(texts)!r} has an empty text in it")
+    _require_each("protected", settings.protected, Pattern)
+    _require_each("network", settings.network, places)
+    if settings.budget is not None:
+        _require_each("budget", settings.budget, partial(read_limit, effects=load(str(_MACHINE)).answers))
 
 
-def _require_each(code: Mapping[str, Any], name: str, read: Callable[[str], object]) -> None:
+def _require_each(name: str, texts: Sequence[str] | None, read: Callable[[str], object]) -> None:
     """Raise ValueError for what cannot be read, with what stands there."""
-    for each in code.get(name, ()):
+    for each in texts or ():
         try:
             read(each)
         except ValueError as error:
-            raise ValueError(f"{name} = {code[name]!r}: {error}") from error
+            raise ValueError(f"{name} = {list(texts or ())!r}: {error}") from error
 
 
-def _require_polling(code: Mapping[str, Any]) -> None:
+def _require_polling(settings: CodingSettings, rules: Rules) -> None:
     """Raise ValueError for what can be neither a tool that only looks nor a command.
 
     What another tool changes is not kept while it is polled; what a command changes is.
     """
-    servers, programs = tuple(map(prefix, code.get("mcp", {}))), Rules.from_mapping(code.get("commands", {})).names
-    _require_each(code, "polling", polled_command)
-    for text in code.get("polling", ()):
-        if text in _LOOKING or (servers and text.startswith(servers)) or polled_command(text)[0] in programs:
+    foreign, polling = tuple(map(prefix, settings.mcp or {})), settings.polling or ()
+    _require_each("polling", polling, polled_command)
+    for text in polling:
+        if text in _LOOKING or (foreign and text.startswith(foreign)) or polled_command(text)[0] in rules.names:
             continue
         raise ValueError(
-            f"polling = {code['polling']!r}: '{text}' is no tool that only looks: {', '.join(_LOOKING)}, "
-            f"SERVER__TOOL of a server in [code.mcp], nor a command of these programs: {', '.join(programs)}"
+            f"polling = {list(polling)!r}: '{text}' is no tool that only looks: {', '.join(_LOOKING)}, "
+            f"SERVER__TOOL of a server in [code.mcp], nor a command of these programs: {', '.join(rules.names)}"
         )
 
 
-def _require_tasks(name: str, said: object) -> None:
+def _tasks(name: str, said: object) -> tuple[Task, ...]:
+    """Return the tasks of a template. Raises ValueError where there is one that cannot be worked at."""
     for task in said if isinstance(said, list) else ():
         if isinstance(task, Mapping):
             _require_task(f"templates.{name}", task)
@@ -205,15 +220,17 @@ def _require_tasks(name: str, said: object) -> None:
         faults = [f"{len(said) - len(tasks)} of its {len(said)} tasks are none", *faults]
     if faults:
         raise ValueError(f"templates.{name}: {'; '.join(faults)}")
+    return tasks
 
 
-def _require_task(name: str, task: Mapping[str, Any]) -> None:
+def _require_task(name: str, task: JsonObject) -> None:
     """Raise ValueError for what a task of a template has and cannot mean anything."""
     if odd := sorted(set(task) - set(_OF_TASK)):
         raise ValueError(f"{name} has '{odd[0]}'; {closest(odd[0], _OF_TASK)}")
-    if not isinstance(task.get("subtasks", []), list):
+    subtasks = task.get("subtasks", [])
+    if not isinstance(subtasks, list):
         raise ValueError(f"{name}: subtasks is to be a list of texts")  # noqa: TRY004  (a file's value)
-    texts = [str(task.get("description", "")), *map(str, task.get("subtasks", []))]
+    texts = [str(task.get("description", "")), *map(str, subtasks)]
     for found in (word for text in texts for word in _PLACEHOLDER.findall(text)):
         if found != _GOAL and nearest(found, [_GOAL]):
             raise ValueError(f"{name} has {found}, which stays as it is: did you mean {_GOAL}?")

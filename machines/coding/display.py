@@ -3,25 +3,29 @@
 Takes moments and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
+import attrs
 from rich.console import Console
-from rich.text import Text
 
 from dsa.cli.kept import line as pasted
 from dsa.cli.spent import dollars, plural
-from dsa.cli.terminal import printable
 from dsa.expr import Value
 from dsa.runs.place import PART_OF
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.moment import Moment
-from machines.coding.shown import LONGEST, arguments_shown, how_changed, remarks_on, text_of
+from machines.coding.events import Apart, CallRead, Came, Decomposed, Goal, PartsDone, WorkNotice
+from machines.coding.plan import Task
+from machines.coding.shown import LONGEST, Outcome, arguments_shown, how_changed, outcome_of, remarks_on, text_of
 from machines.coding.standing import REASONS
 from machines.coding.work import Work
-from machines.talking.answers import is_left_out
-from machines.talking.texts import short
+from machines.tool_use.answers import Answer
+from machines.tool_use.call import LEFT_OUT, ToolResult
+from machines.tool_use.display import Lines
+from machines.tool_use.notice import notices_in
+from machines.tool_use.records import JsonObject, read_record
+from machines.tool_use.texts import short
 
 _MOST_LINES = 12
 _PAUSING = frozenset({"decompose", "ask_model", "work_apart"})
@@ -31,47 +35,37 @@ _STYLES = {
 }  # fmt: skip
 
 
-class Display:
+class Display(Lines):
     """Shows the work. Give its methods to `Agent` as `on_moment`, `listen` and `notice`. `part` is the place of the part that it shows."""
 
     def __init__(self, console: Console, part: str = "") -> None:
-        self._console, self._part = console, part
+        super().__init__(console, part)
         self._run, self._parts = "", dict[str, Display]()
         self._arrived: EventEntry | None = None
-        self._is_in_line = self._has_text = False
         self._bounds: Mapping[str, Value] = {}
         self._tokens, self._usd, self._seconds = 0, 0.0, 0.0
         self._tool = ""
         self._asked: str | None = None
         self._place = 0
 
-    def listen(self, text: str) -> None:
-        """Show a piece of the model's text."""
-        if self._part:  # others write at the same time
-            self._line(text.strip(), "")
-            return
-        self._console.print(Text(printable(text)), end="", soft_wrap=True)
-        self._has_text = True
-        self._is_in_line = not text.endswith("\n") if text else self._is_in_line
-
     def taken_up(self, goal: str) -> None:
         """Say at what the work is done."""
-        self._line(f"goal: {goal}", "bold")
+        self.line(f"goal: {goal}", "bold")
 
     def notice(self, text: str) -> None:
         """Show why the model is asked again, or what cannot be written down."""
-        self._line(text, "yellow")
+        self.line(text, "yellow")
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
         """Show what has happened in the run or in a part of it; what was there before it was taken up is only counted."""
         self._run = self._run or moment.run
         place = moment.run.removeprefix(f"{self._run}{PART_OF}")
         if place != self._run:
-            self._parts.setdefault(place, Display(self._console, place)).on_moment(moment, is_new)
+            self._parts.setdefault(place, Display(self.console, place)).on_moment(moment, is_new)
             return
-        self._console.quiet = not is_new
+        self.console.quiet = not is_new
         self._show(moment.entry)
-        self._console.quiet, self._is_in_line = False, self._is_in_line and is_new
+        self.console.quiet, self.is_in_line = False, self.is_in_line and is_new
 
     def _show(self, entry: Entry) -> None:
         if isinstance(entry, MachineEntry):
@@ -80,82 +74,101 @@ class Display:
             self._arrived = entry
         elif isinstance(entry, RowEntry) and self._arrived is not None:
             self._place = self._arrived.seq  # an event that is refused takes no row, and moves no question
-            data: Any = self._arrived.data if isinstance(self._arrived.data, dict) else {}
             self._asked = None  # whatever has happened since, the question is answered
-            self._happened(self._arrived.event, data, entry)
+            self._happened(self._arrived.event, self._arrived.data, entry)
         elif isinstance(entry, ResultEntry):
             self._seconds += entry.seconds
             self._told(entry)
 
-    def _happened(self, event: str, data: Any, step: RowEntry) -> None:  # noqa: ANN401  (JSON)
-        usage = data.get("usage") or {}
-        self._tokens += sum(usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
-        self._usd += usage.get("cost_usd") or 0
+    def _happened(self, event: str, data: object, step: RowEntry) -> None:
+        data = data if isinstance(data, dict) else {}
         if event == "probed" and "rounds" in dict(step.changed):
             of = f" of {self._bounds['max_rounds']}" if self._bounds else ""
             taken = _taken(self._seconds, self._tokens, self._usd)
-            self._line(f"round {dict(step.changed)['rounds']}{of}, {taken} so far", "dim")
-        if event in {"goal", "planned"} and not self._part:
-            self._line(f"goal: {data['text']}", "bold")
-        if event in {"planned", "decomposed"} and step.target.endswith("starting") and not self._part:
-            for number, task in enumerate(data.get("tasks") or (), 1):
-                self._line(f"{number}. {task['description']}", "bold")
-                for subtask in task["subtasks"]:
-                    self._line(f"   - {subtask}", "")
+            self.line(f"round {dict(step.changed)['rounds']}{of}, {taken} so far", "dim")
+        if event in {"goal", "planned"} and not self.part:
+            goal = read_record(Goal, data)
+            self.line(f"goal: {goal.text}", "bold")
+            self._tasks(goal.tasks or (), step)
+        if event == "decomposed":
+            plan = read_record(Decomposed, data)
+            self._count(plan)
+            self._tasks(plan.tasks, step)
         if event == "apart" and step.target.endswith("delegating"):
-            self._line(f"together: {', '.join(data['places'])}", "bold")
+            self.line(f"together: {', '.join(read_record(Apart, data).places)}", "bold")
         if event in {"asked", "said", "cut_off"}:
-            if data.get("content") and not self._has_text:
-                self.listen(data["content"])
-            self._has_text = False
+            answer = read_record(Answer, data)
+            self._count(answer)
+            if answer.content and not self.has_text:
+                self.listen(answer.content)
+            self.has_text = False
         if event == "tool_call":
-            self._tool = data["tool"]
-            self._line(f"{data['tool']}  {arguments_shown(data)}", "cyan")
+            call = read_record(CallRead, data)
+            self._tool = call.tool
+            self.line(f"{call.tool}  {arguments_shown(call)}", "cyan")
         if event in {"tool_done", "tool_failed"}:
-            self._result(data)
+            self._result(read_record(Came, data))
+        if event in {"parts_done", "parts_failed"}:
+            self._add(read_record(PartsDone, data).usage)
 
-    def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
-        result = data["result"]
-        if "error" in result:
-            self._line(f"  {result['error']['code']}: {short(result['error']['message'], LONGEST)}", "red")
+    def _count(self, answer: Answer) -> None:
+        self._add(attrs.asdict(answer.usage))
+
+    def _add(self, usage: JsonObject) -> None:
+        taken = {name: value for name, value in usage.items() if isinstance(value, int | float)}
+        self._tokens += int(sum(taken.get(name, 0) for name in ("prompt_tokens", "completion_tokens")))
+        self._usd += taken.get("cost_usd", 0)
+
+    def _tasks(self, tasks: Iterable[Task], step: RowEntry) -> None:
+        """Show tasks with which the work begins."""
+        if self.part or not step.target.endswith("starting"):
+            return
+        for number, task in enumerate(tasks, 1):
+            self.line(f"{number}. {task.description}", "bold")
+            for subtask in task.subtasks:
+                self.line(f"   - {subtask}", "")
+
+    def _result(self, came: Came) -> None:
+        self._add(came.usage)
+        fault = ToolResult(came.call_id, came.result).fault
+        if fault is not None:
+            self.line(f"  {fault.code}: {short(fault.message, LONGEST)}", "red")
         else:
-            self._gave(result)
-        for change in data.get("changes") or ():
-            self._line(f"  {how_changed(change)}: {change['path']}", "green")
-        if data.get("unkept"):
-            self._line(f"  {short(data['unkept'], 4 * LONGEST)}", "yellow")
+            self._gave(outcome_of(came.result))
+        for change in came.changes:
+            self.line(f"  {how_changed(change)}: {change.path}", "green")
+        if came.unkept:
+            self.line(f"  {short(came.unkept, 4 * LONGEST)}", "yellow")
 
-    def _gave(self, result: Mapping[str, Any]) -> None:
-        lines = text_of(result).splitlines()
+    def _gave(self, outcome: Outcome) -> None:
+        lines = text_of(outcome).splitlines()
         for line in lines[:_MOST_LINES]:
-            self._line(f"  {line}", "dim")
+            self.line(f"  {line}", "dim")
         if len(lines) > _MOST_LINES:
-            self._line(f"  .. {len(lines) - _MOST_LINES} more lines", "dim")
-        for remark in remarks_on(result):
-            self._line(f"  {short(remark, 2 * LONGEST)}", "yellow")
+            self.line(f"  .. {len(lines) - _MOST_LINES} more lines", "dim")
+        for remark in remarks_on(outcome):
+            self.line(f"  {short(remark, 2 * LONGEST)}", "yellow")
 
     def _told(self, entry: ResultEntry) -> None:
         for step in entry.steps:
-            told = step["payload"]
+            told = step["payload"] if isinstance(step["payload"], dict) else {}
             if step["actor"] == "ask_approval" and not entry.failed:
                 self._asked = str(told.get("diff", ""))
-            if not isinstance(told, dict):
-                continue
-            reason = told.get("reason")
-            if reason in REASONS and not (self._part and reason == "goal_complete"):  # the whole tells of that
-                text = short(str(told.get("text")), 2 * LONGEST)
-                self._line(f"[{reason}] {text}", _STYLES.get(reason, "yellow"))
-            if left := _not_made(told):
-                self._line(f"  {plural(left, 'call')} behind it {'was' if left == 1 else 'were'} not made", "yellow")
             is_told_later = step["actor"] in _PAUSING  # by the pause that follows
             if entry.failed and told.get("error") is True and not is_told_later:
-                self._line(f"[failed] {step['actor']}: {short(str(told.get('message')), 2 * LONGEST)}", "red")
+                self.line(f"[failed] {step['actor']}: {short(str(told.get('message')), 2 * LONGEST)}", "red")
+        for notice in notices_in(entry, WorkNotice, REASONS):
+            if not (self.part and notice.reason == "goal_complete"):  # the whole tells of that
+                text = short(notice.text, 2 * LONGEST)
+                self.line(f"[{notice.reason}] {text}", _STYLES.get(notice.reason, "yellow"))
+            if left := _not_made(notice):
+                self.line(f"  {plural(left, 'call')} behind it {'was' if left == 1 else 'were'} not made", "yellow")
 
     def asks(self, tool: str, shown: str) -> None:
         """Show a call for which leave is asked, whole: what is not seen is not to be let happen."""
-        self._line(f"leave is asked for {tool}:", "bold")
+        self.line(f"leave is asked for {tool}:", "bold")
         for line in shown.splitlines():
-            self._line(f"  {line}", "green" if line.startswith("+") else "red" if line.startswith("-") else "dim")
+            self.line(f"  {line}", "green" if line.startswith("+") else "red" if line.startswith("-") else "dim")
 
     def rests(self, directory: Path) -> None:
         """Show the call for which leave is asked, as it was when it was asked for, and what can be sent."""
@@ -169,33 +182,17 @@ class Display:
             f"let it happen: {pasted('send', directory, 'permitted', at=str(self._place))}; or: permitted always, denied WHY"
         )
 
-    def _line(self, text: str, style: str) -> None:
-        self.end()
-        for line in text.splitlines() or [""]:
-            badge = Text(f"{self._part}| ", style="magenta") if self._part else Text()
-            self._console.print(badge + Text(printable(line), style=style), soft_wrap=True)
-
-    def end(self) -> None:
-        """End a line that the model has begun."""
-        if self._is_in_line:
-            self._console.print()
-            self._is_in_line = False
-
-    def say(self, text: str) -> None:
-        """Show a line of our own."""
-        self._line(text, "")
-
 
 def of_run(console: Console, _root: Path) -> Display:
     """Return what shows a run as it was shown: its records name no files of its folder."""
     return Display(console)
 
 
-def _not_made(told: Mapping[str, Any]) -> int:
+def _not_made(told: WorkNotice) -> int:
     """Count the calls that were left out behind another one, whose reason is told."""
-    if told.get("reason") == "too_many_calls":
+    if told.reason == LEFT_OUT:
         return 0
-    return sum(map(is_left_out, (told.get("results") or {}).values()))
+    return sum(ToolResult(name, content).is_left_out for name, content in told.results.items())
 
 
 def _taken(seconds: float, tokens: int, usd: float) -> str:

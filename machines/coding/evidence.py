@@ -12,6 +12,8 @@ from typing import Any
 import attrs
 
 from machines.coding.calls import TOOLS
+from machines.coding.events import CallRead, Came
+from machines.tool_use.records import JsonObject
 
 _RUNS = frozenset({"run", "rerun", "run_cmd", "execute", "test", "retest", "pytest", "python"})
 _COMMANDS = frozenset({"run_cmd", "write_tested"})
@@ -85,23 +87,22 @@ class Given:
     files: frozenset[str]
 
 
-def given_of(call: Mapping[str, Any], data: Mapping[str, Any]) -> Given:
+def given_of(call: CallRead, came: Came) -> Given:
     """Return what a call was for, by its event and by that of its result."""
-    arguments, result = call.get("arguments") or {}, data.get("result") or {}
-    words = [value for value in arguments.values() if isinstance(value, str) and len(value) < _LONGEST]
-    words += [str(file.get("path", "")) for file in _listed(arguments, "files") if isinstance(file, Mapping)]
-    words += [word.partition("::")[0] for word in call.get("argv") or ()]
-    words += [change["path"] for change in data.get("changes") or ()]
-    words += [str(line).partition(":")[0] for line in _listed(result, "matches")]
-    words += [str(each.get("path", "")) for each in _listed(result, "files") if isinstance(each, Mapping)]
-    return Given(call["tool"], frozenset(map(posixpath.basename, words)))
+    words = [value for value in call.arguments.values() if isinstance(value, str) and len(value) < _LONGEST]
+    words += [str(file.get("path", "")) for file in _listed(call.arguments, "files") if isinstance(file, Mapping)]
+    words += [word.partition("::")[0] for word in call.argv]
+    words += [change.path for change in came.changes]
+    words += [str(line).partition(":")[0] for line in _listed(came.result, "matches")]
+    words += [str(each.get("path", "")) for each in _listed(came.result, "files") if isinstance(each, Mapping)]
+    return Given(call.tool, frozenset(map(posixpath.basename, words)))
 
 
 _LONGEST = 4_096
 
 
-def _listed(result: object, name: str) -> Iterable[Any]:
-    found = result.get(name) if isinstance(result, Mapping) else None
+def _listed(result: JsonObject, name: str) -> Iterable[Any]:
+    found = result.get(name)
     return found if isinstance(found, list) else ()
 
 

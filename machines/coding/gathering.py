@@ -6,6 +6,8 @@ Takes the entries of the whole and the runs beside it, gives the work. It change
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+import attrs
+
 from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs
 from dsa.runtime.journal import UnknownRunError
@@ -32,7 +34,7 @@ def gathered(entries: Iterable[Entry], runs: Runs, run_id: str) -> Work:
     apart = [place for place, _, subtask in work.places if subtask.status == "apart"]
     parts = {place: part for place, part in kept_parts(runs, run_id, apart) if part.chapters}
     told = [
-        {**summary_of(place, name_of(run_id, place), part, ""), "status": "apart", "reason": ""}
+        attrs.evolve(summary_of(place, name_of(run_id, place), part, ""), status="apart", reason="")
         for place, part in parts.items()
     ]
     work.join(told, added(part.usage for part in parts.values()))

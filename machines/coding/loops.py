@@ -14,11 +14,13 @@ answers: who asks for six commands at once has not seen the first of them fail. 
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
+
+from machines.tool_use.records import JsonObject
 
 #: What a tool does: it changes files · it runs something · it only looks · it only looks, and is to be asked again and again
 Kind = Literal["changing", "running", "looking", "polling"]
@@ -69,7 +71,7 @@ class Round:
     why: str = ""
 
 
-def key_of(tool: str, arguments: Mapping[str, Any]) -> str:
+def key_of(tool: str, arguments: JsonObject) -> str:
     """Give what a call is known by."""
     return digest_of([tool, dict(arguments)])
 
@@ -80,18 +82,9 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def tool_of(call: Mapping[str, Any]) -> str:
+def tool_of(tool: str, argv: Sequence[str]) -> str:
     """Give what a call is done with: its tool, and the program that it runs. Where one program fails, another one may tell why."""
-    return " ".join([call["tool"], *call.get("argv", ())[:1]])
-
-
-def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0, answer: int = 0) -> Did:
-    """Give an action as the detector of circles remembers it."""
-    changed = any(change["before"] != change["after"] for change in data.get("changes") or ())
-    result = digest_of(data["result"] if data.get("seen") is None else data["seen"])
-    fault = data.get("fault", "")
-    more = {"at_ms": at_ms, "answer": answer, "polled": call.get("polled", False)}
-    return Did(call["key"], tool_of(call), call["kind"], result, changed, fault, **more)
+    return " ".join([tool, *argv[:1]])
 
 
 def round_of(asked: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:

@@ -1,14 +1,17 @@
 """What a model is sent: instructions, where the work stands, what the workspace holds, and the last exchanges (seed 003, context structure).
 
-Takes the work, gives messages in OpenAI's form, at most as long as the budget: what is older is shortened first, then left out. The last exchange
+Takes the work, gives messages, at most as long as the budget: what is older is shortened first, then left out. The last exchange
 is always there, with every result that it has brought. Pure.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 
-from machines.coding.work import Message, Work
-from machines.talking.context import CHARS_PER_TOKEN, shortened_to, size_of
+import attrs
+
+from machines.coding.work import Work
+from machines.tool_use.context import CHARS_PER_TOKEN, shortened_to
+from machines.tool_use.message import Message, joined, size_of
 
 #: Exchanges that are kept (seed 003: HISTORY_KEEP).
 HISTORY_KEEP = 5
@@ -35,24 +38,14 @@ def messages_for(
     files: Sequence[str] = (),
 ) -> list[Message]:
     """Give the messages of the next request; `test_first` where new modules are to be written with their tests, `files` were there before."""
-    head: list[Message] = [
-        {"role": "system", "content": f"{INSTRUCTIONS} {TEST_FIRST}" if test_first else INSTRUCTIONS},
-        {"role": "user", "content": where_it_stands(work, files)},
+    head = [
+        Message("system", f"{INSTRUCTIONS} {TEST_FIRST}" if test_first else INSTRUCTIONS),
+        Message("user", where_it_stands(work, files)),
     ]
     room = context_chars - size_of(head)
-    kept = [exchange for exchange in work.exchanges if exchange][-HISTORY_KEEP:]
-    return _joined([*head, *(message for exchange in _fitted(kept, room) for message in exchange)])
-
-
-def _joined(messages: Iterable[Message]) -> list[Message]:
-    """Join neighbouring messages of the user, such as notes on empty answers: templates that want turns to alternate refuse two of them."""
-    found: list[Message] = []
-    for message in messages:
-        if found and found[-1]["role"] == message["role"] == "user":
-            found[-1] = {**found[-1], "content": f"{found[-1]['content']}\n\n{message['content']}"}
-        else:
-            found.append(message)
-    return found
+    said = [exchange.messages for exchange in work.transcript.exchanges if exchange.messages]
+    kept = [message for exchange in _fitted(said[-HISTORY_KEEP:], room) for message in exchange]
+    return joined([*head, *kept], "\n\n", {"user"})  # such as notes on empty answers
 
 
 def where_it_stands(work: Work, files: Sequence[str] = ()) -> str:
@@ -64,7 +57,7 @@ def where_it_stands(work: Work, files: Sequence[str] = ()) -> str:
         f"CURRENT TASK: {task}",
         f"ACTIVE SUBTASK: {subtask}",
         f"FILES CREATED: {_listed(list(dict.fromkeys([*files, *work.files_written])))}",
-        f"STATE: {json.dumps(dict(work.probe), ensure_ascii=False)}",
+        f"STATE: {json.dumps(attrs.asdict(work.probe) if work.probe else {}, ensure_ascii=False)}",
     ]
     if work.blocked:
         blocked = list(work.blocked.values())[-_MOST_BLOCKED:]

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
 from math import floor
-from typing import Any
 
 import attrs
 
@@ -24,6 +23,7 @@ from dsa.runtime.journal import UnknownRunError
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
 from dsa.runtime.speech import as_unicode
+from machines.coding.events import Goal, PartDone, PartsDone
 from machines.coding.gathering import kept_parts, name_of
 from machines.coding.loops import Did, together
 from machines.coding.plan import Task
@@ -32,7 +32,8 @@ from machines.coding.session import NAME, PAUSED, Worker
 from machines.coding.summary import added, note_of, summary_of
 from machines.coding.telling import read
 from machines.coding.work import Work
-from machines.talking.sessions import begun, taken_up
+from machines.tool_use.records import as_data
+from machines.tool_use.session import begun, taken_up
 
 
 class _Part(Worker):
@@ -40,7 +41,7 @@ class _Part(Worker):
 
     async def go_on(self, goal: str, task: Task) -> str:
         """Work until it rests; gives why it is not over, or nothing."""
-        planned = Occurrence("planned", data={"text": goal, "about": task.subtasks[0], "tasks": [task.to_json()]})
+        planned = Occurrence("planned", data=as_data(Goal(goal, task.subtasks[0], (task,))))
         first = {"idle": (planned,)} | dict.fromkeys(PAUSED, (Occurrence("again"),))
         rest = await self._handle.drive(*first.get(self.state, ()))
         if rest.failure is not None:
@@ -52,7 +53,7 @@ class _Part(Worker):
 class _Ended:
     """What came of a part: its account, what it took, and why it is not over."""
 
-    told: Mapping[str, Any]
+    told: PartDone
     used: Mapping[str, float]
     fault: str
 
@@ -118,7 +119,7 @@ class _Group:
 @answering("parts_done", "parts_failed")
 async def work_apart(action: Action, context: PolicyContext) -> list[Step]:
     """Work at the subtasks that were set apart. Raises GenerationError when one of them could not end: it goes on when this is tried again."""
-    agent, work, _ = read(action, context)
+    agent, work = read(context)
     apart = [(place, chapter, subtask) for place, chapter, subtask in work.places if subtask.status == "apart"]
     tasks = {place: Task(chapter.description, (subtask.description,)) for place, chapter, subtask in apart}
     async with _runs_of(agent) as runs:
@@ -127,9 +128,9 @@ async def work_apart(action: Action, context: PolicyContext) -> list[Step]:
         raise GenerationError(_not_over(ended), "part_not_over")
     told = [each.told for each in ended]
     described = {place: task.subtasks[0] for place, task in tasks.items()}
-    event = "parts_done" if all(part["status"] == "completed" for part in told) else "parts_failed"
-    data = {"parts": told, "note": note_of(told, described), "usage": added(each.used for each in ended)}
-    return [event_step(action.policy, event, data=as_unicode(data))]
+    event = "parts_done" if all(part.status == "completed" for part in told) else "parts_failed"
+    done = PartsDone(tuple(told), note_of(told, described), added(each.used for each in ended))
+    return [event_step(action.policy, event, data=as_unicode(as_data(done)))]
 
 
 def _not_over(ended: Iterable[_Ended]) -> str:
@@ -137,7 +138,7 @@ def _not_over(ended: Iterable[_Ended]) -> str:
     places: dict[str, list[str]] = {}
     for each in ended:
         if each.fault:
-            places.setdefault(each.fault, []).append(str(each.told["place"]))
+            places.setdefault(each.fault, []).append(each.told.place)
     return "; ".join(f"{', '.join(of)}: {fault}" for fault, of in places.items())
 
 

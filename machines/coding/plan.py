@@ -10,7 +10,8 @@ from typing import Any
 
 import attrs
 
-from machines.talking.texts import short
+from machines.coding.calls import TOOLS
+from machines.tool_use.texts import short
 
 MOST_TASKS, MOST_SUBTASKS, LONGEST = 3, 8, 400
 #: Words with which something begins that is thought, not done; each may still name a tool or a file.
@@ -19,7 +20,8 @@ _ABSTRACT = frozenset({
     "identify", "learn", "plan", "research", "review", "select", "think", "understand",
 })  # fmt: skip
 _CONCRETE = re.compile(
-    r"\b(?:list_dir|read_file|write_files?|edit|search|run_cmd|git_\w+)\b|[\w-]+\.[A-Za-z]{1,5}\b|[\w.-]+/[\w.-]+"
+    rf"\b(?:{'|'.join(tool.name for tool in TOOLS)})\b"
+    r"|[\w-]+\.[A-Za-z]{1,5}\b|[\w.-]+/[\w.-]+"
     r"|\b(?:python|pytest|ruff|mypy|pip|make|npm|cargo|git)\b"
 )
 
@@ -31,11 +33,6 @@ class Task:
     description: str
     subtasks: tuple[str, ...]
     independent: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Give it as a JSON object."""
-        told = {"description": self.description, "subtasks": list(self.subtasks)}
-        return {**told, "independent": True} if self.independent else told
 
 
 def read_plan(text: str) -> tuple[tuple[Task, ...], list[str]]:
@@ -145,9 +142,9 @@ TEMPLATES: dict[str, tuple[Task, ...]] = {
 }
 
 
-def template(name: str, goal: str, own: Mapping[str, object] | None = None) -> tuple[Task, ...]:
-    """Give the tasks of a template; `own` are further ones, as they stand in a configuration file. KeyError for one that is not there."""
-    known = {**TEMPLATES, **{each: tasks_from(said) for each, said in (own or {}).items()}}
+def template(name: str, goal: str, own: Mapping[str, tuple[Task, ...]] | None = None) -> tuple[Task, ...]:
+    """Return the tasks of a template; `own` are further ones, of a configuration file. KeyError for one that is not there."""
+    known = {**TEMPLATES, **(own or {})}
     return tuple(
         Task(
             task.description.replace("{goal}", goal),

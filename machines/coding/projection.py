@@ -8,15 +8,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+import attrs
 
 from dsa.expr import Value
 from machines.coding.calls import COMPLETE
 from machines.coding.shown import log_lines, object_of
-from machines.coding.standing import Called
 from machines.coding.summary import shortened
-from machines.coding.work import Work
-from machines.talking.texts import short
+from machines.coding.work import Work, WorkCall
+from machines.tool_use.call import ToolResult
+from machines.tool_use.records import as_data
+from machines.tool_use.texts import short
 
 FOLDER, LOG = ".agent_context", "agent_ledger.log"
 _IN_FOLDER = ("state.json", "history.jsonl", "loops.json")
@@ -29,6 +31,48 @@ _CLOSED = {
     "no_evidence": "questioned: no result shows it",
 }
 _OPEN = frozenset({"waiting", "running", "waiting for approval"})
+
+
+@attrs.frozen
+class SubtaskShown:
+    """A subtask in state.json."""
+
+    description: str
+    status: str
+    reason: str
+
+
+@attrs.frozen
+class TaskShown:
+    """A task in state.json."""
+
+    description: str
+    subtasks: tuple[SubtaskShown, ...]
+
+
+@attrs.frozen
+class StateFile:
+    """What stands in state.json: `counts` are the machine's variables, `probe` is what the last look at the workspace has found."""
+
+    goal: str
+    tasks: tuple[TaskShown, ...]
+    current_task: int | None
+    current_subtask: int | None
+    blocked_actions: tuple[str, ...]
+    probe: object
+    counts: Mapping[str, Value]
+    answer: str
+
+
+@attrs.frozen
+class Loop:
+    """A call that went round, as it stands in loops.json."""
+
+    call: str
+    tool: str
+    times: int
+    level: str
+    why: str
 
 
 class Projection:
@@ -56,7 +100,12 @@ class Projection:
     def write(self, work: Work, values: Mapping[str, Value]) -> None:
         """Write what has changed. OSError where the workspace cannot be written."""
         folder = self._workspace / FOLDER
-        texts = _json(state(work, values)), self._history.of(work.calls), _json(loops(work)), self._log.of(work.calls)
+        texts = (
+            _json(as_data(state(work, values))),
+            self._history.of(work.calls),
+            _json([*map(as_data, loops(work))]),
+            self._log.of(work.calls),
+        )
         paths = *(folder / name for name in _IN_FOLDER), self._workspace / LOG
         for path, text in zip(paths, texts, strict=True):
             if self._written.get(path) != text:
@@ -67,11 +116,11 @@ class Projection:
 class _Lines:
     """The lines of calls. Those of a call are made again only when it stands otherwise: a round of a long run costs what one of a short run does."""
 
-    def __init__(self, lines_of: Callable[[Called], list[str]]) -> None:
+    def __init__(self, lines_of: Callable[[WorkCall], list[str]]) -> None:
         self._lines_of = lines_of
-        self._made: list[tuple[Called, str, str]] = []
+        self._made: list[tuple[WorkCall, str, str]] = []
 
-    def of(self, calls: Sequence[Called]) -> str:
+    def of(self, calls: Sequence[WorkCall]) -> str:
         """Give all of them."""
         for at, each in enumerate(calls):
             if at == len(self._made) or self._made[at][:2] != (each, each.status):
@@ -80,51 +129,42 @@ class _Lines:
         return "".join(text for *_, text in self._made)
 
 
-def state(work: Work, values: Mapping[str, Value]) -> dict[str, Any]:
-    """Give goal, tasks and where they stand, what was blocked, and what the last probe has found."""
+def state(work: Work, values: Mapping[str, Value]) -> StateFile:
+    """Return goal, tasks and where they stand, what was blocked, and what the last probe has found."""
     places = [
         (at, number, each) for at, chapter in enumerate(work.chapters) for number, each in enumerate(chapter.subtasks)
     ]
-    active = next(((at, number) for at, number, each in places if each.status == "in_progress"), (None, None))
-    return {
-        "goal": work.goal,
-        "tasks": [
-            {
-                "description": chapter.description,
-                "subtasks": [
-                    {"description": each.description, "status": each.status, "reason": each.reason}
-                    for each in chapter.subtasks
-                ],
-            }
-            for chapter in work.chapters
-        ],
-        "current_task": active[0],
-        "current_subtask": active[1],
-        "blocked_actions": list(work.blocked.values()),
-        "probe": dict(work.probe),
-        "counts": dict(values),
-        "answer": work.answer,
-    }
+    task, subtask = next(((at, number) for at, number, each in places if each.status == "in_progress"), (None, None))
+    tasks = tuple(
+        TaskShown(
+            chapter.description,
+            tuple(SubtaskShown(each.description, each.status, each.reason) for each in chapter.subtasks),
+        )
+        for chapter in work.chapters
+    )
+    blocked = tuple(work.blocked.values())
+    probe = {} if work.probe is None else as_data(work.probe)
+    return StateFile(work.goal, tasks, task, subtask, blocked, probe, dict(values), work.answer)
 
 
-def _history_lines(called: Called) -> list[str]:
+def _history_lines(called: WorkCall) -> list[str]:
     """Give a call and what came of it."""
-    about = {"call": called.call_id, "tool": called.tool, "arguments": shortened(called.about.get("arguments"))}
+    given = called.about.arguments if called.about else called.asked
+    about = {"call": called.call_id, "tool": called.tool, "arguments": shortened(given or None)}
     return [json.dumps({**about, "status": called.status, "result": shortened(called.result)}, ensure_ascii=False)]
 
 
-def loops(work: Work) -> list[dict[str, Any]]:
-    """Give the calls that went round, by the judge's own count."""
+def loops(work: Work) -> list[Loop]:
+    """Return the calls that went round, by the judge's own count."""
     found = []
     for each in work.calls:
-        seen = each.about.get("round")
-        if seen and seen["level"] != "fine":
-            about = {name: seen[name] for name in ("times", "level", "why")}
-            found.append({"call": each.call_id, "tool": each.tool, **about})
+        seen = each.about.round if each.about else None
+        if seen and seen.level != "fine":
+            found.append(Loop(each.call_id, each.tool, seen.times, seen.level, seen.why))
     return found
 
 
-def lines_in_log(called: Called) -> list[str]:
+def lines_in_log(called: WorkCall) -> list[str]:
     """Give the lines of a call: for what it has written or run, for its failure, for its having been tried, or for the subtask that it was to close.
 
     Each names its object: a file, a command, what a server's tool was asked, a subtask.
@@ -133,19 +173,20 @@ def lines_in_log(called: Called) -> list[str]:
         return []
     if called.status == "done":
         return [_line(line) for line in log_lines(called)]
-    if called.tool == COMPLETE and "subtask" in called.about:
+    if called.tool == COMPLETE and called.about and called.about.subtask:
         return [
-            _line(f"SUBTASK {called.about['subtask']} -> {_CLOSED.get(called.status, called.status)}{_reason(called)}")
+            _line(f"SUBTASK {called.about.subtask} -> {_CLOSED.get(called.status, called.status)}{_reason(called)}")
         ]
     what = " ".join(filter(None, [called.tool, object_of(called)]))
     if called.status == "failed":
-        return [_line(f"ERROR {what}: {(called.result or {}).get('error', {}).get('message', '')}")]
+        fault = ToolResult(called.call_id, called.result or {}).fault
+        return [_line(f"ERROR {what}: {fault.message if fault else ''}")]
     return [_line(f"TRIED {what} ({called.status})")]
 
 
-def _reason(called: Called) -> str:
+def _reason(called: WorkCall) -> str:
     """Give what the model has said of the end of a subtask; nothing where it has said nothing."""
-    said = str(called.about.get("reason") or "")
+    said = called.about.reason if called.about else ""
     return f": {said}" if said else ""
 
 

@@ -12,13 +12,15 @@ from typing import Any
 from dsa.runs.runs import Runs
 from dsa.runtime.moment import OnMoment
 from dsa.runtime.run import Run
+from machines.coding.events import Approval
 from machines.coding.loops import Did
 from machines.coding.messages import CONTEXT_TOKENS
+from machines.coding.settings import settings_of
 from machines.coding.toolbox import Toolbox
 from machines.coding.work import Work
-from machines.talking.context import CHARS_PER_TOKEN
-from machines.talking.known import Known
-from machines.talking.model import Model, Wanted, model_of
+from machines.tool_use.context import CHARS_PER_TOKEN
+from machines.tool_use.known import Known
+from machines.tool_use.model import Model, Wanted, model_of
 
 Listener = Callable[[str], object]
 #: `ask_model` and `decompose` have 10 minutes: what came of an answer has to be there before.
@@ -34,15 +36,15 @@ def polled_command(text: str) -> tuple[str, ...]:
 
 
 class Resources:
-    """Everything of one run. `config` is what it was started with, `folder` its own folder.
+    """Everything of one run. `config` is what it was started with (see `CodingSettings`), `folder` its own folder.
 
     `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again, `watch_part` with the moments of its parts, `others` gives what
     was done by those who work beside this run. `runs` are those of the session that holds it; None where no session does.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
-        self.config = config
-        self._folder = folder.parent / config["part_of"] if config.get("part_of") else folder
+        self.config, self.settings = config, settings_of(config)
+        self._folder = folder.parent / self.settings.part_of if self.settings.part_of else folder
         self._work = Work()
         self.listen: Listener = lambda _text: None
         self.notice: Listener = lambda _text: None
@@ -70,22 +72,22 @@ class Resources:
     @cached_property
     def model(self) -> Model:
         """Who answers. Raises ModelUnavailable, DocumentError."""
-        config = self.config
+        settings = self.settings
         wanted = Wanted(
-            config.get("seed") or 0,
-            config.get("temperature"),
-            config.get("max_tokens"),
-            bool(config.get("json_mode")),
+            settings.seed or 0,
+            settings.temperature,
+            settings.max_tokens,
+            bool(settings.json_mode),
             _ANSWER_S,
             self.tell,
-            self.context_tokens + _BESIDE_TOKENS + (config.get("max_tokens") or 0),
+            self.context_tokens + _BESIDE_TOKENS + (settings.max_tokens or 0),
         )
-        return model_of(config.get("model") or "", wanted)
+        return model_of(self.asked_model, wanted)
 
     @property
     def context_tokens(self) -> int:
         """How long a request may be."""
-        return int(self.config.get("context_tokens") or CONTEXT_TOKENS)
+        return self.settings.context_tokens or CONTEXT_TOKENS
 
     @property
     def context_chars(self) -> int:
@@ -95,7 +97,7 @@ class Resources:
     @property
     def asked_model(self) -> str:
         """The model as it is named."""
-        return str(self.config.get("model") or "")
+        return self.settings.model or ""
 
     def tell(self, text: str) -> None:
         """Tell whoever watches how the model is asked."""
@@ -104,45 +106,45 @@ class Resources:
     @property
     def parallel(self) -> int:
         """How many subtasks may be worked at together."""
-        return int(self.config.get("parallel") or 1)
+        return self.settings.parallel or 1
 
     @property
     def files_before(self) -> tuple[str, ...]:
         """What had been written before this run began, where it is a part."""
-        return tuple(self.config.get("files_before") or ())
+        return self.settings.files_before or ()
 
     @property
     def is_test_first(self) -> bool:
         """Tell whether new modules are to be written with their tests."""
-        return bool(self.config.get("test_first"))
+        return bool(self.settings.test_first)
 
     def polls(self, argv: Sequence[str]) -> bool:
         """Tell whether a command is declared as polling: it begins with the words of a command in `polling`."""
-        declared = map(polled_command, self.config.get("polling") or ())
+        declared = map(polled_command, self.settings.polling or ())
         return any(words and tuple(argv[: len(words)]) == words for words in declared)
 
-    def approval(self, needs: str, asks: str, allowed: set[str]) -> dict[str, str]:
+    def approval(self, needs: str, asks: str, allowed: set[str]) -> Approval:
         """Say whether a call may happen in this mode: yes, ask, never, and why."""
-        mode = self.config.get("mode") or MODES[0]
-        allowed = {*allowed, *(self.config.get("allowed") or ())}
+        mode = self.settings.mode or MODES[0]
+        allowed = {*allowed, *(self.settings.allowed or ())}
         if needs == "never":
-            return {"is": "never", "why": "the configuration does not allow this tool"}
+            return Approval("never", "the configuration does not allow this tool")
         if needs == "look" or asks in allowed:
-            return {"is": "yes", "why": ""}
+            return Approval("yes")
         if needs == "ask":
             return self._asking('approve = "ask"')
         if mode == "full-auto" or (mode == "auto-edit" and needs == "edit"):
-            return {"is": "yes", "why": ""}
+            return Approval("yes")
         if mode == "read-only":
-            return {"is": "never", "why": "this run only reads (--mode read-only): look, and answer"}
+            return Approval("never", "this run only reads (--mode read-only): look, and answer")
         return self._asking(f"--mode {mode}")
 
-    def _asking(self, said: str) -> dict[str, str]:
+    def _asking(self, said: str) -> Approval:
         """Have the user asked, as was `said`; in a part nobody can be."""
-        if self.config.get("part_of"):
+        if self.settings.part_of:
             why = f"leave would be asked for it ({said}), and nobody is asked while several work at once"
-            return {"is": "never", "why": why}
-        return {"is": "ask", "why": f"the user is asked first ({said})"}
+            return Approval("never", why)
+        return Approval("ask", f"the user is asked first ({said})")
 
     def close(self) -> None:
         """Let go of the tools."""

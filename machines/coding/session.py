@@ -5,7 +5,6 @@ It rests at a final state, or where a person is asked. Everything that was ackno
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -16,15 +15,19 @@ from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import EventEntry, MachineEntry, RowEntry
+from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.moment import Moment, OnMoment
+from dsa.runtime.run import Run
 from dsa.runtime.secret_names import Chosen
+from machines.coding.events import CallRead, Goal
 from machines.coding.gathering import gathered
 from machines.coding.plan import Task
 from machines.coding.projection import Projection
 from machines.coding.resources import KNOWN, MODES, Listener, Resources
-from machines.coding.work import Work
-from machines.talking.sessions import Session, WrongRunError, begun, taken_up
+from machines.coding.settings import CodingSettings, settings_recorded
+from machines.coding.work import Work, work_of
+from machines.tool_use.records import as_data
+from machines.tool_use.session import Session, WrongRunError, begun, taken_up
 
 NAME = "coding"
 #: Where the model could not be asked: `again` tries it again.
@@ -42,15 +45,21 @@ def exit_code(state: str, work: Work) -> int:
     return 1 if state == "goal_complete" and work.unshown else EXIT.get(state, ASKED)
 
 
+def code_of_end(run: Run) -> int | None:
+    """Return what every command tells a program of a run that is over; None for one of another table of this name."""
+    state = run.configuration.state
+    return exit_code(state, work_of(run.ledger)) if state in EXIT else None
+
+
 @attrs.frozen
 class Settings:
     """With what the work is begun; kept in its ledger. `tasks` are those of a template, if one is used, `module` binds names in place of ours.
 
-    `config` has everything that policies read: see `configuration.Configuration`.
+    `settings` are what policies read.
     """
 
     goal: str
-    config: Mapping[str, Any]
+    settings: CodingSettings
     tasks: tuple[Task, ...] = ()
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
     module: str | None = None
@@ -58,16 +67,15 @@ class Settings:
 
     def options(self) -> Options:
         """Return how the run is started."""
-        config = dict(self.config)
-        budget = config.pop("budget", ())
+        said, config = self.settings, as_data(attrs.evolve(self.settings, budget=None))
         return Options(
-            self.module, config["model"], config.get("seed"), self.parameters, budget, self.chosen, config=config
+            self.module, said.model, said.seed, self.parameters, said.budget or (), self.chosen, config=config
         )
 
     def first(self) -> Occurrence:
         """Return the event that the run begins with."""
-        tasks = {"tasks": [task.to_json() for task in self.tasks]} if self.tasks else {}
-        return Occurrence("planned" if self.tasks else "goal", data={"text": self.goal, **tasks})
+        goal = Goal(self.goal, tasks=self.tasks or None)
+        return Occurrence("planned" if self.tasks else "goal", data=as_data(goal))
 
 
 class _Rounds:
@@ -126,7 +134,7 @@ class Agent(Worker):
 
         super().__init__(handle, KNOWN, prepare)
         self._runs, self._notice, self._untold = runs, notice, ""
-        self._projection = Projection(Path(handle.config["workspace"]))
+        self._projection = Projection(Path(self.resources.settings.workspace))
         self._first: tuple[Occurrence, ...] = ()
 
     @classmethod
@@ -140,8 +148,8 @@ class Agent(Worker):
         notice: Listener = lambda _text: None,
     ) -> "Agent":
         """Begin. Raises ModelUnavailable, ToolError and ValueError for tools that cannot be had, BindingError, StoreError, BudgetError."""
-        _require_fit_for_parts(settings.config)
-        if fault := Projection(Path(settings.config["workspace"])).fault():
+        _require_fit_for_parts(settings.settings)
+        if fault := Projection(Path(settings.settings.workspace)).fault():
             raise ValueError(fault)
         rounds = _Rounds(on_moment)
         handle = begun(runs, NAME, settings.options(), on_moment=rounds)
@@ -180,10 +188,9 @@ class Agent(Worker):
         return self.state in PAUSED
 
     @property
-    def asks(self) -> Mapping[str, Any] | None:
+    def asks(self) -> CallRead | None:
         """The call for which leave is asked, as its event has it; None where nobody is asked."""
-        current = self.work.current
-        return current.about if self.state == "approving" and current is not None else None
+        return self.work.call if self.state == "approving" else None
 
     @property
     def asked_shown(self) -> str:
@@ -237,23 +244,17 @@ class Agent(Worker):
                 self._notice(f"what is done cannot be written down in the workspace: {told}")
 
 
-def _require_fit_for_parts(config: Mapping[str, Any]) -> None:
+def _require_fit_for_parts(settings: CodingSettings) -> None:
     """Raise ValueError where subtasks are to be worked at together, and somebody would be asked, or there is one script for all."""
-    count = int(config.get("parallel") or 1)
+    count = settings.parallel or 1
     if count == 1:
         return
-    if str(config["model"]).startswith("scripted:"):
+    if (settings.model or "").startswith("scripted:"):
         raise ValueError(f"parallel = {count}: a script cannot play several models; name another model")
-    if (config.get("mode") or MODES[0]) == "ask":
+    if (settings.mode or MODES[0]) == "ask":
         raise ValueError(
             f"parallel = {count}: nobody can be asked for leave by several at once; say --mode auto-edit, full-auto or read-only"
         )
-
-
-def _config_of(recorded: Recorded) -> Mapping[str, Any]:
-    first = recorded.entries[0]
-    config = dict(first.started).get("config") if isinstance(first, MachineEntry) else None
-    return config if isinstance(config, Mapping) else {}
 
 
 def unfinished_run(goal: str, workspace: Path, runs: Runs) -> str | None:
@@ -262,7 +263,7 @@ def unfinished_run(goal: str, workspace: Path, runs: Runs) -> str | None:
         if f"-{NAME}" not in f"-{run_id}" or PART_OF in run_id:
             continue
         recorded = runs.recorded(run_id)
-        if _config_of(recorded).get("workspace") == str(workspace) and _is_open(recorded, goal):
+        if settings_recorded(recorded).workspace == str(workspace) and _is_open(recorded, goal):
             return run_id
     return None
 

@@ -3,8 +3,7 @@
 What stands so is for `Work` to say: here are its words.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
 
@@ -54,15 +53,3 @@ class Chapter:
     description: str
     subtasks: list[Subtask]
     independent: bool = False
-
-
-@attrs.define
-class Called:
-    """A call as the user sees it. `status` is waiting, running, done, failed, or the reason why it was not made (REASONS)."""
-
-    call_id: str
-    tool: str
-    provider_id: str
-    about: Mapping[str, Any] = attrs.field(factory=dict)
-    status: str = "waiting"
-    result: Any = None

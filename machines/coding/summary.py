@@ -1,15 +1,14 @@
 """What a part has done, as it stands in the ledger of the run that it is a part of.
 
-Takes the work of a part and where it has ended, gives JSON; `Work` takes it as if all of it had been done by itself. Pure.
+Takes the work of a part and where it has ended, gives a record of it; `Work` takes it as if all of it had been done by itself. Pure.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import attrs
-
 from dsa.runtime.speech import each_text
-from machines.coding.work import Work
+from machines.coding.events import CallRead, PartCall, PartDone
+from machines.coding.work import Work, WorkCall
 
 _LONGEST = 500
 #: How the part itself has ended is told by its status.
@@ -21,28 +20,28 @@ _WHY = {
 }
 
 
-def summary_of(place: str, run_id: str, work: Work, state: str) -> dict[str, Any]:
+def summary_of(place: str, run_id: str, work: Work, state: str) -> PartDone:
     """Give what a part has done whose subtask has this place. Only an explicit completion counts as one."""
     subtask = work.chapters[0].subtasks[0]
-    reason = subtask.reason if state == "goal_complete" else _reason(work, state)
-    return {
-        "place": place,
-        "run": run_id,
-        "status": "completed" if state == "goal_complete" else "failed",
-        "reason": reason,
-        "done": subtask.done,
-        "shown": subtask.shown and state == "goal_complete",
-        "reasons": {name: count for name, count in work.reasons.items() if name not in _ENDINGS},
-        "rescues": dict(work.rescues),
-        "tools": dict(work.tools),
-        "blocked": dict(work.blocked),
-        "commands": list(work.commands),
-        "errors": list(work.errors),
-        "asked": work.asked_of_model,
-        "moves": [dict(move) for move in work.moves],
-        "past": [attrs.asdict(did) for did in work.past],
-        "calls": [_call(run_id, attrs.asdict(each)) for each in work.calls],
-    }
+    is_complete = state == "goal_complete"
+    return PartDone(
+        place=place,
+        run=run_id,
+        status="completed" if is_complete else "failed",
+        reason=subtask.reason if is_complete else _reason(work, state),
+        done=subtask.done,
+        shown=subtask.shown and is_complete,
+        reasons={name: count for name, count in work.reasons.items() if name not in _ENDINGS},
+        rescues=dict(work.transcript.rescues),
+        tools=dict(work.tools),
+        blocked=dict(work.blocked),
+        commands=tuple(work.commands),
+        errors=tuple(work.errors),
+        asked=work.transcript.answers,
+        moves=tuple(work.moves),
+        past=tuple(work.past),
+        calls=tuple(_call(run_id, each) for each in work.calls),
+    )
 
 
 def _reason(work: Work, state: str) -> str:
@@ -51,26 +50,27 @@ def _reason(work: Work, state: str) -> str:
     return _WHY.get(state) or work.chapters[0].subtasks[0].reason or "it failed"
 
 
-def _call(run_id: str, call: Mapping[str, Any]) -> dict[str, Any]:
-    about = {
-        name: call["about"][name]
-        for name in ("arguments", "argv", "kind", "round", "reason", "subtask")
-        if name in call["about"]
-    }
+def _call(run_id: str, call: WorkCall) -> PartCall:
+    """Give a call as the whole remembers it: what it was asked and what came of it, with long texts cut."""
     _, _, part = run_id.rpartition("+")
-    name = f"{part}:{call['call_id']}"
-    return {**call, "call_id": name, "about": shortened(about), "result": shortened(call["result"])}
+    about = call.about
+    if about is not None:
+        kept = {name: getattr(about, name) for name in ("tool", "argv", "kind", "round", "reason", "subtask")}
+        about = CallRead(call_id=about.call_id, arguments=shortened(about.arguments), **kept)
+    name = f"{part}:{call.call_id}"
+    return PartCall(
+        name, call.tool, call.provider_id, call.status, shortened(call.result), shortened(call.asked), about
+    )
 
 
-def note_of(parts: Iterable[Mapping[str, Any]], described: Mapping[str, str]) -> str:
+def note_of(parts: Iterable[PartDone], described: Mapping[str, str]) -> str:
     """Tell the model what was done; `described` gives the subtasks by their places."""
     lines = []
     for part in parts:
-        written = dict.fromkeys(
-            change["path"] for move in part["moves"] for change in move["changes"] if change["after"] is not None
-        )
+        changes = (change for move in part.moves for change in move.changes)
+        written = dict.fromkeys(change.path for change in changes if change.after is not None)
         files = f" (files: {', '.join(written)})" if written else ""
-        lines.append(f"- {described[part['place']]}: {part['status']}: {part['reason'] or 'done'}{files}")
+        lines.append(f"- {described[part.place]}: {part.status}: {part.reason or 'done'}{files}")
     return "\n".join(["[These subtasks were worked at by others, beside one another:", *lines, "]"])
 
 

@@ -7,12 +7,12 @@ tried they are run beside the module alone, and what is told says so.
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import attrs
 
@@ -33,13 +33,15 @@ from dsa.runtime.content import (
 )
 from dsa.runtime.prompt import render
 from machines.coding.history.looking import CLOSED
+from machines.coding.tools.arguments import NewFile, WriteFiles
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.running import Ran
 from machines.dual_state.agent import ActionPair, always
 from machines.dual_state.dag import InMemoryArtifactDAG
-from machines.talking.answers import answer_told
-from machines.talking.model import Model
-from machines.talking.texts import cut
+from machines.tool_use.answers import answer_of
+from machines.tool_use.message import Message
+from machines.tool_use.model import Model
+from machines.tool_use.texts import cut
 from machines.workflow.workflow import Workflow, WorkflowStatus, WorkflowStep
 
 RMAX = 3
@@ -72,6 +74,19 @@ Run = Callable[..., Ran]
 
 class NotTriedError(Exception):
     """Raised where tests cannot be run in the workspace's layout; the text says why."""
+
+
+@attrs.frozen
+class WriteTested:
+    """The arguments of `write_tested`: where module and tests go, and what the module is to do."""
+
+    path: str
+    tests_path: str
+    specification: str
+
+    def files(self, code: str = "", tests: str = "") -> WriteFiles:
+        """Return the call that writes both."""
+        return WriteFiles((NewFile(self.path, code), NewFile(self.tests_path, tests)))
 
 
 @attrs.frozen
@@ -198,7 +213,7 @@ class Tested:
     code: str
     tests: str
     attempts: int
-    usage: Mapping[str, Any]
+    usage: Mapping[str, float]
     how: str
 
 
@@ -236,7 +251,7 @@ def write_tested(model: Model, specification: str, layout: Layout, number: int) 
         why = f"nothing was written: the {result.failed_step} did not pass, {result.reason}"
         raise ToolError("not_tested", cut(why, _LONGEST_REASON))
     impl, test = (_file(result.artifacts[name].content) for name in ("g_impl", "g_test"))
-    return Tested(impl, test, generator.asked, generator.taken, how)
+    return Tested(impl, test, generator.asked, dict(generator.taken), how)
 
 
 def _guard_of_tests(places: Places) -> GuardInterface:
@@ -253,12 +268,12 @@ class _Asked(GeneratorInterface):
     def __init__(self, model: Model, number: int) -> None:
         self._model, self._number = model, number
         self.asked = 0
-        self.taken: dict[str, Any] = {}
+        self.taken: Counter[str] = Counter()
         self.failure: GenerationError | None = None
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Ask once. Raises GenerationError."""
-        messages = [{"role": "user", "content": render(template, context)}]
+        messages = [Message("user", render(template, context))]
         number = self._number + self.asked
         self.asked += 1
         try:
@@ -266,7 +281,6 @@ class _Asked(GeneratorInterface):
         except GenerationError as error:
             self.failure = error
             raise
-        _, told = answer_told(result, lambda name, _: name)
-        usage = {name: value for name, value in told["usage"].items() if isinstance(value, int | float)}
-        self.taken = {name: self.taken.get(name, 0) + usage.get(name, 0) for name in {*self.taken, *usage}}
+        _, answer = answer_of(result, lambda name, _: name)
+        self.taken.update({name: value for name, value in attrs.asdict(answer.usage).items() if value is not None})
         return Artifact(content=result.content, usage=Usage(model=result.model, seconds=0.0))

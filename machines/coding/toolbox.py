@@ -16,50 +16,63 @@ from typing import Any
 import attrs
 
 from dsa.edge.sandbox.commands import Stop
-from machines.coding.calls import COMPLETE, TOOLS, Call, Tool
+from machines.coding.calls import COMPLETE, TOOLS, WorkspaceTool
+from machines.coding.events import CallFaults, CallRead, Came, Look, Probe
 from machines.coding.history import Begun, History
+from machines.coding.loops import Kind
 from machines.coding.servers.foreign import Foreign, ForeignTool, Server
-from machines.coding.test_first import Layout, Places, write_tested
+from machines.coding.test_first import Layout, Places, WriteTested, write_tested
 from machines.coding.tools import commands, running
+from machines.coding.tools.arguments import FILE_TOOLS, FileCall, ListDir, read
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.exclusive import alone
 from machines.coding.tools.executed import executed
 from machines.coding.tools.git import GitTools
 from machines.coding.tools.programs import Rules
-from machines.coding.tools.workspace import Change, Workspace
-from machines.talking.model import Model
-from machines.talking.texts import shell_line, short
+from machines.coding.tools.workspace import Change, FileChanges, Workspace
+from machines.tool_use.call import Fault, Meant, refused
+from machines.tool_use.model import Model
+from machines.tool_use.records import JsonObject, as_data, read_record
+from machines.tool_use.texts import shell_line, short
 
-_FILES = frozenset({"list_dir", "read_file", "search", "write_file", "write_files", "edit"})
 _LONGEST_COMMAND, _LONGEST_ERROR, _LONGEST_DIFF, _MOST_NAMES = 150, 240, 400_000, 40
 #: What says what an agent may do is not for the agent to write.
 SETTINGS = "dsa.toml"
 
 
 @attrs.frozen
-class Done:
-    """What a call gave. `result` is for the model; `error` is what went wrong in a line; `ran` is a command and its exit code.
+class CommandResult:
+    """How a command ended, and what it has printed: its exit code, or the `signal` or the limit that `ended` it.
 
-    `fault` is the same for calls that went wrong in the same way. `made` are files that were not there before, `unkept` says what the history lacks, where that is new.
+    `omitted` characters of its output are left out; what it must not write was `put_back`, what is not undone is `not_kept`.
     """
 
-    result: Mapping[str, Any]
-    is_done: bool = True
-    error: str = ""
-    fault: str = ""
-    ran: str = ""
-    before: str = ""
-    after: str = ""
-    changes: tuple[Mapping[str, Any], ...] = ()
-    made: tuple[str, ...] = ()
-    usage: Mapping[str, Any] | None = None
-    unkept: str = ""
+    rc: int | None
+    output: str
+    signal: str = ""
+    ended: str = ""
+    omitted: int = 0
+    left_out: str = ""
+    put_back: tuple[str, ...] = ()
+    not_kept: tuple[str, ...] = ()
 
-    def as_data(self) -> dict[str, Any]:
-        """Give it as the data of an event."""
-        told = {name: getattr(self, name) for name in ("error", "fault", "ran", "changes", "made", "usage", "unkept")}
-        told |= {"before": self.before, "after": self.after} if self.changes else {}
-        return {"result": dict(self.result), **{name: value for name, value in told.items() if value}}
+
+@attrs.frozen
+class RunCommand:
+    """What `run_cmd` is asked with."""
+
+    cmd: Any
+    cwd: str = "."
+    stdin: str | None = None
+    timeout_sec: int = 60
+
+
+@attrs.frozen
+class Done:
+    """What came of a call, and whether it was done."""
+
+    came: Came
+    is_done: bool = True
 
 
 #: How long the mark behind a call that was stopped may take, in seconds.
@@ -118,7 +131,7 @@ class Toolbox:
         return "tools" in self.__dict__
 
     @cached_property
-    def tools(self) -> Mapping[str, Tool]:
+    def tools(self) -> Mapping[str, WorkspaceTool]:
         """The tools by their names."""
         wanted = {"git_commit": self._config.get("commit"), "write_tested": self._config.get("test_first")}
         own = [tool for tool in TOOLS if wanted.get(tool.name, True)]
@@ -134,193 +147,192 @@ class Toolbox:
 
     # -- before a call --------------------------------------------------------------------------------------------------
 
-    def looked_at(self, call: Call) -> dict[str, Any]:
+    def looked_at(self, call: Meant[WorkspaceTool]) -> Look:
         """Give what the guards have to know of a call: its faults, what it would change, what it asks leave for."""
-        assert call.tool is not None
-        name, given = call.tool.name, dict(call.arguments)
-        faults = {"inside_workspace": "", "command_allowed": ""}
-        about: dict[str, Any] = {"faults": faults, "asks": call.tool.needs, "planned": []}
+        assert call.tool is not None, "a call of no tool is not looked at"
+        name, look = call.tool.name, Look(asks=call.tool.needs)
         if name == "write_tested":
-            faults["inside_workspace"] = self.workspace.fault("write_files", _both_files(given))
-        elif name in _FILES:
-            faults["inside_workspace"] = self.workspace.fault(name, given)
-            about |= {} if faults["inside_workspace"] else self._planned(name, given)
-        elif name == "run_cmd":
-            try:
-                argv = commands.asked(given["cmd"])
-            except ToolError as error:
-                faults["command_allowed"] = str(error)
-            else:
-                faults["command_allowed"] = _command_fault(argv, self.rules, self.root, given["cwd"])
-                about |= {
-                    "argv": list(argv),
-                    "asks": f"run {argv[0]}",
-                    "named": executed(argv, self.root, given["cwd"]),
-                }
-        elif name not in {"git_status", "git_diff", "git_log"} and name != COMPLETE:
-            about["asks"] = f"run {name}"
-        return about
+            fault = self.workspace.fault(read_record(WriteTested, call.arguments).files())
+            return attrs.evolve(look, faults=CallFaults(inside_workspace=fault))
+        if name in FILE_TOOLS:
+            return self._planned(look, read(name, call.arguments))
+        if name == "run_cmd":
+            return self._command(look, read_record(RunCommand, call.arguments))
+        is_ours = name in {"git_status", "git_diff", "git_log", COMPLETE}
+        return look if is_ours else attrs.evolve(look, asks=f"run {name}")
 
-    def _planned(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Give what a call would change, or why it cannot be done: then nobody is asked for leave."""
+    def _command(self, look: Look, asked: RunCommand) -> Look:
+        """Give what a command would run, or why it is none that is allowed."""
         try:
-            return {"planned": [attrs.asdict(change) for change in self.workspace.planned(name, given)]}
+            argv = commands.asked(asked.cmd)
         except ToolError as error:
-            return {"cannot": {"code": error.code, "message": str(error)}}
+            return attrs.evolve(look, faults=CallFaults(command_allowed=str(error)))
+        faults = CallFaults(command_allowed=_command_fault(argv, self.rules, self.root, asked.cwd))
+        named = executed(argv, self.root, asked.cwd)
+        return attrs.evolve(look, faults=faults, argv=tuple(argv), asks=f"run {argv[0]}", named=named)
 
-    def shown(self, call: Mapping[str, Any]) -> str:
+    def _planned(self, look: Look, asked: FileCall) -> Look:
+        """Give what a call would change, or why it cannot be done: then nobody is asked for leave."""
+        fault = self.workspace.fault(asked)
+        if fault:
+            return attrs.evolve(look, faults=CallFaults(inside_workspace=fault))
+        try:
+            return attrs.evolve(look, planned=tuple(self.workspace.planned(asked)))
+        except ToolError as error:
+            return attrs.evolve(look, cannot=Fault(error.code, str(error)))
+
+    def shown(self, call: CallRead) -> str:
         """Give what a call would do, for a person: a diff, or the command."""
-        if call["planned"]:
+        if call.planned:
             try:
-                text = self.workspace.diff(call["tool"], call["arguments"])
+                text = self.workspace.diff(read(call.tool, call.arguments))
             except ToolError as error:
                 return str(error)
-        elif call.get("argv"):
-            text = _command_shown(call["argv"], call["arguments"])
+        elif call.argv:
+            text = _command_shown(call.argv, read_record(RunCommand, call.arguments))
         else:
-            text = json.dumps(call["arguments"], ensure_ascii=False, indent=1)
+            text = json.dumps(call.arguments, ensure_ascii=False, indent=1)
         left = len(text) - _LONGEST_DIFF
         unseen = f"\n[.. {left:,} characters are not shown: do not let this happen unseen ..]"
         return text if left <= 0 else text[:_LONGEST_DIFF] + unseen
 
     # -- a call ---------------------------------------------------------------------------------------------------------
 
-    def do(self, call: Mapping[str, Any], *, key: str, stop: Stop, was_asked: bool = False) -> Done:
-        """Do a call, as it stands in its event; `key` is that of its effect. What goes wrong in it is told; only a fault of ours raises.
+    def do(self, call: CallRead, *, key: str, stop: Stop, was_asked: bool = False) -> Done:
+        """Do a call; `key` is that of its effect. What goes wrong in it is told; only a fault of ours raises.
 
         `was_asked`: a person has let it happen, for the files that its command executes as they were then; it is not done when one is another now.
         """
-        if "cannot" in call:
-            return _failed(call, ToolError(call["cannot"]["code"], call["cannot"]["message"]))
-        if call["kind"] == "looking" or call["kind"] == "polling":
+        if call.cannot is not None:
+            return _failed(call, ToolError(call.cannot.code, call.cannot.message))
+        if call.kind in {"looking", "polling"}:
             return self._done(call, stop)
         try:
-            write = (
-                self._tested(call["arguments"], stop) if call["tool"] == "write_tested" else None
-            )  # a model is asked
+            is_tested = call.tool == "write_tested"
+            write = self._tested(call, stop) if is_tested else None  # a model is asked
             with alone(self.root, stop):
                 if was_asked:
                     self._require_unchanged(call)
                 names = self._written(call)
-                begun = self.history.begin(key, f"before {call['tool']}", names, _Stopped(stop))
+                begun = self.history.begin(key, f"before {call.tool}", names, _Stopped(stop))
                 done = self._done(call, stop) if write is None else write()
-                over = self.history.end(begun, f"after {call['tool']}", names, _Stopped(stop, _ORDER_S))
+                over = self.history.end(begun, f"after {call.tool}", names, _Stopped(stop, _ORDER_S))
         except ToolError as error:
             return _failed(call, error)
         return self._with_changes(done, over)
 
-    def _require_unchanged(self, call: Mapping[str, Any]) -> None:
+    def _require_unchanged(self, call: CallRead) -> None:
         """Raise ToolError when a file that the command executes is not what it was when leave was asked for."""
-        if "argv" not in call:
+        if not call.argv:
             return
-        known, now = call["named"], executed(call["argv"], self.root, call["arguments"]["cwd"])
+        asked = read_record(RunCommand, call.arguments)
+        known, now = call.named, executed(call.argv, self.root, asked.cwd)
         changed = sorted(path for path in {*known, *now} if known.get(path) != now.get(path))
         if changed:
             which = f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed"
             told = f"not run: {which} since leave was asked for this command; look at it, and ask for the command again"
             raise ToolError("changed_since", told)
 
-    def cut_off(self, call: Mapping[str, Any], key: str, stop: Stop) -> Done:
+    def cut_off(self, call: CallRead, key: str, stop: Stop) -> Done:
         """Give what is known of a call that was cut off and is not done again: what has changed since it began."""
-        told = {"error": {"code": "interrupted", "message": _INTERRUPTED}}
-        done = Done(told, is_done=False, error=f"{call['tool']}: interrupted")
+        told = refused(call.call_id, "interrupted", _INTERRUPTED).content
+        done = Done(Came(call.call_id, told, error=f"{call.tool}: interrupted"), is_done=False)
         found = self.history.cut_off(key, _Stopped(stop))
         return done if found is None else self._with_changes(done, found)
 
-    def _written(self, call: Mapping[str, Any]) -> tuple[str, ...]:
+    def _written(self, call: CallRead) -> tuple[str, ...]:
         """Name the files that a call will write, as far as it says so."""
-        if call["tool"] == "write_tested":
-            return tuple(self.workspace.known_as(each["path"]) for each in _both_files(call["arguments"])["files"])
-        return tuple(each["path"] for each in call["planned"])
+        if call.tool == "write_tested":
+            return tuple(map(self.workspace.known_as, read_record(WriteTested, call.arguments).files().paths))
+        return tuple(each.path for each in call.planned)
 
     def _with_changes(self, done: Done, call: Begun) -> Done:
         changes = [] if call.before == call.after else self.history.changed(call.before, call.after, call.made)
-        told = tuple({"path": each.path, "before": each.before, "after": each.after} for each in changes)
+        told = tuple(Change(each.path, each.before, each.after) for each in changes)
         made = tuple(path for path in call.made if any(each.path == path for each in changes))
         unkept, before = self.history.unkept(call.after), self._unkept
         self._unkept = unkept
         told_too = [self.history.lost(call.before, call.after), unkept if unkept != before else ""]
         unkept = "; ".join(filter(None, told_too))
-        return attrs.evolve(done, before=call.before, after=call.after, changes=told, made=made, unkept=unkept)
+        came = attrs.evolve(done.came, changes=told, made=made, unkept=unkept)
+        if told:
+            came = attrs.evolve(came, before=call.before, after=call.after)
+        return attrs.evolve(done, came=came)
 
-    def _done(self, call: Mapping[str, Any], stop: Stop) -> Done:
+    def _done(self, call: CallRead, stop: Stop) -> Done:
         try:
-            return self._called(call, stop)
+            return Done(self._called(call, stop))
         except ToolError as error:
             return _failed(call, error)
         except OSError as error:  # a workspace that is gone raises another one, which ends the run
             return _failed(call, ToolError("failed", f"the system refuses it: {_complaint(error)}"))
 
-    def _called(self, call: Mapping[str, Any], stop: Stop) -> Done:
-        name, given = call["tool"], call["arguments"]
-        if name in _FILES:
-            planned = [Change(**each) for each in call["planned"]]
-            found = self.workspace.apply(name, given, planned)
-            return Done({each: value for each, value in found.items() if each != "changes"})
-        if name == "run_cmd":
-            return self._ran(call, stop)
-        if name == "git_commit":
-            return Done(self._git.git_commit(given["message"], written=call["files"]))
-        if name.startswith("git_"):
-            return Done(_GIT[name](self._git, given))
-        assert self.foreign is not None, "a tool that is not ours is a server's"
-        return Done(self.foreign.call(name, given, stop=stop))
+    def _called(self, call: CallRead, stop: Stop) -> Came:
+        return self._ran(call, stop) if call.tool == "run_cmd" else Came(call.call_id, _told(self._found(call, stop)))
 
-    def _tested(self, given: Mapping[str, Any], stop: Stop) -> Callable[[], Done]:
+    def _found(self, call: CallRead, stop: Stop) -> object:
+        """Give what a tool found, as its record."""
+        name, given = call.tool, call.arguments
+        if name in FILE_TOOLS:
+            return self.workspace.apply(read(name, given), call.planned)
+        if name == "git_commit":
+            return self._git.git_commit(given["message"], written=call.files)
+        if name in _GIT:
+            return _GIT[name](self._git, given)
+        assert self.foreign is not None, "a tool that is not ours is a server's"
+        return self.foreign.call(name, given, stop=stop)
+
+    def _tested(self, call: CallRead, stop: Stop) -> Callable[[], Done]:
         """Have a module and its tests written; gives what puts them into the workspace."""
         assert self.model is not None, "the tool is offered where a model is asked"
-        places = Places(self.root, given["path"], given["tests_path"])
+        asked = read_record(WriteTested, call.arguments)
+        places = Places(self.root, asked.path, asked.tests_path)
         run = partial(
             running.run, protected=self._protected, unconfined=bool(self._config.get("unconfined")), stop=stop
         )
-        tested = write_tested(self.model, given["specification"], Layout(places, run), self.asked)
+        tested = write_tested(self.model, asked.specification, Layout(places, run), self.asked)
 
         def write() -> Done:
-            found = self.workspace.apply("write_files", _both_files(given, tested.code, tested.tests))
+            found = self.workspace.write(asked.files(tested.code, tested.tests))
             told = {"answers": tested.attempts, "code": tested.code, "tests": tested.tests}
-            return Done({"result": f"{found['result']}; {tested.how}", **told}, usage=tested.usage)
+            result = {"result": f"{found.result}; {tested.how}", **told}
+            return Done(Came(call.call_id, result, usage=tested.usage))
 
         return write
 
-    def _ran(self, call: Mapping[str, Any], stop: Stop) -> Done:
-        given = call["arguments"]
+    def _ran(self, call: CallRead, stop: Stop) -> Came:
+        asked = read_record(RunCommand, call.arguments)
         ran = running.run(
-            call["argv"], root=self.root, cwd=given["cwd"], stdin=given.get("stdin"), timeout_s=given["timeout_sec"],
+            call.argv, root=self.root, cwd=asked.cwd, stdin=asked.stdin, timeout_s=asked.timeout_sec,
             protected=self._protected, network=tuple(self._config.get("network") or ()), rules=self.rules,
             unconfined=bool(self._config.get("unconfined")), stop=stop,
         )  # fmt: skip
         was_ended = ran.ended != "exited" and ran.code is None and not ran.signal
         how = "timed out" if ran.timed_out else ran.ended if was_ended else ""
         rc = f"rc={ran.code}" if ran.code is not None else ran.signal or how
-        told: dict[str, Any] = {"rc": ran.code, "output": ran.output}
-        left = {"put_back": list(ran.removed), "not_kept": list(ran.changed)}
-        more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, "left_out": _left_out(ran.omitted), **left}
-        told |= {name: value for name, value in more.items() if value}
-        outcome = f"{short(shell_line(call['argv']), _LONGEST_COMMAND)} -> {rc}"
+        told = CommandResult(
+            ran.code, ran.output, ran.signal, how, ran.omitted, _left_out(ran.omitted), ran.removed, ran.changed
+        )
+        outcome = f"{short(shell_line(call.argv), _LONGEST_COMMAND)} -> {rc}"
         failed = "" if ran.code == 0 else short(f"{outcome}: {_last_line(ran.output)}", _LONGEST_ERROR)
         fault = f"{rc} {_last_line(ran.output)}" if failed else ""
-        return Done(told, error=failed, fault=fault, ran=outcome)
+        return Came(call.call_id, _told(told), failed, fault, outcome)
 
     def contents(self) -> str:
         """Name what lies in the workspace itself, not in its folders."""
-        found = self.workspace.apply("list_dir", {})
-        names = [each["name"] for each in found["entries"]]
-        left = len(names) + found["more"] - _MOST_NAMES
+        found = self.workspace.listed(ListDir())
+        names = [each.name for each in found.entries]
+        left = len(names) + found.more - _MOST_NAMES
         more = f" and {left} more" if left > 0 else ""
         return f"{', '.join(names[:_MOST_NAMES])}{more}" if names else "nothing yet"
 
     # -- between calls --------------------------------------------------------------------------------------------------
 
-    def probe(self, written: Sequence[str], ran: Sequence[str], errors: Sequence[str]) -> dict[str, Any]:
+    def probe(self, written: Sequence[str], ran: Sequence[str], errors: Sequence[str]) -> Probe:
         """Give facts about the workspace, none of them about a goal (seed 003, generic state probing)."""
         here = [path for path in written if self.workspace.exists(path)]
-        return {
-            "files_written": list(written),
-            "files_exist": here,
-            "files_missing": [path for path in written if path not in here],
-            "commands_run": list(ran[-5:]),
-            "recent_errors": list(errors[-3:]),
-        }
+        missing = tuple(path for path in written if path not in here)
+        return Probe(tuple(written), tuple(here), missing, tuple(ran[-5:]), tuple(errors[-3:]))
 
     def close(self) -> None:
         """Let go of the workspace, and end the servers."""
@@ -329,23 +341,28 @@ class Toolbox:
             self.foreign.close()
 
 
-def _failed(call: Mapping[str, Any], error: ToolError) -> Done:
+def _told(found: object) -> JsonObject:
+    """Return the JSON that a model gets of what a tool found; which files have changed stands beside it in the event."""
+    return {"result": found.result} if isinstance(found, FileChanges) else as_data(found)
+
+
+def _failed(call: CallRead, error: ToolError) -> Done:
     line = " ".join(str(error).split())
-    told = {"error": {"code": error.code, "message": str(error)}}
-    fault = f"{error.code} {call['arguments'].get('path', '')}"
-    return Done(told, is_done=False, error=short(f"{call['tool']}: {line}", _LONGEST_ERROR), fault=fault)
+    told = refused(call.call_id, error.code, str(error)).content
+    fault = f"{error.code} {call.arguments.get('path', '')}"
+    return Done(Came(call.call_id, told, short(f"{call.tool}: {line}", _LONGEST_ERROR), fault), is_done=False)
 
 
 _INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look before you do it again"
 
 
-def _command_shown(argv: Sequence[str], given: Mapping[str, Any]) -> str:
+def _command_shown(argv: Sequence[str], asked: RunCommand) -> str:
     """Give all that makes a command do what it does: where it runs and what it reads may be the program."""
     lines = [shell_line(argv)]
-    if (where := posixpath.normpath(given.get("cwd", "."))) != ".":
+    if (where := posixpath.normpath(asked.cwd)) != ".":
         lines.append(f"in the folder {shell_line([where])}")
-    if given.get("stdin"):
-        lines += ["reading on its standard input:", *(f"| {each}" for each in given["stdin"].splitlines())]
+    if asked.stdin:
+        lines += ["reading on its standard input:", *(f"| {each}" for each in asked.stdin.splitlines())]
     return "\n".join(lines)
 
 
@@ -362,17 +379,12 @@ def _complaint(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _both_files(given: Mapping[str, Any], code: str = "", tests: str = "") -> dict[str, Any]:
-    """Give the call that writes a module and its tests."""
-    files = [{"path": given["path"], "content": code}, {"path": given["tests_path"], "content": tests}]
-    return {"files": files, "create_dirs": True}
-
-
-def _as_tool(each: ForeignTool) -> Tool:
+def _as_tool(each: ForeignTool) -> WorkspaceTool:
     """Give a server's tool. That it only reads is its own claim: it counts where the user lets all of the server's calls happen."""
     reads = each.reads_only and each.approve == "always"
     needs = {"never": "never", "always": "look", "ask": "ask"}.get(each.approve or "", "run")
-    return Tool(each.name, "looking" if reads else "running", needs, each.description, schema=each.schema)
+    kind: Kind = "looking" if reads else "running"
+    return WorkspaceTool(each.name, each.description, schema=each.schema, kind=kind, needs=needs)
 
 
 def _left_out(omitted: int) -> str:
@@ -386,7 +398,7 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else "it printed nothing"
 
 
-_GIT: dict[str, Callable[[GitTools, Mapping[str, Any]], dict[str, Any]]] = {
+_GIT: dict[str, Callable[[GitTools, JsonObject], object]] = {
     "git_status": lambda git, _: git.git_status(),
     "git_diff": lambda git, given: git.git_diff(given.get("path"), given.get("staged", False)),
     "git_log": lambda git, given: git.git_log(given.get("count", 10), given.get("path")),

@@ -5,10 +5,10 @@ Takes runs and the id of one. The history of its workspace lies in the run's fol
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import attrs
 import click
 
 from dsa.cli.faults import Ended, json_option
@@ -21,11 +21,13 @@ from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
 from machines.coding.gathering import gathered
-from machines.coding.history import History, Undone
+from machines.coding.history import Conflict, History, Undone
 from machines.coding.session import EXIT
+from machines.coding.shown import outcome_of
 from machines.coding.tools.exclusive import alone
 from machines.coding.tools.paths import RECORDS, shown
 from machines.coding.work import Work
+from machines.tool_use.records import as_data, read_record
 
 _SHORT = 12
 #: How long an undo waits for calls of other runs in the workspace, in seconds.
@@ -77,11 +79,11 @@ def _work(runs: Runs, run_id: str) -> Work:
 
 def _opened(runs: Runs, run_id: str) -> History:
     assert runs.root is not None, "it is kept in a folder"
-    config = _config(runs, run_id)
-    folder = runs.root / config.get("part_of", run_id)  # of all parts the whole keeps it
+    start = _start(runs, run_id)
+    folder = runs.root / (start.part_of or run_id)  # of all parts the whole keeps it
     if not (folder / "history").is_dir():
         raise DsaError(f"{folder}: nothing is kept here of what the run has changed")
-    workspace = Path(config["workspace"])
+    workspace = Path(start.workspace)
     if not workspace.is_dir():
         raise DsaError(f"{workspace}: the run's workspace is not there")
     history = History(folder / "history", workspace)
@@ -106,60 +108,74 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
         stays = _records(runs, run)
         unkept = _opened(runs, run).unkept(work.spans[-1][1]) if work.spans else ""
         is_over = _is_over(runs.recorded(run).entries)
-    told = _told(run, done) | {"unkept": unkept, "stays": stays}
+    told = _told(run, done, unkept, stays)
     if json_wanted:
-        say(json.dumps(told))
+        say(json.dumps(as_data(told)))
     else:
         _show(told)
         for call in work.calls:
             if call.tool == "git_commit" and call.status == "done":
-                say(f"the commit {call.result['commit'][:_SHORT]} stays: undo puts back files, git its own history")
+                say(
+                    f"the commit {str(outcome_of(call.result).commit)[:_SHORT]} stays: undo puts back files, git its own history"
+                )
         if not is_over:
             say("the run is not over: where it is taken up, it does not know that this was undone", err=True)
-    raise SystemExit(1 if told["left_alone"] else 0)
+    raise SystemExit(1 if told.left_alone else 0)
 
 
-def _told(run: str, done: Iterable[Undone]) -> dict[str, Any]:
-    """Return what was undone as a JSON object."""
-    done = list(done)
-    return {
-        "run": run,
-        "restored": [path for undo in done for path in undo.restored],
-        "removed": [path for undo in done for path in undo.removed],
-        "left_alone": [{"path": each.path, "reason": each.reason} for undo in done for each in undo.conflicts],
-    }
+@attrs.frozen
+class UndoReport:
+    """What an undo of a run has done: files by their paths. `unkept` says what the history lacks, `stays` names what is for people."""
+
+    run: str
+    restored: tuple[str, ...]
+    removed: tuple[str, ...]
+    left_alone: tuple[Conflict, ...]
+    unkept: str
+    stays: tuple[str, ...]
 
 
-def _show(told: Mapping[str, Any]) -> None:
+def _told(run: str, done: Sequence[Undone], unkept: str, stays: Sequence[str]) -> UndoReport:
+    """Return what was undone, of all spans together."""
+    restored = tuple(path for undo in done for path in undo.restored)
+    removed = tuple(path for undo in done for path in undo.removed)
+    left_alone = tuple(each for undo in done for each in undo.conflicts)
+    return UndoReport(run, restored, removed, left_alone, unkept, tuple(stays))
+
+
+def _show(told: UndoReport) -> None:
     """Print what was undone, and what was not."""
-    for name in ("restored", "removed"):
-        for path in told[name]:
+    for name, paths in (("restored", told.restored), ("removed", told.removed)):
+        for path in paths:
             say(f"{name}: {shown(path)}")
-    for each in told["left_alone"]:
-        say(shown(f"left alone: {each['path']} ({each['reason']})"))
-    if not (told["restored"] or told["removed"] or told["left_alone"]):
-        say(f"run {told['run']} has left no file to put back")
-    if told["unkept"]:
-        say(shown(told["unkept"]))
-    if told["stays"]:
-        say(
-            f"stays: {', '.join(told['stays'])}, which say for people what the last run here has done; nothing needs them"
-        )
+    for each in told.left_alone:
+        say(shown(f"left alone: {each.path} ({each.reason})"))
+    if not (told.restored or told.removed or told.left_alone):
+        say(f"run {told.run} has left no file to put back")
+    if told.unkept:
+        say(shown(told.unkept))
+    if told.stays:
+        say(f"stays: {', '.join(told.stays)}, which say for people what the last run here has done; nothing needs them")
 
 
 def _records(runs: Runs, run_id: str) -> list[str]:
     """Name what runs have written for people in the workspace, as far as it is there."""
-    workspace = Path(_config(runs, run_id)["workspace"])
+    workspace = Path(_start(runs, run_id).workspace)
     return [name for name in RECORDS if os.path.lexists(workspace / name)]
 
 
-def _config(runs: Runs, run_id: str) -> Mapping[str, Any]:
-    """Give what a run was started with."""
+@attrs.frozen
+class _Start:
+    """What a run was started with, as far as an undo has to know it: where it works, and the whole that it is a part of."""
+
+    workspace: str
+    part_of: str = ""
+
+
+def _start(runs: Runs, run_id: str) -> _Start:
     first = runs.recorded(run_id).entries[0]
     assert isinstance(first, MachineEntry), "a run of the coding machine"
-    config: Any = dict(first.started)["config"]
-    assert isinstance(config, Mapping), "it is started with settings"
-    return config
+    return read_record(_Start, dict(first.started)["config"])
 
 
 def _is_over(entries: Ledger[Entry]) -> bool:

@@ -7,17 +7,41 @@ nothing and asks nobody: the same entries give the same work, also after a crash
 import json
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+
+import attrs
 
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, ResumedEntry, RowEntry
+from machines.coding.events import (
+    Apart,
+    CallRead,
+    Came,
+    Decomposed,
+    Goal,
+    Move,
+    PartDone,
+    PartsDone,
+    Permission,
+    Probe,
+    WorkNotice,
+    did_of,
+)
 from machines.coding.evidence import Given, given_of
-from machines.coding.loops import KEPT, WINDOW, Did, did_of, tool_of
-from machines.coding.plan import Task, fallback, tasks_from
-from machines.coding.standing import REASONS, Called, Chapter, Subtask
-from machines.talking.answers import free_id, is_left_out, part_of, refused
-from machines.talking.names import name_told
+from machines.coding.loops import KEPT, WINDOW, Did, tool_of
+from machines.coding.plan import Task, fallback
+from machines.coding.standing import REASONS, Chapter, Subtask
+from machines.tool_use.answers import Answer
+from machines.tool_use.call import LEFT_OUT, ToolCall, ToolResult, refused
+from machines.tool_use.notice import notices_in
+from machines.tool_use.records import JsonObject, read_record
+from machines.tool_use.transcript import Called, Transcript, called_of
 
-Message = dict[str, Any]
+
+@attrs.define
+class WorkCall(Called):
+    """A call as the user sees it: `asked` are its arguments as the model wrote them, `about` how it is meant, once it was read."""
+
+    asked: JsonObject = attrs.field(factory=dict)
+    about: CallRead | None = None
 
 
 class Work:
@@ -28,15 +52,13 @@ class Work:
         self.goal = ""
         self.chapters: list[Chapter] = []
         self.plan_faults: list[str] = []
-        self.exchanges: list[list[Message]] = []
-        self.queue: deque[Mapping[str, Any]] = deque()
-        self.current: Called | None = None
-        self.calls: list[Called] = []
+        self.transcript = Transcript(_begun)
+        self.calls: list[WorkCall] = []
         self.given: list[Given] = []
         self.past: deque[Did] = deque(maxlen=KEPT)
         self.past_apart: deque[Did] = deque(maxlen=KEPT)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
-        self.moves: list[Mapping[str, Any]] = []
+        self.moves: list[Move] = []
         self.made: set[str] = set()
         self.under_way: list[str] = []
         self.spans: list[tuple[str, str]] = []
@@ -44,19 +66,14 @@ class Work:
         self.errors: list[str] = []
         self.blocked: dict[str, str] = {}
         self.allowed: set[str] = set()
-        self.probe: Mapping[str, Any] = {}
+        self.probe: Probe | None = None
         self.answer = self.paused_for = ""
         self.reasons: Counter[str] = Counter()
-        self.rescues: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
-        self.asked_of_model = self.asked_apart = self.misplaced = 0
-        self.room: Mapping[str, Any] = {}
+        self.asked_apart = 0
         self.usage: Counter[str] = Counter()
         self.seconds = 0.0
         self.doubts: set[str] = set()
-        self._open: dict[str, Called] = {}
-        self._parts: dict[str, dict[str, Any]] = {}
-        self._ids: set[str] = set()
         self._run, self._is_shown = "", False
         self._arrived: EventEntry | None = None
 
@@ -85,8 +102,8 @@ class Work:
         return f"{self._run}/{key}"
 
     def _intended(self, entry: EffectEntry) -> None:
-        if entry.effect == "ask_approval" and self.current is not None:
-            self.current.status = "waiting for approval"
+        if entry.effect == "ask_approval" and self.transcript.current is not None:
+            self.transcript.current.status = "waiting for approval"
         elif entry.effect == "run_tool":  # one call at a time: those before it are over
             self.under_way = [self._key(entry.key)]
 
@@ -138,56 +155,56 @@ class Work:
         """The files that tools have written, in the order in which they first were."""
         return [path for path, (before, after) in self.changes.items() if after is not None and before != after]
 
-    def waiting(self) -> tuple[str, ...]:
-        """Name the calls that have no result yet, in the order in which they were asked for."""
-        return tuple(self._open)
-
     @property
     def _now_ms(self) -> int:
         return (self._arrived.at_ms if self._arrived is not None else None) or 0
 
-    def free_id(self, call_id: str, beside: Collection[str] = ()) -> str:
-        """Give an id of a call that no other call of the run has, nor those beside it: providers repeat theirs."""
-        return free_id(call_id, beside, self._ids)
-
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _happened(self, entry: EventEntry, target: str) -> None:
-        data: Any = entry.data if isinstance(entry.data, dict) else {}
+        data = entry.data if isinstance(entry.data, dict) else {}
         match entry.event:
-            case "goal" | "planned" | "decomposed":
-                self._wanted(entry, data)
+            case "goal" | "planned":
+                self._wanted(entry, read_record(Goal, data))
+            case "decomposed":
+                self._planned(entry, read_record(Decomposed, data))
             case "probed":
-                self.probe = data
+                self.probe = read_record(Probe, data)
             case "asked" | "said" | "cut_off":
-                self._model_said(entry.event, data)
+                self._model_said(entry.event, read_record(Answer, data))
             case "tool_call" | "completion" | "giving_up" | "unknown_call":
-                self._called(data)
+                self._called(read_record(CallRead, data))
                 self._is_shown = dict(entry.verdicts).get("has_evidence") == "passed"
             case "tool_done" | "tool_failed":
-                self._came(entry.event == "tool_done", data)
-            case "permitted" if data.get("always") and self.current is not None:
-                self.allowed.add(self.current.about["asks"])
+                self._came(entry.event == "tool_done", read_record(Came, data))
+            case "permitted" if read_record(Permission, data).always and (call := self.call) is not None:
+                self.allowed.add(call.asks)
             case "run_tool.failed":
                 self._interrupted()
             case "next_subtask":
                 self._begin_next()
             case "apart":
-                self._set_apart(data["places"], together=target.endswith("delegating"))
+                self._set_apart(read_record(Apart, data).places, together=target.endswith("delegating"))
             case "parts_done" | "parts_failed":
-                self._joined(data)
+                self._joined(read_record(PartsDone, data))
 
-    def _wanted(self, entry: EventEntry, data: Mapping[str, Any]) -> None:
-        if entry.event == "decomposed":
-            self._count(data)
-        else:
-            self.goal = data["text"]
-        if entry.event == "goal":
-            return
+    @property
+    def call(self) -> CallRead | None:
+        """The call that is made, as it is meant."""
+        return None if self.transcript.current is None else self.transcript.current.about
+
+    def _wanted(self, entry: EventEntry, goal: Goal) -> None:
+        self.goal = goal.text
+        if entry.event == "planned" and dict(entry.verdicts).get("concrete") == "passed":
+            self._set_tasks(goal.tasks or ())
+
+    def _planned(self, entry: EventEntry, plan: Decomposed) -> None:
+        self.transcript.count(plan)
+        self._add_usage(attrs.asdict(plan.usage))
         if dict(entry.verdicts).get("concrete") == "passed":
-            self._set_tasks(tasks_from(data["tasks"]))
+            self._set_tasks(plan.tasks)
         else:
-            self.plan_faults = list(data.get("faults") or ())
+            self.plan_faults = list(plan.faults)
 
     def _set_tasks(self, tasks: Iterable[Task]) -> None:
         self.chapters = [
@@ -211,73 +228,48 @@ class Work:
             if place in places:
                 subtask.status = "apart"
 
-    def _count(self, data: Mapping[str, Any]) -> None:
-        self.asked_of_model += 1
-        self.rescues.update(data.get("rescues") or {})
-        self._add_usage(data)
-
-    def _add_usage(self, data: Mapping[str, Any]) -> None:
-        usage = data.get("usage") or {}
+    def _add_usage(self, usage: JsonObject) -> None:
         self.usage.update({name: value for name, value in usage.items() if isinstance(value, int | float)})
 
-    def _model_said(self, event: str, data: Mapping[str, Any]) -> None:
-        self._count(data)
-        self.misplaced = self.misplaced + 1 if data.get("misplaced") else 0
-        self.room = data.get("room") or self.room
-        message: Message = {"role": "assistant", "content": data.get("content") or None}
-        self.exchanges.append([])
-        if event == "asked":
-            self.queue = deque(data["calls"])
-            message["tool_calls"] = [part_of(call) for call in data["calls"]]
-            for call, part in zip(data["calls"], message["tool_calls"], strict=True):
-                asked = {"arguments": call["arguments"]} if call["arguments"] else {}
-                called = Called(call["id"], name_told(call["name"]), call["provider_id"], asked)
-                self._open[call["id"]], self._parts[call["id"]] = called, part
-                self._ids.add(call["id"])
-                self.calls.append(called)
-        elif event == "said":
-            self.answer = str(data.get("content") or "")
-        if message["content"] or event == "asked":
-            self._say(message)
+    def _model_said(self, event: str, answer: Answer) -> None:
+        self._add_usage(attrs.asdict(answer.usage))
+        self.transcript.begin()
+        known = len(self.transcript.calls)
+        self.transcript.answered(answer)
+        self.calls += self.transcript.calls[known:]
+        if event == "said":
+            self.answer = answer.content
 
-    def _called(self, data: Mapping[str, Any]) -> None:
-        if not self.queue:
-            return
-        called = self._open[self.queue.popleft()["id"]]
-        called.tool, called.about, called.status = data["tool"] or called.tool, data, "running"
-        self.current = called
-        if data["tool"]:  # the model is reminded of the tool by its own name, whatever it has called it
-            self._parts[called.call_id]["function"]["name"] = data["tool"]
-        self.rescues.update(data.get("rescues") or ())
+    def _called(self, call: CallRead) -> None:
+        called = self.transcript.take_next(call.tool, call.rescues)
+        if called is not None:
+            called.about = call
 
-    def _came(self, is_done: bool, data: Mapping[str, Any]) -> None:  # noqa: FBT001  (one of two events)
-        called = self.current
-        if called is None:
+    def _came(self, is_done: bool, came: Came) -> None:  # noqa: FBT001  (one of two events)
+        called, call = self.transcript.current, self.call
+        if called is None or call is None:
             return
         called.status = "done" if is_done else "failed"
         self.tools[f"{called.tool} {called.status}"] += 1
-        self.past.append(did_of(called.about, data, self._now_ms, self.asked_of_model))
-        if data.get("changes"):
-            about = {name: data[name] for name in ("before", "after", "changes")}
-            self._changed({**about, "made": data.get("made") or [], "at_ms": self._now_ms})
-        self._add_usage(data)
-        if data.get("ran"):
-            self.commands.append(data["ran"])
-        if data.get("error"):
-            self.errors.append(data["error"])
+        self.past.append(did_of(call, came, self._now_ms, self.transcript.answers))
+        if came.changes:
+            self._changed(Move(came.before, came.after, came.changes, came.made, self._now_ms))
+        self._add_usage(came.usage)
+        self.commands += [came.ran] * bool(came.ran)
+        self.errors += [came.error] * bool(came.error)
         if is_done and self.active is not None:
             self.active[1].done += 1
-            self.given.append(given_of(called.about, data))
-        self._answer(called.call_id, data["result"])
+            self.given.append(given_of(call, came))
+        self.transcript.result(ToolResult(called.call_id, came.result))
 
-    def _changed(self, data: Mapping[str, Any]) -> None:
+    def _changed(self, move: Move) -> None:
         """Keep which files are others now, and between which marks of the workspace's history."""
-        self.moves.append(data)
-        self.made.update(data["made"])
-        for change in data["changes"]:
-            before, _ = self.changes.get(change["path"], (change["before"], None))
-            self.changes[change["path"]] = before, change["after"]
-        self.span(data["before"], data["after"])
+        self.moves.append(move)
+        self.made.update(move.made)
+        for change in move.changes:
+            before, _ = self.changes.get(change.path, (change.before, None))
+            self.changes[change.path] = before, change.after
+        self.span(move.before, move.after)
 
     def span(self, before: str, after: str) -> None:
         """Keep two marks of the workspace's history between which something was changed, with those before them where they follow on them."""
@@ -286,92 +278,84 @@ class Work:
         else:
             self.spans.append((before, after))
 
-    def _joined(self, data: Mapping[str, Any]) -> None:
-        self.join(data["parts"], data.get("usage") or {})
-        self.exchanges.append([])
-        self._say({"role": "user", "content": data["note"]})
+    def _joined(self, done: PartsDone) -> None:
+        self.join(done.parts, done.usage)
+        self.transcript.begin()
+        self.transcript.say(done.note)
 
-    def join(self, parts: Sequence[Mapping[str, Any]], usage: Mapping[str, Any]) -> None:
+    def join(self, parts: Sequence[PartDone], usage: Mapping[str, float]) -> None:
         """Take what parts have done (`summary.summary_of`) as if it had been done here."""
         for part in parts:
-            _, _, subtask = next(each for each in self.places if each[0] == part["place"])
-            subtask.status, subtask.reason, subtask.done = part["status"], part["reason"], part["done"]
-            subtask.shown = part["shown"]
-            for mine, name in ((self.reasons, "reasons"), (self.rescues, "rescues"), (self.tools, "tools")):
-                mine.update(part[name])
-            self.blocked |= part["blocked"]
-            self.commands += part["commands"]
-            self.errors += part["errors"]
-            self.asked_apart += part["asked"]
-            self.calls += [Called(**call) for call in part["calls"]]
-        for move in sorted((move for part in parts for move in part["moves"]), key=lambda move: move["at_ms"]):
+            _, _, subtask = next(each for each in self.places if each[0] == part.place)
+            subtask.status, subtask.reason, subtask.done = part.status, part.reason, part.done
+            subtask.shown = part.shown
+            self.reasons.update(part.reasons)
+            self.transcript.rescues.update(part.rescues)
+            self.tools.update(part.tools)
+            self.blocked |= part.blocked
+            self.commands += part.commands
+            self.errors += part.errors
+            self.asked_apart += part.asked
+            self.calls += [WorkCall(**attrs.asdict(call, recurse=False)) for call in part.calls]
+        for move in sorted((move for part in parts for move in part.moves), key=lambda move: move.at_ms):
             self._changed(move)
-        done = [Did(**did) for part in parts for did in part["past"]]
-        self.past_apart.extend(sorted(done, key=lambda did: did.at_ms))
-        self._add_usage({"usage": usage})
+        self.past_apart.extend(sorted((did for part in parts for did in part.past), key=lambda did: did.at_ms))
+        self._add_usage(usage)
 
     # -- what effects without answers tell ----------------------------------------------------------------------------
 
     def _told(self, entry: ResultEntry) -> None:
         """Take what such an effect gave: results of calls that were not made, a note to the model, what became of the subtask."""
-        for step in entry.steps:
-            told = step["payload"]
-            if not isinstance(told, dict) or told.get("reason") not in REASONS:
-                continue
-            self.reasons[told["reason"]] += 1
-            self._refused(told)
-            for call_id, result in (told.get("results") or {}).items():
-                if call_id in self._open:
-                    self._open[call_id].status = "too_many_calls" if is_left_out(result) else told["reason"]
-                    self._answer(call_id, result)
-            if told.get("drops"):
-                self.queue.clear()
-            if told.get("subtask") and self.active is not None:
+        for notice in notices_in(entry, WorkNotice, REASONS):
+            self.reasons[notice.reason] += 1
+            self._refused(notice)
+            for call_id, content in notice.results.items():
+                self._not_made(notice.reason, ToolResult(call_id, content))
+            if notice.drops:
+                self.transcript.drop()
+            if notice.subtask and self.active is not None:
                 _, subtask = self.active
-                subtask.status, subtask.reason = told["subtask"], told["text"]
-                subtask.shown = told["subtask"] == "completed" and self._is_shown
-            if told.get("tasks"):
+                subtask.status, subtask.reason = notice.subtask, notice.text
+                subtask.shown = notice.subtask == "completed" and self._is_shown
+            if notice.tasks:
                 self._set_tasks(fallback(self.goal))
-            if told["reason"] == "paused":
-                self.paused_for = told["text"]
-            if told.get("note"):
-                self._say({"role": "user", "content": told["note"]})
+            if notice.reason == "paused":
+                self.paused_for = notice.text
+            if notice.note:
+                self.transcript.say(notice.note)
 
-    def _refused(self, told: Mapping[str, Any]) -> None:
-        """Remember a call that was refused: the model is not to try it again."""
-        if told.get("blocked") and self.current is not None:
-            about = self.current.about
-            self.blocked[about["key"]] = f"{about['tool']} {_short(about['arguments'])}: {told['text']}"
-            more = {"at_ms": self._now_ms, "answer": self.asked_of_model, "polled": about.get("polled", False)}
-            self.past.append(Did(about["key"], tool_of(about), about["kind"], refused=True, **more))
-
-    def _answer(self, call_id: str, result: object) -> None:
-        called = self._open.pop(call_id, None)
-        self._parts.pop(call_id, None)
+    def _not_made(self, reason: str, result: ToolResult) -> None:
+        called = self.transcript.open_call(result.call_id)
         if called is not None:
-            called.result = result
-            text = json.dumps(result, ensure_ascii=False)
-            self._say({"role": "tool", "tool_call_id": called.provider_id, "content": text})
-        if self.current is not None and self.current.call_id == call_id:
-            self.current = None
+            called.status = LEFT_OUT if result.is_left_out else reason
+            self.transcript.result(result)
+
+    def _refused(self, notice: WorkNotice) -> None:
+        """Remember a call that was refused: the model is not to try it again."""
+        call = self.call
+        if notice.blocked and call is not None:
+            self.blocked[call.key] = f"{call.tool} {_short(call.arguments)}: {notice.text}"
+            at_ms, answer = self._now_ms, self.transcript.answers
+            did = Did(call.key, tool_of(call.tool, call.argv), call.kind, refused=True, at_ms=at_ms, answer=answer)
+            self.past.append(attrs.evolve(did, polled=call.polled))
 
     def _interrupted(self) -> None:
         """Answer the call that was under way; those behind it were not begun, and are answered where they are dropped."""
-        if self.current is not None:
-            self.current.status = "interrupted"
+        called = self.transcript.current
+        if called is not None:
+            called.status = "interrupted"
             self.reasons["interrupted"] += 1
-            self._answer(self.current.call_id, refused("interrupted", _UNKNOWN))
+            self.transcript.result(refused(called.call_id, "interrupted", _UNKNOWN))
 
-    def _say(self, message: Message) -> None:
-        if not self.exchanges:
-            self.exchanges.append([])
-        self.exchanges[-1].append(message)
+
+def _begun(call: ToolCall) -> WorkCall:
+    return WorkCall(**called_of(call), asked=call.arguments or {})
 
 
 _UNKNOWN = "it was cut off; nobody knows what came of it: look before you do it again"
 
 
-def _short(arguments: Mapping[str, Any]) -> str:
+def _short(arguments: JsonObject) -> str:
     text = json.dumps(arguments, ensure_ascii=False)
     return text if len(text) <= 200 else f"{text[:198]}.."  # noqa: PLR2004  (the line above)
 

@@ -11,17 +11,13 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import attrs
 
-from dsa.edge.http.endpoint import SCHEMES
 from dsa.edge.threads import in_thread
-from dsa.errors import DocumentError, GenerationError
-from dsa.generators import ChatClient, Limits, Settings
-from dsa.generators.lite import LiteLLMGenerator
+from dsa.errors import GenerationError
 from dsa.generators.model_calls import derive_seed
-from dsa.generators.scripted import parse_script
 from dsa.generators.streams import StreamResult
 from dsa.runtime.decorators import invoke_action, loop_wrapper
 from dsa.runtime.policies import (
@@ -38,26 +34,44 @@ from dsa.runtime.policies import (
 )
 from dsa.runtime.registry import Registry
 from machines.search.files import Found, SearchError, search
+from machines.tool_use.answers import answer_of
+from machines.tool_use.call import ToolCall
+from machines.tool_use.message import Message, Role
+from machines.tool_use.model import Wanted, failure_in, model_of
+from machines.tool_use.records import JsonObject, read_record
+from machines.tool_use.tool import Tool
 
-ASSISTANT = "assistant"
+ASSISTANT: Final = "assistant"
 
-_ROLES = frozenset({"system", "user", ASSISTANT})
-_NO_RESULT = {"error": True, "code": "NO_RESULT", "message": "nobody knows what came of this call"}
+_ROLES: dict[str, Role] = {"system": "system", "user": "user", ASSISTANT: ASSISTANT}
+_NO_RESULT = json.dumps({"error": True, "code": "NO_RESULT", "message": "nobody knows what came of this call"})
+_LONGEST_FAULT = 200
 
-Message = dict[str, Any]
+
+@attrs.frozen
+class Settings:
+    """What the agent is set to. `timeout_s` bounds an answer, in seconds."""
+
+    answers: str | None = None
+    model: str | None = None
+    api_base: str = ""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    timeout_s: float = 120.0
+    seed: int = 0
 
 
 @attrs.frozen
 class Reply:
-    """What a model said: a text, the calls it asks for as pairs of name and arguments' text, what it took."""
+    """What a model said: a text, the calls that it asks for, and what it took."""
 
     text: str = ""
-    calls: tuple[tuple[str, str], ...] = ()
-    usage: dict[str, Any] = attrs.field(factory=dict)
+    calls: tuple[ToolCall, ...] = ()
+    usage: JsonObject = attrs.field(factory=dict)
 
 
 def messages_of(ledger: Iterable[Step]) -> list[Message]:
-    """Write a ledger as messages of OpenAI's format. What other policies than the model called, and what came of it, is told as the user's.
+    """Write a ledger as messages. What other policies than the model called, and what came of it, is told as the user's.
 
     Servers refuse a conversation in which a tool call has no answer or an answer no call: each call has its result right behind it, and one
     without a result is told as such.
@@ -67,18 +81,17 @@ def messages_of(ledger: Iterable[Step]) -> list[Message]:
     messages: list[Message] = []
     is_open = False  # the last message is of the turn that goes on
     for at, step in enumerate(steps):
-        if step.type == TEXT and step.actor == ASSISTANT:
-            messages.append({"role": ASSISTANT, "content": step.payload["text"]})
-        elif step.type == TEXT:
-            messages.append({"role": step.actor if step.actor in _ROLES else "user", "content": step.payload["text"]})
+        if step.type == TEXT:
+            role = _ROLES.get(step.actor, "user")
+            messages.append(Message(role, step.payload["text"]))
         elif step.type == ACTION_CALL and step.actor == ASSISTANT:
             if not is_open:
-                messages.append({"role": ASSISTANT, "content": None})
-            messages[-1].setdefault("tool_calls", []).append(_call(step, _id(at, step)))
+                messages.append(Message(ASSISTANT, None))
+            messages[-1] = attrs.evolve(messages[-1], calls=(*messages[-1].calls, _call(step, _id(at, step))))
         elif step.type == ACTION_RESULT and at not in results.values():
-            messages.append({"role": "user", "content": f"{step.actor} gave: {_written(step.payload)}"})
+            messages.append(Message("user", f"{step.actor} gave: {_written(step.payload)}"))
         is_open = step.actor == ASSISTANT and step.type in {TEXT, ACTION_CALL}
-    told = {_id(at, steps[at]): steps[result].payload for at, result in results.items()}
+    told = {_id(at, steps[at]): _written(steps[result].payload) for at, result in results.items()}
     return [written for message in messages for written in (message, *_answers(message, told))]
 
 
@@ -94,16 +107,14 @@ def _results(steps: list[Step]) -> dict[int, int]:
     return results
 
 
-def _answers(message: Message, told: dict[str, Any]) -> list[Message]:
-    """Give the messages that have to stand behind one with tool calls: what came of each."""
-    ids = [call["id"] for call in message.get("tool_calls", ())]
-    return [{"role": "tool", "tool_call_id": name, "content": _written(told.get(name, _NO_RESULT))} for name in ids]
+def _answers(message: Message, told: Mapping[str, str]) -> list[Message]:
+    """Give the messages that have to stand behind one with calls: what came of each."""
+    return [Message("tool", told.get(call.id, _NO_RESULT), answers=call.id) for call in message.calls]
 
 
-def _call(step: Step, call_id: str) -> Message:
+def _call(step: Step, call_id: str) -> ToolCall:
     asked = step.payload
-    function = {"name": asked["policy"], "arguments": _written(asked["payload"])}
-    return {"id": call_id, "type": "function", "function": function}
+    return ToolCall(call_id, call_id, asked["policy"], asked["payload"])
 
 
 def _id(at: int, step: Step) -> str:
@@ -122,25 +133,11 @@ def steps_of(reply: Reply) -> list[Step]:
     """
     about = {"usage": reply.usage} if reply.usage else {}
     steps = [text_step(ASSISTANT, reply.text, about=about)] if reply.text else []
-    for name, arguments in reply.calls:
-        payload, fault = _payload(arguments)
-        more = ({} if steps else about) | ({"fault": fault} if fault else {})
-        steps.append(action_call_step(ASSISTANT, Action(name, payload), about=more))
+    for call in reply.calls:
+        fault = {"fault": f"the arguments are no JSON object: {call.text[:_LONGEST_FAULT]}"} if call.error else {}
+        more = ({} if steps else about) | fault
+        steps.append(action_call_step(ASSISTANT, Action(call.name, dict(call.arguments or {})), about=more))
     return steps
-
-
-def _payload(arguments: str) -> tuple[dict[str, Any], str]:
-    try:
-        payload = json.loads(arguments or "{}", parse_constant=_refused)
-    except (ValueError, RecursionError) as error:
-        return {}, f"the arguments are no JSON: {error}"
-    if not isinstance(payload, dict):
-        return {}, f"the arguments are {type(payload).__name__}, not an object"
-    return payload, ""
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 # -- policies ---------------------------------------------------------------------------------------------------------
@@ -155,11 +152,9 @@ INSTRUCTIONS = (
 
 QUOTED = "No model was asked; these places have the words:"
 
-_SCRIPTED = "scripted:"
 _WITHOUT_TOOLS = (None, "", "local")
 _MOST_PLACES = 20
 _QUOTED = 3
-_LITELLM_SETTINGS = ("api_base", "temperature", "max_tokens", "timeout_s")
 _QUESTION = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1}}, "required": ["text"]}
 _QUERY = {
     "type": "object",
@@ -181,16 +176,19 @@ _ASKED = {"type": "object", "properties": {"system": {"type": "string"}, "text":
 )
 async def search_agent(action: Action, context: PolicyContext) -> list[Step]:
     """Let a model answer, and search while it asks for that. A seeded ledger is the conversation so far."""
-    asked = Action(_answering(context.config), {"system": INSTRUCTIONS}, frozenset({"web_search_policy"}))
+    asked = Action(
+        _answering(read_record(Settings, dict(context.config))),
+        {"system": INSTRUCTIONS},
+        frozenset({"web_search_policy"}),
+    )
     conversation = [*await context.get_ledger(), text_step("user", action.payload["text"])]
     decorators = [loop_wrapper(context.config.get("max_turns", 5)), invoke_action()]
     return await context.call(asked, decorators, seed=conversation)
 
 
-def _answering(config: Mapping[str, Any]) -> str:
+def _answering(config: Settings) -> str:
     """Name the policy that answers: the one set, else a model, else the one that does without."""
-    answers: str | None = config.get("answers")
-    return answers or ("quoting_policy" if config.get("model") in _WITHOUT_TOOLS else "llm_policy")
+    return config.answers or ("quoting_policy" if config.model in _WITHOUT_TOOLS else "llm_policy")
 
 
 @registry.register(
@@ -215,26 +213,25 @@ async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
     The payload's `system` and `text` stand before the ledger. Raises GenerationError: the run stops there and can be resumed.
     """
     given = action.payload
-    before = [("system", given.get("system")), ("user", given.get("text"))]
-    messages: list[Message] = [{"role": role, "content": content} for role, content in before if content]
-    messages += messages_of(await context.get_ledger())
-    model = context.config.get("model", "")
-    if model.startswith(_SCRIPTED):
-        turn = sum(message["role"] == ASSISTANT for message in messages)
-        return steps_of(_scripted(Path(model.removeprefix(_SCRIPTED)), turn))
-    if model in _WITHOUT_TOOLS:
+    before = (Message("system", given.get("system")), Message("user", given.get("text")))
+    messages = [*(each for each in before if each.content), *messages_of(await context.get_ledger())]
+    config = read_record(Settings, dict(context.config))
+    if config.model in _WITHOUT_TOOLS:
         raise GenerationError(
             "The search agent needs a model that can call tools: name one (the local model cannot), or let quoting_policy answer.",
             "unavailable",
         )
-    seed = derive_seed(context.config.get("seed", 0), context.key, 1, json.dumps(messages))
-    tools = context.tools(action.actions)
-    if model.startswith(SCHEMES):
-        return steps_of(await _served(model, messages, tools, context.config, seed))
-    settings = {name: context.config[name] for name in _LITELLM_SETTINGS if context.config.get(name) is not None}
-    generator = LiteLLMGenerator(model, **settings)
-    result = await in_thread(partial(generator.complete, messages, seed=seed, tools=tools))
-    return steps_of(_read(model, result))
+    wanted = Wanted(
+        derive_seed(config.seed, context.key, 1, json.dumps([message.as_openai for message in messages])),
+        config.temperature, config.max_tokens, whole_s=config.timeout_s, api_base=config.api_base,
+    )  # fmt: skip
+    tools = [Tool.of_openai(each) for each in context.tools(action.actions)]
+    turn = sum(message.role == ASSISTANT for message in messages)
+    model = model_of(config.model or "", wanted)
+    try:
+        return steps_of(_read(config.model or "", await model.ask(messages, tools, number=turn, on_text=None)))
+    finally:
+        await model.aclose()
 
 
 @registry.register("quoting_policy", "Answer with what the files say, word for word; no model.", _ASKED)
@@ -245,60 +242,23 @@ async def quoting_policy(action: Action, context: PolicyContext) -> list[Step]:
     if last.type != ACTION_RESULT:
         question = next((step.payload["text"] for step in reversed(ledger) if step.type == TEXT), "")
         return [action_call_step(ASSISTANT, Action("web_search_policy", {"query": question}))]
-    told: Mapping[str, Any] = last.payload
+    told = last.payload
     if told.get("error") is True:
         return [error_step(action.policy, told["code"], told["message"])]
     quotes = [f"{place['file']}:{place['line']}: {place['excerpt']}" for place in told["results"][:_QUOTED]]
     return [text_step(ASSISTANT, "\n\n".join([QUOTED, *quotes]) if quotes else "The files do not have these words.")]
 
 
-def _scripted(path: Path, turn: int) -> Reply:
-    """Give the reply of a turn from a script: a fenced block, either a text or JSON with `content` and `tool_calls`.
-
-    Which one follows from the ledger alone, so that a resumed run goes on with the next.
-    """
-    try:
-        replies = parse_script(path.read_text(encoding="utf-8-sig"))[""]
-    except (OSError, UnicodeDecodeError) as error:
-        raise DocumentError(str(path), f"the script cannot be read: {error}") from error
-    if turn >= len(replies):
-        raise GenerationError(
-            f"{path} has no reply left: all {len(replies)} are used; add a fenced block.", "exhausted"
-        )
-    try:
-        said = json.loads(replies[turn])
-    except ValueError:
-        said = None
-    if not isinstance(said, dict) or not isinstance(said.get("tool_calls"), list):
-        return Reply(replies[turn].strip())
-    calls = tuple((call["name"], json.dumps(call.get("arguments", {}))) for call in said["tool_calls"])
-    return Reply(said.get("content") or "", calls)
-
-
-async def _served(
-    model: str, messages: list[Message], tools: list[dict[str, Any]], config: Mapping[str, Any], seed: int
-) -> Reply:
-    """Ask a server that speaks the OpenAI protocol. Raises GenerationError for an answer that is not whole."""
-    timeout_s = config.get("timeout_s", 120.0)
-    client = ChatClient(model, limits=Limits(connect_s=min(10.0, timeout_s), first_s=timeout_s, whole_s=timeout_s))
-    settings = Settings(config.get("temperature"), config.get("max_tokens"), seed)
-    result = await client.ask(messages, tools, settings)
-    if result.error is not None:
-        raise client.failure(result.error)
-    return _read(client.name, result)
-
-
 def _read(model: str, result: StreamResult) -> Reply:
     """Read an answer. Raises GenerationError for one that says nothing, was cut off, or whose calls nobody may make."""
+    failure = failure_in(result)
+    if failure is not None:
+        raise failure
+    kind, answer = answer_of(result, lambda name, _: name)
     if result.finish_reason == "length":
         raise GenerationError(f"The answer of {model} was cut off; raise max_tokens.", "cut_off")
-    if result.error is not None:
-        raise GenerationError(f"The answer of {model} cannot be used: {result.error.message}.", "bad_answer")
-    if not result.content and not result.tool_calls:
-        raise GenerationError(f"{model} gave an empty answer; try again or use another model.", "bad_answer")
-    took = result.usage or {}
-    counts = {name: took.get(name) for name in ("prompt_tokens", "completion_tokens")}
-    calls = tuple((call.name, call.text if call.error else json.dumps(call.arguments)) for call in result.tool_calls)
-    cost = took.get("cost")
-    cost_usd = float(cost) if isinstance(cost, int | float) and cost >= 0 else None
-    return Reply(result.content, calls, {"model": model, **counts, "cost_usd": cost_usd})
+    if kind == "cut_off":
+        raise GenerationError(
+            f"The answer of {model} cannot be used: {answer.why}; try again or use another model.", "bad_answer"
+        )
+    return Reply(answer.content, answer.calls, {"model": model, **attrs.asdict(answer.usage)})

@@ -24,7 +24,7 @@ from machines import ActionPair, ArtifactDAGInterface, DualStateAgent, GitArtifa
 
 TEXT = "def add(a, b):\n    return a + b\n"
 #: How many attempts the loop makes, what our time may be of theirs, rounds.
-IN_MEMORY = ((10, 12, 21), (1_000, 1, 1), (2_000, 0.5, 1))
+IN_MEMORY = ((10, 12, 61), (1_000, 1, 1), (2_000, 0.5, 1))
 TURNS = 5
 ON_FILES = (1_000, 0.08, 3)
 

@@ -29,7 +29,10 @@ from dsa.runtime.ledger import EventEntry
 from machines.coding.calls import TOOLS
 from machines.coding.messages import INSTRUCTIONS
 from machines.coding.session import Agent, Settings
+from machines.coding.settings import settings_of
+from machines.coding.tools.arguments import read
 from machines.coding.tools.workspace import Workspace
+from machines.tool_use.records import as_data
 
 ROUND_MS, GROWTH = 10.0, 1.5
 ROUNDS, EARLY, LATE, SAMPLES, RUNS = 30, 5, 200, 11, 5
@@ -95,7 +98,7 @@ def worked(model, what, rounds):
     with memory_folder() as folder:
         config = config_of(model, filled(folder))
         bounds = {"max_rounds": rounds, "max_turns": rounds}
-        settings = Settings(what, config, parameters=bounds)
+        settings = Settings(what, settings_of(config), parameters=bounds)
         with (
             open_runs(folder / "runs") as runs,
             Agent.begin(settings, runs, on_moment=marks.on_moment) as agent,
@@ -121,8 +124,8 @@ async def bare(model, what, rounds):
                 begun = time.perf_counter(), time.process_time()
                 body = {"model": name, "messages": [*head, *messages[-10:]], "tools": tools, "stream": True}
                 call = await _asked(client, body)
-                given = json.loads(call["function"]["arguments"])
-                result = await asyncio.to_thread(workspace.apply, call["function"]["name"], given)
+                asked = read(call["function"]["name"], json.loads(call["function"]["arguments"]))
+                result = as_data(await asyncio.to_thread(workspace.apply, asked))
                 messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": json.dumps(result)})
                 taken.append(((time.perf_counter() - begun[0]) * 1000, (time.process_time() - begun[1]) * 1000))

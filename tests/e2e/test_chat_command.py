@@ -153,10 +153,10 @@ SCHEMA = json.loads(files("dsa.cli").joinpath("run.schema.json").read_text(encod
 STRICT = """
 from dsa.runtime.content import GuardInterface
 from machines.chat import bindings as ours
-from machines.talking.function_guard import FunctionGuard
+from machines.tool_use.function_guard import FunctionGuard
 
 spenders, effects = ours.spenders, ours.effects
-guards = {**ours.guards, "usable": FunctionGuard(lambda call: ("failed", "nothing is to be looked at"))}
+guards = {**ours.guards, "usable": FunctionGuard(object, lambda call: ("failed", "nothing is to be looked at"))}
 """
 
 

@@ -8,6 +8,7 @@ from chats import conversation, python, say, steps_since_user
 from vega_datasets import data as vega
 
 from machines.chat.counting import counters_of
+from machines.tool_use.records import as_data
 
 CARS, WEATHER, STOCKS = (Path(each.filepath) for each in (vega.cars, vega.seattle_weather, vega.stocks))
 #: For each file: the query, the plot, the CSV, a refined query with its plot; each also in other words.
@@ -78,7 +79,7 @@ def test_nothing_is_made_twice_but_after_the_explicit_rerun(tmp_path, table, in_
             made.append([artifact_id for call in turn.calls for artifact_id in call.artifacts])
             calls.append([call.status for call in turn.calls])
         contents = [each.digest for each in chat.conversation.inventory]
-        reasons = counters_of(chat.conversation)["reasons"]
+        reasons = counters_of(chat.conversation).reasons
         sources = {turn.number: [call.call_id for call in turn.calls] for turn in chat.conversation.turns}
         new = {n: sum(each.source_call_id in ids for each in chat.conversation.inventory) for n, ids in sources.items()}
     assert (
@@ -147,7 +148,7 @@ def test_rescues_and_duplicates_with_normalisation_and_dedup_off_and_on(tmp_path
                 for text in ("Compare the economy by origin", "continue", "continue"):
                     say(chat, text)
                 contents = [each.digest for each in chat.conversation.inventory]
-                counters = counters_of(chat.conversation)
+                counters = as_data(counters_of(chat.conversation))
             reasons, made[how] = counters["reasons"], (len(contents), len(contents) - len(set(contents)))
             done[how] = sum(number for what, number in counters["calls"].items() if what.endswith("done"))
             line = f"normalisation {'on' if normalise else 'off'}, dedup {'on' if dedup else 'off'}"

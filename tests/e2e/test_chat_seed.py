@@ -25,6 +25,7 @@ from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry, RefusalEntry, RowEntry
 from machines.chat.counting import counters_of
 from machines.chat.inventory import REUSE
+from machines.tool_use.records import as_data
 
 ANALYSIS = (sql(), python(PLOT), python(CSV))
 IN_OTHER_WORDS = (sql(SQL_AGAIN), python(PLOT_AGAIN), python(CSV_AGAIN))
@@ -67,7 +68,7 @@ def test_g2_duplicate_artifact_prevention_across_same_turn_and_follow_up_continu
     with conversation(tmp_path, in_turns((*ANALYSIS, *again), again)) as (chat, _):
         say(chat, "Compare horsepower by origin", "continue")
         contents = [each.digest for each in chat.conversation.inventory]
-        counters = counters_of(chat.conversation)
+        counters = as_data(counters_of(chat.conversation))
     assert len(contents) == len(set(contents)) == 2
     skipped, kept_once = (
         counters["reasons"].get(name, 0) for name in ("duplicate_tool_call_skipped", "duplicate_artifact_prevented")
@@ -132,7 +133,7 @@ def test_g4_empty_python_code_recovery_path(tmp_path):
     player = scripted(sql(), python("# plot it\n"), python("print(len(df))"), Said("Three origins."))
     with conversation(tmp_path, player) as (chat, played):
         turn = say(chat, "How many origins are there?")
-        counters = counters_of(chat.conversation)
+        counters = as_data(counters_of(chat.conversation))
     assert [call.status for call in turn.calls] == ["done", "empty_python_payload_retried", "done"]
     hint = played.requests[2]["messages"][-1]["content"]
     assert "empty_python_payload_retried" in hint
@@ -145,7 +146,7 @@ def test_g4_a_second_empty_payload_is_refused_not_guided(tmp_path):
     player = scripted(python(""), python("# nothing"), Said("I cannot."))
     with conversation(tmp_path, player) as (chat, _):
         turn = say(chat, "Hello")
-        counters = counters_of(chat.conversation)
+        counters = as_data(counters_of(chat.conversation))
     assert [call.status for call in turn.calls] == ["empty_python_payload_retried", "invalid_tool_payload"]
     assert (counters["retry_success_rate"], counters["reasons"]["empty_python_payload_retried"]) == (0.0, 1)
 
@@ -193,7 +194,7 @@ def test_g5_streaming_call_id_mismatch_still_reconstructs_valid_tool_call(tmp_pa
 
     with conversation(tmp_path, player) as (chat, played):
         turn = say(chat, "How many cars are there?")
-        counters = counters_of(chat.conversation)
+        counters = as_data(counters_of(chat.conversation))
     assert [(call.tool, call.status) for call in turn.calls] == [("run_sql", "done")]
     assert counters["rescues"]["changed_id"] == 1
     called, result = played.requests[1]["messages"][-2:]
@@ -268,9 +269,7 @@ def test_e3_python_empty_code_and_stream_mismatch_errors_are_rare_and_recoverabl
         with conversation(tmp_path / str(normalise), player, normalise=normalise) as (chat, _):
             turn = say(chat, "Print the numbers")
             done[normalise] = [call.status for call in turn.calls].count("done")
-            rescued = sum(
-                counters_of(chat.conversation)["rescues"].get(kind, 0) for kind in ("alias", "nested", "fence")
-            )
+            rescued = sum(counters_of(chat.conversation).rescues.get(kind, 0) for kind in ("alias", "nested", "fence"))
             assert rescued == (3 if normalise else 0)
     print(f"made of {len(sent)} calls: {done[True]} mended, {done[False]} as sent")
     assert done == {True: 8, False: 1}  # JSON in the place of code is a dictionary to Python, and does nothing

@@ -375,24 +375,29 @@ def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
 
 
 @pytest.mark.parametrize(
-    ("said", "script", "state", "codes", "line"),
+    ("said", "script", "state", "exit_code", "line"),
     [
-        (("permitted",), (PLAN, WRITE, DONE), "goal_complete", (0, 0), "WRITE a.txt"),
-        (("denied", "not now"), (PLAN, WRITE, FAILED), "escalated", (3, 3), "TRIED write_file a.txt (not_approved)"),
-        (("stopped",), (PLAN, WRITE), "cancelled", (0, 1), "TRIED write_file a.txt (stopped)"),
-        (("permitted", "always"), (PLAN, WRITE, WRITE, WRITE, WRITE, WRITE), "blocked", (0, 1), "WRITE a.txt"),
+        (("permitted",), (PLAN, WRITE, DONE), "goal_complete", 0, "WRITE a.txt"),
+        (("permitted",), (PLAN, WRITE, "Done.", "Done."), "answered", 1, "WRITE a.txt"),
+        (("denied", "no"), (PLAN, WRITE, DONE, DONE), "goal_complete", 1, "TRIED write_file a.txt (not_approved)"),
+        (("denied", "not now"), (PLAN, WRITE, FAILED), "escalated", 3, "TRIED write_file a.txt (not_approved)"),
+        (("stopped",), (PLAN, WRITE), "cancelled", 1, "TRIED write_file a.txt (stopped)"),
+        (("permitted", "always"), (PLAN, WRITE, WRITE, WRITE, WRITE, WRITE), "blocked", 1, "WRITE a.txt"),
     ],
 )
-def test_what_is_sent_has_the_exit_codes_of_any_run_and_resuming_those_of_the_state(
-    code, tmp_path, said, script, state, codes, line
+def test_every_command_that_ends_a_run_has_the_exit_code_of_its_end(
+    code, tmp_path, said, script, state, exit_code, line
 ):
     assert code("Do it", script=script).returncode == 3
     log = tmp_path / "work" / "agent_ledger.log"
     before = log.read_text()
-    sent = code("last", *said, command="send")
-    assert (sent.returncode, log.read_text()) == (codes[0], before), sent.stdout + sent.stderr
+    sent = code("last", *said, "--json", command="send")
+    assert (sent.returncode, log.read_text()) == (exit_code, before), sent.stdout + sent.stderr
+    assert (json.loads(sent.stdout)["state"], json.loads(sent.stdout)["exit_code"]) == (state, exit_code)
+    for arguments in ((), ("--json",)):
+        assert code("last", *arguments, command="resume").returncode == exit_code
     resumed = code("--resume", "last", script=script)
-    assert (resumed.returncode, f": {state}; " in resumed.stdout) == (codes[1], True), resumed.stdout + resumed.stderr
+    assert (resumed.returncode, f": {state}; " in resumed.stdout) == (exit_code, True), resumed.stdout + resumed.stderr
     assert log.read_text().splitlines()[0] == line
 
 
@@ -407,13 +412,21 @@ def test_the_lines_that_go_on_can_be_pasted(code, tmp_path):
 
 def test_a_run_whose_folder_is_gone_is_not_taken_up(code, tmp_path):
     assert code("Do it").returncode == 3
+    before = code("last", command="show").stdout
     (tmp_path / "work").rename(tmp_path / "moved")
-    for taken_up in (("Do it",), ("--resume", "last")):
-        refused = code(*taken_up)
-        told = f"{tmp_path / 'work'}: there is no such folder to work in"
-        assert (refused.returncode, told in refused.stderr) == (2, True), refused.stderr
+    assert "there is no such folder to work in" in code("Do something else").stderr
+    told = f"{tmp_path / 'work'}: the run's workspace is gone; the run stays as it is until the folder is back\n"
+    for command, *taken_up in (
+        ("code", "Do it"), ("code", "--resume", "last"), ("resume", "last"), ("send", "last", "permitted"),
+    ):  # fmt: skip
+        refused = code(*taken_up, command=command)
+        assert (refused.returncode, refused.stderr) == (2, told), (command, refused.stderr)
+    for command, *taken_up in (("resume", "last", "--json"), ("send", "last", "stopped", "--json")):
+        found = json.loads(code(*taken_up, command=command).stdout)
+        assert (found["kind"], found["exit_code"], found["failure"]["message"]) == ("waiting", 2, told.rstrip("\n"))
+    assert code("last", command="show").stdout == before
     (tmp_path / "moved").rename(tmp_path / "work")
-    assert code("Do it").returncode == 3
+    assert code("last", "permitted", command="send").returncode == 0
 
 
 def test_the_work_is_told_as_a_run_is(code):
@@ -436,9 +449,9 @@ def test_the_work_is_told_as_a_run_is(code):
 def test_names_are_bound_with_a_module_also_when_it_goes_on(code, tmp_path):
     (tmp_path / "strict.py").write_text(
         "from machines.coding import bindings as ours\n"
-        "from machines.talking.function_guard import FunctionGuard\n"
+        "from machines.tool_use.function_guard import FunctionGuard\n"
         "spenders, effects = ours.spenders, ours.effects\n"
-        "guards = {**ours.guards, 'approved': FunctionGuard(lambda _call: ('fatal', 'not by my rule'))}\n"
+        "guards = {**ours.guards, 'approved': FunctionGuard(object, lambda _call: ('fatal', 'not by my rule'))}\n"
     )
     done = code("Do it", "--mode", "full-auto", "--with", "strict.py")
     assert "[not_approved]" in done.stdout, done.stdout + done.stderr

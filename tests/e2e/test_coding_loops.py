@@ -175,7 +175,7 @@ def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tm
     ended = ["done", "done", "call_looping", "call_looping", "loop_ended", "too_many_calls", "too_many_calls"]
     assert [each.status for each in work.calls] == ended
     assert [each.result["error"]["code"] for each in work.calls[2:]] == ended[2:]
-    assert (work.reasons["loop_ended"], work.reasons["too_many_calls"], work.waiting()) == (1, 0, ())
+    assert (work.reasons["loop_ended"], work.reasons["too_many_calls"], work.transcript.waiting()) == (1, 0, ())
     log = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
     assert log[-3:] == [
         "TRIED write_file a.txt (loop_ended)",

@@ -59,12 +59,21 @@ def test_its_tools_are_offered_called_and_their_results_told(tmp_path):
     assert processes(tmp_path) == []
 
 
+def test_a_server_may_be_called_git(tmp_path):
+    player = acting(
+        tasks(("Look", "git__lookup")), lambda view: complete() if view.done else call("git__lookup", key="dsa")
+    )
+    with agent_at(tmp_path, "Look", player, mcp={"git": servers()["words"]}) as (agent, _):
+        (done, *_) = worked(agent).calls
+        assert (done.status, done.result) == ("done", {"text": "a framework of state machines"})
+
+
 def test_leave_is_asked_for_them_and_kept_by_tool(tmp_path):
     with agent_at(tmp_path, "How long?", acting(PLAN, looking_up), mcp=servers(), mode="ask") as (agent, _):
         worked(agent)
-        assert (agent.state, agent.asks["tool"]) == ("approving", "words__lookup")
+        assert (agent.state, agent.asks.tool) == ("approving", "words__lookup")
         asyncio.run(agent.permit(always=True))
-        assert agent.asks["tool"] == "words__word_count"
+        assert agent.asks.tool == "words__word_count"
         asyncio.run(agent.deny("count them yourself"))
         denied = [each.result for each in agent.work.calls if each.tool == "words__word_count"]
         assert denied[0]["error"]["message"].startswith("count them yourself")
@@ -82,7 +91,7 @@ def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
     for name, value in more:
         assert f"words__lookup  {json.dumps({'key': 'dsa', name: value}, sort_keys=True)}\n" in told.file.getvalue()
     assert [each.status for each in work.calls] == ["done"] * len(more) + ["subtask_completed"]
-    assert len({each.about["key"] for each in work.calls[:-1]}) == len(more)
+    assert len({each.about.key for each in work.calls[:-1]}) == len(more)
 
 
 @pytest.mark.parametrize("mode", ["full-auto", "auto-edit", "read-only", "ask"])
@@ -90,10 +99,10 @@ def test_where_the_settings_say_ask_leave_is_asked_in_every_mode(tmp_path, mode)
     mcp = servers(approve="ask")
     with agent_at(tmp_path, "How long?", acting(PLAN, looking_up), mcp=mcp, mode=mode) as (agent, _):
         work = worked(agent)
-        assert (agent.state, agent.asks["tool"]) == ("approving", "words__lookup")
-        assert work.current.about["approval"]["why"] == 'the user is asked first (approve = "ask")'
+        assert (agent.state, agent.asks.tool) == ("approving", "words__lookup")
+        assert work.call.approval.why == 'the user is asked first (approve = "ask")'
         asyncio.run(agent.permit(always=True))
-        assert agent.asks["tool"] == "words__word_count"
+        assert agent.asks.tool == "words__word_count"
         assert agent.work.tools["words__lookup done"] == 1
 
 

@@ -3,6 +3,7 @@
 import pytest
 from coders import acting, agent_at, call, complete, tasks, worked
 
+from machines.coding.tools.arguments import Search
 from machines.coding.tools.beneath import WorkspaceGoneError
 
 PLAN = tasks(("Do it", "run_cmd what there is"))
@@ -69,6 +70,6 @@ def test_what_the_system_refuses_is_told_but_not_that_the_workspace_is_gone(tmp_
     with agent_at(tmp_path, "Do it", acting(PLAN, act)) as (agent, _):
         workspace = agent.resources.toolbox.workspace
         apply = workspace.apply
-        workspace.apply = lambda tool, *more: raising(error)() if tool == "search" else apply(tool, *more)
+        workspace.apply = lambda asked, *more: raising(error)() if isinstance(asked, Search) else apply(asked, *more)
         work = worked(agent)
         assert (work.calls[0].status, agent.state) == (status, state)

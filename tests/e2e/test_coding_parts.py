@@ -15,8 +15,9 @@ from coders import acting, agent_at, call, complete, config_of, forgetful, resum
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
 from machines.coding.session import Agent, Settings, unfinished_run
+from machines.coding.settings import settings_of
 from machines.coding.undo import diff, undone
-from machines.talking.sessions import WrongRunError
+from machines.tool_use.session import WrongRunError
 
 GOAL = "Write two files"
 
@@ -201,7 +202,7 @@ def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
 
 
 def test_a_script_cannot_play_several(tmp_path):
-    settings = Settings(GOAL, config_of("scripted:script.md", tmp_path, parallel=2))
+    settings = Settings(GOAL, settings_of(config_of("scripted:script.md", tmp_path, parallel=2)))
     with open_runs(tmp_path / "runs") as runs:
         with pytest.raises(ValueError, match="a script cannot play several models"):
             Agent.begin(settings, runs)

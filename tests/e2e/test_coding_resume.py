@@ -162,7 +162,7 @@ def test_blocked_calls_and_the_probe_survive(tmp_path):
         run_id, blocked = agent.run_id, work.blocked
     assert len(blocked) == 1
     with resumed(tmp_path / "runs", run_id) as agent:
-        assert (agent.work.blocked, agent.work.probe["files_exist"]) == (blocked, ["a.txt"])
+        assert (agent.work.blocked, agent.work.probe.files_exist) == (blocked, ("a.txt",))
         assert [each.refused for each in agent.work.past] == [False, False, True]
 
 
@@ -202,7 +202,7 @@ def test_a_budget_of_the_whole_run_pauses_it_wherever_it_is_spent(tmp_path, budg
         work = worked(agent)
         assert agent.state in {"unplanned", "paused"}
         assert "budget" in work.paused_for
-        assert work.waiting() == ()  # what an answer has asked for is done
+        assert work.transcript.waiting() == ()  # what an answer has asked for is done
         run_id = agent.run_id
         agent.close()
         with resumed(tmp_path / "runs", run_id, model=played.model, budget=["calls=1000"]) as again:

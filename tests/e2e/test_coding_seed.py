@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import attrs
 import pytest
 from chat_server import Said
 from coders import (
@@ -92,8 +93,8 @@ def test_a_model_that_is_not_shown_something_says_so(tmp_path, blind_to, monkeyp
         if blind_to == "results":
             return [system, where]
         name = {"subtask": "ACTIVE SUBTASK", "probe": "STATE"}[blind_to]
-        lines = [line for line in where["content"].splitlines() if not line.startswith(name)]
-        return [system, {**where, "content": "\n".join(lines)}, *rest]
+        lines = [line for line in where.content.splitlines() if not line.startswith(name)]
+        return [system, attrs.evolve(where, content="\n".join(lines)), *rest]
 
     monkeypatch.setattr(policies, "messages_for", blinded)
     with agent_at(tmp_path, HELLO, acting(HELLO_PLAN, hello)) as (agent, _):

@@ -18,7 +18,7 @@ from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.moment import Moment
 from machines.coding.display import Display
 from machines.coding.shown import LONGEST
-from machines.talking.texts import short
+from machines.tool_use.texts import short
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Do it", "list_dir what there is"))

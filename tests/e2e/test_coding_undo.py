@@ -8,6 +8,7 @@ import time
 import pytest
 from coding_typed import DONE, FAILED, PLAN, WRITE, block, calls
 from forked import DSA
+from git_workspaces import git, make_submodule, make_work_tree
 
 from dsa.edge.sandbox.commands import stop
 from machines.coding.tools.exclusive import alone
@@ -158,6 +159,29 @@ def test_files_that_the_history_passes_over_are_shown_and_undone_where_a_call_na
     assert ("-mine" in shown) == was_there
     assert "many.py" not in shown
     ended(typed(tmp_path, "undo", "last"))
+    assert tree(work) == before
+
+
+@pytest.mark.parametrize("make", [make_submodule, make_work_tree])
+def test_a_workspace_whose_git_is_a_file_is_worked_in_and_undone(tmp_path, make):
+    """A submodule, and a further work tree: git, commands and the history work there, and `.git` stays as it is."""
+    work = make(tmp_path)
+    folder = str(work.relative_to(tmp_path))
+    (work / "make.py").write_text("open('made.txt', 'w').write('x')\nopen('.git', 'a').write('x')\n")
+    (tmp_path / "dsa.toml").write_text("[code]\ncommit = true\n")
+    before = tree(work)
+    edits = calls(
+        ("edit", {"path": "a.py", "old": "1", "new": "2"}), ("write_file", {"path": "sub/b.py", "content": "b\n"})
+    )
+    runs = calls(("run_cmd", {"cmd": ["python", "make.py"]}), ("git_status", {}), ("git_commit", {"message": "all"}))
+    (tmp_path / "script.md").write_text("".join(map(block, (PLAN, edits, runs, DONE))))
+    asked = ["code", "Do it", "--model", "scripted:script.md", "-w", folder, "--mode", "full-auto"]
+    told = ended(typed(tmp_path, *asked))
+    assert {"  changed: a.py", "  new: made.txt"} <= set(told.splitlines()), told
+    assert git(work, "show", "--name-only", "--format=%s", "HEAD").split() == ["all", "a.py", "made.txt", "sub/b.py"]
+    assert "+2" in ended(typed(tmp_path, "show", "last", "--diff"))
+    told = ended(typed(tmp_path, "undo", "last"))
+    assert {"restored: a.py", "removed: made.txt", "removed: sub/b.py"} <= set(told.splitlines()), told
     assert tree(work) == before
 
 

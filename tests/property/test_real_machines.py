@@ -22,7 +22,7 @@ from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.meaning import Refusal
 from dsa.runtime.run import replay
 from machines.chat.conversation import CALLED
-from machines.talking.function_guard import PASSED, FunctionGuard
+from machines.tool_use.function_guard import PASSED, FunctionGuard
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 CHAT, CODING = chat_stories, coding_stories
@@ -254,7 +254,7 @@ def always_passes(told, guard):
     def plant(patch):
         def faulty(*arguments, **options):
             binding = real(*arguments, **options)
-            return attrs.evolve(binding, guards={**binding.guards, guard: FunctionGuard(lambda _said: PASSED)})
+            return attrs.evolve(binding, guards={**binding.guards, guard: FunctionGuard(object, lambda _said: PASSED)})
 
         real = told.bind
         patch.setattr(told, "bind", faulty)

@@ -8,10 +8,10 @@ import shutil
 import subprocess
 
 import pytest
+from git_workspaces import GitTools
 
 from machines.coding.history.looking import blob_id
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.git import GitTools
 
 SECRET = "s3cret-outside"
 
@@ -260,6 +260,20 @@ def lead_by_work_tree_of_another(root, stranger):
     (root / ".git").write_text(f"gitdir: {stranger / '.git' / 'worktrees' / 'side'}\n", "utf-8")
 
 
+def lead_by_submodule_of_another(root, stranger):
+    git(stranger, "config", "core.worktree", "../../elsewhere")
+    lead_by_file(root, stranger)
+
+
+def lead_by_control_folder_of_its_own(root, stranger):
+    """The folder knows of the workspace, and the repository that it names does not know of the folder."""
+    shutil.rmtree(root / ".git")
+    (root / "control").mkdir()
+    (root / ".git").write_text("gitdir: control\n", "utf-8")
+    for name, text in {"gitdir": root / ".git", "commondir": stranger / ".git", "HEAD": "ref: refs/heads/main"}.items():
+        (root / "control" / name).write_text(f"{text}\n", "utf-8")
+
+
 def lead_by_part(part):
     def lead(root, stranger):
         path = root / ".git" / part
@@ -275,7 +289,8 @@ def lead_by_alternates(root, stranger):
 
 
 LEADS = {
-    "link": lead_by_link, "file": lead_by_file, "work tree": lead_by_work_tree_of_another, "alternates": lead_by_alternates,
+    "link": lead_by_link, "file": lead_by_file, "work tree": lead_by_work_tree_of_another, "submodule": lead_by_submodule_of_another,
+    "control folder": lead_by_control_folder_of_its_own, "alternates": lead_by_alternates,
     **{part: lead_by_part(part) for part in (
         "objects", "refs", "refs/heads", "refs/heads/main", "index", "HEAD", "config", "logs", "logs/HEAD", "logs/refs/heads/main",
         "packed-refs", "info", "info/exclude", "shallow",

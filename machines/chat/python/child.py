@@ -22,7 +22,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from weakref import WeakSet
 
 _NAME = "<code>"
@@ -35,11 +35,34 @@ _TIMES = {"DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
 _TIMES_WITH_ZONE = {"TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ"}
 
 
+class _Table(NamedTuple):
+    """A table for the code: names, the database's names of types, and CSV with a line of names first."""
+
+    columns: list[str]
+    types: list[str]
+    csv: str
+
+
+class _Job(NamedTuple):
+    """What is to be run: code over a table, after `prepare` where no process is kept warm. So much is gathered at most."""
+
+    code: str
+    table: _Table | None
+    prepare: str
+    most_files: int
+    most_bytes: int
+
+
+def _job(payload: str) -> _Job:
+    said = json.loads(payload)
+    return _Job(**{**said, "table": said["table"] and _Table(**said["table"])})
+
+
 def run(payload: str, result_fd: int) -> None:
     """Do the job: `payload` is JSON with `code`, `table` (columns, types, csv; or null), `prepare`, `most_files` and `most_bytes`."""
-    job = json.loads(payload)
+    job = _job(payload)
     if "matplotlib.pyplot" not in sys.modules:  # no process is kept warm here
-        exec(job["prepare"], {"__name__": "prepare"})  # noqa: S102  # the package's own text
+        exec(job.prepare, {"__name__": "prepare"})  # noqa: S102  # the package's own text
     os.mkdir("work")  # noqa: PTH102  # pathlib follows links
     os.mkdir("tmp")  # noqa: PTH102
     folder = os.open("work", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -56,7 +79,7 @@ def run(payload: str, result_fd: int) -> None:
     status = _ended(child)
     _end_all(child)
     text = os.pread(said, _MOST_SAID, 0).rstrip(b"\0").decode("utf-8", "replace")
-    found = _gathered(folder, job["most_files"], job["most_bytes"])
+    found = _gathered(folder, job.most_files, job.most_bytes)
     files = [[path, what, size] for path, what, size, _ in found]
     _write(result_fd, json.dumps({"status": status, "said": text, "files": files}).encode() + b"\n")
     for *_, content in found:
@@ -162,28 +185,39 @@ def _content(file: int, size: int) -> tuple[int, bytes]:
 # -- running the code -------------------------------------------------------------------------------------------------
 
 
+class _Explanation(NamedTuple):
+    """What was raised: its types, the innermost first; the message; and where in the code, as line and function."""
+
+    types: list[str]
+    message: str
+    places: list[tuple[int, str]]
+
+
+def _end(value: str = "", error: _Explanation | None = None, fault: str = "") -> bytes:
+    """Return how the code ended: the value of its last expression, what it raised, or why there is no table for it."""
+    return json.dumps({"value": value, "error": error and error._asdict(), "fault": fault}).encode()
+
+
 class _Session:
     """The process that runs the code. All that it says may be the code's own words."""
 
-    def __init__(self, job: dict[str, Any], said: int) -> None:
+    def __init__(self, job: _Job, said: int) -> None:
         self._job = job
         self._said = said
         self._saved: WeakSet[Any] = WeakSet()
 
     def end(self) -> NoReturn:
         """Run the code, say how that went, and end this process: exit handlers and threads of the code do not go on."""
-        told: dict[str, Any] = {"value": "", "error": None, "fault": ""}
         try:
             module = self._begun()
-            told["fault"] = _put_table(module, self._job["table"])
-            if not told["fault"]:
-                told["value"] = self._run(module)
+            fault = _put_table(module, self._job.table)
+            end = _end(fault=fault) if fault else _end(self._run(module))
         except BaseException as error:  # noqa: BLE001  # SystemExit too
-            told["error"] = _explained(error)
+            end = _end(error=_explained(error))
         with contextlib.suppress(BaseException):
             sys.stdout.flush()
             sys.stderr.flush()
-        os.pwrite(self._said, json.dumps(told).encode(), 0)
+        os.pwrite(self._said, end, 0)
         os._exit(0)
 
     def _begun(self) -> types.ModuleType:
@@ -208,13 +242,13 @@ class _Session:
         module = types.ModuleType("__main__")
         sys.modules["__main__"] = module
         module.__dict__.update(pd=pd, np=np, plt=plt)
-        lines = self._job["code"].splitlines(keepends=True)
-        linecache.cache[_NAME] = (len(self._job["code"]), None, lines, _NAME)
+        lines = self._job.code.splitlines(keepends=True)
+        linecache.cache[_NAME] = (len(self._job.code), None, lines, _NAME)
         return module
 
     def _run(self, module: types.ModuleType) -> str:
         """Run all, give the value of a last expression as text."""
-        body, last = _parts(self._job["code"])
+        body, last = _parts(self._job.code)
         value = ""
         try:
             exec(body, module.__dict__)  # noqa: S102  # what this process is for
@@ -287,7 +321,7 @@ def _is_drawing(value: Any) -> bool:  # noqa: ANN401
     return is_array and bool(value.size) and all(map(_is_drawing, value.flat))
 
 
-def _explained(error: BaseException) -> dict[str, Any]:
+def _explained(error: BaseException) -> _Explanation:
     """Give its types, message, and where in the code it was."""
     try:
         message = str(error)
@@ -296,38 +330,38 @@ def _explained(error: BaseException) -> dict[str, Any]:
     places, trace = [], error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == _NAME:
-            places.append([trace.tb_lineno, trace.tb_frame.f_code.co_name[:_MOST_NAME]])
+            places.append((trace.tb_lineno, trace.tb_frame.f_code.co_name[:_MOST_NAME]))
         trace = trace.tb_next
     if len(places) > _MOST_PLACES:
         places = places[: _MOST_PLACES // 2] + places[-_MOST_PLACES // 2 :]
     names = [kind.__name__[:_MOST_NAME] for kind in type(error).__mro__][:_MOST_PLACES]
-    return {"types": names, "message": message[:_MOST_TEXT], "places": places}
+    return _Explanation(names, message[:_MOST_TEXT], places)
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-def _put_table(module: types.ModuleType, table: dict[str, Any] | None) -> str:
+def _put_table(module: types.ModuleType, table: _Table | None) -> str:
     """Put the table where the code looks for it; tell why it cannot be."""
     if table is None:
         return ""
     try:
-        frame = _frame(table["columns"], table["types"], table["csv"])
+        frame = _frame(table)
     except (ValueError, csv.Error) as error:
         return str(error)
     module.__dict__.update(LATEST_SQL_RESULT=frame, df=frame.copy())
     return ""
 
 
-def _frame(columns: list[str], kinds: list[str], text: str) -> Any:  # noqa: ANN401  # a DataFrame
+def _frame(table: _Table) -> Any:  # noqa: ANN401  # a DataFrame
     import pandas as pd
 
-    rows = _rows(text)[1:]
+    rows, columns = _rows(table.csv)[1:], table.columns
     for number, row in enumerate(rows, start=1):
         if len(row) != len(columns):
             raise ValueError(f"row {number} of the table has {len(row)} cells, and there are {len(columns)} columns")
     cells = [[row[n] for row in rows] for n in range(len(columns))]
-    series = [_column(kind, values) for kind, values in zip(kinds, cells, strict=True)]
+    series = [_column(kind, values) for kind, values in zip(table.types, cells, strict=True)]
     frame = pd.DataFrame(dict(enumerate(series)), index=range(len(rows)))  # names may be there twice
     frame.columns = pd.Index(columns)
     return frame

@@ -17,7 +17,7 @@ import attrs
 from dsa.edge.sandbox import Bounds, Outcome
 from machines.chat.python.errors import PythonError
 from machines.chat.python.files import MOST_BYTES, MOST_FILES, MadeFile, made
-from machines.talking.texts import parse_json
+from machines.tool_use.json_values import parse_json
 
 _MOST_VALUE, _MOST_MESSAGE, _MOST_LINE = 4_000, 600, 160
 _ENDS_S = 0.5  # the kernel counts a little less than it allowed

@@ -18,12 +18,11 @@ from collections.abc import Callable, Container, Sequence
 from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-
-import attrs
+from typing import IO, TYPE_CHECKING
 
 from machines.chat.sql.errors import LoadError
-from machines.chat.sql.loading import MEMORY_GB, TableInfo, digest_of
+from machines.chat.sql.loading import MEMORY_GB, Build, LoadedFile, LoadFault, LoadProgress, TableInfo, digest_of
+from machines.chat.sql.process import json_of
 from machines.chat.sql.sources import READERS, Reader, reader_of
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def unique(name: str, taken: Container[str], *, instead: str = "") -> str:
     return next(found for found in (name, base, *numbered) if found not in taken) if name in taken else name
 
 
-def built(files: Sequence[Path], work: Path, at: At) -> dict[str, Any]:
+def built(files: Sequence[Path], work: Path, at: At) -> Build:
     """Load files into a new database in a folder; give its name, its tables, and what the files were like. Raises LoadError."""
     new, seen = work / _DATA, []
     of_table: dict[str, str] = {}
@@ -79,19 +78,14 @@ def built(files: Sequence[Path], work: Path, at: At) -> dict[str, Any]:
             raise LoadError(file.name, "is empty")
         _load(file, reader, new, of_table, at)
     with closing(_opened(new)) as connection:
-        tables = [attrs.asdict(_info(connection, name, source)) for name, source in of_table.items()]
-    return {"data": _DATA, "tables": tables, "files": seen}
+        tables = [_info(connection, name, source) for name, source in of_table.items()]
+    return Build(_DATA, tables, seen)
 
 
-def _seen(file: Path) -> dict[str, Any]:
+def _seen(file: Path) -> LoadedFile:
     try:
         about = file.stat()
-        return {
-            "path": str(file.absolute()),
-            "bytes": about.st_size,
-            "mtime_ns": about.st_mtime_ns,
-            "sha256": digest_of(file),
-        }
+        return LoadedFile(str(file.absolute()), about.st_size, about.st_mtime_ns, digest_of(file))
     except OSError as error:
         raise LoadError(file.name, f"cannot be read: {error.strerror}") from None
 
@@ -141,7 +135,7 @@ def _told(error: Exception, link: Path, file: Path) -> str:
 def _info(connection: "DuckDBPyConnection", name: str, source: str) -> TableInfo:
     columns = connection.execute(f'DESCRIBE "{name}"').fetchall()
     count = connection.execute(f'SELECT count(*) FROM "{name}"').fetchall()[0][0]  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
-    return TableInfo(name, tuple((column[0], column[1]) for column in columns), count, source)
+    return TableInfo(name, [column[:2] for column in columns], count, source)
 
 
 # -- the process ------------------------------------------------------------------------------------------------------
@@ -166,10 +160,10 @@ def serve() -> None:
     says = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # DuckDB may write to standard output
 
-    def say(said: dict[str, Any]) -> None:
-        says.write(json.dumps(said).encode() + b"\n")
+    def say(said: Build | LoadFault | LoadProgress) -> None:
+        says.write(json_of(said) + b"\n")
 
     try:
-        say(built(files, Path.cwd(), lambda name, what: say({"at": [name, what]})))
+        say(built(files, Path.cwd(), lambda name, what: say(LoadProgress((name, what)))))
     except LoadError as error:
-        say({"fault": [error.source, error.reason]})
+        say(LoadFault((error.source, error.reason)))

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from machines.chat.sql.errors import SqlError
 from machines.chat.sql.intent import profiled
+from machines.chat.sql.process import json_of
+from machines.chat.sql.requests import SqlAnswer, SqlFailure, SqlRequest
 from machines.chat.sql.statements import Statement, checked, plain_text
 from machines.chat.sql.values import asked, csv_lines, kind_of, preview
 
@@ -50,7 +52,7 @@ def connected(path: str) -> "DuckDBPyConnection":
     return connection
 
 
-def queried(connection: "DuckDBPyConnection", sql: str, limit: int, keep: int) -> tuple[dict[str, Any], bytes]:
+def queried(connection: "DuckDBPyConnection", sql: str, limit: int, keep: int) -> tuple[SqlAnswer, bytes]:
     """Run a query; give what is told of its result, and its CSV. Raises SqlError and DuckDB's errors."""
     statement = checked(connection, sql)
     names, types = _kept_as_table(connection, statement)
@@ -61,11 +63,8 @@ def queried(connection: "DuckDBPyConnection", sql: str, limit: int, keep: int) -
     read = connection.execute(f"SELECT {cells} FROM {_RESULT} LIMIT {max(keep, limit)}")  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
     first = read.fetchmany(limit)
     csv, kept = csv_lines(columns, _up_to(keep, first, read), kinds)
-    said = {
-        "columns": columns, "types": [_cut(name) for name in types], "preview": preview(first, kinds),
-        "row_count": intent.row_count, "kept": kept, "intent": intent.as_json(),
-    }  # fmt: skip
-    return said, csv
+    named = map(_cut, types)
+    return SqlAnswer(columns, named, preview(first, kinds), intent.row_count, kept, intent, len(csv)), csv
 
 
 def _kept_as_table(connection: "DuckDBPyConnection", statement: Statement) -> tuple[list[str], list[str]]:
@@ -132,34 +131,32 @@ def _unique(names: list[str]) -> list[str]:
     return found
 
 
-def answered(connection: "DuckDBPyConnection", request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+def answered(connection: "DuckDBPyConnection", request: SqlRequest) -> tuple[SqlAnswer | SqlFailure, bytes]:
     """Answer a request: `query` a result or an error, `parse` the parser's error or nothing."""
     import duckdb
 
     try:
-        if request["do"] == "parse":
-            plain_text(request["sql"])
-            connection.extract_statements(request["sql"])
-            return {}, b""
-        return queried(connection, request["sql"], request["limit"], request["keep"])
+        if request.do == "parse":
+            plain_text(request.sql)
+            connection.extract_statements(request.sql)
+            return SqlAnswer(), b""
+        return queried(connection, request.sql, request.limit, request.keep)
     except SqlError as error:
-        return _failed(error.code, str(error)), b""
+        return SqlFailure(error.code, str(error)), b""
     except (duckdb.OutOfMemoryException, MemoryError):
         text = "the query needs more memory than it may have: read fewer rows or columns, add a LIMIT, or aggregate"
-        return {**_failed("sql_too_large", text), "ends": True}, b""
+        return SqlFailure("sql_too_large", text, ends=True), b""
     except duckdb.PermissionException as error:
         text = f"only the loaded tables are read (SHOW TABLES lists them), no files and no network: {_message(error)}"
-        return _failed("not_allowed", text), b""
+        return SqlFailure("not_allowed", text), b""
     except duckdb.CatalogException as error:
-        return _failed("sql_error", _message(error) + _there_is(connection)), b""
+        return SqlFailure("sql_error", _message(error) + _there_is(connection)), b""
     except duckdb.Error as error:
-        return _failed("sql_too_large" if "Max expression depth" in str(error) else "sql_error", _message(error)), b""
+        return SqlFailure(
+            "sql_too_large" if "Max expression depth" in str(error) else "sql_error", _message(error)
+        ), b""
     finally:
         connection.execute(f"DROP TABLE IF EXISTS {_RESULT}")
-
-
-def _failed(code: str, message: str) -> dict[str, Any]:
-    return {"code": code, "message": message}
 
 
 def _message(error: Exception) -> str:
@@ -194,13 +191,13 @@ def _end_by_itself(timeout_s: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, timeout_s and timeout_s + 5)
 
 
-def _requests() -> "SimpleQueue[dict[str, Any]]":
+def _requests() -> SimpleQueue[SqlRequest]:
     """Read requests beside the queries, so that the process ends with its input also in the middle of one."""
-    queue: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    queue: SimpleQueue[SqlRequest] = SimpleQueue()
 
     def read() -> None:
         for line in sys.stdin.buffer:
-            queue.put(json.loads(line))
+            queue.put(SqlRequest(**json.loads(line)))
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
@@ -218,10 +215,10 @@ def serve(path: str) -> None:
     os.dup2(2, 1)  # DuckDB writes a bar of progress to standard output
     while True:
         request = requests.get()
-        _end_by_itself(request["timeout_s"])
+        _end_by_itself(request.timeout_s)
         said, csv = answered(connection, request)
         _end_by_itself(0)
-        answers.write(json.dumps({**said, "csv_bytes": len(csv)}).encode() + b"\n" + csv)
+        answers.write(json_of(said) + b"\n" + csv)
         answers.flush()
-        if said.get("ends"):
+        if isinstance(said, SqlFailure) and said.ends:
             os._exit(0)

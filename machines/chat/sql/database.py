@@ -4,7 +4,6 @@ Takes data files and a folder, gives `Database`. Queries run in a process of the
 again after a query that had to be ended. The tables are a copy: results of a conversation are of it, also when a file has changed since.
 """
 
-import json
 import os
 import select
 import tempfile
@@ -13,14 +12,15 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import attrs
 
 from machines.chat.sql.errors import SqlError
 from machines.chat.sql.intent import Intent
 from machines.chat.sql.loading import TableInfo, loaded
-from machines.chat.sql.process import started
+from machines.chat.sql.process import json_of, started
+from machines.chat.sql.requests import SqlAnswer, SqlFailure, SqlRequest, read_answer
 
 _START = "from machines.chat.sql.child import serve; serve"
 _PARSE_S = 10.0
@@ -37,7 +37,7 @@ class SqlResult:
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    preview: tuple[tuple[Any, ...], ...]
+    preview: tuple[tuple[object, ...], ...]
     row_count: int
     kept: int
     csv: bytes = attrs.field(repr=False)
@@ -69,16 +69,13 @@ class Database:
 
     def query(self, sql: str, *, limit: int = 100, timeout_s: float = 30.0, keep: int = 10_000) -> SqlResult:
         """Run one query that reads. Raises SqlError; the next query works as if there had been none."""
-        request = {"do": "query", "sql": sql, "limit": max(0, limit), "keep": max(0, keep)}
-        said, csv = self._asked(request, timeout_s)
-        return SqlResult(
-            tuple(said["columns"]), tuple(said["types"]), tuple(tuple(row) for row in said["preview"]),
-            said["row_count"], said["kept"], csv, Intent.from_json(said["intent"]),
-        )  # fmt: skip
+        said, csv = self._asked(SqlRequest("query", sql, timeout_s, max(0, limit), max(0, keep)))
+        assert said.intent is not None, "a query is told with what it is about"
+        return SqlResult(said.columns, said.types, said.preview, said.row_count, said.kept, csv, said.intent)
 
     def parse(self, sql: str) -> None:
         """Have DuckDB parse a text. Raises SqlError; nothing is run."""
-        self._asked({"do": "parse", "sql": sql}, _PARSE_S)
+        self._asked(SqlRequest("parse", sql, _PARSE_S))
 
     def interrupt(self) -> None:
         """End the query that is running, from another thread: it raises SqlError `sql_interrupted`. None running: nothing happens."""
@@ -92,20 +89,20 @@ class Database:
         with self._one_at_a_time:
             self._let_go()
 
-    def _asked(self, request: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], bytes]:
+    def _asked(self, request: SqlRequest) -> tuple[SqlAnswer, bytes]:
         with self._one_at_a_time:
             if self._child is None or self._child.is_over():
                 self._let_go()
                 self._child = _Child(self._path)
             try:
-                said, csv = self._child.asked({**request, "timeout_s": timeout_s}, timeout_s)
+                said, csv = self._child.asked(request)
             except (SqlError, RuntimeError):
                 self._let_go()
                 raise
-            if said.get("ends"):
+            if isinstance(said, SqlFailure) and said.ends:
                 self._let_go()
-        if "code" in said:
-            raise SqlError(said["code"], said["message"])
+        if isinstance(said, SqlFailure):
+            raise SqlError(said.code, said.message)
         return said, csv
 
     def _let_go(self) -> None:
@@ -123,22 +120,21 @@ class _Child:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed in `gone`
         self._process = started(f"{_START}({path.name!r})", path.parent, self._complaints)
 
-    def asked(self, request: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], bytes]:
+    def asked(self, request: SqlRequest) -> tuple[SqlAnswer | SqlFailure, bytes]:
         """Give the answer. Raises SqlError when the process was ended, or has ended by itself."""
         assert self._process.stdin is not None
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + request.timeout_s
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.write(json_of(request) + b"\n")
             self._process.stdin.flush()
             line, behind = self._line(deadline)
-            said = json.loads(line)
-            csv = self._rest(behind, said["csv_bytes"], deadline)
+            said = read_answer(line)
+            csv = self._rest(behind, said.csv_bytes, deadline)
         except (BrokenPipeError, EOFError) as error:
             raise SqlError(*self._reason()) from error
         except TimeoutError:
-            self.end(
-                "sql_timeout", f"the query was ended after {timeout_s:g} s: read less, filter earlier, or join on keys"
-            )
+            limit = f"{request.timeout_s:g} s"
+            self.end("sql_timeout", f"the query was ended after {limit}: read less, filter earlier, or join on keys")
             raise SqlError(*self._reason()) from None
         return said, csv
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dsa.errors import DsaError
-from machines.talking.texts import on_one_line
+from machines.tool_use.texts import on_one_line
 
 #: Every code of a SqlError, and when it is raised.
 CODES: dict[str, str] = {

@@ -5,10 +5,12 @@ numbers named like an id or a part of a date are no figures to add up.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
+
+from machines.chat.sql.process import records, texts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,41 +39,25 @@ class TimeScope:
     grain: str
 
 
+def _scopes(given: Iterable[TimeScope]) -> tuple[TimeScope, ...]:
+    return records(TimeScope, given)
+
+
 @attrs.frozen
 class Intent:
-    """What a result is about. At most MOST_COLUMNS columns are told; `left_out` is how many are not.
+    """What a result is about, as events have it. At most MOST_COLUMNS columns are told; `columns_left_out` is how many are not.
 
     `dimensions` are columns that name groups, `measures` those that are added up or averaged; columns of time stand in
     `time_scope` alone.
     """
 
-    datasets: tuple[str, ...]
-    dimensions: tuple[str, ...]
-    measures: tuple[str, ...]
+    datasets: tuple[str, ...] = attrs.field(converter=texts)
+    columns: tuple[str, ...] = attrs.field(converter=texts)
+    columns_left_out: int
+    dimensions: tuple[str, ...] = attrs.field(converter=texts)
+    measures: tuple[str, ...] = attrs.field(converter=texts)
     row_count: int
-    time_scope: tuple[TimeScope, ...]
-    columns: tuple[str, ...]
-    left_out: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Give the summary as JSON values."""
-        return {
-            "datasets": list(self.datasets),
-            "columns": list(self.columns),
-            "columns_left_out": self.left_out,
-            "dimensions": list(self.dimensions),
-            "measures": list(self.measures),
-            "row_count": self.row_count,
-            "time_scope": [attrs.asdict(scope) for scope in self.time_scope],
-        }
-
-    @classmethod
-    def from_json(cls, said: dict[str, Any]) -> "Intent":
-        """Read what `as_json` gave."""
-        return cls(
-            tuple(said["datasets"]), tuple(said["dimensions"]), tuple(said["measures"]), said["row_count"],
-            tuple(TimeScope(**scope) for scope in said["time_scope"]), tuple(said["columns"]), said["columns_left_out"],
-        )  # fmt: skip
+    time_scope: tuple[TimeScope, ...] = attrs.field(converter=_scopes)
 
 
 def profiled(
@@ -92,8 +78,8 @@ def profiled(
         elif _NUMERIC.match(kind):
             measures.append(name)
     return Intent(
-        tuple(datasets[:MOST_COLUMNS]), tuple(dimensions), tuple(measures), row_count, tuple(scopes),
-        tuple(name for _, (name, _) in told), len(columns) - len(told),
+        datasets[:MOST_COLUMNS], [name for _, (name, _) in told], len(columns) - len(told),
+        dimensions, measures, row_count, scopes,
     )  # fmt: skip
 
 

@@ -13,17 +13,17 @@ import select
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import attrs
 
 from dsa.errors import install_hint
 from machines.chat.sql.errors import LoadError
-from machines.chat.sql.process import started
+from machines.chat.sql.process import json_of, records, started, texts
 from machines.chat.sql.sources import files_of
 
 _BUILD = "from machines.chat.sql.building import serve; serve()"
@@ -58,19 +58,82 @@ def _number(variable: str, usual: float) -> float:
     return number
 
 
+def _pairs(given: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, kind) for name, kind in given)
+
+
 @attrs.frozen
 class TableInfo:
     """A table: its name, the names and DuckDB types of its columns, its rows, and the name of the file that it is from."""
 
     name: str
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, str], ...] = attrs.field(converter=_pairs)
     row_count: int
     source: str
 
-    @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Self:
-        """Read one as `attrs.asdict` gives it."""
-        return cls(said["name"], tuple(map(tuple, said["columns"])), said["row_count"], said["source"])
+
+@attrs.frozen
+class LoadedFile:
+    """A file as it was when it was loaded."""
+
+    path: str
+    bytes: int
+    mtime_ns: int
+    sha256: str
+
+    @property
+    def is_as_it_was(self) -> bool:
+        """Compare size and time of change, and the bytes where only the time differs."""
+        file = Path(self.path)
+        try:
+            about = file.stat()
+            if about.st_size != self.bytes:
+                return False
+            return about.st_mtime_ns == self.mtime_ns or digest_of(file) == self.sha256
+        except OSError:  # gone, or not permitted any more
+            return False
+
+
+def _tables(given: Iterable[TableInfo]) -> tuple[TableInfo, ...]:
+    return records(TableInfo, given)
+
+
+def _sources(given: Iterable[LoadedFile]) -> tuple[LoadedFile, ...]:
+    return records(LoadedFile, given)
+
+
+@attrs.frozen
+class Build:
+    """What the process that loads has built: a DuckDB file in its folder, with these tables of these files."""
+
+    data: str
+    tables: tuple[TableInfo, ...] = attrs.field(converter=_tables)
+    files: tuple[LoadedFile, ...] = attrs.field(converter=_sources)
+
+
+@attrs.frozen
+class LoadProgress:
+    """What is read now: a file, and what of it."""
+
+    at: tuple[str, str]
+
+
+@attrs.frozen
+class LoadFault:
+    """A file that cannot be loaded, and why."""
+
+    fault: tuple[str, str]
+
+
+@attrs.frozen
+class _Record:
+    """What stands in `data.json`: the DuckDB file, the digest, the sources as they were named, and what was built of which files."""
+
+    data: str
+    digest: str
+    sources: tuple[str, ...] = attrs.field(converter=texts)
+    files: tuple[LoadedFile, ...] = attrs.field(converter=_sources)
+    tables: tuple[TableInfo, ...] = attrs.field(converter=_tables)
 
 
 @attrs.frozen
@@ -91,60 +154,47 @@ def loaded(sources: Sequence[Path], folder: Path) -> Copy:
     if find_spec("duckdb") is None:
         raise LoadError("DuckDB", f"it reads the data, and is not installed; run: {install_hint('chat')}")
     folder.mkdir(parents=True, exist_ok=True)
-    named = [str(source.absolute()) for source in sources]
+    named = tuple(str(source.absolute()) for source in sources)
     record = _recorded(folder)
-    if record is not None and record["sources"] in (named, *([record["sources"]] if not named else [])):
-        tables = tuple(map(TableInfo.from_json, record["tables"]))
-        changed = tuple(seen["path"] for seen in record["files"] if not _is_as_it_was(seen))
-        return Copy(folder / record["data"], record["digest"], tables, changed)
+    if record is not None and named in ((), record.sources):
+        changed = tuple(source.path for source in record.files if not source.is_as_it_was)
+        return Copy(folder / record.data, record.digest, record.tables, changed)
     try:
-        path, digest, built = _loaded_anew(files_of(sources), folder)
+        path, digest, build = _loaded_anew(files_of(sources), folder)
     except BaseException:
         with suppress(OSError):  # something else lies in it
             folder.rmdir()
         raise
-    record = {"data": path.name, "digest": digest, "sources": named, "files": built["files"], "tables": built["tables"]}
-    _write(folder / _RECORD, json.dumps(record, indent=1).encode())
-    return Copy(path, digest, tuple(map(TableInfo.from_json, built["tables"])))
+    record = _Record(path.name, digest, named, build.files, build.tables)
+    _write(folder / _RECORD, json_of(record, indent=1))
+    return Copy(path, digest, build.tables)
 
 
-def _loaded_anew(files: Sequence[Path], folder: Path) -> tuple[Path, str, dict[str, Any]]:
+def _loaded_anew(files: Sequence[Path], folder: Path) -> tuple[Path, str, Build]:
     """Load files; give the database, the digest, and what was built."""
     for left in folder.glob(f"{_WORK}*"):  # of a process that was killed while it loaded
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_WORK) as work:
-        built = _built(files, Path(work), Limits.of_environment())
-        named = [(Path(seen["path"]).name, seen["sha256"]) for seen in built["files"]]
+        build = _built(files, Path(work), Limits.of_environment())
+        named = [(Path(source.path).name, source.sha256) for source in build.files]
         digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()
         path = folder / f"data-{digest[:32]}.duckdb"
-        Path(work, built["data"]).replace(path)
-    return path, digest, built
+        Path(work, build.data).replace(path)
+    return path, digest, build
 
 
-def _recorded(folder: Path) -> dict[str, Any] | None:
+def _recorded(folder: Path) -> _Record | None:
     """Give what was loaded into a folder, if it is still there."""
     if not (folder / _RECORD).is_file():
         return None
-    record: dict[str, Any] = json.loads((folder / _RECORD).read_bytes())
-    return record if (folder / record["data"]).is_file() else None
+    record = _Record(**json.loads((folder / _RECORD).read_bytes()))
+    return record if (folder / record.data).is_file() else None
 
 
 def digest_of(file: Path) -> str:
     """Return the SHA-256 of a file."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _is_as_it_was(seen: dict[str, Any]) -> bool:
-    """Compare size and time of change, and the bytes where only the time differs."""
-    file = Path(seen["path"])
-    try:
-        about = file.stat()
-        if about.st_size != seen["bytes"]:
-            return False
-        return bool(about.st_mtime_ns == seen["mtime_ns"] or digest_of(file) == seen["sha256"])
-    except OSError:  # gone, or not permitted any more
-        return False
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -158,7 +208,7 @@ def _write(path: Path, content: bytes) -> None:
 # -- the process that loads -------------------------------------------------------------------------------------------
 
 
-def _built(files: Sequence[Path], work: Path, limits: Limits) -> dict[str, Any]:
+def _built(files: Sequence[Path], work: Path, limits: Limits) -> Build:
     """Have files loaded into a database in a folder; give its name there, its tables, and what the files were like. Raises LoadError."""
     with tempfile.TemporaryFile() as complaints:
         process = started(_BUILD, work, complaints)
@@ -169,12 +219,11 @@ def _built(files: Sequence[Path], work: Path, limits: Limits) -> dict[str, Any]:
             process.stdin.write(json.dumps([str(file.absolute()) for file in files]).encode() + b"\n")
             process.stdin.flush()
             for said in _said(process.stdout.fileno(), work, limits):
-                if "at" in said:
-                    place = " ".join(filter(None, said["at"]))
-                elif "fault" in said:
-                    raise LoadError(*said["fault"])
-                else:
+                if isinstance(said, Build):
                     return said
+                if isinstance(said, LoadFault):
+                    raise LoadError(*said.fault)
+                place = " ".join(filter(None, said.at))
         except _LimitError as limit:
             raise LoadError(_shown(place), f"{limit}. Nothing was loaded: leave it out, or {limit.instead}") from None
         finally:
@@ -201,7 +250,7 @@ class _LimitError(Exception):
         super().__init__(text)
 
 
-def _said(file: int, work: Path, limits: Limits) -> Iterator[dict[str, Any]]:
+def _said(file: int, work: Path, limits: Limits) -> Iterator[LoadProgress | LoadFault | Build]:
     """Give what the process says, line by line, until it ends. Raises _LimitError."""
     waiting, deadline, begun = select.poll(), time.monotonic() + limits.seconds, b""
     waiting.register(file, select.POLLIN)
@@ -218,7 +267,14 @@ def _said(file: int, work: Path, limits: Limits) -> Iterator[dict[str, Any]]:
         if not piece:
             return
         *lines, begun = (begun + piece).split(b"\n")
-        yield from map(json.loads, lines)
+        yield from map(_read, lines)
+
+
+def _read(line: bytes) -> LoadProgress | LoadFault | Build:
+    said = json.loads(line)
+    if "at" in said:
+        return LoadProgress(**said)
+    return LoadFault(**said) if "fault" in said else Build(**said)
 
 
 def _size_bytes(folder: Path) -> int:

@@ -1,10 +1,19 @@
-"""Processes of our own that read data apart from the conversation: with little of an environment, ended by whoever started them."""
+"""Processes of our own that read data apart from the conversation: with little of an environment, ended by whoever started them.
 
+What is said to them and by them is lines of JSON, of frozen classes. They start while somebody waits, so nothing is loaded to write and read these.
+"""
+
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
+
+import attrs
+
+T = TypeVar("T")
 
 
 def started(call: str, folder: Path, complaints: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -20,3 +29,18 @@ def started(call: str, folder: Path, complaints: IO[bytes]) -> "subprocess.Popen
         env={**kept, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"},
         start_new_session=True,
     )
+
+
+def json_of(record: object, indent: int | None = None) -> bytes:
+    """Return a record as JSON, those in it too."""
+    return json.dumps(record, default=lambda each: attrs.asdict(each, recurse=False), indent=indent).encode()
+
+
+def records(kind: type[T], given: Iterable[T | Mapping[str, object]]) -> tuple[T, ...]:
+    """Return records, which may be as JSON has them."""
+    return tuple(kind(**each) if isinstance(each, Mapping) else each for each in given)
+
+
+def texts(given: Iterable[str]) -> tuple[str, ...]:
+    """Return texts; lists are what JSON has. To be used as a converter."""
+    return tuple(given)

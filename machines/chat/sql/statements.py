@@ -189,7 +189,7 @@ class _Seen:
                 if key != "cte_map":
                     self.walk(part, withs)
 
-    def _look(self, node: dict[str, Any], withs: frozenset[str]) -> None:
+    def _look(self, node: Tree, withs: frozenset[str]) -> None:
         kind = str(node.get("type", ""))
         if kind.endswith("_QUERY_NODE"):  # INSERT, UPDATE, DELETE, MERGE in a WITH
             raise SqlError(

@@ -1,6 +1,6 @@
 """Tools of MCP servers (Model Context Protocol), for callers on any thread.
 
-Takes servers as they are configured, gives their tools and what calls of them gave, as JSON values. Servers run as processes of their own,
+Takes servers as they are configured, gives their tools and what calls of them gave. Servers run as processes of their own,
 outside of the sandbox, with the rights of the user: whoever configures one trusts it. What it says is data, and has an end.
 """
 
@@ -15,13 +15,14 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from dsa.errors import install_hint
-from dsa.runtime.speech import each_text
+import attrs
+
+from machines.coding.servers.results import Answer, Redact, ServerResult, result_of
 from machines.coding.servers.server import Server
-from machines.coding.servers.session import Asking, Live, cancelled, told
-from machines.coding.servers.tools import ForeignTool, check_apart, one_line, prefix, shown_names
-from machines.coding.tools import output
+from machines.coding.servers.session import Asking, Live, cancelled, package_fault, told
+from machines.coding.servers.tools import ForeignTool, check_apart, prefix, shown_names
 from machines.coding.tools.errors import ToolError
+from machines.tool_use.records import JsonObject
 
 T = TypeVar("T")
 
@@ -122,14 +123,10 @@ class Connection:
         """Give the tools as it lists them. Raises ToolError."""
         return (await self._opened()).tools
 
-    async def call(
-        self, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stop: int | None
-    ) -> Mapping[str, Any]:
-        """Give what a call gave, as written; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
-        stopped, asking = (
-            ToolError("stopped", f"{tool.name} was stopped, and its server was ended"),
-            Asking(tool, arguments),
-        )
+    async def call(self, asking: Asking, timeout_s: float, stop: int | None) -> Answer:
+        """Give what a call gave; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
+        tool = asking.tool
+        stopped = ToolError("stopped", f"{tool.name} was stopped, and its server was ended")
         if stop is not None and select.select([stop], [], [], 0)[0]:
             raise ToolError("stopped", f"{tool.name} was stopped. {asking.told}")
         watching = None if stop is None else asyncio.create_task(self._when_readable(stop, stopped))
@@ -137,19 +134,19 @@ class Connection:
             live = await self._opened()
             if watching is not None and watching.done():
                 live.stop(stopped)
-            said = dict(await self._called(live, asking, timeout_s, stopped))
-            said[RESTARTED], live.restarted = live.restarted, ""
+            answer = attrs.evolve(await self._called(live, asking, timeout_s, stopped), restarted=live.restarted)
+            live.restarted = ""
         except ToolError as error:
             if error.code not in _ADVICE:
                 raise
             raise ToolError(error.code, f"{error}. {asking.told}{_ADVICE[error.code]}") from error
         else:
-            return said
+            return answer
         finally:
             if watching is not None:
                 await cancelled(watching)
 
-    async def _called(self, live: Live, asking: Asking, timeout_s: float, stopped: ToolError) -> Mapping[str, Any]:
+    async def _called(self, live: Live, asking: Asking, timeout_s: float, stopped: ToolError) -> Answer:
         from mcp import MCPError
 
         nothing = f"{asking.tool.name} gave nothing within {timeout_s:g} s"
@@ -158,7 +155,7 @@ class Connection:
         answering = asyncio.create_task(live.asked(asking))
         answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
         try:
-            return _answer(asking.tool, await asyncio.shield(answering))
+            return _given(asking.tool, await asyncio.shield(answering))
         except MCPError as error:
             if not live.is_over and not asking.sent:
                 why = f"{live.named} does not list its tools any more: {told(error)}. {asking.told}"
@@ -232,92 +229,16 @@ class Connection:
             return live
 
 
-#: Under what the result of a call says that its server was started again.
-RESTARTED = "restarted"
 #: What is told behind what is known of a call that was ended.
 _ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or go on without it"}
 
 
-def _answer(tool: ForeignTool, said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give a result that is one: a question back is refused."""
-    if said.get("resultType") == "input_required":
+def _given(tool: ForeignTool, answer: Answer) -> Answer:
+    """Give an answer that is one: a question back is refused."""
+    if answer.asks:
         asks = f"{tool.name} asks something back, which is refused: nobody answers a server"
         raise ToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
-    return said
-
-
-Redact = Callable[[str], str]
-_LONGEST_STRUCTURED = 2 * output.KEPT
-_MOST_ATTACHMENTS = 20
-#: What is counted of what was left out.
-_LEFT_OUT = {
-    "omitted": "characters of the text are left out",
-    "structured_omitted": "characters of a structured value are left out",
-    "attachments_omitted": "attachments are not named",
-}
-
-
-def shown(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
-    """Give `text`, and where there is any: `omitted` (characters of it), `structured` or `structured_omitted`, `attachments`, `attachments_omitted`, and `left_out` in words.
-
-    Raises ToolError `tool_error` with the text where the tool says that it failed, `bad_result` where a value is no JSON.
-    """
-    blocks = result.get("content") or []
-    text, omitted = _text(blocks, redact)
-    if result.get("isError"):
-        raise ToolError("tool_error", text.strip() or "the tool failed, and does not say why")
-    told = [each for each in map(_attachment, blocks) if each]
-    found = {
-        "omitted": omitted,
-        "attachments": [each_text(each, redact, with_names=True) for each in told[:_MOST_ATTACHMENTS]],
-        "attachments_omitted": max(0, len(told) - _MOST_ATTACHMENTS),
-    }
-    restarted = {RESTARTED: redact(result[RESTARTED])} if result.get(RESTARTED) else {}
-    more = {**_structured(result, redact), **{name: value for name, value in found.items() if value}, **restarted}
-    left = [f"{more[name]:,} {what}" for name, what in _LEFT_OUT.items() if name in more]
-    return {"text": text, **more, **({"left_out": f"{', '.join(left)}: ask the tool for less"} if left else {})}
-
-
-def _text(blocks: list[Mapping[str, Any]], redact: Redact) -> tuple[str, int]:
-    texts = [each["text"] if each["type"] == "text" else _resource(each).get("text", "") for each in blocks]
-    whole = "\n".join(text for text in texts if text)
-    return output.shown(whole.encode(errors="replace"), b"", 0, redact)
-
-
-def _resource(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    return block["resource"] if block["type"] == "resource" else {}
-
-
-def _attachment(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Tell what a model is not shown; nothing of a text."""
-    kind, inner = block["type"], _resource(block)
-    if kind in {"image", "audio"}:
-        return {"kind": kind, "type": one_line(block.get("mimeType") or ""), "size_bytes": _size(block["data"])}
-    if kind == "resource_link":
-        return {"kind": "link", "type": one_line(block.get("mimeType") or ""), "uri": one_line(str(block["uri"]), 500)}
-    if "blob" in inner:
-        named = {"type": one_line(inner.get("mimeType") or ""), "uri": one_line(str(inner["uri"]), 500)}
-        return {"kind": "blob", **named, "size_bytes": _size(inner["blob"])}
-    return {}
-
-
-def _size(base64: str) -> int:
-    """Give how many bytes a text in Base64 stands for."""
-    return len(base64.rstrip("=")) * 3 // 4
-
-
-def _structured(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
-    value = result.get("structuredContent")
-    if value is None:
-        return {}
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        if len(text) > _LONGEST_STRUCTURED:
-            return {"structured_omitted": len(text)}
-        return {"structured": each_text(json.loads(text.encode(errors="replace")), redact, with_names=True)}
-    except (ValueError, RecursionError) as error:
-        told = "the tool gave a structured value with a number that JSON has not, or nested too deep"
-        raise ToolError("bad_result", told) from error
+    return answer
 
 
 __all__ = ["Foreign", "ForeignTool", "Server"]
@@ -357,9 +278,9 @@ class Foreign:
         return found
 
     def call(
-        self, name: str, arguments: Mapping[str, Any], timeout_s: float | None = None, stop: Stopping | None = None
-    ) -> dict[str, Any]:
-        """Call a tool by its name for models, and give its result (see `results.shown`).
+        self, name: str, arguments: JsonObject, timeout_s: float | None = None, stop: Stopping | None = None
+    ) -> ServerResult:
+        """Call a tool by its name for models, and give its result.
 
         `timeout_s` bounds the call, not a start of the server that it needs; without it the server's own holds. A call that is late or
         stopped ends the server. Raises ToolError.
@@ -375,11 +296,11 @@ class Foreign:
         seconds = server.timeout_s if timeout_s is None else timeout_s
         file = None if stop is None else os.dup(stop.fileno())  # several calls may wait for one
         try:
-            said = self._asked(lambda life: life.call(tool, arguments, seconds, file))
+            answer = self._asked(lambda life: life.call(Asking(tool, arguments), seconds, file))
         finally:
             if file is not None:
                 os.close(file)
-        return shown(said, self._redact)
+        return result_of(answer, self._redact)
 
     def close(self) -> None:
         """End the servers and wait until they are gone; calls under way raise ToolError `closed`."""
@@ -428,11 +349,8 @@ class _Life:
     """Servers from their start to their end. Raises ToolError `not_installed`."""
 
     def __init__(self, servers: Mapping[str, Server]) -> None:
-        try:
-            import mcp  # noqa: F401  # before anything is started
-        except ModuleNotFoundError as error:
-            hint = f"it is asked through the package mcp, which is not installed; run: {install_hint('mcp')}"
-            raise ToolError("not_installed", f"no MCP server can be used: {hint}") from error
+        if fault := package_fault():  # before anything is started
+            raise ToolError("not_installed", f"no MCP server can be used: {fault}")
         self._connections = {name: Connection(name, server) for name, server in servers.items()}
         self._loop = BesideLoop()
 
@@ -444,11 +362,9 @@ class _Life:
 
         return self._loop.done(listed())
 
-    def call(
-        self, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stop: int | None
-    ) -> Mapping[str, Any]:
-        """Give what a call gave, as MCP writes it."""
-        return self._loop.done(self._connections[tool.server].call(tool, arguments, timeout_s, stop))
+    def call(self, asking: Asking, timeout_s: float, stop: int | None) -> Answer:
+        """Give what a call gave."""
+        return self._loop.done(self._connections[asking.tool.server].call(asking, timeout_s, stop))
 
     def end(self) -> None:
         """End the servers; when that is interrupted, kill them."""

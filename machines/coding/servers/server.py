@@ -1,11 +1,12 @@
 """How an MCP server is started and what of it may be used, as a user configures it. Takes the table of a TOML file, gives `Server`. Pure."""
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self, get_args
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self, TypeGuard, get_args
 
 import attrs
 
 from dsa.errors import ParameterError
+from machines.tool_use.records import JsonObject, read_record
 
 Approve = Literal["ask", "always", "never"]
 _SETTINGS = ("command", "env", "cwd", "timeout_s", "start_s", "tools", "approve")
@@ -31,7 +32,7 @@ class Server:
     start_s: float = 20.0
 
     @classmethod
-    def from_mapping(cls, name: str, said: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, name: str, said: object) -> Self:
         """Read the table `[mcp.NAME]`. Raises ParameterError."""
         where = f"[mcp.{name}]"
         if not isinstance(said, Mapping):
@@ -40,13 +41,13 @@ class Server:
             raise ParameterError(f"{where} has no setting `{unknown[0]}`; there are: {', '.join(_SETTINGS)}")
         if fault := _fault(said):
             raise ParameterError(f"{where}: {fault}")
-        return cls(**said)
+        return read_record(cls, said)
 
 
-def _fault(said: Mapping[str, Any]) -> str:
+def _fault(said: JsonObject) -> str:
     """Say what is wrong with a table whose settings are all known; nothing where nothing is."""
-    env = said.get("env", {})
-    if not _are_texts(said.get("command")) or not all(said["command"][:1]) or not said["command"]:
+    env, command = said.get("env", {}), said.get("command")
+    if not _are_texts(command) or not command or not command[0]:
         return '`command` is needed: a list of texts, the program first, such as ["uvx", "some-server"]'
     if not isinstance(env, Mapping) or not all(_is_text(each) for pair in env.items() for each in pair):
         return '`env` is a table of texts, such as { API_TOKEN = ".." }'
@@ -71,5 +72,5 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and "\x00" not in value
 
 
-def _are_texts(value: object) -> bool:
+def _are_texts(value: object) -> TypeGuard[Sequence[str]]:
     return isinstance(value, list | tuple) and all(map(_is_text, value))

@@ -1,6 +1,6 @@
 """A talk with an MCP server, from its start to its end: it is introduced, lists its tools, answers calls.
 
-Takes a `Server`, gives its tools and what a call gave, as MCP writes them. Its process has little of an environment, and is ended with all that it has started.
+Takes a `Server`, gives its tools and what a call gave. Its process has little of an environment, and is ended with all that it has started.
 All on one event loop. What a server asks of us (models, people, folders) is refused; nothing is offered to it.
 """
 
@@ -13,14 +13,17 @@ import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dsa.errors import install_hint
+from machines.coding.servers.results import Answer, read_answer
 from machines.coding.servers.server import Server
-from machines.coding.servers.tools import ForeignTool, one_line, shown_names, tools_of
+from machines.coding.servers.tools import ForeignTool, ListedTool, one_line, read_tool, shown_names, tools_of
 from machines.coding.tools.errors import ToolError
+from machines.tool_use.records import JsonObject
 
 #: The longest line that a server may write, and how deep its JSON may be nested.
 LONGEST_BYTES, MOST_LEVELS = 16 << 20, 200
@@ -114,7 +117,11 @@ class ServerProcess:
             self._signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Close its pipes. Nobody may read or write any more."""
+        """Close its pipes: nobody may read or write any more. A process that was not ended is killed."""
+        if not self._is_ended:
+            self.kill()
+            self._process.wait()
+            self._is_ended = True
         for pipe in (self._stdin, self._stdout, self._stderr):
             pipe.close()
 
@@ -171,12 +178,12 @@ _TOO_DEEP = f"nested more than {MOST_LEVELS} levels deep"
 _US = ("dual-state-agents", "0.1")
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Asking:
     """A call, and whether its server has been sent it: only then may the server have done anything of it."""
 
     tool: ForeignTool
-    arguments: Mapping[str, Any]
+    arguments: JsonObject
     sent: bool = False
 
     @property
@@ -211,8 +218,8 @@ class Live:
             self.why = why
             self._over.set()
 
-    async def asked(self, asking: Asking) -> Mapping[str, Any]:
-        """Give what a call gave, as written. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
+    async def asked(self, asking: Asking) -> Answer:
+        """Give what a call gave. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
         from mcp import types
 
         tool = asking.tool
@@ -228,13 +235,11 @@ class Live:
         assert self._session is not None
         self._asking.append(asking)
         try:
-            said: Mapping[str, Any] = await self._session.send_request(
-                types.CallToolRequest(params=params), _as_written()
-            )
+            said = await self._session.send_request(types.CallToolRequest(params=params), _as_written())
         finally:
             if asking in self._asking:
                 self._asking.remove(asking)
-        return said
+        return read_answer(said)
 
     @property
     def named(self) -> str:
@@ -249,13 +254,24 @@ class Live:
     # -- its life -------------------------------------------------------------------------------------------------------
 
     async def _lead(self) -> None:
-        """Live from the start to the end; whatever happens, no process is left."""
+        """Live from the start to the end; whatever happens, no process is left, and nobody waits any more."""
+        try:
+            await self._live()
+        finally:
+            self._over.set()
+            self.process.close()
+            self.why = self.why or self._ended()
+            if not self.started.done():
+                self.started.set_result(None)
+
+    async def _live(self) -> None:
+        """Read, write and talk until it is over."""
         import anyio
         from mcp.shared.message import SessionMessage
 
         into_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         into_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-        try:
+        with into_session, from_server, into_server, from_session:
             async with anyio.create_task_group() as pumps:
                 pumps.start_soon(self._read, into_session)
                 pumps.start_soon(self.process.listen_to_complaints)
@@ -267,14 +283,6 @@ class Live:
                         await cancelled(writing)
                         await self.process.end()
                     pumps.cancel_scope.cancel()
-        finally:
-            self._over.set()
-            self.process.close()
-            for stream in (into_session, from_server, into_server, from_session):
-                stream.close()
-            self.why = self.why or self._ended()
-            if not self.started.done():
-                self.started.set_result(None)
 
     async def _talk(
         self,
@@ -333,7 +341,7 @@ class Live:
 
         assert self._session is not None
         self._is_stale = False
-        listed: list[Mapping[str, Any]] = []
+        listed: list[ListedTool] = []
         cursor = None
         for _ in range(_MOST_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
@@ -342,7 +350,7 @@ class Live:
             except ValueError as error:
                 odd = f"{self.named} lists its tools in a form that is not MCP's: {told(error)}"
                 raise ToolError("bad_tools", odd) from error
-            listed += page["tools"]
+            listed += map(read_tool, page["tools"])
             cursor = page.get("nextCursor")
             if not cursor or len(listed) > _MOST_LISTED:
                 break
@@ -428,7 +436,24 @@ def _as_written() -> "TypeAdapter[Any]":
     """Give what takes a result as it is; the session has looked at its form before."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(dict[str, Any])
+    return TypeAdapter(dict)
+
+
+def package_fault() -> str:
+    """Say why the package mcp cannot be used; nothing where it can."""
+    try:
+        import mcp.shared.message  # noqa: F401  # with all that mcp has itself
+    except ModuleNotFoundError as error:
+        if error.name == "mcp":
+            return f"it is asked through the package mcp, which is not installed; run: {install_hint('mcp')}"
+        return _broken(error)
+    except ImportError as error:
+        return _broken(error)
+    return ""
+
+
+def _broken(error: ImportError) -> str:
+    return f"the package mcp cannot be imported ({error}); install it anew: {install_hint('mcp')}"
 
 
 def _message(line: bytes) -> "types.JSONRPCMessage | None":

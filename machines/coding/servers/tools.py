@@ -6,15 +6,15 @@ Takes what a server has listed, gives `ForeignTool`. What a server says of its t
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
 
 import attrs
 
 from machines.coding.servers.server import Approve, Server
 from machines.coding.tools import output
 from machines.coding.tools.errors import ToolError
+from machines.tool_use.records import JsonObject
 
 #: How many tools of one server may be used: more fill a prompt before anything is asked.
 MOST_TOOLS = 100
@@ -35,10 +35,31 @@ class ForeignTool:
     server: str
     tool: str
     description: str
-    schema: Mapping[str, Any]
+    schema: JsonObject
     reads_only: bool
     is_idempotent: bool
     approve: Approve | None
+
+
+@attrs.frozen
+class ListedTool:
+    """A tool as a server lists it; nobody has looked at its `schema`."""
+
+    name: str
+    description: str
+    schema: object
+    reads_only: bool
+    is_idempotent: bool
+
+
+def read_tool(said: JsonObject) -> ListedTool:
+    """Return a tool of a list. The package mcp has looked at the form of the list before."""
+    hints = said.get("annotations")
+    hints = hints if isinstance(hints, Mapping) else {}
+    reads_only = hints.get("readOnlyHint") is True
+    is_idempotent = reads_only or hints.get("idempotentHint") is True
+    about = str(said.get("description") or said.get("title") or "")
+    return ListedTool(str(said["name"]), about, said.get("inputSchema"), reads_only, is_idempotent)
 
 
 def prefix(server: str) -> str:
@@ -59,13 +80,13 @@ def fitted(server: str, tool: str) -> str:
     return f"{made[: _LONGEST_NAME - 9]}_{digest}"
 
 
-def tools_of(name: str, server: Server, listed: Sequence[Mapping[str, Any]]) -> tuple[ForeignTool, ...]:
+def tools_of(name: str, server: Server, listed: Sequence[ListedTool]) -> tuple[ForeignTool, ...]:
     """Give the tools that may be used, in the server's order. Raises ToolError `bad_tools`."""
-    known = Counter(each["name"] for each in listed)
+    known = Counter(each.name for each in listed)
     wanted = known.keys() if server.tools is None else set(server.tools)
     if missing := sorted(wanted - known.keys()):
         raise _bad(name, f"has no tool '{one_line(missing[0])}', which its `tools` name; it has: {shown_names(known)}")
-    used = [each for each in listed if each["name"] in wanted]
+    used = [each for each in listed if each.name in wanted]
     if len(used) > MOST_TOOLS:
         raise _bad(name, f"lists {len(used):,} tools, and {MOST_TOOLS} may be used; {_CHOOSE}")
     if twice := [each for each, count in known.items() if count > 1 and each in wanted]:
@@ -86,25 +107,21 @@ def check_apart(tools: Sequence[ForeignTool]) -> None:
 _CHOOSE = 'name those to be used in its settings: tools = ["..", ".."]'
 
 
-def _tool(name: str, server: Server, said: Mapping[str, Any]) -> ForeignTool:
-    schema, hints = said.get("inputSchema"), said.get("annotations") or {}
+def _tool(name: str, server: Server, listed: ListedTool) -> ForeignTool:
+    schema, odd = listed.schema, f"has a tool '{one_line(listed.name)}' whose"
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
-        raise _bad(
-            name, f"has a tool '{one_line(said['name'])}' whose `inputSchema` is no schema of an object; {_CHOOSE}"
-        )
+        raise _bad(name, f"{odd} `inputSchema` is no schema of an object; {_CHOOSE}")
     size = len(json.dumps(schema))
     if size > _LONGEST_SCHEMA:
-        long = f"`inputSchema` has {size:,} characters, and {_LONGEST_SCHEMA:,} are allowed"
-        raise _bad(name, f"has a tool '{one_line(said['name'])}' whose {long}; {_CHOOSE}")
-    reads_only = hints.get("readOnlyHint") is True
+        raise _bad(name, f"{odd} `inputSchema` has {size:,} characters, and {_LONGEST_SCHEMA:,} are allowed; {_CHOOSE}")
     return ForeignTool(
-        fitted(name, said["name"]), name, said["name"], _description(said), schema,
-        reads_only, reads_only or hints.get("idempotentHint") is True, server.approve,
+        fitted(name, listed.name), name, listed.name, _shortened(listed.description), schema,
+        listed.reads_only, listed.is_idempotent, server.approve,
     )  # fmt: skip
 
 
-def _description(said: Mapping[str, Any]) -> str:
-    text = _plain(said.get("description") or said.get("title") or "").strip()
+def _shortened(description: str) -> str:
+    text = _plain(description).strip()
     return text if len(text) <= _LONGEST_DESCRIPTION else f"{text[:_LONGEST_DESCRIPTION]} [..]"
 
 
@@ -118,7 +135,7 @@ def _plain(text: str) -> str:
     return output.shown(text.encode(errors="replace"), b"", 0, str)[0]
 
 
-def shown_names(names: Mapping[str, Any] | Sequence[str]) -> str:
+def shown_names(names: Iterable[str]) -> str:
     """Give names as an error has them: some, and how many more there are."""
     some = [one_line(name) for name in sorted(names)]
     more = f", and {len(some) - _SHOWN_NAMES:,} more" if len(some) > _SHOWN_NAMES else ""

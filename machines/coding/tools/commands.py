@@ -14,7 +14,7 @@ from pathlib import Path
 from dsa.runtime.speech import is_unicode
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.programs import CHECKS, Place, Rules, is_allowed, other_fault
-from machines.talking.arguments import list_in
+from machines.tool_use.json_values import list_in
 
 _MOST_ARGUMENTS = 256
 _MOST_CHARACTERS = 100_000

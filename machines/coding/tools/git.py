@@ -1,6 +1,6 @@
 """Git for a model: what has changed, how it came about, and a commit. Only what lies in the workspace is shown and committed.
 
-Takes the arguments of a call, gives what JSON can hold, or raises ToolError. No setting of the repository has a program run
+Takes the arguments of a call, gives a record, or raises ToolError. No setting of the repository has a program run
 (`git_repository`). A commit leaves alone what somebody has staged: see `git_commit`.
 """
 
@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -45,6 +44,85 @@ class _Entry:
     unstaged: str
 
 
+@attrs.frozen
+class GitChange:
+    """A file that git calls changed, and how."""
+
+    path: str
+    change: str
+
+
+@attrs.frozen
+class GitStatus:
+    """The branch and the commit that are checked out, None for none, and the files that differ, in lists.
+
+    Of a long list the first are there, and `not_shown` counts the others by the name of the list. `incomplete`: git names more files than are read.
+    """
+
+    branch: str | None
+    commit: str | None
+    clean: bool
+    staged: tuple[GitChange, ...]
+    changed: tuple[GitChange, ...]
+    untracked: tuple[str, ...]
+    conflicts: tuple[str, ...]
+    not_shown: Mapping[str, int] = attrs.field(factory=dict)
+    incomplete: bool = False
+    left_out: str = ""
+    under_way: str | None = None
+
+
+@attrs.frozen
+class CountedLines:
+    """How many lines of a file were added and deleted; of a `binary` one nobody counts."""
+
+    path: str
+    binary: bool = False
+    added: int | None = None
+    deleted: int | None = None
+
+
+@attrs.frozen
+class GitDiff:
+    """A difference as git writes it, and its files."""
+
+    files: tuple[CountedLines, ...]
+    diff: str
+    omitted_bytes: int
+    not_shown: int = 0
+    left_out: str = ""
+
+
+@attrs.frozen
+class LoggedCommit:
+    """A commit; its date is in ISO 8601."""
+
+    commit: str
+    author: str
+    date: str
+    subject: str
+    body: str
+
+
+@attrs.frozen
+class GitLog:
+    """Commits, the newest first."""
+
+    commits: tuple[LoggedCommit, ...]
+    left_out: str = ""
+
+
+@attrs.frozen
+class GitCommit:
+    """A commit that was made, with its files; `left_staged` are others that stay staged."""
+
+    commit: str
+    files: tuple[str, ...]
+    note: str = ""
+    not_shown: int = 0
+    left_staged: tuple[str, ...] = ()
+
+
 class GitTools:
     """Git on the repository that a workspace lies in. `timeout_s` bounds each process.
 
@@ -56,31 +134,24 @@ class GitTools:
         self._bounds = Bounds(timeout_s, _LISTED_BYTES)
         self._shown = Bounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
 
-    def git_status(self) -> dict[str, Any]:
+    def git_status(self) -> GitStatus:
         """Tell the branch, and which files are staged, changed, new or in conflict; of many the first, and how many are not shown."""
         with opened(self._root, self._bounds) as repository:
-            branch, entries, is_whole = _status(repository, ["."])
+            head, entries, is_whole = _status(repository, ["."])
             under_way = repository.under_way()
-        lists: dict[str, list[Any]] = {
-            "staged": [_told(e.path, e.staged) for e in entries if e.staged not in ".?u"],
-            "changed": [_told(e.path, e.unstaged) for e in entries if e.unstaged not in ".?u"],
-            "untracked": [shown(e.path) for e in entries if e.staged == "?"],
-            "conflicts": [shown(e.path) for e in entries if e.staged == "u"],
-        }
+        staged = tuple(_change(e.path, e.staged) for e in entries if e.staged not in ".?u")
+        changed = tuple(_change(e.path, e.unstaged) for e in entries if e.unstaged not in ".?u")
+        untracked = tuple(shown(e.path) for e in entries if e.staged == "?")
+        conflicts = tuple(shown(e.path) for e in entries if e.staged == "u")
+        lists = {"staged": staged, "changed": changed, "untracked": untracked, "conflicts": conflicts}
         more = {name: len(found) - _SHOWN for name, found in lists.items() if len(found) > _SHOWN}
-        said: dict[str, Any] = {**branch, "clean": not entries} | {
-            name: found[:_SHOWN] for name, found in lists.items()
-        }
-        said |= {"not_shown": more} if more else {}
-        said |= {"incomplete": True} if not is_whole else {}
-        if more or not is_whole:
-            beyond = "" if is_whole else ", and git names more files than are read here"
-            said["left_out"] = (
-                f"{_added(more)} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
-            )
-        return said | ({"under_way": under_way} if under_way else {})
+        return GitStatus(
+            head.branch, head.commit, not entries,
+            staged[:_SHOWN], changed[:_SHOWN], untracked[:_SHOWN], conflicts[:_SHOWN],
+            more, not is_whole, _left_out(more, is_whole=is_whole), under_way,
+        )  # fmt: skip
 
-    def git_diff(self, path: object = None, staged: object = False, against: object = None) -> dict[str, Any]:  # noqa: FBT002  (a model's)
+    def git_diff(self, path: object = None, staged: object = False, against: object = None) -> GitDiff:  # noqa: FBT002  (a model's)
         """Show what has changed in the files that git knows: since they were staged, with `staged` what was staged since the last commit.
 
         `against` is a commit to compare with instead. Raises ToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
@@ -93,16 +164,16 @@ class GitTools:
             of = (*revision, "--", f":(literal){where}", *_NOT_RECORDS)
             counted = repository.asked(*asked, "--numstat", "-z", *of)
             done = repository.asked(*asked, *of, bounds=self._shown)
-        files = [_counted(line) for line in _records(counted.head)]
-        said = {"files": files[:_SHOWN], "diff": done.text(), "omitted_bytes": done.omitted_in_text}
-        said |= {"not_shown": len(files) - _SHOWN} if len(files) > _SHOWN else {}
-        if done.omitted_bytes or len(files) > _SHOWN or counted.omitted_bytes:
-            of_list = f"{max(0, len(files) - _SHOWN):,}{' or more' if counted.omitted_bytes else ''} files of the list"
+        files = tuple(_counted(line) for line in _records(counted.head))
+        beyond = max(0, len(files) - _SHOWN)
+        left_out = ""
+        if done.omitted_bytes or beyond or counted.omitted_bytes:
+            of_list = f"{beyond:,}{' or more' if counted.omitted_bytes else ''} files of the list"
             of_both = f"{done.omitted_in_text:,} bytes of the diff and {of_list}"
-            said["left_out"] = f"{of_both} are left out: say a path to see its part"
-        return said
+            left_out = f"{of_both} are left out: say a path to see its part"
+        return GitDiff(files[:_SHOWN], done.text(), done.omitted_in_text, beyond, left_out)
 
-    def git_log(self, count: object = 10, path: object = None) -> dict[str, Any]:
+    def git_log(self, count: object = 10, path: object = None) -> GitLog:
         """Tell the newest commits that have changed something in the workspace, or at a path.
 
         Raises ToolError `bad_path`, `path_outside_workspace`, `bad_count`.
@@ -113,7 +184,7 @@ class GitTools:
         with opened(self._root, self._bounds) as repository:
             head = repository.head()
             if head is None:
-                return {"commits": []}
+                return GitLog(())
             options = [
                 "--no-color",
                 "--no-decorate",
@@ -126,13 +197,11 @@ class GitTools:
             done = repository.asked("log", "-z", *options, _LOG, head, *only)
         fields = _records(done.head)
         whole = [fields[at : at + 5] for at in range(0, len(fields) - 4, 5)]
-        names = ("commit", "author", "date", "subject", "body")
-        said: dict[str, Any] = {"commits": [dict(zip(names, map(_cut, each), strict=True)) for each in whole[:count]]}
-        if len(whole) > count or done.omitted_bytes:
-            said["left_out"] = f"older commits are not shown: say a larger count, up to {_MOST_COMMITS}, or a path"
-        return said
+        commits = tuple(LoggedCommit(*map(_cut, each)) for each in whole[:count])
+        more = f"older commits are not shown: say a larger count, up to {_MOST_COMMITS}, or a path"
+        return GitLog(commits, more if len(whole) > count or done.omitted_bytes else "")
 
-    def git_commit(self, message: object, paths: object = None, written: Sequence[str] | None = None) -> dict[str, Any]:
+    def git_commit(self, message: object, paths: object = None, written: Sequence[str] | None = None) -> GitCommit:
         """Commit files as they are in the workspace: those at `paths`, else all that are changed or new and in which nothing is staged.
 
         `written` are the files that a run has changed, in place of `paths`: those of them that git still calls changed, for an earlier commit has
@@ -147,9 +216,7 @@ class GitTools:
             if what := repository.under_way():
                 raise ToolError("under_way", f"{what} is under way in the repository: a person has to end it first")
             files, left = self._chosen(repository, wanted, each=written is None)
-            return _committed(repository, text, files) | (
-                {"left_staged": [shown(path) for path in left]} if left else {}
-            )
+            return attrs.evolve(_committed(repository, text, files), left_staged=tuple(map(shown, left)))
 
     def _where(self, path: object) -> str:
         return "." if path is None else "/".join(parts_of(path, (str(self._root),))) or "."
@@ -191,21 +258,29 @@ class GitTools:
                 raise ToolError("too_large", text)
 
 
-def _status(repository: Repository, where: Sequence[str]) -> tuple[dict[str, Any], list[_Entry], bool]:
-    """Give the branch, what is changed beneath paths of the workspace, and whether that is all."""
+@attrs.frozen
+class _Head:
+    """The branch and the commit that are checked out; None for none."""
+
+    branch: str | None = None
+    commit: str | None = None
+
+
+def _status(repository: Repository, where: Sequence[str]) -> tuple[_Head, list[_Entry], bool]:
+    """Give what is checked out, what is changed beneath paths of the workspace, and whether that is all."""
     done = repository.asked(*_STATUS, "--", *where)
-    branch: dict[str, Any] = {"branch": None, "commit": None}
+    head = _Head()
     entries = []
     for record in _records(done.head):
         if record.startswith("# branch.head "):
             name = record.removeprefix("# branch.head ")
-            branch["branch"] = None if name == "(detached)" else name
+            head = attrs.evolve(head, branch=None if name == "(detached)" else name)
         elif record.startswith("# branch.oid "):
             commit = record.removeprefix("# branch.oid ")
-            branch["commit"] = None if commit == "(initial)" else commit
+            head = attrs.evolve(head, commit=None if commit == "(initial)" else commit)
         elif (entry := _entry(record, repository.prefix)) is not None:
             entries.append(entry)
-    return branch, entries, not done.omitted_bytes
+    return head, entries, not done.omitted_bytes
 
 
 def _entry(record: str, prefix: str) -> _Entry | None:
@@ -221,7 +296,7 @@ def _entry(record: str, prefix: str) -> _Entry | None:
     return _Entry(path, rest[0], rest[1]) if kind == "1" else _Entry(path, kind, kind)
 
 
-def _committed(repository: Repository, message: str, files: Sequence[str]) -> dict[str, Any]:
+def _committed(repository: Repository, message: str, files: Sequence[str]) -> GitCommit:
     """Commit files as they are, in an index of our own; afterwards the repository's gets the same files, and keeps all others."""
     index = repository.shadow / "index"
     head = repository.head()
@@ -236,9 +311,7 @@ def _committed(repository: Repository, message: str, files: Sequence[str]) -> di
     _move(repository, head, new, message.splitlines()[0])
     changed = repository.asked("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-commit-id", "--root", new).head
     names, is_taken = _taken_over(repository, changed)
-    said: dict[str, Any] = {"commit": new, "files": names[:_SHOWN]}
-    said |= {} if is_taken else {"note": _LOCKED}
-    return said | ({"not_shown": len(names) - _SHOWN} if len(names) > _SHOWN else {})
+    return GitCommit(new, tuple(names[:_SHOWN]), "" if is_taken else _LOCKED, max(0, len(names) - _SHOWN))
 
 
 def _move(repository: Repository, old: str | None, new: str, subject: str) -> None:
@@ -283,21 +356,25 @@ def _records(printed: bytes) -> list[str]:
     return [os.fsdecode(record) for record in printed.split(b"\0")[:-1]]
 
 
-def _added(more: Mapping[str, int]) -> str:
-    """Say how many of each list are not shown."""
-    return ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
+def _left_out(more: Mapping[str, int], *, is_whole: bool) -> str:
+    """Say how many of each list are not shown; nothing where all are."""
+    if not more and is_whole:
+        return ""
+    added = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
+    beyond = "" if is_whole else ", and git names more files than are read here"
+    return f"{added} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
 
 
-def _told(path: str, letter: str) -> dict[str, str]:
-    return {"path": shown(path), "change": _CHANGES.get(letter, letter)}
+def _change(path: str, letter: str) -> GitChange:
+    return GitChange(shown(path), _CHANGES.get(letter, letter))
 
 
-def _counted(record: str) -> dict[str, Any]:
+def _counted(record: str) -> CountedLines:
     """Read a line of `git diff --numstat`."""
     added, deleted, path = record.split("\t", 2)
     if added == "-":
-        return {"path": shown(path), "binary": True}
-    return {"path": shown(path), "added": int(added), "deleted": int(deleted)}
+        return CountedLines(shown(path), binary=True)
+    return CountedLines(shown(path), added=int(added), deleted=int(deleted))
 
 
 def _cut(text: str) -> str:

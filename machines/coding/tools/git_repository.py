@@ -40,11 +40,15 @@ _UNDER_WAY = {
 
 @attrs.frozen
 class Place:
-    """Where a repository has its parts: `top` is its work tree, `own` its control folder, `common` the one of all its work trees."""
+    """Where a repository has its parts: `top` is its work tree, `own` its control folder, `common` the one of all its work trees.
+
+    Of a submodule the control folder lies elsewhere (`is_apart`), and its settings have to name the work tree.
+    """
 
     top: Path
     own: Path
     common: Path
+    is_apart: bool = False
 
 
 def find(root: Path) -> Place:
@@ -65,20 +69,25 @@ def find(root: Path) -> Place:
         if stat.S_ISLNK(at.st_mode):
             raise ToolError("unsafe_repository", "'.git' is a symbolic link; links are not followed")
         if stat.S_ISREG(at.st_mode):
-            return _work_tree(top, control)
+            return _led_to(top, control)
         if (control / "HEAD").is_file() and (control / "objects").is_dir():
             return Place(top, control, control)
     raise ToolError("no_repository", "the workspace is in no git repository; work without git")
 
 
-def _work_tree(top: Path, file: Path) -> Place:
-    """Read the file that leads from a further work tree to its repository; that one has to know of it."""
+_UNKNOWN = "'.git' is a file that leads to a repository which does not know of this workspace; work without git"
+
+
+def _led_to(top: Path, file: Path) -> Place:
+    """Read the file that leads from a further work tree, or from a submodule, to its repository; that one has to know of it."""
     own = top / _text(file).removeprefix("gitdir:").strip()
     back, common = _text(own / "gitdir").strip(), _text(own / "commondir").strip()
-    if not back or not common or Path(back) != file:
-        text = "'.git' is a file that leads to a repository which does not know of this workspace; work without git"
-        raise ToolError("unsafe_repository", text)
-    return Place(top, own, (own / common).resolve())
+    if not common:
+        return Place(top, own, own, is_apart=True)
+    place = Place(top, own, (own / common).resolve())
+    if not back or Path(os.path.normpath(own / back)) != file or own.resolve().parent != place.common / "worktrees":
+        raise ToolError("unsafe_repository", _UNKNOWN)
+    return place
 
 
 class Repository:
@@ -89,7 +98,9 @@ class Repository:
         self.shadow = shadow
         self.prefix = "" if root.resolve() == place.top else f"{root.resolve().relative_to(place.top).as_posix()}/"
         self._root, self._bounds = root, bounds
-        said = self._said()
+        said = self._said("config")
+        if place.is_apart:
+            self._require_named(said)
         self.who = (said.get("user.name") or "dsa", said.get("user.email") or "dsa@localhost")
         self._set_up(said)
 
@@ -133,10 +144,17 @@ class Repository:
 
     # -- the control folder -------------------------------------------------------------------------------------------
 
-    def _said(self) -> dict[str, str]:
-        """Read the settings of the repository, as text: git tells them, and does nothing by them. Includes are not read."""
-        config = self.place.common / "config"
-        text = _text(config)
+    def _require_named(self, said: Mapping[str, str]) -> None:
+        """Raise ToolError where the settings of a submodule do not name this work tree."""
+        if said.get("extensions.worktreeconfig", "").lower() in {"true", "yes", "on", "1"}:
+            said = {**said, **self._said("config.worktree")}
+        named = said.get("core.worktree")
+        if not named or (self.place.own / named).resolve() != self.place.top:
+            raise ToolError("unsafe_repository", _UNKNOWN)
+
+    def _said(self, name: str) -> dict[str, str]:
+        """Read settings of the repository, as text: git tells them, and does nothing by them. Includes are not read."""
+        text = _text(self.place.common / name)
         (self.shadow / "said").write_text(text, "utf-8", "surrogateescape")
         try:
             done = ran(

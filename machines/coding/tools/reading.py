@@ -1,6 +1,6 @@
 """The tools that look at one file or folder, and what others need to know of a file.
 
-Takes a workspace held open (`beneath`) and paths by their names, gives JSON-able results whose `result` is a sentence for the model.
+Takes a workspace held open (`beneath`) and paths by their names, gives records whose `result` is a sentence for the model.
 Every amount is bounded, and what was left out is said.
 """
 
@@ -10,7 +10,8 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+
+import attrs
 
 from machines.coding.tools.beneath import Beneath, kind_of
 from machines.coding.tools.errors import ToolError
@@ -22,16 +23,78 @@ _MOST_NAMES, _MOST_COMPARED = 200, 1_000
 _MOST_WHOLE = 64_000_000
 _PIECE = 1_048_576
 _LOOKED_AT = 8_192
+BOM = "\ufeff"
 
 
-def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> dict[str, Any]:
+@attrs.frozen
+class ListedName:
+    """A name in a folder. `kind` is file, folder, link or other; a folder has no size."""
+
+    name: str
+    kind: str
+    size_bytes: int | None = None
+
+
+@attrs.frozen
+class Listing:
+    """What stands in a folder, and how many names follow that are not shown."""
+
+    result: str
+    entries: tuple[ListedName, ...]
+    more: int
+
+
+@attrs.frozen
+class FileText:
+    """The text of a file, or a part of it. `lines` is None for a very large file, `next_offset` where nothing follows."""
+
+    content: str
+    size_bytes: int
+    lines: int | None
+    result: str
+    truncated: bool
+    next_offset: int | None
+
+
+@attrs.frozen
+class TextForm:
+    """How a file writes its text: how many LF and CR it has, how many pairs of CR and LF, whether a BOM stands before it."""
+
+    lines: int
+    breaks: int
+    returns: int
+    pairs: int
+    has_bom: bool
+
+    @property
+    def is_crlf(self) -> bool:
+        """Whether every line ends in CRLF, and no CR stands elsewhere: then nothing is lost where they are written as LF."""
+        return 0 < self.pairs == self.breaks == self.returns
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some lines end in CRLF and others do not."""
+        return 0 < self.pairs < self.breaks
+
+    def fitted(self, text: str) -> str:
+        """Return a text as a file of this form writes it."""
+        text = with_line_ends(text, "\r\n") if self.is_crlf else text
+        return BOM + text.removeprefix(BOM) if self.has_bom else text
+
+
+def with_line_ends(text: str, ending: str) -> str:
+    """Return a text with all its lines ended in one way."""
+    return text.replace("\r\n", "\n").replace("\n", ending)
+
+
+def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> Listing:
     """Give what stands in a folder, by name, but for the first `offset` names. Raises ToolError."""
     refuse_closed(parts)
     found = beneath.look(parts)
     if found is not None and kind_of(found.st_mode) != "folder":
         raise ToolError("not_a_folder", f"'{named(parts)}' is no folder: read it with read_file")
     names = [(name, entry) for name, entry in names_in(beneath, parts) if not _is_hidden(name)]
-    entries = [_entry(name, entry) for name, entry in names[offset : offset + _MOST_NAMES]]
+    entries = tuple(_entry(name, entry) for name, entry in names[offset : offset + _MOST_NAMES])
     end = offset + len(entries)
     more = max(0, len(names) - end)
     said = f"{len(names)} {'entry' if len(names) == 1 else 'entries'} in {named(parts)}"
@@ -39,7 +102,7 @@ def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> dict[str,
         said += f"; those before number {offset + 1} are not shown"
     if more:
         said += f"; {more} more are not shown: go on with offset={end}"
-    return {"result": said, "entries": entries, "more": more}
+    return Listing(said, entries, more)
 
 
 def refuse_closed(parts: Sequence[str]) -> None:
@@ -65,14 +128,12 @@ def _is_hidden(name: str) -> bool:
     return is_temporary(name) or is_record((name,)) or (is_closed((name,)) and name.casefold() != ".git")
 
 
-def _entry(name: str, found: os.stat_result) -> dict[str, Any]:
+def _entry(name: str, found: os.stat_result) -> ListedName:
     kind = kind_of(found.st_mode)
-    if kind == "folder":
-        return {"name": f"{shown(name)}/", "kind": kind}
-    return {"name": shown(name), "kind": kind, "size_bytes": found.st_size}
+    return ListedName(f"{shown(name)}/", kind) if kind == "folder" else ListedName(shown(name), kind, found.st_size)
 
 
-def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) -> dict[str, Any]:
+def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) -> FileText:
     """Give the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises ToolError, `binary_file` for what is no text."""
     name = named(parts)
     with beneath.file(parts) as (file, found):
@@ -83,23 +144,40 @@ def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) ->
             )
         data = _read_at(file, offset, max_bytes)
         size = max(found.st_size, offset + len(data) if data else 0)
-        lines = _lines(file) if size <= _MOST_WHOLE else None
-    text, used = _decoded(data, whole=len(data) < max_bytes or offset + len(data) >= size)
-    return {"content": text, "size_bytes": size, "lines": lines, **_told(name, text, offset, used, size, lines)}
-
-
-def _told(name: str, text: str, offset: int, used: int, size: int, lines: int | None) -> dict[str, Any]:
-    """Give the sentence on what was read, and where to read on."""
-    counted = "" if lines is None else f", {lines} {'line' if lines == 1 else 'lines'}"
-    said = f"Read {name}: {size} bytes{counted}"
+        form = form_of(file) if size <= _MOST_WHOLE else None
+    whole = len(data) < max_bytes or offset + len(data) >= size
+    if form is not None and form.is_crlf and not whole:
+        data = data.removesuffix(b"\r")  # its other half comes the next time
+    text, used = _decoded(data, whole=whole)
     end = offset + used
+    said = _sentence(name, text, offset, end, size, form)
+    if form is not None:
+        text = text.removeprefix(BOM) if form.has_bom and not offset else text
+        text = with_line_ends(text, "\n") if form.is_crlf else text
+    lines = None if form is None else form.lines
+    return FileText(text, size, lines, said, end < size, end if end < size else None)
+
+
+def _sentence(name: str, text: str, offset: int, end: int, size: int, form: TextForm | None) -> str:
+    """Say what was read, how its text is written where that is not usual, and where to read on."""
+    counted = "" if form is None else f", {form.lines} {'line' if form.lines == 1 else 'lines'}"
+    said = f"Read {name}: {size} bytes{counted}{_unusual(form)}"
     if offset or end < size:
         said += f"; bytes {offset} to {end} are shown"
     if end < size:
         said += f"; read on with offset={end}"
     if "\ufffd" in text:
         said += f"; it is not all UTF-8: {text.count(chr(0xFFFD))} characters are shown as \ufffd"
-    return {"result": said, "truncated": end < size, "next_offset": end if end < size else None}
+    return said
+
+
+def _unusual(form: TextForm | None) -> str:
+    told = "; it begins with a BOM, which is not shown" if form is not None and form.has_bom else ""
+    if form is not None and form.is_crlf:
+        told += "; its lines end in \\r\\n, shown as \\n"
+    if form is not None and form.is_mixed:
+        told += "; its line ends are mixed, \\r\\n and \\n, and shown as they are"
+    return told
 
 
 def _decoded(data: bytes, *, whole: bool) -> tuple[str, int]:
@@ -123,13 +201,16 @@ def _read_at(file: int, offset: int, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _lines(file: int) -> int:
-    """Count the lines; one without an end counts."""
-    count, last = 0, b"\n"
+def form_of(file: int) -> TextForm:
+    """Return the form of an open file. A line without an end counts as one."""
+    breaks, returns, pairs, last = 0, 0, 0, b"\n"
     for piece in pieces_of(file):
-        count += piece.count(b"\n")
+        breaks += piece.count(b"\n")
+        returns += piece.count(b"\r")
+        pairs += piece.count(b"\r\n") + (last == b"\r" and piece.startswith(b"\n"))
         last = piece[-1:]
-    return count + (last != b"\n")
+    has_bom = os.pread(file, len(codecs.BOM_UTF8), 0) == codecs.BOM_UTF8
+    return TextForm(breaks + (last != b"\n"), breaks, returns, pairs, has_bom)
 
 
 def pieces_of(file: int) -> Iterator[bytes]:

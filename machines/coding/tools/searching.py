@@ -11,8 +11,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -21,6 +20,7 @@ from machines.coding.tools.beneath import Beneath, kind_of
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.paths import DEEPEST, Pattern, is_closed, is_record, is_temporary, named, shown
 from machines.coding.tools.reading import bytes_of, names_in, refuse_closed
+from machines.tool_use.records import read_record
 
 #: How many lines are given at most, and how many are counted.
 MOST_RESULTS, _MOST_COUNTED = 1_000, 10_000
@@ -33,9 +33,19 @@ _PASSED_OVER = frozenset({".venv", "node_modules", "__pycache__"} | {f".{n}_cach
 _Hit = tuple[int, int, int]
 
 
+@attrs.frozen
+class Matches:
+    """The lines that were found, as `file:line: text`. `more`: there are others; `skipped` counts what was passed over, by what it is."""
+
+    result: str
+    matches: tuple[str, ...]
+    more: bool
+    skipped: Mapping[str, int]
+
+
 def searched(
     beneath: Beneath, parts: Sequence[str], pattern: str, glob: str, *, is_regex: bool, max_results: int
-) -> dict[str, Any]:
+) -> Matches:
     """Give the lines that have a text, or match an expression. Raises ToolError, `bad_pattern` or `too_slow` for an expression."""
     if not pattern or len(pattern) > _LONGEST_PATTERN or "\n" in pattern:
         text = f"a pattern is needed: one line of at most {_LONGEST_PATTERN} chars"
@@ -59,7 +69,7 @@ def searched(
     skipped = dict(sorted(reader.skipped.items()))
     if skipped:
         said += f"; passed over: {', '.join(f'{count} {what}' for what, count in skipped.items())}"
-    return {"result": said, "matches": _lines(hits, names, texts), "more": bool(more), "skipped": skipped}
+    return Matches(said, tuple(_lines(hits, names, texts)), bool(more), skipped)
 
 
 @attrs.frozen
@@ -156,6 +166,17 @@ def _having(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
     return found
 
 
+_BROKEN = "it breaks the matcher down"
+
+
+@attrs.frozen
+class _ChildAnswer:
+    """What the process that searches has written: hits, or what is wrong with the expression."""
+
+    hits: tuple[_Hit, ...] = ()
+    error: str = ""
+
+
 def _matching(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
     asked = json.dumps({"pattern": pattern, "most": most, "texts": texts}).encode()
     try:
@@ -173,11 +194,11 @@ def _matching(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
         raise ToolError("too_slow", text) from error
     if done.returncode > 0:
         raise RuntimeError(f"the process that searches failed: {done.stderr.decode(errors='replace')[-2_000:]}")
-    said: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {"error": "it breaks the matcher down"}
-    if "error" in said:
-        text = f"the expression cannot be used: {shown(said['error'])[:200]}. For the text as it is, say is_regex=false"
+    found = read_record(_ChildAnswer, json.loads(done.stdout)) if done.returncode == 0 else _ChildAnswer(error=_BROKEN)
+    if found.error:
+        text = f"the expression cannot be used: {shown(found.error)[:200]}. For the text as it is, say is_regex=false"
         raise ToolError("bad_pattern", text)
-    return [tuple(hit) for hit in said["hits"]]
+    return list(found.hits)
 
 
 def _lines(hits: Sequence[_Hit], names: Sequence[str], texts: Sequence[str]) -> list[str]:

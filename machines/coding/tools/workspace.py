@@ -1,6 +1,6 @@
 """The file tools of the coding machine, within one folder.
 
-Takes that folder, and the calls of a model after they were normalised; gives what each call gave, or ToolError with what is allowed instead.
+Takes that folder, and calls (`arguments`); gives what each call gave, or ToolError with what is allowed instead.
 Everything is reached beneath a descriptor of the folder (`beneath`): that is the boundary. What the guard says before a call (`fault`) is
 advice. Who asks, and whether he may, is not known here.
 """
@@ -11,7 +11,7 @@ import os
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import attrs
 
@@ -21,8 +21,17 @@ from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.paths import PROTECTED, Protection, file_parts_of, named, parts_of, shown
 from machines.coding.tools.planted import is_head
-from machines.coding.tools.reading import bytes_of, digest_of, refuse_missing
-from machines.coding.tools.searching import MOST_RESULTS, searched
+from machines.coding.tools.reading import (
+    BOM,
+    FileText,
+    Listing,
+    bytes_of,
+    digest_of,
+    form_of,
+    refuse_missing,
+    with_line_ends,
+)
+from machines.coding.tools.searching import Matches, searched
 from machines.coding.tools.writing import refuse_unwritable, settle, twins_of, write_all
 
 _LINES_COMPARED, _WIDTH_COMPARED = 2_000, 120
@@ -41,7 +50,7 @@ def edited(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str
     found = next((way for way in _ways(text, old) if way in text), None)
     if found is None:
         raise ToolError("not_found", _missing(name, text, old))
-    replacement = _with_endings(new, _ending(text, found))
+    replacement = with_line_ends(new, _ending(text, found))
     if replacement == found:
         raise ToolError("bad_arguments", "'old' and 'new' are the same: nothing would change")
     count = text.count(found)
@@ -58,11 +67,7 @@ def _ways(text: str, old: str) -> tuple[str, ...]:
     Whole `\r\n` come first: a `\n` at the start of `old` is not the second half of one.
     """
     endings = ("\r\n", "\n") if "\r\n" in text else ("\n",)
-    return *(_with_endings(old, ending) for ending in endings), old
-
-
-def _with_endings(text: str, ending: str) -> str:
-    return text.replace("\r\n", "\n").replace("\n", ending)
+    return *(with_line_ends(old, ending) for ending in endings), old
 
 
 def _ending(text: str, found: str) -> str:
@@ -86,7 +91,10 @@ def _places(text: str, found: str) -> list[int]:
 def _missing(name: str, text: str, old: str) -> str:
     """Say that it is not there, and what is instead."""
     lines = text.split("\n")
-    said = f"'old' does not stand in '{name}'"
+    if not _is_mixed(text):
+        lines = [line.removesuffix("\r") for line in lines]
+    hint = "its line ends are mixed, \\r\\n and \\n: give one line, or several with their ends as read_file shows them"
+    said = f"'old' does not stand in '{name}'{f' ({hint})' if _is_mixed(text) else ''}"
     spaced = _but_for_whitespace(lines, old)
     if spaced is not None:
         first, last = spaced
@@ -95,6 +103,10 @@ def _missing(name: str, text: str, old: str) -> str:
     if alike:
         return f"{said}. Most alike are:\n{_numbered(lines, alike)}"
     return f"{said}, nor anything like it ({len(text)} chars, {text.count(chr(10)) + 1} lines): read the file again"
+
+
+def _is_mixed(text: str) -> bool:
+    return 0 < text.count("\r\n") < text.count("\n")
 
 
 def _but_for_whitespace(lines: Sequence[str], old: str) -> tuple[int, int] | None:
@@ -126,9 +138,7 @@ def _alike(lines: Sequence[str], old: str) -> list[int]:
 
 
 def _numbered(lines: Sequence[str], chosen: Sequence[int]) -> str:
-    told = [
-        f"{number + 1}: {shown(lines[number].rstrip(chr(13))[:200], kept=chr(9))}" for number in chosen[:_LINES_SHOWN]
-    ]
+    told = [f"{number + 1}: {shown(lines[number][:200], kept=chr(9))}" for number in chosen[:_LINES_SHOWN]]
     return "\n".join(told) + ("\n.." if len(chosen) > _LINES_SHOWN else "")
 
 
@@ -212,6 +222,14 @@ class Change:
     after: str | None
 
 
+@attrs.frozen
+class FileChanges:
+    """What a call has done to files, in a sentence and by file."""
+
+    result: str
+    changes: tuple[Change, ...]
+
+
 class Workspace:
     """A folder in which files are read and written. May be used from any thread.
 
@@ -236,46 +254,55 @@ class Workspace:
         """Let go of the folder."""
         self._beneath.close()
 
-    def apply(self, tool: str, arguments: Mapping[str, Any], planned: Sequence[Change] = ()) -> dict[str, Any]:
+    def apply(self, call: given.FileCall, planned: Sequence[Change] = ()) -> Listing | FileText | Matches | FileChanges:
         """Do a call, and give what it gave. Raises ToolError.
 
         With `planned`, what has happened already is not done again and gives the same; a file that is neither as it was nor as it
         will be refuses the call (`changed_since`).
         """
-        asked = given.checked(tool, arguments)
-        if tool not in given.WRITING:
-            tools = {"list_dir": self._list, "read_file": self._read, "search": self._search}
-            return tools[tool](asked)
-        paths = self._written_paths(tool, asked)
+        match call:
+            case given.ListDir():
+                return self.listed(call)
+            case given.ReadFile():
+                return self._read(call)
+            case given.Search():
+                return searched(
+                    self._beneath, self._parts(call.path), call.pattern, call.glob, is_regex=call.is_regex, max_results=call.max_results
+                )  # fmt: skip
+        return self.write(call, planned)
+
+    def listed(self, call: given.ListDir) -> Listing:
+        """List a folder, as `apply` does."""
+        return reading.listed(self._beneath, self._parts(call.path), call.offset)
+
+    def write(self, call: given.WriteCall, planned: Sequence[Change] = ()) -> FileChanges:
+        """Do a call that writes, as `apply` does."""
+        paths = self._written_paths(call)
         if planned and self._is_done(paths, planned):
             changes = tuple(planned)
-            text = self.read_bytes(changes[0].path)
+            contents = {parts: bytes_of(self._beneath, parts) for parts in paths}
         else:
-            contents = self._contents(tool, asked)
+            contents = self._contents(call, paths)
             changes = self._changes(contents)
             if planned:
                 changes = _agreed(changes, planned)
             write_all(self._beneath, {parts: data for parts, data in contents.items() if self._differs(parts, data)})
-            text = contents[paths[0]]
         if planned:  # then it may be the second time
             settle(self._beneath, paths)
-        return {
-            "result": _sentence(tool, asked, changes, text),
-            "changes": [attrs.asdict(change) for change in changes],
-        }
+        return FileChanges(_sentence(call, changes, [contents[parts] for parts in paths]), changes)
 
-    def planned(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Change, ...]:
+    def planned(self, call: given.FileCall) -> tuple[Change, ...]:
         """Give what a writing tool would change as files are now; nothing for another tool. Raises ToolError as the call would."""
-        asked = given.checked(tool, arguments)
-        return self._changes(self._contents(tool, asked)) if tool in given.WRITING else ()
+        if not isinstance(call, given.WriteCall):
+            return ()
+        return self._changes(self._contents(call, self._written_paths(call)))
 
-    def diff(self, tool: str, arguments: Mapping[str, Any]) -> str:
+    def diff(self, call: given.FileCall) -> str:
         """Give what a writing tool would change as text, for a person. Raises ToolError as the call would."""
-        asked = given.checked(tool, arguments)
-        if tool not in given.WRITING:
+        if not isinstance(call, given.WriteCall):
             return ""
         told = []
-        for parts, data in self._contents(tool, asked).items():
+        for parts, data in self._contents(call, self._written_paths(call)).items():
             found = self._beneath.look(parts)
             if found is not None and found.st_size > _LARGEST_COMPARED:
                 told.append(f"{named(parts)}: {found.st_size} bytes are replaced by {len(data)}\n{added(data)}")
@@ -284,11 +311,10 @@ class Workspace:
             told.append(unified(named(parts), before, data))
         return "".join(told)
 
-    def fault(self, tool: str, arguments: Mapping[str, Any]) -> str:
+    def fault(self, call: given.FileCall) -> str:
         """Say why a call would leave the workspace or write what is protected, as files are now; '' if it would not. Raises nothing."""
         try:
-            for path in _paths(tool, arguments):
-                self._refuse(tool, path)
+            self._refuse(call)
         except ToolError as error:
             return str(error) if error.code in _BOUNDARY else ""
         except (OSError, WorkspaceGoneError) as error:
@@ -319,40 +345,33 @@ class Workspace:
     def _file_parts(self, path: object) -> tuple[str, ...]:
         return file_parts_of(path, self._roots)
 
-    def _list(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        offset = given.number(asked, "offset", 0, 0, 1 << 40)
-        return reading.listed(self._beneath, self._parts(given.text(asked, "path", ".")), offset)
-
-    def _read(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        most = given.number(asked, "max_bytes", 65_536, reading.LEAST_READ, reading.MOST_READ)
-        offset = given.number(asked, "offset", 0, 0, 1 << 62)
-        parts = self._file_parts(asked.get("path"))
+    def _read(self, call: given.ReadFile) -> FileText:
+        parts = self._file_parts(call.path)
         refuse_missing(self._beneath, parts)
-        return reading.read(self._beneath, parts, most, offset)
+        return reading.read(self._beneath, parts, call.max_bytes, call.offset)
 
-    def _search(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return searched(
-            self._beneath, self._parts(given.text(asked, "path", ".")), given.text(asked, "pattern"), given.text(asked, "glob", ""),
-            is_regex=given.flag(asked, "is_regex", default=False),
-            max_results=given.number(asked, "max_results", 100, 1, MOST_RESULTS),
-        )  # fmt: skip
+    def _contents(self, call: given.WriteCall, paths: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], bytes]:
+        """Give what a call would write. Raises ToolError where it cannot."""
+        if isinstance(call, given.Edit):
+            return {paths[0]: self._edited(paths[0], call)}
+        files = zip(paths, call.files, strict=True)
+        return {parts: given.encoded(self._fitted(parts, file.content), named(parts)) for parts, file in files}
 
-    def _contents(self, tool: str, asked: Mapping[str, Any]) -> dict[tuple[str, ...], bytes]:
-        """Give what a call would write. Raises ToolError where it may not, or cannot."""
-        paths = self._written_paths(tool, asked)
-        if tool == "edit":
-            return {paths[0]: self._edited(paths[0], asked)}
-        files = zip(paths, _files(tool, asked), strict=True)
-        return {parts: given.encoded(given.text(file, "content"), named(parts)) for parts, file in files}
+    def _fitted(self, parts: tuple[str, ...], content: str) -> str:
+        """Give a content with the BOM and the line ends of the file that it replaces."""
+        if self._beneath.look(parts) is None:
+            return content
+        with self._beneath.file(parts) as (file, _):
+            return form_of(file).fitted(content)
 
-    def _written_paths(self, tool: str, asked: Mapping[str, Any]) -> list[tuple[str, ...]]:
-        """Give the files of a writing tool. Raises ToolError where one may not be written."""
-        create_dirs = given.flag(asked, "create_dirs", default=True)
-        paths = [self._writable(file.get("path"), create_dirs=create_dirs) for file in _files(tool, asked)]
+    def _written_paths(self, call: given.WriteCall) -> list[tuple[str, ...]]:
+        """Give the files of a call. Raises ToolError where one may not be written."""
+        create_dirs = isinstance(call, given.Edit) or call.create_dirs
+        paths = [self._writable(path, create_dirs=create_dirs) for path in call.paths]
         given.refuse_overlap(paths)
         return paths
 
-    def _writable(self, path: object, *, create_dirs: bool = True) -> tuple[str, ...]:
+    def _writable(self, path: str, *, create_dirs: bool = True) -> tuple[str, ...]:
         parts = self._file_parts(path)
         self._protection.check(parts)
         if is_head(parts[-1]):
@@ -372,10 +391,8 @@ class Workspace:
         with self._beneath.folder(parts[:-1]) as folder:
             return twins_of(folder, found)
 
-    def _edited(self, parts: tuple[str, ...], asked: Mapping[str, Any]) -> bytes:
+    def _edited(self, parts: tuple[str, ...], call: given.Edit) -> bytes:
         name = named(parts)
-        old, new = given.text(asked, "old"), given.text(asked, "new")
-        everywhere = given.flag(asked, "all", default=False)
         refuse_missing(self._beneath, parts)
         data = bytes_of(self._beneath, parts, given.LARGEST_FILE)
         try:
@@ -383,7 +400,9 @@ class Workspace:
         except UnicodeDecodeError as error:
             text = f"'{name}' is no UTF-8 text: it cannot be edited, only written anew"
             raise ToolError("binary_file", text) from error
-        return given.encoded(edited(name, text, old, new, everywhere=everywhere), name)
+        bom = BOM if text.startswith(BOM) else ""
+        old, new = call.old.removeprefix(bom), call.new.removeprefix(bom)
+        return given.encoded(bom + edited(name, text.removeprefix(bom), old, new, everywhere=call.all), name)
 
     def _changes(self, contents: Mapping[tuple[str, ...], bytes]) -> tuple[Change, ...]:
         return tuple(
@@ -400,43 +419,36 @@ class Workspace:
             return False
         return all(digest_of(self._beneath, p) == change.after for p, change in zip(paths, planned, strict=True))
 
-    def _refuse(self, tool: str, path: object) -> None:
+    def _refuse(self, call: given.FileCall) -> None:
         """Raise ToolError where a call must not use a path."""
-        if tool in given.WRITING:
-            self._writable(path)
+        if isinstance(call, given.WriteCall):
+            for path in call.paths:
+                self._writable(path)
             return
-        parts = self._parts(path)
-        if tool in ("list_dir", "search"):
+        parts = self._parts(call.path)
+        if not isinstance(call, given.ReadFile):
             reading.refuse_closed(parts)
         self._beneath.look(parts)
 
 
-def _files(tool: str, asked: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Give what a writing tool says of each file. Raises ToolError."""
-    return given.files(asked) if tool == "write_files" else [asked]
-
-
-def _sentence(tool: str, asked: Mapping[str, Any], changes: Sequence[Change], text: bytes) -> str:
-    """Say what was done, the same when it is done a second time; `text` is what the first file holds now."""
-    if tool == "edit":
-        lines = len(text.splitlines())
+def _sentence(call: given.WriteCall, changes: Sequence[Change], contents: Sequence[bytes]) -> str:
+    """Say what was done, the same when it is done a second time; `contents` are what the files hold now."""
+    if isinstance(call, given.Edit):
+        lines = len(contents[0].splitlines())
         return f"Edited {changes[0].path}: it has {lines} {'line' if lines == 1 else 'lines'} now"
-    pairs = zip(_files(tool, asked), changes, strict=True)
-    told = [f"{len(file['content'])} chars to {change.path}" for file, change in pairs]
+    written = zip(call.files, changes, contents, strict=True)
+    told = [f"{len(file.content)} chars to {change.path}{_kept(file.content, data)}" for file, change, data in written]
     same = "; it was the same before" if len(changes) == 1 and changes[0].before == changes[0].after else ""
     many = f"{len(told)} files: " if len(told) > 1 else ""
     return f"Wrote {many}{', '.join(told)}{same}"
 
 
-def _paths(tool: str, arguments: Mapping[str, Any]) -> list[object]:
-    """Give the paths of a call; none where the tool has none, or will refuse the call for its form."""
-    if tool not in given.FILE_TOOLS:
-        return []
-    if tool == "write_files":
-        files = arguments.get("files")
-        return [file.get("path") for file in files if isinstance(file, Mapping)] if isinstance(files, list) else []
-    path = arguments.get("path")
-    return ["." if path is None and tool in ("list_dir", "search") else path]
+def _kept(content: str, data: bytes) -> str:
+    """Say what a file has of the one that it replaces, where that was not asked for."""
+    text = data.decode("utf-8", "replace")
+    kept = ["its BOM"] if text.startswith(BOM) > content.startswith(BOM) else []
+    kept += ["its line ends \\r\\n"] if text.count("\r\n") > content.count("\r\n") else []
+    return f" (which keeps {' and '.join(kept)})" if kept else ""
 
 
 def _agreed(changes: Sequence[Change], planned: Sequence[Change]) -> tuple[Change, ...]:

@@ -100,6 +100,13 @@ def test_run_tells_how_it_came_to_rest(arguments, kind, code):
     assert found["directory"] == f".dsa/{found['run']}"
 
 
+def test_number_out_of_range_begins_no_run():
+    found = told("run", "shop.md", "--data", '{"tea": 1e400}')
+    assert (found["kind"], found["run"], found["exit_code"]) == ("unreadable", None, 2)
+    assert "the number 1e400 is out of range" in found["failure"]["message"]
+    assert not Path(".dsa").exists()
+
+
 @pytest.mark.parametrize(("stands", "arguments", "kind", "code"), [
     (cut_off, ("resume", "last"), "waiting", 3),
     (in_doubt, ("resume", "last"), "in doubt", 3),

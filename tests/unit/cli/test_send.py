@@ -32,6 +32,9 @@ def events():
     ([""], ""),
     (["--data", '{"tea": ["green", 2.5, null]}'], {"tea": ["green", 2.5, None]}),
     (["--data", '"text"'], "text"),
+    (["--data", '"1e400"'], "1e400"),
+    (["--data", "1e400 grains"], "1e400 grains"),
+    (["1e400"], "1e400"),
 ])  # fmt: skip
 def test_an_event_is_handed_over_with_its_data_and_the_run_goes_on(arguments, data):
     result = dsa("send", "last", "order", *arguments)
@@ -59,6 +62,9 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late():
     (["--data", "[NaN]"], "NaN is not JSON"),
     (["--data", "[" * 100_000], "--data begins as JSON and is not valid"),
     (["\udcff"], "DATA is not UTF-8 text"),
+    (["--data", '{"tea": [1e400]}'], "--data: the number 1e400 is out of range, for none is above 1.8e308; write it as a text, in quotes"),
+    (["--data", " -1e400"], "--data: the number -1e400 is out of range"),
+    (['{"tea": 1e400}'], "DATA: the number 1e400 is out of range"),
 ])  # fmt: skip
 def test_data_that_is_none_is_refused_before_anything_happens(arguments, said):
     result = dsa("send", "last", "order", *arguments)

@@ -4,8 +4,10 @@ import signal
 
 import pytest
 
-from machines.chat.calls import meant
+from machines.chat.calls import TOOLS
 from machines.coding.plan import read_plan
+from machines.tool_use.call import ToolCall
+from machines.tool_use.reading import read_call
 
 LENGTH = 1_000_000
 
@@ -49,4 +51,4 @@ def test_a_long_plan_is_read_or_has_failed(text):
     ],
 )
 def test_code_with_fences_that_do_not_end_is_meant_as_it_stands(text):
-    assert "fence" not in meant("1", "execute_sql", {"query": text}).rescues
+    assert "fence" not in read_call(ToolCall("1", "1", "execute_sql", {"query": text}), TOOLS).rescues

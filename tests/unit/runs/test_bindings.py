@@ -90,6 +90,17 @@ def test_bindings_beside_the_file_are_used_and_the_rest_is_built_in(folder):
     assert bound.generators["llm"].generate(None).content == "mine"
 
 
+def test_module_says_with_which_settings_no_run_can_go_on(folder):
+    fault = "def fault_of_settings(config):\n    return '' if config['disk'] == 'here' else f\"{config['disk']}: no disk\"\n"
+    (folder / "bindings.py").write_text(BINDINGS + fault)
+    assert bind(loads(TABLE), path=folder / "machine.md", config={"disk": "here"}).config["disk"] == "here"
+    with pytest.raises(BindingError, match=r"^/mnt: no disk$"):
+        bind(loads(TABLE), path=folder / "machine.md", config={"disk": "/mnt"})
+    (folder / "bindings.py").write_text(f"{BINDINGS}\nfault_of_settings = 'none'\n")
+    with pytest.raises(BindingError, match=r"`fault_of_settings` is .*, not a function"):
+        bind(loads(TABLE), path=folder / "machine.md")
+
+
 @pytest.mark.parametrize("by_name", [True, False])
 def test_a_module_is_used_instead_of_what_lies_beside_the_file(folder, monkeypatch, by_name):
     (folder / "bindings.py").write_text("raise RuntimeError('must not be run')")

@@ -2,14 +2,16 @@ import json
 
 import attrs
 import pytest
-from chat_ledgers import Told, facts, lives
+from chat_ledgers import Told, facts, intent, lives, table
 from chat_server import faults_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.chat.conversation import REASONS, RECENT_TURNS, Conversation, conversation_of, refused
+from machines.chat.conversation import REASONS, RECENT_TURNS, Conversation, conversation_of
 from machines.chat.inventory import Made
 from machines.chat.messages import messages_for
+from machines.tool_use.call import refused
+from machines.tool_use.message import Message
 
 
 def made(name="a.csv", content="1", equal_to=None, key="sql:1"):
@@ -38,7 +40,7 @@ def test_whatever_happens_no_request_has_a_call_without_its_result(told):
     for length in told.requests:
         if length <= len(told.entries):
             messages = messages_for(conversation_of(told.entries[:length]), [], context_chars=100)
-            assert faults_of({"messages": messages}) == []
+            assert faults_of({"messages": [message.as_openai for message in messages]}) == []
 
 
 @given(lives(), st.sampled_from(["message", "asked", "sql_call", "sql_done", "presented", "cut_off", "retried"]))
@@ -50,8 +52,8 @@ def test_a_refused_event_changes_nothing(told, event):
         "calls": [],
         "tool": "run_sql",
         "rescues": [],
-        "result": 1,
-        "intent": {},
+        "result": {},
+        "intent": intent(),
         "artifacts": [made()],
     }
     assert facts(told.refuses(event, data).conversation) == before
@@ -73,19 +75,19 @@ def test_answers_before_any_turn_change_nothing():
 
 def test_a_call_and_its_result_stand_together_under_the_provider_s_id():
     told = Told().says("How many?").asked(("c1-2", "run_sql", "c1")).calls("c1-2").came("c1-2")
-    user, asked, result = told.conversation.turn.messages
-    assert user == {"role": "user", "content": "How many?"}
-    assert [call["id"] for call in asked["tool_calls"]] == ["c1"]
-    assert (result["role"], result["tool_call_id"]) == ("tool", "c1")
-    assert json.loads(result["content"])["row_count"] == 1
+    user, asked, result = told.conversation.turn.exchange.messages
+    assert user == Message("user", "How many?")
+    assert [call["id"] for call in asked.as_openai["tool_calls"]] == ["c1"]
+    assert (result.role, result.answers) == ("tool", "c1")
+    assert json.loads(result.content)["row_count"] == 1
 
 
 def test_calls_are_sent_back_under_names_that_providers_take():
     """A tool that was meant under its own; strict providers refuse every request that repeats another one."""
     told = Told().says("How many?").asked(("c1", "functions.run_sql"), ("c2", "multi_tool_use.parallel"), ("c3", ""), ("c4", "x" * 200_000))  # fmt: skip
     told.calls("c1").came("c1").calls("c2", "", "").skips("c2", "unknown_tool")
-    asked = told.conversation.turn.messages[1]
-    assert [call["function"]["name"] for call in asked["tool_calls"]] == [
+    asked = told.conversation.turn.exchange.messages[1]
+    assert [call["function"]["name"] for call in asked.as_openai["tool_calls"]] == [
         "run_sql", "multi_tool_use_parallel", "unnamed", "x" * 64,
     ]  # fmt: skip
     assert max(len(call.tool) for call in told.conversation.turn.calls) < 70
@@ -96,26 +98,31 @@ def test_calls_without_a_result_are_answered_as_interrupted_before_anything_else
     told = asked_once().asked(("c2", "run_sql"), ("c3", "run_python")).calls("c2")
     told.happens(event, {"text": "Go on", "content": "Well"})
     first = told.conversation.turns[0]
-    results = [message for message in first.messages if message["role"] == "tool"]
-    assert [message["tool_call_id"] for message in results] == ["c1", "c2", "c3"]
-    assert {json.loads(message["content"])["error"]["code"] for message in results} == {"interrupted"}
+    results = [message for message in first.exchange.messages if message.role == "tool"]
+    assert [message.answers for message in results] == ["c1", "c2", "c3"]
+    assert {json.loads(message.content)["error"]["code"] for message in results} == {"interrupted"}
     assert [call.status for call in first.calls] == ["interrupted"] * 3
     assert told.conversation.reasons["interrupted"] == 3
-    assert (told.conversation.waiting(), list(told.conversation.queue), told.conversation.current) == ((), [], None)
+    assert facts(told.conversation)["waiting"] == ()
+    assert (facts(told.conversation)["queue"], facts(told.conversation)["current"]) == ([], None)
 
 
 def test_a_result_that_comes_after_its_call_was_answered_is_not_told():
-    told = asked_once().calls("c1").told("turn_cancelled", {"c1": refused("interrupted", "stopped")}, drops=True)
+    told = (
+        asked_once()
+        .calls("c1")
+        .told("turn_cancelled", {"c1": refused("c1", "interrupted", "stopped").content}, drops=True)
+    )
     before = facts(told.conversation)
     assert facts(told.skips("c1", "invalid_state").conversation)["turns"] == before["turns"]
 
 
 def test_ids_that_a_provider_repeats_get_numbers():
-    conversation = asked_once().conversation
+    conversation = asked_once().conversation.transcript
     assert conversation.free_id("c2") == "c2"
     assert conversation.free_id("c1") == "c1-2"
     assert conversation.free_id("c1", ["c1-2"]) == "c1-3"
-    assert Told().says("?").asked(("c1-2", "run_sql", "c1")).conversation.free_id("c1") == "c1"
+    assert Told().says("?").asked(("c1-2", "run_sql", "c1")).conversation.transcript.free_id("c1") == "c1"
 
 
 def test_dropped_calls_have_results_and_none_of_them_waits():
@@ -127,29 +134,34 @@ def test_dropped_calls_have_results_and_none_of_them_waits():
         .came("c1")
         .calls("c2")
     )
-    told.told("too_many_calls", {name: refused("too_many_calls", "no") for name in ("c2", "c3")}, drops=True)
+    told.told(
+        "too_many_calls", {name: refused(name, "too_many_calls", "no").content for name in ("c2", "c3")}, drops=True
+    )
     conversation = told.conversation
     assert [call.status for call in conversation.turn.calls] == ["done", "too_many_calls", "too_many_calls"]
-    assert (conversation.waiting(), list(conversation.queue), conversation.current) == ((), [], None)
+    said = conversation.transcript
+    assert (said.waiting(), list(said.queue), said.current) == ((), [], None)
 
 
 def test_a_note_is_said_by_the_user():
     told = Told().says("?").happens("cut_off", {"content": "", "why": "?"}).told("answer_cut_off", note="[Again]")
-    assert told.conversation.turn.messages[-1] == {"role": "user", "content": "[Again]"}
+    assert told.conversation.turn.exchange.messages[-1] == Message("user", "[Again]")
 
 
 def test_an_answer_that_is_empty_is_not_said():
-    assert len(Told().says("?").happens("cut_off", {"content": "", "why": "?"}).conversation.turn.messages) == 1
+    assert (
+        len(Told().says("?").happens("cut_off", {"content": "", "why": "?"}).conversation.turn.exchange.messages) == 1
+    )
 
 
 def test_after_a_broken_answer_and_a_retry_the_model_does_not_answer_itself():
     told = Told().says("?").happens("cut_off", {"content": "I was", "why": "?"}).told("limit_reached", drops=True)
-    assert told.happens("retried").conversation.turn.messages[-1]["role"] == "user"
+    assert told.happens("retried").conversation.turn.exchange.messages[-1].role == "user"
 
 
 def test_after_a_retry_nothing_is_said_where_the_user_has_spoken_last():
     told = Told().says("?").told("turn_failed", drops=True).happens("retried")
-    assert told.conversation.turn.messages == [{"role": "user", "content": "?"}]
+    assert told.conversation.turn.exchange.messages == [Message("user", "?")]
 
 
 # -- what was done before ---------------------------------------------------------------------------------------------------
@@ -211,10 +223,10 @@ def test_the_latest_table_and_the_last_five_summaries_are_those_of_sql():
     told = Told().says("?")
     for number in range(6):
         told.asked((f"c{number}", "run_sql")).calls(f"c{number}")
-        told.came(f"c{number}", intent={"datasets": [f"t{number}"]}, table={"digest": f"{number}"})
+        told.came(f"c{number}", intent=intent(f"t{number}"), table=table(f"{number}"))
     told.asked(("p", "run_python")).calls("p", "run_python").came("p", "python_done")
-    assert [intent["datasets"] for intent in told.conversation.intents] == [[f"t{number}"] for number in range(1, 6)]
-    assert told.conversation.latest_table == {"digest": "5"}
+    assert [each.datasets for each in told.conversation.intents] == [(f"t{number}",) for number in range(1, 6)]
+    assert told.conversation.latest_table.digest == "5"
 
 
 # -- counters ---------------------------------------------------------------------------------------------------------------
@@ -226,10 +238,10 @@ def test_reasons_rescues_and_calls_are_counted():
     told.skips("c2", "duplicate_tool_call_skipped").calls("c3", "run_python").came("c3", "python_failed", result={})
     told.happens("answered", {"content": "Done.", "rescues": {"changed_id": 2}})
     conversation = told.conversation
-    assert conversation.rescues == {"fence": 2, "alias": 1, "changed_id": 2}
+    assert conversation.transcript.rescues == {"fence": 2, "alias": 1, "changed_id": 2}
     assert conversation.reasons == {"duplicate_tool_call_skipped": 1}
     assert conversation.tools == {"run_sql done": 1, "run_python failed": 1}
-    assert conversation.asked_of_model == 2
+    assert conversation.transcript.answers == 2
 
 
 @pytest.mark.parametrize(

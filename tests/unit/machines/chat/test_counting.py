@@ -6,6 +6,7 @@ from hypothesis import given
 
 from dsa.runtime.counting import counters
 from machines.chat.counting import counted, counters_of
+from machines.tool_use.records import as_data
 
 
 def a_turn():
@@ -22,7 +23,7 @@ def a_turn():
 
 
 def test_the_counters_of_a_conversation():
-    assert counters_of(a_turn().conversation) == {
+    assert as_data(counters_of(a_turn().conversation)) == {
         "turns": 1,
         "model_answers": 2,
         "calls": {"run_python done": 1},
@@ -55,7 +56,7 @@ def test_what_dsa_show_says():
 
 def test_where_nothing_was_retried_there_is_no_rate():
     told = Told().says("?")
-    assert counters_of(told.conversation)["retry_success_rate"] is None
+    assert counters_of(told.conversation).retry_success_rate is None
     assert counted(told.entries)["retry success rate"] == "none were made"
 
 
@@ -66,17 +67,17 @@ def test_of_two_guided_retries_one_that_succeeds_is_half():
         told.skips("a", "empty_python_payload_retried").calls("b", "run_python", text).skips(
             "b", "invalid_tool_payload"
         )
-    assert counters_of(told.conversation)["retry_success_rate"] == 0.5
+    assert counters_of(told.conversation).retry_success_rate == 0.5
 
 
 @given(lives())
 def test_the_conversation_counts_no_reason_and_no_rescue_that_the_ledger_does_not_have(told):
     mine, all_ = counters_of(told.conversation), counters(told.entries)
-    assert Counter(mine["rescues"]) <= Counter(all_.get("rescues", {}))  # which has those of refused events, too
-    named = dict(mine["reasons"])
+    assert Counter(mine.rescues) <= Counter(all_.get("rescues", {}))  # which has those of refused events, too
+    named = dict(mine.reasons)
     made_up = named.pop("interrupted", 0)  # of calls that nobody answered: no effect has told of them
     assert named == {name: count for name, count in all_.get("reasons", {}).items() if name != "interrupted"}
     statuses = [call.status for turn in told.conversation.turns for call in turn.calls]
     assert made_up <= statuses.count("interrupted")
-    assert sum(mine["calls"].values()) == statuses.count("done") + statuses.count("failed")
-    json.dumps(mine)
+    assert sum(mine.calls.values()) == statuses.count("done") + statuses.count("failed")
+    json.dumps(as_data(mine))

@@ -17,7 +17,7 @@ def added(inventory, *given_things):
 
 def taken(inventory, given_things):
     """Take what a tool made as the conversation does: each content once."""
-    for each in (Made(**told) for told in inventory.compared(given_things)):
+    for each in inventory.compared(given_things):
         if each.equal_to is None:
             added(inventory, each)
         else:
@@ -77,7 +77,7 @@ def test_what_is_made_is_compared_with_what_is_there_and_with_what_is_made_besid
     inventory = Inventory()
     added(inventory, made())
     found = inventory.compared([made("b"), made("c", "2"), made("d", "3"), made("e", "3"), made("f", "2"), made("g")])
-    assert [each["equal_to"] for each in found] == ["a1", None, None, "a3", "a2", "a1"]
+    assert [each.equal_to for each in found] == ["a1", None, None, "a3", "a2", "a1"]
     assert [each.artifact_id for each in inventory] == ["a1"]
 
 

@@ -1,7 +1,7 @@
 import json
 
 import attrs
-from chat_ledgers import Told, lives
+from chat_ledgers import Told, answer, lives
 from chat_server import faults_of
 from chats import told as told_in
 from hypothesis import assume, given
@@ -9,20 +9,28 @@ from hypothesis import strategies as st
 
 from machines.chat.inventory import MOST_SHOWN, REUSE, Made
 from machines.chat.messages import CONTEXT_TOKENS, messages_for
-from machines.talking.context import CHARS_PER_TOKEN
+from machines.chat.sql import TableInfo
+from machines.tool_use.context import CHARS_PER_TOKEN
+from machines.tool_use.message import size_of
+from machines.tool_use.records import as_data
 
-CARS = {"table": "cars", "rows": 406, "columns": {"Origin": "VARCHAR"}}
+CARS = TableInfo("cars", (("Origin", "VARCHAR"),), 406, "cars.csv")
+CARS_TOLD = {"table": "cars", "rows": 406, "columns": {"Origin": "VARCHAR"}}
 
 
 def turns(*answers):
     told = Told()
-    for answer in answers:
-        told.says("?" * 5).happens("answered", {"content": answer})
+    for text in answers:
+        told.says("?" * 5).happens("answered", answer(text))
     return told
 
 
+def sent(messages):
+    return {"messages": [message.as_openai for message in messages]}
+
+
 def said(messages):
-    return [message["content"] for message in messages[1:]]
+    return [message.content for message in messages[1:]]
 
 
 @given(lives(), st.integers(1, 400))
@@ -30,14 +38,14 @@ def test_every_request_has_the_inventory_and_the_summaries(told, chars):
     conversation = told.conversation
     assume(conversation.turns)
     messages = messages_for(conversation, [CARS], offered=["run_sql"], context_chars=chars)
-    inventory, summaries = told_in({"messages": messages})
+    inventory, summaries = told_in(sent(messages))
     assert inventory == [each.described() for each in conversation.inventory]
-    assert summaries == list(conversation.intents)
-    system = messages[0]["content"]
-    assert messages[0]["role"] == "system"
+    assert summaries == [json.loads(json.dumps(as_data(each))) for each in conversation.intents]
+    system = messages[0].content
+    assert messages[0].role == "system"
     assert REUSE in system
-    assert json.dumps(CARS) in system
-    assert [message["role"] for message in messages].count("system") == 1
+    assert json.dumps(CARS_TOLD) in system
+    assert [message.role for message in messages].count("system") == 1
 
 
 @given(lives(), st.integers(1, 400))
@@ -45,31 +53,31 @@ def test_old_turns_are_left_out_whole_and_the_last_one_never(told, chars):
     conversation = told.conversation
     assume(conversation.turns)
     messages = messages_for(conversation, [], context_chars=chars)[1:]
-    whole = [turn.messages for turn in conversation.turns]
+    whole = [turn.exchange.messages for turn in conversation.turns]
     kept = next(
         count for count in range(len(whole), 0, -1) if sum(len(turn) for turn in whole[-count:]) == len(messages)
     )
     assert messages[1:] == [message for turn in whole[-kept:] for message in turn][1:]
-    sizes = [turn.size for turn in conversation.turns]
+    sizes = [turn.exchange.size for turn in conversation.turns]
     assert kept == 1 or sum(sizes[-kept:]) <= chars
     assert kept == len(sizes) or sum(sizes[-kept - 1 :]) > chars
-    assert messages[0]["content"].endswith(conversation.turns[-kept].text)
+    assert messages[0].content.endswith(conversation.turns[-kept].text)
     left_out = len(whole) - kept
-    assert messages[0]["content"].startswith(f"[{left_out} earlier turns are left out") == (left_out > 0)
+    assert messages[0].content.startswith(f"[{left_out} earlier turns are left out") == (left_out > 0)
 
 
 @given(lives(), st.integers(1, 400))
 def test_no_result_is_sent_without_its_call(told, chars):
     conversation = told.conversation
     assume(conversation.turns)
-    faults = faults_of({"messages": messages_for(conversation, [], context_chars=chars)})
+    faults = faults_of(sent(messages_for(conversation, [], context_chars=chars)))
     assert [fault for fault in faults if fault.startswith("a result of no call")] == []
 
 
 def test_what_fits_exactly_is_sent():
     conversation = turns("a" * 45, "b" * 45, "c" * 45).conversation
     said_in_all = messages_for(conversation, [])[1:]
-    size = sum(len(json.dumps(message)) for message in said_in_all)
+    size = size_of(said_in_all)
     assert messages_for(conversation, [], context_chars=size)[1:] == said_in_all
     assert said(messages_for(conversation, [], context_chars=size - 1))[1:] == ["b" * 45, "?????", "c" * 45]
 
@@ -82,7 +90,7 @@ def test_a_turn_that_is_too_long_is_sent_all_the_same():
 def test_arguments_of_calls_count():
     told = Told().says("?")
     calls = [{"id": "c1", "provider_id": "c1", "name": "run_sql", "arguments": {"sql": "x" * 100}}]
-    told.happens("asked", {"calls": calls}).calls("c1").came("c1").says("!").happens("answered", {"content": "Done."})
+    told.happens("asked", answer(calls=calls)).calls("c1").came("c1").says("!").happens("answered", answer("Done."))
     assert len(messages_for(told.conversation, [], context_chars=100)) == 3
 
 
@@ -90,25 +98,25 @@ def test_leaving_out_changes_nothing_in_the_conversation():
     told = turns("a" * 100, "b" * 100)
     conversation = told.conversation
     messages_for(conversation, [], context_chars=10)
-    assert conversation.turns[-1].messages[0]["content"] == "?????"
+    assert conversation.turns[-1].exchange.messages[0].content == "?????"
 
 
 def test_where_nothing_exists_it_says_so():
     (system,) = messages_for(Told().conversation, [])
-    assert system["content"].count("\nnone") == 3
+    assert system.content.count("\nnone") == 3
 
 
 def test_where_no_tool_is_offered_the_model_is_told_to_answer():
     conversation = turns("a").conversation
-    assert "No tool can be called now" in messages_for(conversation, [])[0]["content"]
-    assert "No tool can be called now" not in messages_for(conversation, [], offered=["run_sql"])[0]["content"]
+    assert "No tool can be called now" in messages_for(conversation, [])[0].content
+    assert "No tool can be called now" not in messages_for(conversation, [], offered=["run_sql"])[0].content
 
 
 def test_of_many_artifacts_the_newest_are_told_and_how_many_there_are():
     told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python")
     things = [attrs.asdict(Made(f"{n}.csv", "csv", str(n), 1, f"python:{n}.csv:-")) for n in range(MOST_SHOWN + 5)]
     told.came("c1", "python_done", things)
-    system = messages_for(told.conversation, [])[0]["content"]
+    system = messages_for(told.conversation, [])[0].content
     assert f"(the newest {MOST_SHOWN} of {MOST_SHOWN + 5})" in system
     inventory, _ = told_in({"messages": [{"content": system}]})
     assert [each["name"] for each in inventory] == [f"{n}.csv" for n in range(5, MOST_SHOWN + 5)]
@@ -118,7 +126,7 @@ def test_an_alias_is_told_in_the_next_request():
     told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_python")).calls("c1")
     told.came("c1", artifacts=[attrs.asdict(Made("a.csv", "csv", "1", 1, "sql:1"))])
     conversation = told.conversation
-    assert "also_named" not in messages_for(conversation, [])[0]["content"]
+    assert "also_named" not in messages_for(conversation, [])[0].content
     told.calls("c2", "run_python")
     told.came("c2", "python_done", [attrs.asdict(Made("b.csv", "csv", "1", 1, "python:b.csv:-", "a1"))], new="failed")
-    assert '"also_named": ["b.csv"]' in messages_for(told.conversation, [])[0]["content"]
+    assert '"also_named": ["b.csv"]' in messages_for(told.conversation, [])[0].content

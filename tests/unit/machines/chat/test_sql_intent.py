@@ -4,6 +4,7 @@ import duckdb
 import pytest
 
 from machines.chat.sql import Database, Intent
+from machines.tool_use.records import as_data, read_record
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +106,16 @@ def test_first_and_last_are_iso_texts_and_no_value_is_no_scope(database):
 def test_a_summary_is_small_and_reads_back(database):
     wide = ", ".join(f"{n} AS a_column_with_a_long_name_{n}" for n in range(300))
     found = intent(database, f"SELECT {wide}")
-    assert (len(found.columns), found.left_out) == (24, 276)
-    assert len(json.dumps(found.as_json())) < 3_000
-    assert Intent.from_json(json.loads(json.dumps(found.as_json()))) == found
+    assert (len(found.columns), found.columns_left_out) == (24, 276)
+    assert len(json.dumps(as_data(found))) < 3_000
+    assert read_record(Intent, json.loads(json.dumps(as_data(found)))) == found
+
+
+def test_a_summary_has_all_its_names_in_the_order_in_which_events_have_them(database):
+    assert json.dumps(as_data(intent(database, "SELECT count(*) AS n, max(sold) AS last FROM sales"))) == (
+        '{"datasets": ["sales"], "columns": ["n", "last"], "columns_left_out": 0, "dimensions": [], "measures": ["n"], "row_count": 1, '
+        '"time_scope": [{"column": "last", "first": "2024-12-30", "last": "2024-12-30", "grain": ""}]}'
+    )
 
 
 def test_what_is_read_has_nothing_to_do_with_the_rows(database):

@@ -4,13 +4,15 @@ import json
 
 import pytest
 
-from machines.coding.calls import RESCUES, TOOLS, meant
+from machines.coding.calls import RESCUES, TOOLS
+from machines.tool_use.call import ToolCall
+from machines.tool_use.reading import read_call
 
 KNOWN = {tool.name: tool for tool in TOOLS}
 
 
 def read(name, arguments, **more):
-    return meant({"id": "c1", "name": name, "arguments": arguments, **more}, KNOWN)
+    return read_call(ToolCall("c1", "c1", name, arguments, **more), KNOWN)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,17 @@
 
 import pytest
 
+from machines.coding.events import CallRead, Came
 from machines.coding.evidence import files_named, given_of, lacking
+from machines.coding.tools.workspace import Change
 
 NOTHING = "no tool has given a result in this subtask"
 NO_COMMAND = "no command has given a result in this subtask, which says to run or test something"
 
 
 def gave(tool, arguments=None, *, argv=(), changes=(), result=None):
-    call = {"tool": tool, "arguments": arguments or {}, **({"argv": list(argv)} if argv else {})}
-    return given_of(call, {"result": result or {}, "changes": [{"path": path} for path in changes]})
+    call = CallRead(tool=tool, arguments=arguments or {}, argv=argv)
+    return given_of(call, Came("c1", result or {}, changes=tuple(Change(path, None, None) for path in changes)))
 
 
 LISTED = gave("list_dir", {"path": "."})

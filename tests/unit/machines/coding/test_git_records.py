@@ -1,9 +1,7 @@
 """What the git tools leave out: what we write for people. And a path is a path, however it looks."""
 
 import pytest
-from git_workspaces import git, make_repository, refused
-
-from machines.coding.tools.git import GitTools
+from git_workspaces import GitTools, git, make_repository, refused
 
 
 @pytest.fixture

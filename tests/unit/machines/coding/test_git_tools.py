@@ -1,11 +1,10 @@
 """Git for a model, in real repositories: what is shown, what is committed, and what a commit leaves alone."""
 
+import shutil
 from pathlib import Path
 
 import pytest
-from git_workspaces import git, make_repository, refused
-
-from machines.coding.tools.git import GitTools
+from git_workspaces import GitTools, git, make_repository, make_submodule, make_work_tree, refused
 
 
 @pytest.fixture
@@ -63,12 +62,61 @@ def test_a_repository_of_longer_ids(tmp_path):
 
 def test_a_further_work_tree(root, tmp_path):
     git(root, "worktree", "add", "-q", "-b", "side", tmp_path / "side")
+    control = root / ".git" / "worktrees" / "side"
     (tmp_path / "side" / "a.py").write_text("2\n", "utf-8")
     tools = GitTools(tmp_path / "side")
     assert tools.git_status()["branch"] == "side"
     made = tools.git_commit("on the side")
     assert git(root, "rev-parse", "side").strip() == made["commit"] != git(root, "rev-parse", "main").strip()
     assert git(tmp_path / "side", "status", "--short") == git(root, "status", "--short") == ""
+    # As newer versions of git write it, where they are asked to.
+    (tmp_path / "side" / ".git").write_text("gitdir: ../work/.git/worktrees/side\n", "utf-8")
+    (control / "gitdir").write_text("../../../../side/.git\n", "utf-8")
+    assert tools.git_log()["commits"][0]["subject"] == "on the side"
+
+
+@pytest.mark.parametrize("folder", [".", "deep"])
+def test_a_workspace_that_is_a_submodule(tmp_path, folder):
+    module = make_submodule(tmp_path)
+    root = module / folder
+    root.mkdir(exist_ok=True)
+    (root / "new.py").write_text("2\n", "utf-8")
+    tools = GitTools(root)
+    assert (tools.git_status()["branch"], tools.git_status()["untracked"]) == ("main", ["new.py"])
+    made = tools.git_commit("in the library")
+    assert made["files"] == ["new.py"]
+    assert git(module, "rev-parse", "main").strip() == made["commit"] == tools.git_log()["commits"][0]["commit"]
+    assert git(module, "status", "--short") == ""
+    assert git(tmp_path / "top", "status", "--short") == " M libs/lib\n"
+
+
+def test_a_submodule_on_no_branch(tmp_path):
+    root = make_submodule(tmp_path)
+    git(root, "checkout", "-q", "--detach")
+    (root / "a.py").write_text("2\n", "utf-8")
+    made = GitTools(root).git_commit("on no branch")
+    assert (GitTools(root).git_status()["branch"], git(root, "rev-parse", "HEAD").strip()) == (None, made["commit"])
+    assert git(root, "rev-parse", "main").strip() != made["commit"]
+
+
+def test_a_submodule_of_a_further_work_tree_or_with_settings_of_its_own_work_tree(tmp_path):
+    root = make_submodule(tmp_path)
+    git(root, "sparse-checkout", "set", "--cone")
+    assert "core.worktree" not in git(root, "config", "--list", "--local")
+    assert GitTools(root).git_status()["branch"] == "main"
+    git(tmp_path / "top", "worktree", "add", "-q", tmp_path / "side")
+    git(tmp_path / "side", "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
+    side = tmp_path / "side" / "libs" / "lib"
+    (side / "a.py").write_text("2\n", "utf-8")
+    made = GitTools(side).git_commit("on the side")
+    assert git(side, "rev-parse", "HEAD").strip() == made["commit"] != git(root, "rev-parse", "HEAD").strip()
+
+
+@pytest.mark.parametrize("make", [make_submodule, make_work_tree])
+def test_a_repository_that_is_gone_is_told(tmp_path, make):
+    root = make(tmp_path)
+    shutil.rmtree(tmp_path / "top" / ".git")
+    assert refused(GitTools(root).git_status) == "unsafe_repository"
 
 
 def test_a_shallow_clone_with_packed_refs(root, tmp_path):

@@ -3,31 +3,44 @@
 import itertools
 import json
 
+import attrs
 import pytest
 from chat_server import faults_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from machines.coding.events import Probe
 from machines.coding.messages import HISTORY_KEEP, messages_for, where_it_stands
 from machines.coding.standing import Chapter, Subtask
 from machines.coding.work import Work
-from machines.talking.context import CHARS_PER_TOKEN, shortened_to
+from machines.tool_use.call import ToolCall
+from machines.tool_use.context import CHARS_PER_TOKEN, shortened_to
+from machines.tool_use.message import Message, size_of
+
+NOTHING = ("files_written", "files_missing", "commands_run", "recent_errors")
 
 
 def work_with(*exchanges):
     work = Work()
     work.goal = "Do it"
     work.chapters = [Chapter("Task", [Subtask("write_file a.py", "in_progress"), Subtask("run_cmd python a.py")])]
-    work.probe = {"files_exist": ["a.py"]}
-    work.exchanges = [list(each) for each in exchanges]
+    work.probe = Probe((), ("a.py",), (), (), ())
+    for each in exchanges:
+        begun = work.transcript.begin()
+        for message in each:
+            begun.add(message)
     return work
 
 
 def exchange(number, text="x", calls=1):
     ids = [f"c{number}_{at}" for at in range(calls)]
-    asked = [{"id": i, "type": "function", "function": {"name": "read_file", "arguments": json.dumps({"path": text})}} for i in ids]  # fmt: skip
-    results = [{"role": "tool", "tool_call_id": i, "content": json.dumps({"content": text})} for i in ids]
-    return [{"role": "assistant", "content": None, "tool_calls": asked}, *results]
+    asked = tuple(ToolCall(name, name, "read_file", {"path": text}) for name in ids)
+    results = [Message("tool", json.dumps({"content": text}), answers=name) for name in ids]
+    return [Message("assistant", None, asked), *results]
+
+
+def sent(messages):
+    return {"messages": [message.as_openai for message in messages]}
 
 
 def test_the_seed_lines_stand_in_every_request():
@@ -36,27 +49,29 @@ def test_the_seed_lines_stand_in_every_request():
     work.changes = {"a.py": (None, "1"), "gone.py": ("1", None)}
     lines = where_it_stands(work).splitlines()
     assert lines[:4] == ["GOAL: Do it", "CURRENT TASK: Task", "ACTIVE SUBTASK: write_file a.py", "FILES CREATED: a.py"]
-    assert json.loads(lines[4].removeprefix("STATE: ")) == {"files_exist": ["a.py"]}
+    assert json.loads(lines[4].removeprefix("STATE: ")) == attrs.asdict(work.probe) | {"files_exist": ["a.py"]} | {
+        key: [] for key in NOTHING
+    }
     assert lines[-1] == "- write_file a.py: again"
 
 
 def test_the_last_five_exchanges_are_kept():
     messages = messages_for(work_with(*(exchange(number) for number in range(9))))
-    assert [m["tool_calls"][0]["id"] for m in messages if m["role"] == "assistant"] == [f"c{n}_0" for n in range(4, 9)]
-    assert sum(m["role"] == "assistant" for m in messages) == HISTORY_KEEP
+    assert [m.calls[0].id for m in messages if m.role == "assistant"] == [f"c{n}_0" for n in range(4, 9)]
+    assert sum(m.role == "assistant" for m in messages) == HISTORY_KEEP
 
 
 @given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 3)), max_size=8), st.integers(1_000, 8_000))
 def test_a_request_fits_and_is_one_that_providers_take(sizes, tokens):
     work = work_with(*(exchange(number, "y" * size, calls) for number, (size, calls) in enumerate(sizes)))
     messages = messages_for(work, context_chars=tokens * CHARS_PER_TOKEN)
-    assert faults_of({"messages": messages}) == []
-    head = sum(len(json.dumps(m)) for m in messages[:2])
-    assert sum(len(json.dumps(m)) for m in messages) <= max(tokens * CHARS_PER_TOKEN, head + 6_000)
+    assert faults_of(sent(messages)) == []
+    head = size_of(messages[:2])
+    assert size_of(messages) <= max(tokens * CHARS_PER_TOKEN, head + 6_000)
     if sizes:
-        last = work.exchanges[-1]
-        assert [m.get("tool_call_id") for m in messages[-len(last) :]] == [m.get("tool_call_id") for m in last]
-    for message in messages:
+        last = work.transcript.exchanges[-1].messages
+        assert [m.answers for m in messages[-len(last) :]] == [m.answers for m in last]
+    for message in sent(messages)["messages"]:
         for call in message.get("tool_calls") or ():
             json.loads(call["function"]["arguments"])
 
@@ -64,36 +79,38 @@ def test_a_request_fits_and_is_one_that_providers_take(sizes, tokens):
 @given(st.lists(st.sampled_from(["note", "call", "said"]), max_size=12), st.integers(1_000, 8_000))
 def test_messages_of_the_user_stand_alone_and_none_is_lost(kinds, tokens):
     def made(number, kind):
-        note = {"role": "user", "content": f"note {number}"}
-        said = {"role": "assistant", "content": "words"}
+        note = Message("user", f"note {number}")
+        said = Message("assistant", "words")
         return {"note": [note], "call": exchange(number), "said": [said, note]}[kind]
 
     work = work_with(*(made(number, kind) for number, kind in enumerate(kinds)))
     messages = messages_for(work, context_chars=tokens * CHARS_PER_TOKEN)
-    roles = [message["role"] for message in messages]
+    roles = [message.role for message in messages]
     assert ("user", "user") not in set(itertools.pairwise(roles))
-    assert faults_of({"messages": messages}) == []
+    assert faults_of(sent(messages)) == []
     kept = [number for number, kind in enumerate(kinds) if kind != "call"]
     last = [number for number in kept if number >= len(kinds) - HISTORY_KEEP]
-    text = "\n\n".join(message["content"] for message in messages[1:] if message["role"] == "user")
+    text = "\n\n".join(message.content for message in messages[1:] if message.role == "user")
     assert text == "\n\n".join([where_it_stands(work), *(f"note {number}" for number in last)])
-    assert all(len(each) == 1 for each in work.exchanges if each[0]["role"] == "user"), "the work itself stays as it is"
+    assert all(len(each.messages) == 1 for each in work.transcript.exchanges if each.messages[0].role == "user"), (
+        "the work itself stays as it is"
+    )
 
 
 def test_what_is_cut_says_so_and_keeps_both_ends():
-    message = {"role": "user", "content": "begin" + "x" * 5_000 + "end"}
-    cut = shortened_to(message, 100)["content"]
+    message = Message("user", "begin" + "x" * 5_000 + "end")
+    cut = shortened_to(message, 100).content
     assert cut.startswith("begin")
     assert cut.endswith("end")
     assert "4,908 characters left out" in cut
-    assert message["content"].count("x") == 5_000
+    assert message.content.count("x") == 5_000
 
 
 @given(st.text(alphabet='ab \n"\\'), st.integers(1, 400), st.sampled_from([300, 1_200, 5_000]))
 def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
     told = {"output": text * times, "rc": 0}
     content = json.dumps(told, ensure_ascii=False)
-    cut = shortened_to({"role": "tool", "tool_call_id": "c", "content": content}, most)["content"]
+    cut = shortened_to(Message("tool", content, answers="c"), most).content
     assert len(cut) <= most
     assert (json.loads(cut) == told) == (len(content) <= most)
     assert json.loads(cut).keys() == told.keys() | ({"shortened"} if len(content) > most else set())
@@ -102,7 +119,7 @@ def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
 @pytest.mark.parametrize("most", [100, 300, 4_000])
 def test_a_result_of_many_small_texts_keeps_its_beginning_and_says_what_is_left_out(most):
     content = json.dumps({"names": [f"file-{number}.txt" for number in range(900)], "more": False})
-    cut = shortened_to({"role": "tool", "tool_call_id": "c", "content": content}, most)["content"]
+    cut = shortened_to(Message("tool", content, answers="c"), most).content
     said = json.loads(cut)
     assert content.startswith(said["beginning"])
     assert f"of {len(content):,} characters left out: call again" in said["shortened"]
@@ -118,7 +135,7 @@ def test_a_result_that_was_cut_to_make_room_does_not_say_that_it_is_whole(most):
         "truncated": False,
         "next_offset": None,
     }
-    cut = shortened_to({"role": "tool", "tool_call_id": "c", "content": json.dumps(read)}, most)["content"]
+    cut = shortened_to(Message("tool", json.dumps(read), answers="c"), most).content
     said = json.loads(cut)
     assert (said["truncated"], len(cut) <= most) == (True, True)
     left = int(said["shortened"].split()[0].replace(",", ""))
@@ -127,5 +144,5 @@ def test_a_result_that_was_cut_to_make_room_does_not_say_that_it_is_whole(most):
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
 def test_what_is_short_stays(role):
-    message = {"role": role, "content": "short"}
+    message = Message(role, "short")
     assert shortened_to(message, 100) == message

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from machines.coding.plan import LONGEST, TEMPLATES, Task, fallback, faults_of, read_plan, tasks_from, template
+from machines.tool_use.records import as_data
 
 GOOD = [{"description": "Create it", "subtasks": ["write_file a.py"]}]
 TASK = (Task("Create it", ("write_file a.py",)),)
@@ -55,7 +56,7 @@ def test_what_names_a_tool_or_a_file_is_concrete(subtask):
 def test_any_text_is_tasks_or_faults(text):
     tasks, faults = read_plan(text)
     assert bool(tasks) or bool(faults)
-    assert tasks_from([task.to_json() for task in tasks]) == tasks
+    assert tasks_from([as_data(task) for task in tasks]) == tasks
 
 
 def test_the_fallback_is_the_goal_itself():
@@ -75,12 +76,12 @@ def test_subtasks_that_need_nothing_of_one_another_are_told():
     said = [{"description": "Both", "independent": True, "subtasks": ["write_file a.txt", "write_file b.txt"]}]
     (task,), faults = read_plan(json.dumps(said))
     assert (task.independent, faults) == (True, [])
-    assert tasks_from([task.to_json()]) == (task,)
-    assert template("both", "it", {"both": said})[0].independent
+    assert tasks_from([as_data(task)]) == (task,)
+    assert template("both", "it", {"both": (task,)})[0].independent
     assert not any(task.independent for name in TEMPLATES for task in template(name, "it"))
     assert not tasks_from([{**said[0], "independent": "no"}])[0].independent
 
 
 def test_own_templates_stand_beside_ours():
-    own = {"notes": [{"description": "Write", "subtasks": ["write_file notes.md about {goal}"]}]}
+    own = {"notes": (Task("Write", ("write_file notes.md about {goal}",)),)}
     assert template("notes", "birds", own) == (Task("Write", ("write_file notes.md about birds",)),)

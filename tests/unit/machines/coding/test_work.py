@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from dsa.expr import Value
 from dsa.runtime.ledger import EventEntry, RowEntry
 from machines.coding.calls import COMPLETE
-from machines.coding.configuration import checked, default_model, read_configuration
+from machines.coding.configuration import CodeConfiguration, checked, default_model, read_configuration
 from machines.coding.counting import counted
+from machines.coding.events import CallRead
 from machines.coding.projection import FOLDER, LOG, Projection, lines_in_log, loops, state
 from machines.coding.resources import MODES, Resources
-from machines.coding.standing import Called
-from machines.coding.work import Work, work_of
+from machines.coding.settings import CodingSettings
+from machines.coding.work import Work, WorkCall, work_of
+from machines.tool_use.records import as_data, read_record
 
 VALUES: dict[str, Value] = {"rounds": 1}
 
@@ -33,7 +35,13 @@ def ledger(tmp_path_factory):
 
 def facts(work):
     """Give all that it says, as plain values."""
-    own = {name: value for name, value in vars(work).items() if not name.startswith("_")}
+    own = {
+        name: value
+        for each in (work, work.transcript)
+        for name, value in vars(each).items()
+        if not name.startswith("_")
+    }
+    del own["transcript"]
     return json.dumps(own, default=lambda value: sorted(value) if isinstance(value, set) else attrs.asdict(value) if attrs.has(type(value)) else list(value), sort_keys=True)  # fmt: skip
 
 
@@ -58,7 +66,7 @@ def test_what_it_says_of_the_run(ledger):
         "python -m pytest -q -> rc=1", "python -m pytest -q -> rc=0", "ruff check . -> rc=1", "ruff check . -> rc=0",
     ]  # fmt: skip
     assert [line.split(":")[0] for line in work.errors] == ["python -m pytest -q -> rc=1", "ruff check . -> rc=1"]
-    assert work.waiting() == ()
+    assert work.transcript.waiting() == ()
     assert counted(ledger)["subtasks completed"] == "3 of 3"
 
 
@@ -71,7 +79,9 @@ def test_the_projection_is_written_whole_and_not_through_links(tmp_path, ledger)
     (workspace / LOG).symlink_to(outside / "log")
     Projection(workspace).write(work, VALUES)
     assert list(outside.iterdir()) == []
-    assert json.loads((workspace / FOLDER / "state.json").read_text()) == json.loads(json.dumps(state(work, VALUES)))
+    assert json.loads((workspace / FOLDER / "state.json").read_text()) == json.loads(
+        json.dumps(as_data(state(work, VALUES)))
+    )
     assert (workspace / LOG).read_text().splitlines() == [line for each in work.calls for line in lines_in_log(each)]
     assert loops(work) == []
     assert sorted(path.name for path in (workspace / FOLDER).iterdir()) == ["history.jsonl", "loops.json", "state.json"]
@@ -105,7 +115,9 @@ def test_the_ledger_for_people_names_what_was_tried(tmp_path):
 
 
 def line_of(tool, status, about, result=None):
-    return lines_in_log(Called("c", tool, "p", {"call_id": "c", "tool": tool, **about}, status, result))
+    return lines_in_log(
+        WorkCall("c", tool, "p", status, result, about=read_record(CallRead, {"call_id": "c", "tool": tool, **about}))
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +134,7 @@ def line_of(tool, status, about, result=None):
     ],
 )  # fmt: skip
 def test_each_line_of_the_ledger_for_people_names_its_object(tool, status, about, line):
-    assert line_of(tool, status, about, {"error": {"message": "why"}}) == [line]
+    assert line_of(tool, status, about, {"error": {"code": "x", "message": "why"}}) == [line]
 
 
 def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
@@ -139,7 +151,7 @@ def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
         ]
     )
     assert [each.status for each in work.calls] == ["interrupted", "waiting"]
-    assert work.waiting() == ("c2",)  # where calls are dropped it is told as not made
+    assert work.transcript.waiting() == ("c2",)  # where calls are dropped it is told as not made
 
 
 @pytest.mark.parametrize(
@@ -153,21 +165,21 @@ def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
 )
 def test_what_a_mode_lets_happen(tmp_path, mode, expected):
     agent = Resources({"mode": mode, "workspace": str(tmp_path)}, tmp_path)
-    found = tuple(agent.approval(needs, needs, set())["is"] for needs in ("look", "edit", "run", "never"))
+    found = tuple(agent.approval(needs, needs, set()).leave for needs in ("look", "edit", "run", "never"))
     assert found == expected
     assert mode in MODES
     if mode == "ask":
-        assert agent.approval("run", "run python", {"run python"})["is"] == "yes"
-        assert agent.approval("run", "run pytest", {"run python"})["is"] == "ask"
+        assert agent.approval("run", "run python", {"run python"}).leave == "yes"
+        assert agent.approval("run", "run pytest", {"run python"}).leave == "ask"
 
 
 def test_settings_are_read_from_either_file(tmp_path):
-    assert read_configuration(tmp_path) == {}
+    assert read_configuration(tmp_path) == CodeConfiguration()
     (tmp_path / "pyproject.toml").write_text('[tool.dsa.code]\nmode = "full-auto"\n')
-    assert read_configuration(tmp_path) == {"mode": "full-auto"}
+    assert read_configuration(tmp_path).settings == CodingSettings(mode="full-auto")
     (tmp_path / "dsa.toml").write_text('[code]\nmode = "read-only"\n')
-    assert read_configuration(tmp_path) == {"mode": "read-only"}
-    assert checked({"temperature": 1}) == {"temperature": 1}
+    assert read_configuration(tmp_path).settings == CodingSettings(mode="read-only")
+    assert checked({"temperature": 1}).settings == CodingSettings(temperature=1)
     with pytest.raises(ValueError, match="temperature"):
         checked({"temperature": True})
 

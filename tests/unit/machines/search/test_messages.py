@@ -1,10 +1,10 @@
 import json
 import re
 
-import pytest
-
 from dsa.runtime.policies import Action, Step, action_call_step, action_result_step, error_step, text_step
 from machines.search.policies import Reply, messages_of, steps_of
+from machines.tool_use.call import ToolCall
+from machines.tool_use.message import Message
 
 
 def call(step_id, name="search", actor="assistant", **payload):
@@ -19,7 +19,7 @@ def shape(messages):
     """Give roles, with the ids of calls and answers as small numbers."""
     names = {}
     told = []
-    for message in messages:
+    for message in (message.as_openai for message in messages):
         ids = [c["id"] for c in message.get("tool_calls", [])] + [message[k] for k in ["tool_call_id"] if k in message]
         told.append((message["role"], [names.setdefault(name, len(names)) for name in ids]))
     assert all(re.fullmatch("[a-z0-9]{9}", name) for name in names)
@@ -38,11 +38,11 @@ def test_a_conversation_with_calls_in_openais_format():
     ]
     messages = messages_of(ledger)
     assert shape(messages) == [("user", []), ("assistant", [0, 1]), ("tool", [0]), ("tool", [1]), ("assistant", [])]
-    assert messages[1]["content"] == "Let me see."
-    assert messages[1]["tool_calls"][0]["type"] == "function"
-    assert messages[1]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query": "cat"}'}
-    assert [json.loads(message["content"]) for message in messages[2:4]] == [{"found": 1}, {"found": 0}]
-    assert messages[4] == {"role": "assistant", "content": "In a.md:3."}
+    assert messages[1].content == "Let me see."
+    assert messages[1].as_openai["tool_calls"][0]["type"] == "function"
+    assert messages[1].as_openai["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query": "cat"}'}
+    assert [json.loads(message.content) for message in messages[2:4]] == [{"found": 1}, {"found": 0}]
+    assert messages[4] == Message("assistant", "In a.md:3.")
 
 
 def test_each_turn_is_a_message_of_its_own():
@@ -54,7 +54,7 @@ def test_a_call_without_a_result_is_told_as_such():
     """Servers refuse a call that has no answer for good: the conversation could not go on."""
     messages = messages_of([call("1/1"), text_step("user", "Go on.")])
     assert shape(messages) == [("assistant", [0]), ("tool", [0]), ("user", [])]
-    assert json.loads(messages[1]["content"])["code"] == "NO_RESULT"
+    assert json.loads(messages[1].content)["code"] == "NO_RESULT"
 
 
 def test_what_others_called_is_told_as_the_users():
@@ -67,8 +67,8 @@ def test_what_others_called_is_told_as_the_users():
     ]
     messages = messages_of(ledger)
     assert shape(messages) == [("assistant", [0]), ("tool", [0]), ("user", []), ("user", [])]
-    assert messages[1]["content"] == '{"paid": 5}'
-    assert messages[2]["content"] == 'person gave: {"approved": true}'
+    assert messages[1].content == '{"paid": 5}'
+    assert messages[2].content == 'person gave: {"approved": true}'
 
 
 def test_ids_that_come_again_in_a_longer_conversation_are_kept_apart():
@@ -76,29 +76,30 @@ def test_ids_that_come_again_in_a_longer_conversation_are_kept_apart():
     again = [text_step("user", "and b?"), call("1.1/1", query="b"), result("1.1/1", found="b")]
     messages = messages_of([*once, *again])
     assert shape(messages)[-2:] == [("assistant", [1]), ("tool", [1])]
-    assert [m["content"] for m in messages if m["role"] == "tool"] == ['{"found": "a"}', '{"found": "b"}']
+    assert [m.content for m in messages if m.role == "tool"] == ['{"found": "a"}', '{"found": "b"}']
 
 
 def test_texts_of_people_are_the_users():
     steps = [text_step("person", "a"), text_step("system", "b"), Step("", "person", "approval", {"digest": "d"})]
-    assert messages_of(steps) == [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]
+    assert messages_of(steps) == [Message("user", "a"), Message("system", "b")]
+
+
+def asks(name, arguments, error="", text=""):
+    return ToolCall("c", "c", name, arguments, error, text)
 
 
 def test_a_reply_becomes_steps():
-    steps = steps_of(Reply("Let me see.", (("search", '{"query": "cat"}'), ("list", "")), {"prompt_tokens": 3}))
+    calls = (asks("search", {"query": "cat"}), asks("list", {}))
+    steps = steps_of(Reply("Let me see.", calls, {"prompt_tokens": 3}))
     assert [step.type for step in steps] == ["text", "action_call", "action_call"]
     assert steps[0].payload == {"text": "Let me see.", "usage": {"prompt_tokens": 3}}
     asked = Action("search", {"query": "cat"})
     assert steps[1].payload == {"policy": "search", "payload": {"query": "cat"}, "digest": asked.digest}
     assert steps[2].payload["payload"] == {}
-    assert steps_of(Reply("", (("list", "{}"),), {"prompt_tokens": 3}))[0].payload["usage"] == {"prompt_tokens": 3}
+    assert steps_of(Reply("", (asks("list", {}),), {"prompt_tokens": 3}))[0].payload["usage"] == {"prompt_tokens": 3}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
-    [('{"query": ', "no JSON"), ("[1]", "are list, not"), ('{"a": NaN}', "NaN is no JSON"), ("[" * 100_000, "no JSON")],
-)
-def test_arguments_that_cannot_be_read_are_told_and_not_guessed(arguments, fault):
-    (step,) = steps_of(Reply("", (("search", arguments),)))
+def test_arguments_that_cannot_be_read_are_told_and_not_guessed():
+    (step,) = steps_of(Reply("", (asks("search", None, "invalid_arguments", '{"query": '),)))
     assert step.payload["payload"] == {}
-    assert fault in step.payload["fault"]
+    assert step.payload["fault"] == 'the arguments are no JSON object: {"query": '

@@ -189,6 +189,23 @@ def said(content=None, calls=(), finish="stop"):
     }  # fmt: skip
 
 
+def streamed(reply):
+    """An answer in two pieces: what it says, and why it ended with what it took."""
+    head = {name: reply[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    (choice,) = reply["choices"]
+    message = {**choice["message"]}
+    if "tool_calls" in message:
+        message["tool_calls"] = [{"index": at, **each} for at, each in enumerate(message["tool_calls"])]
+    yield head | {"choices": [{"index": 0, "delta": message, "finish_reason": None}]}
+    yield head | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
+    yield head | {"choices": [], "usage": reply["usage"]}
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch):
+    monkeypatch.setenv("DSA_RETRY_S", "0")
+
+
 @contextlib.contextmanager
 def serving(*replies):
     """A real server that gives the replies in order; what it was asked is in the list that is given."""
@@ -198,11 +215,10 @@ def serving(*replies):
         def do_POST(self):
             received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             reply = left.pop(0)
-            text = json.dumps(
-                reply if isinstance(reply, dict) else {"error": {"message": "down", "type": "x"}}
-            ).encode()
-            self.send_response(200 if isinstance(reply, dict) else reply)
-            self.send_header("content-type", "application/json")
+            is_answer = isinstance(reply, dict)
+            text = events(streamed(reply)) if is_answer else b'{"error": {"message": "down", "type": "x"}}'
+            self.send_response(200 if is_answer else reply)
+            self.send_header("content-type", "text/event-stream" if is_answer else "application/json")
             self.send_header("content-length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
@@ -262,7 +278,7 @@ def test_a_model_that_never_ends_is_stopped(folder):
     ("reply", "why"),
     [
         (said("half an answ", finish="length"), "cut off"),
-        (said(""), "empty answer"),
+        (said(""), "it was empty"),
         (500, "server of openai/m failed"),
     ],
 )

@@ -98,6 +98,9 @@ def test_an_edit_is_a_replacement_with_any_line_endings(text, old, new):
         ("a\nb\n", "a\r\nb", "x\r\ny", "x\ny\n"),
         ("a\r\nb\nc\nd\n", "a\nb", "x\ny", "x\r\ny\nc\nd\n"),
         ("\ufeffa\n", "a", "b", "\ufeffb\n"),
+        ("\ufeffa\r\nb\r\n", "\ufeffa\nb", "x\ny", "\ufeffx\r\ny\r\n"),
+        ("\ufeffa\n", "\ufeffa", "b", "\ufeffb\n"),
+        ("\ufeffa\n", "a", "\ufeffb", "\ufeffb\n"),
         ("é日𝄞", "日", "x", "éx𝄞"),
         ("no end", "end", "end\n", "no end\n"),
     ],
@@ -131,6 +134,21 @@ def test_an_edit_of_what_is_not_there_shows_what_is(workspace, tmp_path):
     )
     assert "5: def mean(items):\n6: \treturn 0" in refused(workspace.edit, "a", "def mean(items):\n    return 0", "")[1]
     assert "nor anything like it" in refused(workspace.edit, "a", "§§§§§§§§§§§§", "")[1]
+
+
+def test_an_edit_that_is_not_found_says_that_line_ends_are_mixed(workspace, tmp_path):
+    (tmp_path / "a").write_bytes(b"one\r\ntwo\nthree\r\nfour\n")
+    hint = "its line ends are mixed, \\r\\n and \\n: give one line, or several with their ends as read_file shows them"
+    code, text = refused(workspace.edit, "a", "one\ntwo\nthree", "x")
+    assert code == "not_found"
+    assert text == (
+        f"'old' does not stand in 'a' ({hint}), but for whitespace it does. Copy it exactly from there:\n"
+        "1: one\\r\n2: two\n3: three\\r"
+    )
+    assert hint in refused(workspace.edit, "a", "§§§§§§§§§§§§", "x")[1]
+    workspace.edit("a", "one\r\ntwo\nthree", "1\n2")
+    (tmp_path / "b").write_bytes(b"one\r\ntwo\r\n")
+    assert "mixed" not in refused(workspace.edit, "b", "one two", "x")[1]
 
 
 def test_a_file_that_is_no_text_is_not_edited(workspace, tmp_path):

@@ -59,10 +59,10 @@ def test_what_cannot_be_listed(workspace, tmp_path):
 def test_a_file_is_read_with_its_size_and_lines(workspace, tmp_path):
     (tmp_path / "a.py").write_bytes("x = 'é'\r\ny".encode())
     assert workspace.read_file("a.py") == {
-        "content": "x = 'é'\r\ny",
+        "content": "x = 'é'\ny",
         "size_bytes": 11,
         "lines": 2,
-        "result": "Read a.py: 11 bytes, 2 lines",
+        "result": "Read a.py: 11 bytes, 2 lines; its lines end in \\r\\n, shown as \\n",
         "truncated": False,
         "next_offset": None,
     }
@@ -83,6 +83,32 @@ def test_a_file_read_in_pieces_is_the_file(workspace, tmp_path, max_bytes):
         pieces.append(piece["content"])
         offset = piece["next_offset"]
     assert "".join(pieces) == text
+
+
+@pytest.mark.parametrize("max_bytes", [4, 5, 6, 7, 100])
+def test_a_file_of_windows_is_read_in_pieces_with_plain_line_ends(workspace, tmp_path, max_bytes):
+    text = "ab\n\n日c\n" * 4 + "end"
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    pieces, offset = [], 0
+    while offset is not None:
+        piece = workspace.read_file("a.txt", max_bytes, offset)
+        pieces.append(piece["content"])
+        offset = piece["next_offset"]
+    assert "".join(pieces) == text
+    assert "; it begins with a BOM, which is not shown; its lines end in \\r\\n, shown as \\n" in piece["result"]
+
+
+@pytest.mark.parametrize("before", range(1 << 20, (1 << 20) - 3, -1))
+def test_line_ends_are_known_wherever_they_stand_in_a_large_file(workspace, tmp_path, before):
+    (tmp_path / "a.txt").write_bytes(b"x" * before + b"\r\ny")
+    assert workspace.read_file("a.txt", 100, before - 1)["content"] == "x\ny"
+
+
+def test_mixed_line_ends_are_shown_as_they_are(workspace, tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"a\r\nb\nc")
+    found = workspace.read_file("a.txt")
+    assert found["content"] == "a\r\nb\nc"
+    assert found["result"].endswith("; its line ends are mixed, \\r\\n and \\n, and shown as they are")
 
 
 def test_a_cut_says_the_true_size_and_how_to_read_on(workspace, tmp_path):

@@ -4,7 +4,10 @@ import json
 import stat
 
 import pytest
-from file_tools import contents, prepared, refused, sha
+from artifact_runs import memory_folder
+from file_tools import FileTools, contents, prepared, refused, sha
+from hypothesis import given
+from hypothesis import strategies as st
 
 from machines.coding.tools.workspace import Change
 
@@ -42,6 +45,54 @@ def test_a_new_file_has_the_mode_of_any_new_file(workspace, tmp_path):
     workspace.write_file("a", "x")
     (tmp_path / "b").touch()
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "after", "kept"),
+    [
+        (b"a\r\nb\r\n", "x\ny\n", b"x\r\ny\r\n", " (which keeps its line ends \\r\\n)"),
+        (b"a\r\nb", "x\r\ny", b"x\r\ny", ""),
+        (b"\xef\xbb\xbfa\n", "x\n", b"\xef\xbb\xbfx\n", " (which keeps its BOM)"),
+        (b"\xef\xbb\xbfa\n", "\ufeffx\n", b"\xef\xbb\xbfx\n", ""),
+        (
+            b"\xef\xbb\xbfa\r\n",
+            "x\ny\r\n",
+            b"\xef\xbb\xbfx\r\ny\r\n",
+            " (which keeps its BOM and its line ends \\r\\n)",
+        ),
+        (b"a\r\nb\n", "x\ny\n", b"x\ny\n", ""),
+        (b"a", "x\r\n", b"x\r\n", ""),
+    ],
+)
+def test_a_file_keeps_its_bom_and_line_ends(workspace, tmp_path, before, content, after, kept):
+    (tmp_path / "a").write_bytes(before)
+    call = {"path": "a", "content": content}
+    planned = workspace.planned("write_file", call)
+    done = workspace.apply("write_file", call, planned)
+    assert (tmp_path / "a").read_bytes() == after
+    assert done["result"] == f"Wrote {len(content)} chars to a{kept}"
+    assert workspace.apply("write_file", call, planned) == done
+    shown = workspace.read_file("a")["content"]
+    assert workspace.write_file("a", shown)["result"].endswith("; it was the same before")
+    assert (tmp_path / "a").read_bytes() == after
+
+
+@given(st.text("ab\r\n", max_size=12), st.booleans())
+def test_a_file_that_is_read_and_written_again_is_the_same(text, has_bom):
+    with memory_folder() as folder, FileTools(folder) as workspace:
+        data = b"\xef\xbb\xbf" * has_bom + text.encode()
+        (folder / "a").write_bytes(data)
+        workspace.write_file("a", workspace.read_file("a")["content"])
+        assert (folder / "a").read_bytes() == data
+
+
+def test_several_files_keep_each_its_own_line_ends(workspace, tmp_path):
+    (tmp_path / "a").write_bytes(b"1\r\n")
+    (tmp_path / "b").write_bytes(b"1\n")
+    written = workspace.write_files([{"path": name, "content": "x\ny\n"} for name in "abc"])
+    assert contents(tmp_path) == {"a": b"x\r\ny\r\n", "b": b"x\ny\n", "c": b"x\ny\n"}
+    kept = "4 chars to a (which keeps its line ends \\r\\n), 4 chars to b, 4 chars to c"
+    assert written["result"] == f"Wrote 3 files: {kept}"
 
 
 def test_what_is_not_written_over(workspace, tmp_path):

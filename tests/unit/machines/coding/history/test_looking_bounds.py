@@ -11,8 +11,10 @@ import pytest
 from coding_typed import DONE, PLAN, block, calls, typed_in
 
 from dsa.edge.sandbox.commands import stop
+from machines.coding.events import CallRead
 from machines.coding.history import History, HistoryError, looking
 from machines.coding.toolbox import Toolbox
+from machines.coding.tools.arguments import WriteFile
 
 SIZE = looking.LARGEST_BYTES
 FIT = looking.MOST_BYTES // SIZE
@@ -82,13 +84,8 @@ def test_a_mark_that_is_stopped_leaves_nothing(history, root):
 def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp_path):
     toolbox = Toolbox({"workspace": str(root)}, tmp_path)
     write = {"path": "new.txt", "content": "x"}
-    call = {
-        "tool": "write_file",
-        "kind": "writing",
-        "arguments": write,
-        "planned": toolbox.workspace.planned("write_file", write),
-    }
-    call["planned"] = [{"path": each.path} for each in call["planned"]]
+    planned = tuple(toolbox.workspace.planned(WriteFile(**write)))
+    call = CallRead(call_id="c1", tool="write_file", kind="changing", arguments=write, planned=planned)
     with stop() as stopped:
         stopped.set()
         with pytest.raises(HistoryError, match="it was stopped"):

@@ -3,9 +3,7 @@
 import os
 
 import pytest
-from foreign_servers import real
-
-from machines.coding.servers.foreign import Foreign
+from foreign_servers import Foreign, real
 
 
 @pytest.fixture(scope="module")

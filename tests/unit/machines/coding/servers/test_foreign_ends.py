@@ -1,5 +1,6 @@
 """How MCP servers end: no process, no thread and no file is left, whoever ends them."""
 
+import asyncio
 import gc
 import signal
 import subprocess
@@ -9,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from foreign_servers import SHORT_S, TESTS, real, refused, rogue, text, wait_until_gone
+from foreign_servers import SHORT_S, TESTS, Foreign, real, refused, rogue, text, wait_until_gone
 
 from dsa.edge.sandbox.commands import stop
-from machines.coding.servers.foreign import Foreign
+from machines.coding.servers.server import Server
+from machines.coding.servers.session import Live
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 
@@ -155,3 +157,25 @@ def test_without_the_package_it_says_how_to_install_it():
     ran = subprocess.run([sys.executable, "-c", WITHOUT], cwd=TESTS.parent, capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("not_installed no MCP server can be used")
     assert "pip install '.[mcp]'" in ran.stdout
+
+
+def test_a_package_that_cannot_be_imported_is_told_before_a_server_is_started(opened, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mcp.shared.message", None)
+    code, said = refused(opened(odd=Server(["program-that-nobody-has"])).tools)
+    assert code == "not_installed"
+    assert "the package mcp cannot be imported (import of mcp.shared.message halted" in said
+
+
+def test_nobody_waits_for_a_server_whose_talk_cannot_begin(monkeypatch):
+    """What is missing is found only when the talk begins: the process is there by then."""
+    monkeypatch.setitem(sys.modules, "mcp.shared.message", None)
+
+    async def lived():
+        live = Live("odd", rogue("fine"))
+        async with asyncio.timeout(30):
+            await live.started
+        return live, (await asyncio.gather(live.task, return_exceptions=True))[0]
+
+    live, fault = asyncio.run(lived())
+    assert isinstance(fault, ImportError)
+    assert (live.is_over, live.process.has_ended, live.why.code) == (True, True, "server_not_started")

@@ -4,9 +4,8 @@ import json
 import os
 
 import pytest
-from foreign_servers import real, refused, rogue, text
+from foreign_servers import Foreign, real, refused, rogue, text
 
-from machines.coding.servers.foreign import Foreign
 from machines.coding.tools.errors import ToolError
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")

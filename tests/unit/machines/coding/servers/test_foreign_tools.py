@@ -5,7 +5,7 @@ import re
 import pytest
 from foreign_servers import real, refused, rogue, text
 
-from machines.coding.servers.tools import MOST_TOOLS, fitted, tools_of
+from machines.coding.servers.tools import MOST_TOOLS, fitted, read_tool, tools_of
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 
@@ -76,7 +76,7 @@ def test_a_list_of_tools_that_is_nested_as_deep_as_it_may_be_is_read(opened):
 
 @pytest.mark.parametrize("schema", [None, "text", {}, {"type": "array"}, {"type": ["object"]}])
 def test_a_schema_of_no_object_is_refused(schema):
-    code, said = refused(tools_of, "bad", real(), [{"name": "odd", "inputSchema": schema}])
+    code, said = refused(tools_of, "bad", real(), [read_tool({"name": "odd", "inputSchema": schema})])
     assert (code, "'bad' has a tool 'odd' whose `inputSchema` is no schema of an object" in said) == ("bad_tools", True)
 
 

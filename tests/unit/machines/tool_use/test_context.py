@@ -9,8 +9,11 @@ from stream_shapes import chunk, finished
 
 from dsa.edge.http.failures import reason_of
 from dsa.errors import GenerationError
-from machines.talking.context import Room, asked_within, shortened_to, size_of, within
-from machines.talking.model import Wanted, model_of
+from machines.tool_use.answers import Room
+from machines.tool_use.call import ToolCall
+from machines.tool_use.context import asked_within, room_known, room_taken, shortened_to, within
+from machines.tool_use.message import Message, size_of
+from machines.tool_use.model import Wanted, model_of
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
@@ -33,13 +36,16 @@ WORDS = {
 
 def told(*sizes):
     """A conversation with results of these sizes."""
-    messages = [{"role": "user", "content": "?"}]
+    messages = [Message("user", "?")]
     for number, size in enumerate(sizes):
-        function = {"name": "f", "arguments": "{}"}
-        call = {"id": f"c{number}", "type": "function", "function": function}
-        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": json.dumps({"output": "z" * size})})
+        call = ToolCall(f"c{number}", f"c{number}", "f", {})
+        messages.append(Message("assistant", None, (call,)))
+        messages.append(Message("tool", json.dumps({"output": "z" * size}), answers=f"c{number}"))
     return messages
+
+
+def sent(request):
+    return len(json.dumps(request.body["messages"]))
 
 
 def asked(address, messages, notices=None):
@@ -59,7 +65,7 @@ def test_less_is_sent_and_the_model_asked_again_whatever_the_provider_says(words
     with serving(refusing(400, {"error": {"message": words}}), GOOD) as (address, requests):
         result, room = asked(address, messages, notices)
     assert (result.content, len(requests), len(notices)) == ("Hello", 2, 1)
-    assert size_of(requests[1].body["messages"]) < 0.75 * size_of(messages)
+    assert sent(requests[1]) < 0.75 * size_of(messages)
     assert room < 60_000
 
 
@@ -81,14 +87,14 @@ def test_what_is_over_by_the_server_s_numbers_is_left_out():
     words = "maximum context length is 9000 tokens, and you sent 10,000 tokens"
     with serving(refusing(400, {"error": {"message": words}}), GOOD) as (address, requests):
         asked(address, told(9_000, 9_000), notices)
-    sizes = [size_of(request.body["messages"]) for request in requests]
+    sizes = [sent(request) for request in requests]
     assert 0.5 < sizes[1] / sizes[0] < 0.9
 
 
 def test_where_nothing_can_be_left_out_the_refusal_is_told():
     with serving(refusing(400, {"error": {"message": WORDS["OpenAI"]}})) as (address, requests):
         with pytest.raises(GenerationError) as error:
-            asked(address, [{"role": "user", "content": "z" * 9_000}])
+            asked(address, [Message("user", "z" * 9_000)])
         assert (error.value.reason, len(requests)) == ("context_too_long", 1)
 
 
@@ -102,23 +108,24 @@ def test_other_refusals_are_told_at_once():
 def test_the_oldest_of_the_largest_give_way_first():
     messages = told(9_000, 20, 9_000)
     found = within(messages, size_of(messages) - 3_000)
-    assert [len(each.get("content") or "") < len(was.get("content") or "") for each, was in zip(found, messages, strict=True)] == [
+    assert [len(each.content or "") < len(was.content or "") for each, was in zip(found, messages, strict=True)] == [
         False, False, True, False, False, False, False,
     ]  # fmt: skip
-    assert json.loads(found[2]["content"])["output"].startswith("zzz")
+    assert json.loads(found[2].content)["output"].startswith("zzz")
     assert within(messages, size_of(messages)) == messages
     assert within(messages, 0)[0] == messages[0]
 
 
 def test_a_room_holds_for_the_same_model_and_wish_alone():
-    record = Room.record(5_000, 48_000, "m")["room"]
-    assert Room.known(record, 48_000, "m") == 5_000
-    assert Room.known(record, 48_000, "another") == 48_000
-    assert Room.known(record, 90_000, "m") == 90_000
-    assert Room.known({}, 48_000, "m") == 48_000
-    assert Room.record(48_000, 48_000, "m") == {}
+    room = room_taken(5_000, 48_000, "m")
+    assert room == Room(5_000, 48_000, "m")
+    assert room_known(room, 48_000, "m") == 5_000
+    assert room_known(room, 48_000, "another") == 48_000
+    assert room_known(room, 90_000, "m") == 90_000
+    assert room_known(None, 48_000, "m") == 48_000
+    assert room_taken(48_000, 48_000, "m") is None
 
 
 def test_a_result_that_is_shortened_stays_json():
-    message = {"role": "tool", "tool_call_id": "a", "content": json.dumps({"a": "z" * 500})}
-    assert json.loads(shortened_to(message, 300)["content"])["a"].startswith("z")
+    message = Message("tool", json.dumps({"a": "z" * 500}), answers="a")
+    assert json.loads(shortened_to(message, 300).content)["a"].startswith("z")

@@ -5,13 +5,15 @@ from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.generators import reconcile_stream
 from dsa.generators.streams import StreamResult
-from machines.talking.answers import MOST_MISPLACED, answer_told, note_on
+from machines.tool_use.answers import MOST_MISPLACED, Usage, answer_of
+from machines.tool_use.tool import Tool
 
+OFFERED = [Tool(each["function"]["name"], "", schema=each["function"]["parameters"]) for each in TOOLS]
 CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 
 
 def brought(*chunks, misplaced=0):
-    return answer_told(reconcile_stream(chunks, TOOLS), lambda name, _beside: name, TOOLS, misplaced=misplaced)
+    return answer_of(reconcile_stream(chunks, TOOLS), lambda name, _beside: name, OFFERED, misplaced=misplaced)
 
 
 def a_call():
@@ -22,10 +24,10 @@ def a_call():
 @pytest.mark.parametrize("said", [[a_call()], []], ids=["a call", "nothing"])
 def test_after_another_reason_than_the_end_no_call_is_made_and_the_reason_is_told(reason, said):
     kind, data = brought(*said, finished(reason))
-    assert (kind, "calls" in data) == ("cut_off", False)
+    assert (kind, data.calls) == ("cut_off", ())
     known = {"length": "limit of tokens", "content_filter": "content filter", "SAFETY": "content filter"}
-    assert known.get(reason, reason).lower() in data["why"].lower()
-    assert data["why"] in note_on(data)
+    assert known.get(reason, reason).lower() in data.why.lower()
+    assert data.why in data.note
 
 
 def test_a_call_whose_stream_ends_well_is_asked_for():
@@ -35,7 +37,7 @@ def test_a_call_whose_stream_ends_well_is_asked_for():
 
 def test_an_answer_that_is_nothing_but_a_draft_is_none():
     kind, data = brought(chunk({"content": "<think>Hm."}), finished("stop"))
-    assert (kind, data["why"]) == ("cut_off", "it was nothing but a draft")
+    assert (kind, data.why) == ("cut_off", "it was nothing but a draft")
 
 
 @pytest.mark.parametrize(
@@ -51,10 +53,10 @@ def test_an_answer_that_is_nothing_but_a_draft_is_none():
 )
 def test_a_text_that_seems_to_call_a_tool_is_no_answer(text):
     kind, data = brought(chunk({"content": text}), finished("stop"))
-    assert kind == "cut_off" or data.get("calls"), data
+    assert kind == "cut_off" or data.calls, data
     if kind == "cut_off":
-        assert data["misplaced"] == "get_weather"
-        assert "Call the tool itself" in note_on(data)
+        assert data.misplaced == "get_weather"
+        assert "Call the tool itself" in data.note
         assert brought(chunk({"content": text}), finished("stop"), misplaced=MOST_MISPLACED)[0] == "said"
 
 
@@ -71,18 +73,18 @@ def test_a_text_that_seems_to_call_a_tool_is_no_answer(text):
 )
 def test_a_text_that_speaks_of_calls_is_an_answer(text):
     kind, data = brought(chunk({"content": text}), finished("stop"))
-    assert (kind, data["content"]) == ("said", text)
+    assert (kind, data.content) == ("said", text)
 
 
 @pytest.mark.parametrize("odd", ["NaN", "12", -1, -(10**30), 10**30, True, 1.5, [1], {"a": 1}, float("nan")])
 def test_a_count_that_is_not_one_is_unknown(odd):
     usage = {"prompt_tokens": odd, "completion_tokens": 3, "cost": 0.5}
-    _, told = answer_told(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
-    assert told["usage"] == {"prompt_tokens": None, "completion_tokens": 3, "cost_usd": 0.5}
+    _, told = answer_of(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
+    assert told.usage == Usage(None, 3, 0.5)
 
 
 @pytest.mark.parametrize("odd", ["0.5", -1e308, -0.1, float("inf"), float("nan"), True, 10**400, [1]])
 def test_a_cost_that_is_not_one_is_unknown(odd):
     usage = {"prompt_tokens": 2, "completion_tokens": 3, "cost": odd}
-    _, told = answer_told(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
-    assert told["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "cost_usd": None}
+    _, told = answer_of(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
+    assert told.usage == Usage(2, 3, None)

@@ -12,14 +12,16 @@ from stream_server import RESET, answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
 from dsa.errors import GenerationError, ModelUnavailable
-from machines.talking.answers import answer_told
-from machines.talking.model import ASKED_AGAIN, VARIABLE, Wanted, model_of, most_bytes
+from machines.tool_use.answers import answer_of
+from machines.tool_use.message import Message
+from machines.tool_use.model import ASKED_AGAIN, VARIABLE, Wanted, model_of, most_bytes
+from machines.tool_use.tool import Tool
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
 GOOD = answered(events([chunk({"content": "Hello"}), finished("stop")]))
 HALF = events([chunk({"content": "Hel"})], done=False)
-MESSAGES = [{"role": "user", "content": "?"}]
+MESSAGES = [Message("user", "?")]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +36,7 @@ def asked(address, on_text=None, **wanted):
 
 def cut_off(result):
     """What the answer brings, which is cut off."""
-    kind, data = answer_told(result, lambda name, _: name)
+    kind, data = answer_of(result, lambda name, _: name)
     assert kind == "cut_off"
     return data
 
@@ -110,7 +112,7 @@ def test_without_patience_nothing_is_asked_again(monkeypatch):
             asked(address)
         assert len(requests) == 1
     with serving(answered(HALF, RESET), GOOD) as (address, requests):
-        assert cut_off(asked(address))["content"] == "Hel"
+        assert cut_off(asked(address)).content == "Hel"
 
 
 @pytest.mark.parametrize("said", ["soon", "-1", "nan", "1e9"])
@@ -168,8 +170,8 @@ def test_an_answer_that_breaks_off_is_asked_for_again(broken):
 def test_an_answer_that_breaks_off_again_and_again_is_told_as_far_as_it_came():
     with serving(answered(HALF, RESET)) as (address, requests):
         said = cut_off(asked(address))
-    assert said["content"] == "Hel"
-    assert said["why"].startswith("interrupted: The connection to http://127.0.0.1:")
+    assert said.content == "Hel"
+    assert said.why.startswith("interrupted: The connection to http://127.0.0.1:")
     assert len(requests) == 3
 
 
@@ -200,24 +202,24 @@ def endless(text, pause_s):
 def test_an_answer_without_end_is_cut_off_at_its_size():
     with serving(endless("more " * 1000, 0)) as (address, requests):
         said = cut_off(asked(address, max_tokens=8))
-    assert said["content"].startswith("Helmore more ")
-    assert len(said["content"]) <= most_bytes(8) + 70_000
-    assert "m does not end: its answer has more than 1,064,960 bytes, and was cut off there" in said["why"]
+    assert said.content.startswith("Helmore more ")
+    assert len(said.content) <= most_bytes(8) + 70_000
+    assert "m does not end: its answer has more than 1,064,960 bytes, and was cut off there" in said.why
     assert len(requests) == 1
 
 
 def test_an_answer_without_end_is_cut_off_in_time():
     with serving(endless("more ", 0.01)) as (address, requests):
         said = cut_off(asked(address, whole_s=0.5))
-    assert said["content"].startswith("Helmore more ")
-    assert "m did not finish within 0.5 s" in said["why"]
+    assert said.content.startswith("Helmore more ")
+    assert "m did not finish within 0.5 s" in said.why
     assert len(requests) == 1
 
 
 def test_the_time_for_an_answer_is_for_all_tries_together():
     with serving(answered(HALF, RESET), endless("more ", 0.01)) as (address, requests):
         said = cut_off(asked(address, whole_s=2.5))
-    assert "m did not finish within 2 s" in said["why"]
+    assert "m did not finish within 2 s" in said.why
     assert len(requests) == 2
 
 
@@ -229,6 +231,6 @@ def test_what_an_answer_may_have_depends_on_its_tokens():
 def test_what_a_model_in_json_mode_has_said_without_end_is_told_too():
     with serving(endless("more " * 1000, 0)) as (address, _):
         model = model_of(f"{address}/v1#m", Wanted(max_tokens=8, json_mode=True))
-        tool = {"type": "function", "function": {"name": "t", "description": "d", "parameters": {"type": "object"}}}
-        result = asyncio.run(model.ask([{"role": "system", "content": "x"}], [tool], number=0, on_text=None))
-    assert json.dumps(cut_off(result)["content"]).startswith('"Helmore')
+        tool = Tool("t", "d", schema={"type": "object"})
+        result = asyncio.run(model.ask([Message("system", "x")], [tool], number=0, on_text=None))
+    assert json.dumps(cut_off(result).content).startswith('"Helmore')

@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dsa.runtime.speech import as_unicode
-from machines.talking.texts import is_writable, shell_line
+from machines.tool_use.json_values import is_writable
+from machines.tool_use.texts import shell_line
 
 BASH = shutil.which("bash")
 

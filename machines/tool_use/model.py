@@ -1,6 +1,6 @@
 """Who answers: a server that speaks the OpenAI protocol, any provider through LiteLLM, or a script.
 
-Takes messages and tools in OpenAI's form, gives a whole answer as the stream reconciler reads it, and its text piece by piece on the way. A model that
+Takes messages and tools, gives a whole answer as the stream reconciler reads it, and its text piece by piece on the way. A model that
 fails for a moment is asked again (its server restarts, is busy, or breaks off); one that calls no tools writes a call as JSON, which a schema holds to
 its form.
 """
@@ -10,10 +10,10 @@ import json
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import attrs
 
@@ -27,7 +27,11 @@ from dsa.generators.local import served
 from dsa.generators.model_calls import derive_seed
 from dsa.generators.scripted import parse_script
 from dsa.generators.streams import StreamReconciler, StreamResult
-from machines.talking.texts import parse_json
+from machines.tool_use.json_mode import Reply, as_texts, read_reply, response_format, with_tools_told
+from machines.tool_use.json_values import parse_json
+from machines.tool_use.message import Message
+from machines.tool_use.records import JsonObject, read_record
+from machines.tool_use.tool import Tool
 
 Show = Callable[[str], object]
 #: Asks once, within so many seconds, and shows text as it comes. Raises GenerationError when nothing came.
@@ -79,7 +83,7 @@ async def asked(once: Once, patience: Patience, on_text: Show | None, on_wait: S
         result: StreamResult | None = None
         try:
             result = await once(over_at - clock(), shown)
-            failure = _failure_in(result)
+            failure = failure_in(result)
         except GenerationError as error:
             failure = error
         if result is not None and (failure is None or broken == _MOST_BROKEN):
@@ -101,7 +105,7 @@ async def asked(once: Once, patience: Patience, on_text: Show | None, on_wait: S
     raise AssertionError("it counts for ever")
 
 
-def _failure_in(result: StreamResult) -> GenerationError | None:
+def failure_in(result: StreamResult) -> GenerationError | None:
     """Give what has broken an answer off that may be whole the next time; None where another try is of no use."""
     error = result.error
     if error is None or error.code not in {"interrupted", "provider_error"}:
@@ -127,91 +131,6 @@ class _Shown:
         self._has_begun = False
 
 
-Messages = Sequence[Mapping[str, Any]]
-ANSWER = "answer"
-
-
-def response_format(tools: Messages) -> dict[str, Any]:
-    """Give what a server is to hold the answer to: one call, or an answer in words."""
-    functions = [tool["function"] for tool in tools]
-    choices = [_choice(function["name"], function["parameters"]) for function in functions]
-    text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    schema = {"anyOf": [*choices, _choice(ANSWER, text)]}
-    return {"type": "json_schema", "json_schema": {"name": "call", "strict": True, "schema": schema}}
-
-
-def _choice(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {"tool": {"const": name}, "arguments": {**arguments, "additionalProperties": False}}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": ["tool", "arguments"],
-        "additionalProperties": False,
-    }
-
-
-def with_tools_told(messages: Messages, tools: Messages) -> list[dict[str, Any]]:
-    """Give messages whose first one says which tools there are, and how they are called."""
-    lines = [f"- {_signature(tool['function'])}: {tool['function']['description']}" for tool in tools]
-    told = "\n".join([
-        'Answer with one JSON object and nothing else: {"tool": NAME, "arguments": {..}}. The tools:', *lines,
-        f"- {ANSWER}(text): say something to the user instead.",
-    ])  # fmt: skip
-    first, *rest = messages
-    return [{**first, "content": f"{first['content']}\n\n{told}"}, *map(dict, rest)]
-
-
-def _signature(function: Mapping[str, Any]) -> str:
-    parameters = function["parameters"]
-    required = parameters.get("required") or ()
-    names = [name if name in required else f"{name}?" for name in parameters.get("properties") or ()]
-    return f"{function['name']}({', '.join(names)})"
-
-
-def as_texts(messages: Messages) -> list[dict[str, Any]]:
-    """Give messages of plain text: a call as the JSON that the model would write, its result as the user's word."""
-    said: list[dict[str, Any]] = []
-    names: dict[str, str] = {}
-    for message in messages:
-        if message["role"] == "tool":
-            text = f"[{names.get(message['tool_call_id'], 'a tool')} gave] {message['content']}"
-            said.append({"role": "user", "content": text})
-            continue
-        lines = [message["content"]] if message.get("content") else []
-        for call in message.get("tool_calls") or ():
-            names[call["id"]] = call["function"]["name"]
-            lines.append(_written(call["function"]))
-        said.append({"role": message["role"], "content": "\n".join(lines)})
-    return _joined(said)
-
-
-def _written(function: Mapping[str, Any]) -> str:
-    return json.dumps({"tool": function["name"], "arguments": json.loads(function["arguments"])}, ensure_ascii=False)
-
-
-def _joined(messages: Messages) -> list[dict[str, Any]]:
-    """Join messages of one role that follow each other: small models were trained with turns."""
-    joined: list[dict[str, Any]] = []
-    for message in messages:
-        if joined and joined[-1]["role"] == message["role"]:
-            joined[-1] = {**joined[-1], "content": f"{joined[-1]['content']}\n{message['content']}"}
-        else:
-            joined.append(dict(message))
-    return joined
-
-
-def read_reply(text: str) -> dict[str, Any] | None:
-    """Give an answer as `content` and `tool_calls`; None for what is no such JSON."""
-    said = parse_json(text)
-    if not isinstance(said, dict) or not isinstance(said.get("tool"), str):
-        return None
-    given = said.get("arguments")
-    arguments: dict[str, Any] = given if isinstance(given, dict) else {}
-    if said["tool"] == ANSWER:
-        return {"content": str(arguments.get("text") or "")}
-    return {"tool_calls": [{"name": said["tool"], "arguments": arguments}]}
-
-
 _SCRIPTED = "scripted:"
 _FIRST_S = 120.0
 #: What an answer may have in bytes: most, at least, for each token. A token comes in a chunk of about 300 bytes.
@@ -221,7 +140,9 @@ _MOST_BYTES, _LEAST_BYTES, _TOKEN_BYTES = 16 << 20, 1 << 20, 2_048
 class Model(Protocol):
     """Whoever answers."""
 
-    async def ask(self, messages: Messages, tools: Messages, /, *, number: int, on_text: Show | None) -> StreamResult:
+    async def ask(
+        self, messages: Sequence[Message], tools: Sequence[Tool], /, *, number: int, on_text: Show | None
+    ) -> StreamResult:
         """Give the answer; `on_text` is called with text as it can be shown. `number` is how many the conversation has had.
 
         Raises GenerationError when nothing came.
@@ -238,6 +159,7 @@ class Wanted:
     `json_mode` is for models that call no tools: they fill in a JSON schema, which the server has to hold them to. `whole_s` bounds an answer, with all
     tries that it needs: it has to be less than the time limit of the effect that asks, or what came is lost with it. `on_wait` is told why a model is
     asked again, and when. `window_tokens` is the room for request and answer together, for Ollama; None is as much as each request needs.
+    `api_base` is the address of a provider that LiteLLM asks elsewhere.
     """
 
     seed: int = 0
@@ -247,6 +169,7 @@ class Wanted:
     whole_s: float = 280.0
     on_wait: Show = lambda _text: None
     window_tokens: int | None = None
+    api_base: str = ""
 
 
 def model_of(name: str, wanted: Wanted | None = None) -> Model:
@@ -287,21 +210,23 @@ class _Server:
         limits = Limits(first_s=first_s, whole_s=whole_s, most_bytes=most_bytes(self._wanted.max_tokens))
         return ChatClient(self._name, key=self._key, limits=limits, keeps_connection=keeps_connection)
 
-    async def ask(self, messages: Messages, tools: Messages, *, number: int, on_text: Show | None) -> StreamResult:
+    async def ask(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
+    ) -> StreamResult:
         return await self.ask_with({}, messages, tools, number=number, on_text=on_text)
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
     async def ask_with(
-        self, more: Mapping[str, Any], messages: Messages, tools: Messages, *, number: int, on_text: Show | None
+        self, more: JsonObject, messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
     ) -> StreamResult:
         settings = attrs.evolve(self._settings, seed=derive_seed(self._wanted.seed, "", number, ""), more=more)
         kept = iter([self._client])  # later tries have connections of their own, and what is left of the time
 
         async def once(left_s: float, shown: Show | None) -> StreamResult:
             client = next(kept, None) or self._client_within(round(left_s))
-            result = await client.ask(messages, tools, settings, shown)
+            result = await client.ask(*as_openai(messages, tools), settings, shown)
             if result.error is not None and result.error.code == "provider_error" and not result.content:
                 raise client.failure(result.error)
             return result
@@ -321,7 +246,9 @@ class _InJson:
     def __init__(self, server: _Server) -> None:
         self._server = server
 
-    async def ask(self, messages: Messages, tools: Messages, *, number: int, on_text: Show | None) -> StreamResult:
+    async def ask(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
+    ) -> StreamResult:
         if not tools:
             return await self._server.ask(as_texts(messages), (), number=number, on_text=on_text)
         more = {"response_format": response_format(tools)}
@@ -349,13 +276,22 @@ class _LiteLLM:
         wanted = self._wanted
         temperature = 0.7 if wanted.temperature is None else wanted.temperature
         timeout_s = min(_FIRST_S, left_s)
-        return LiteLLMGenerator(self._name, temperature=temperature, max_tokens=wanted.max_tokens, timeout_s=timeout_s)
+        return LiteLLMGenerator(
+            self._name,
+            temperature=temperature,
+            max_tokens=wanted.max_tokens,
+            timeout_s=timeout_s,
+            api_base=wanted.api_base,
+        )
 
-    async def ask(self, messages: Messages, tools: Messages, *, number: int, on_text: Show | None) -> StreamResult:
+    async def ask(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
+    ) -> StreamResult:
         seed = derive_seed(self._wanted.seed, "", number, "")
 
         async def once(left_s: float, shown: Show | None) -> StreamResult:
-            return await self._generator_within(left_s).converse(messages, seed=seed, tools=tools, on_text=shown)
+            sent, offered = as_openai(messages, tools)
+            return await self._generator_within(left_s).converse(sent, seed=seed, tools=offered, on_text=shown)
 
         return await asked(once, self._patience, on_text, self._wanted.on_wait)
 
@@ -378,25 +314,37 @@ class _Script:
         if not self._replies:
             raise DocumentError(str(path), "the script has no reply: each is a fenced block (```)")
 
-    async def ask(self, _messages: Messages, tools: Messages, *, number: int, on_text: Show | None) -> StreamResult:
+    async def ask(
+        self, _messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
+    ) -> StreamResult:
         if number >= len(self._replies):
             told = f"{self._path} has no reply left: all {len(self._replies)} are used; add a fenced block."
             raise GenerationError(told, "exhausted")
         reply = self._replies[number]
-        try:
-            said = json.loads(reply)
-        except ValueError:
-            said = None
-        is_call = isinstance(said, dict) and isinstance(said.get("tool_calls"), list)
-        written: dict[str, Any] = said if is_call else {"content": reply.strip()}
+        written = self._written(reply, number)
         return attrs.evolve(_reconciled(chunks_of(written, number), tools, on_text), model="scripted")
+
+    def _written(self, reply: str, number: int) -> Reply:
+        """Read a reply: JSON with `tool_calls`, or a text. Raises DocumentError for calls that are none."""
+        said = parse_json(reply)
+        if not isinstance(said, dict) or not isinstance(said.get("tool_calls"), list):
+            return Reply(reply.strip())
+        try:
+            return read_record(Reply, {"content": said.get("content") or "", "calls": said["tool_calls"]})
+        except ValueError as error:
+            raise DocumentError(str(self._path), f"reply {number + 1} of the script cannot be read: {error}") from error
 
     async def aclose(self) -> None:
         """Nothing is kept open."""
 
 
-def _reconciled(chunks: Iterable[Mapping[str, Any]], tools: Messages, on_text: Show | None) -> StreamResult:
-    reconciler = StreamReconciler(list(tools))
+def as_openai(messages: Iterable[Message], tools: Iterable[Tool]) -> tuple[list[JsonObject], list[JsonObject]]:
+    """Return messages and tools in OpenAI's form."""
+    return [message.as_openai for message in messages], [tool.described() for tool in tools]
+
+
+def _reconciled(chunks: Iterable[JsonObject], tools: Iterable[Tool], on_text: Show | None) -> StreamResult:
+    reconciler = StreamReconciler([tool.described() for tool in tools])
     for chunk in chunks:
         shown = reconciler.feed(chunk)
         if shown and on_text:
@@ -404,21 +352,20 @@ def _reconciled(chunks: Iterable[Mapping[str, Any]], tools: Messages, on_text: S
     return reconciler.finish()
 
 
-def chunks_of(said: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
-    """Write a reply (`content`, `tool_calls` of `name` and `arguments`) as a server would stream it; calls have ids with its number."""
-    calls = said.get("tool_calls")
-    if not isinstance(calls, list):
-        return [_chunk({"role": "assistant", "content": said["content"]}), _chunk({}, "stop")]
+def chunks_of(reply: Reply, number: int) -> list[JsonObject]:
+    """Write a reply as a server would stream it; calls have ids with its number."""
+    if not reply.calls:
+        return [_chunk({"role": "assistant", "content": reply.content}), _chunk({}, "stop")]
     sent = [
         {
             "index": at,
             "id": f"call_{number}_{at}",
             "type": "function",
-            "function": {"name": call["name"], "arguments": _text(call.get("arguments", {}))},
+            "function": {"name": call.name, "arguments": _text(call.arguments)},
         }
-        for at, call in enumerate(calls)
+        for at, call in enumerate(reply.calls)
     ]
-    content = [_chunk({"role": "assistant", "content": said["content"]})] if said.get("content") else []
+    content = [_chunk({"role": "assistant", "content": reply.content})] if reply.content else []
     return [*content, _chunk({"tool_calls": sent}), _chunk({}, "tool_calls")]
 
 
@@ -426,5 +373,5 @@ def _text(arguments: object) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
-def _chunk(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": dict(delta), "finish_reason": finish}], "created": int(time.time())}
+def _chunk(delta: JsonObject, finish: str | None = None) -> JsonObject:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "created": int(time.time())}

@@ -6,16 +6,22 @@ in English and in code, no tokenizer of the model is asked, and some servers hav
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+
+import attrs
 
 from dsa.edge.http.failures import ServerError
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.speech import each_text
-from machines.talking.texts import cut
+from machines.tool_use.answers import Room
+from machines.tool_use.call import ToolCall
+from machines.tool_use.message import Message, size_of
+from machines.tool_use.records import JsonObject
+from machines.tool_use.texts import cut
+from machines.tool_use.transcript import Exchange
 
-Message = dict[str, Any]
 CHARS_PER_TOKEN = 3
 #: The least that can be wanted: what a model is to know before anything is done takes a few hundred tokens.
 LEAST_TOKENS = 1_000
@@ -26,22 +32,15 @@ _MARGIN = 1.1
 _NUMBER = re.compile(r"(?<![\w.:])\d{1,3}(?:,\d{3})+(?!\w)|(?<![\w.:])\d{3,9}(?!\w)")
 
 
-class Room:
-    """The room that a request took, when it was less than is wanted: kept in the data of the answer, so that the next request begins with it.
+def room_known(room: Room | None, wanted: int, model: str) -> int:
+    """Return the characters to begin with, by what the last request took and by what is wanted."""
+    is_same = room is not None and (room.wanted, room.model) == (wanted, model)
+    return min(wanted, room.chars) if room is not None and is_same else wanted
 
-    It is that of a model and of what was wanted; where either is another now, it counts for nothing.
-    """
 
-    @staticmethod
-    def known(record: Mapping[str, Any], wanted: int, model: str) -> int:
-        """Return the room to begin with, by the last record and by what is wanted."""
-        is_same = (record.get("wanted"), record.get("model")) == (wanted, model)
-        return min(wanted, int(record["chars"])) if is_same else wanted
-
-    @staticmethod
-    def record(took: int, wanted: int, model: str) -> dict[str, Any]:
-        """Return what is to be kept with an answer; nothing where it took what was wanted."""
-        return {"room": {"chars": took, "wanted": wanted, "model": model}} if took < wanted else {}
+def room_taken(took: int, wanted: int, model: str) -> Room | None:
+    """Return what is to be kept with an answer; None where it took what was wanted."""
+    return Room(took, wanted, model) if took < wanted else None
 
 
 async def asked_within(
@@ -93,6 +92,17 @@ def _target(error: GenerationError, sent: int, beside: int) -> int:
     return max(min(int(sent - over * _MARGIN), sent - 1), sent // 10)
 
 
+def newest_that_fit(exchanges: Sequence[Exchange], chars: int) -> Sequence[Exchange]:
+    """Return the newest exchanges that have no more characters than these, the last one always."""
+    size, count = 0, 0
+    for exchange in reversed(exchanges):
+        size += exchange.size
+        if count and size > chars:
+            break
+        count += 1
+    return exchanges[len(exchanges) - count :]
+
+
 def within(messages: Sequence[Message], room: int, levels: Sequence[int] = (4_000, 1_200, 300, 100)) -> list[Message]:
     """Return messages whose texts are shortened until all are no longer than a room, as far as that can be; what the user says stays as it is."""
     found = list(messages)
@@ -101,21 +111,19 @@ def within(messages: Sequence[Message], room: int, levels: Sequence[int] = (4_00
         for at, message in enumerate(found):
             if left <= 0:
                 return found
-            if message["role"] != "user":
+            if message.role != "user":
                 found[at] = shortened_to(message, most)
-                left -= size_of([message]) - size_of([found[at]])
+                left -= message.size - found[at].size
     return found
 
 
 def shortened_to(message: Message, most: int) -> Message:
     """Return a message whose texts have at most so many characters, a mark in the middle of each that was cut."""
-    found = dict(message)
-    if isinstance(found.get("content"), str):
-        shorten = _result_shortened if found["role"] == "tool" else cut
-        found["content"] = shorten(found["content"], most)
-    if found.get("tool_calls"):
-        found["tool_calls"] = [_call_shortened(call, most) for call in found["tool_calls"]]
-    return found
+    shorten = _result_shortened if message.role == "tool" else cut
+    content = None if message.content is None else shorten(message.content, most)
+    calls = tuple(_call_shortened(call, most) for call in message.calls)
+    is_same = content == message.content and calls == message.calls
+    return message if is_same else attrs.evolve(message, content=content, calls=calls)
 
 
 def _result_shortened(text: str, most: int) -> str:
@@ -129,7 +137,7 @@ def _result_shortened(text: str, most: int) -> str:
     return next((each for each in said if len(each) <= most), said[-1])
 
 
-def _result_said(cut_to: Mapping[str, Any], length: int) -> str:
+def _result_said(cut_to: JsonObject, length: int) -> str:
     """Write a result that was cut: it says so, with how much, and how to get the rest."""
     left = max(1, length - len(json.dumps(cut_to, ensure_ascii=False)))
     said = {**cut_to, "shortened": f"{left:,} of {length:,} characters left out: call again for them"}
@@ -138,18 +146,15 @@ def _result_said(cut_to: Mapping[str, Any], length: int) -> str:
     return json.dumps(said, ensure_ascii=False)
 
 
-def _call_shortened(call: Mapping[str, Any], most: int) -> dict[str, Any]:
+def _call_shortened(call: ToolCall, most: int) -> ToolCall:
     """Shorten the texts in a call's arguments, which stay JSON."""
-    function = dict(call["function"])
-    if len(function["arguments"]) > most:
-        function["arguments"] = json.dumps(_texts_cut(json.loads(function["arguments"]), most), ensure_ascii=False)
-    return {**call, "function": function}
+    whole = json.dumps(call.arguments or {}, ensure_ascii=False)
+    if len(whole) <= most:
+        return call
+    shorter = _texts_cut(call.arguments, most)
+    is_short = len(json.dumps(shorter, ensure_ascii=False)) <= 2 * most + len(shorter)
+    return attrs.evolve(call, arguments=shorter if is_short else {"beginning": whole[: most // 2]})
 
 
 def _texts_cut(value: Any, most: int) -> Any:  # noqa: ANN401  (JSON)
     return each_text(value, lambda text: cut(text, most))
-
-
-def size_of(messages: Iterable[Message]) -> int:
-    """Return how many characters messages have as JSON."""
-    return sum(len(json.dumps(message, ensure_ascii=False)) for message in messages)

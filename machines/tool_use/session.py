@@ -18,7 +18,7 @@ from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.moment import OnMoment
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from machines.talking.known import Closing, Known
+from machines.tool_use.known import Closing, Known
 
 T = TypeVar("T", bound=Closing)
 
