@@ -30,9 +30,7 @@ def test_what_is_none_is_refused(kind, said):
         kind.read(said, AMOUNT, [])
 
 
-@pytest.mark.parametrize(
-    "said", [1.5, "1.5", "1.234,50 EUR", "1e3", "0x20", "2026-01-02", "10 or 20", "1,0"]
-)
+@pytest.mark.parametrize("said", [1.5, "1.5", "1.234,50 EUR", "1e3", "0x20", "2026-01-02", "10 or 20", "1,0"])
 def test_of_a_number_that_could_mean_another_one_nothing_is_made(said):
     with pytest.raises(ValueError, match="'n' is to be a whole number, not"):
         NUMBER.read(said, Parameter("n", NUMBER, "how much"), [])
