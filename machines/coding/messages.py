@@ -43,7 +43,7 @@ def messages_for(
         Message("user", where_it_stands(work, files)),
     ]
     room = context_chars - size_of(head)
-    said = [exchange.messages for exchange in work.transcript.exchanges if exchange.messages]
+    said = [list(exchange.messages) for exchange in work.transcript.exchanges if exchange.messages]
     kept = [message for exchange in _fitted(said[-HISTORY_KEEP:], room) for message in exchange]
     return joined([*head, *kept], "\n\n", {"user"})  # such as notes on empty answers
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from cattrs import BaseValidationError, transform_error
 
 from dsa.errors import BindingError
 from dsa.runtime.journal import Recorded
@@ -64,9 +63,8 @@ def settings_of(config: object) -> CodingSettings:
     """Return the settings that stand in what a run was begun with. Raises BindingError for what means nothing."""
     try:
         return read_record(CodingSettings, config)
-    except BaseValidationError as error:
-        why = "; ".join(transform_error(error, path="config"))
-        raise BindingError(f"the settings of the run cannot be read: {why}") from error
+    except ValueError as error:
+        raise BindingError(f"the settings of the run cannot be read: {error}") from error
 
 
 def workspace_fault(settings: CodingSettings) -> str:

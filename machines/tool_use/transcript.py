@@ -32,22 +32,49 @@ AnyCalled = TypeVar("AnyCalled", bound=Called)
 
 @attrs.define
 class Exchange:
-    """Messages that belong together; `size` is how many characters they have as JSON."""
+    """Messages that belong together. The model is reminded in them of each tool by its own name, whatever it has called it."""
 
-    messages: list[Message] = attrs.field(factory=list)
-    size: int = 0
+    _messages: list[Message] = attrs.field(factory=list, init=False)
+    _size: int = attrs.field(default=0, init=False)
+    _names: dict[str, str] = attrs.field(factory=dict, init=False)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The messages, in order."""
+        if self._names:
+            self._rename()
+        return self._messages
+
+    @property
+    def size(self) -> int:
+        """How many characters they have as JSON."""
+        if self._names:
+            self._rename()
+        return self._size
 
     def add(self, message: Message) -> None:
         """Add a message."""
-        self.messages.append(message)
-        self.size += message.size
+        self._messages.append(message)
+        self._size += message.size
+
+    def name(self, call_id: str, tool: str) -> None:
+        """Have a call under the name of its tool; it is written when somebody asks for the messages, once for all calls."""
+        self._names[call_id] = tool
+
+    def _rename(self) -> None:
+        names, self._names = self._names, {}
+        for at, message in enumerate(self._messages):
+            if any(call.id in names for call in message.calls):
+                calls = tuple(attrs.evolve(call, name=names.get(call.id, call.name)) for call in message.calls)
+                self._messages[at] = attrs.evolve(message, calls=calls)
+                self._size += self._messages[at].size - message.size
 
 
 class Transcript(Generic[AnyCalled]):
     """A conversation, in exchanges. `called` makes what is remembered of a call."""
 
     def __init__(self, called: Callable[[ToolCall], AnyCalled]) -> None:
-        self._exchanges: list[Exchange] = []
+        self.exchanges: list[Exchange] = []
         self.queue: deque[ToolCall] = deque()
         self.current: AnyCalled | None = None
         self.calls: list[AnyCalled] = []
@@ -58,19 +85,12 @@ class Transcript(Generic[AnyCalled]):
         self._called = called
         self._open: dict[str, AnyCalled] = {}
         self._ids: set[str] = set()
-        self._renamed: dict[str, str] = {}
-
-    @property
-    def exchanges(self) -> Sequence[Exchange]:
-        """The exchanges, oldest first. The model is reminded of each tool by its own name, whatever it has called it."""
-        if self._renamed:
-            self._rename()
-        return self._exchanges
+        self._asked_in: dict[str, Exchange] = {}
 
     def begin(self) -> Exchange:
         """Begin an exchange."""
-        self._exchanges.append(Exchange())
-        return self._exchanges[-1]
+        self.exchanges.append(Exchange())
+        return self.exchanges[-1]
 
     def say(self, text: str) -> None:
         """Take what the user says, or what the model is told in his place."""
@@ -94,7 +114,8 @@ class Transcript(Generic[AnyCalled]):
             self._ids.add(call.id)
             self.calls.append(called)
         if answer.content or answer.calls:
-            self._add(Message("assistant", answer.content or None, answer.calls))
+            exchange = self._add(Message("assistant", answer.content or None, answer.calls))
+            self._asked_in |= {call.id: exchange for call in answer.calls}
 
     def take_next(self, tool: str, rescues: Collection[str] = ()) -> AnyCalled | None:
         """Begin with the first call that waits, of which it is known now what it means; None where none waits."""
@@ -102,7 +123,8 @@ class Transcript(Generic[AnyCalled]):
             return None
         called = self._open[self.queue.popleft().id]
         if tool and tool != called.tool:
-            self._renamed[called.call_id] = called.tool = tool
+            self._asked_in[called.call_id].name(called.call_id, tool)
+            called.tool = tool
         called.status = "running"
         self.current = called
         self.rescues.update(rescues)
@@ -111,6 +133,7 @@ class Transcript(Generic[AnyCalled]):
     def result(self, result: ToolResult) -> None:
         """Take what came of a call that has no result yet."""
         called = self._open.pop(result.call_id, None)
+        self._asked_in.pop(result.call_id, None)
         if called is not None:
             called.result = result.content
             self._add(Message("tool", result.as_text(), answers=called.provider_id))
@@ -141,22 +164,10 @@ class Transcript(Generic[AnyCalled]):
             name = f"{call_id}-{number}"
         return name
 
-    def _rename(self) -> None:
-        """Write the names of tools into the messages that ask for them, from the last one on."""
-        left, self._renamed = self._renamed, {}
-        for exchange in reversed(self._exchanges):
-            for at, message in enumerate(exchange.messages):
-                if left and any(call.id in left for call in message.calls):
-                    calls = (attrs.evolve(call, name=left.pop(call.id, call.name)) for call in message.calls)
-                    exchange.messages[at] = attrs.evolve(message, calls=tuple(calls))
-                    exchange.size += exchange.messages[at].size - message.size
-            if not left:
-                return
-
-    def _add(self, message: Message) -> None:
-        if not self._exchanges:
-            self.begin()
-        self._exchanges[-1].add(message)
+    def _add(self, message: Message) -> Exchange:
+        exchange = self.exchanges[-1] if self.exchanges else self.begin()
+        exchange.add(message)
+        return exchange
 
 
 def called_of(call: ToolCall) -> dict[str, Any]:

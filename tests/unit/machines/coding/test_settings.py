@@ -25,7 +25,7 @@ def test_what_was_said_goes_before_what_was_not():
 
 
 @pytest.mark.parametrize(
-    ("config", "named"), [({"seed": "x"}, "config.seed"), ({"mcp": 3}, "config.mcp"), ({"network": 5}, "an iterable")]
+    ("config", "named"), [({"seed": "x"}, r"\$.seed"), ({"mcp": 3}, r"\$.mcp"), ({"network": 5}, "an iterable")]
 )
 def test_settings_that_mean_nothing_are_named(config, named):
     with pytest.raises(BindingError, match=f"the settings of the run cannot be read: .*{named}"):
