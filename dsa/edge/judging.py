@@ -63,6 +63,12 @@ def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurren
     return None if given and _is_redacted(run, occurrence.data) else occurrence
 
 
+def judge_at_once(run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface]) -> bool:
+    """Tell whether the guards that an event needs say at once what they say: nobody waits for them, and nothing comes in between."""
+    asked = [guards[name] for name in guards_for(run.machine, run.configuration.state, occurrence.event)]
+    return not any(guard.blocks or iscoroutinefunction(guard.validate) for guard in asked)
+
+
 async def with_exact_verdicts(
     run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface], artifacts: ArtifactStore, data: DataThen
 ) -> Occurrence:

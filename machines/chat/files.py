@@ -7,6 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 from machines.chat.inventory import Artifact
@@ -20,7 +21,7 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._contents = folder, folder / "contents"
-        self._shown: set[str] = set()
+        self._shown = 0
 
     def keep(self, content: bytes) -> str:
         """Keep bytes, and give their SHA-256; they are durable when this returns. OSError when they cannot be written."""
@@ -43,15 +44,13 @@ class Files:
         return self._contents / digest
 
     def shown(self, artifacts: Iterable[Artifact]) -> None:
-        """Put artifacts under their names, each once."""
-        for artifact in artifacts:
-            if artifact.file_name in self._shown:
-                continue
+        """Put artifacts under their names, each once; it looks at those that were added since the last time."""
+        for artifact in islice(artifacts, self._shown, None):
             path = self.named(artifact)
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, self.content(artifact.digest))
-            self._shown.add(artifact.file_name)
+            self._shown += 1
 
     def named(self, artifact: Artifact) -> Path:
         """Give where people find an artifact."""

@@ -60,7 +60,7 @@ class Fault:
     message: str
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen
 class ToolResult:
     """What the model is told of a call: the JSON that the tool gave, or `error` with a code and a message."""
 

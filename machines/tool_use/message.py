@@ -13,7 +13,7 @@ from machines.tool_use.records import JsonObject
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen
 class Message:
     """One message. `calls` are what the model asks for in it, `answers` the provider's id of the call whose result it is."""
 
