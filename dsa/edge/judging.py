@@ -65,7 +65,8 @@ def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurren
 
 def judge_at_once(run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface]) -> bool:
     """Tell whether the guards that an event needs say at once what they say: nobody waits for them, and nothing comes in between."""
-    asked = [guards[name] for name in guards_for(run.machine, run.configuration.state, occurrence.event)]
+    brought, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
+    asked = (guards[name] for name in needed if name not in brought)
     return not any(guard.blocks or iscoroutinefunction(guard.validate) for guard in asked)
 
 

@@ -43,8 +43,8 @@ SIZES = (10, 100, 1_000, 10_000, 100_000)
 RUN_ID, RECORD = "20260131T120000-agent-9f3a1c", "x" * 300
 #: An event that is folded again, or read from a place and folded; an attempt and a whole run: how much plain Python each is at most
 #: (docs/decisions/0026-what-an-effect-costs.md).
-MOST_REPLAYED = {"one effect after the other": 3.9, "dual_state": 6.1}
-MOST_OPENED, MOST_ATTEMPT, MOST_WHOLE = 27.0, 550, 900
+MOST_REPLAYED = {"one effect after the other": 4.3, "dual_state": 6.6}
+MOST_OPENED, MOST_ATTEMPT, MOST_WHOLE = 29.0, 550, 900
 TEXT = "def add(a, b):\n    return a + b\n"
 NO_SECRETS = Secrets()
 
