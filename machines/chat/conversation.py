@@ -181,10 +181,11 @@ class Conversation:
         self.transcript.current = None
 
     def _found(self, called: DataCall) -> None:
-        """Take what SQL has found as the latest: code reads it."""
+        """Take what SQL has found as the latest: code reads it. What was found before, and is the latest again, is told once."""
         if called.intent is not None:
             self.latest_table = called.table
-            self.intents.append(called.intent)
+            others = [each for each in self.intents if each is not called.intent]
+            self.intents = deque([*others, called.intent], maxlen=self.intents.maxlen)
 
     def _left_out(self, called: DataCall) -> None:
         """Have a call that was left out for an equal one leave behind what that one did: its table is the latest, its files have their names again."""

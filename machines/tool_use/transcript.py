@@ -4,7 +4,7 @@ Whoever reads a run's ledger tells it what has happened. Every call has its resu
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -30,13 +30,24 @@ class Called:
 AnyCalled = TypeVar("AnyCalled", bound=Called)
 
 
-@attrs.define
 class Exchange:
     """Messages that belong together. The model is reminded in them of each tool by its own name, whatever it has called it."""
 
-    _messages: list[Message] = attrs.field(factory=list, init=False)
-    _size: int = attrs.field(default=0, init=False)
-    _names: dict[str, str] = attrs.field(factory=dict, init=False)
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._size = 0
+        self._names: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exchange) and self.messages == other.messages
+
+    def __repr__(self) -> str:
+        return f"Exchange({list(self.messages)!r})"
 
     @property
     def messages(self) -> Sequence[Message]:

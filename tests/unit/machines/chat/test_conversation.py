@@ -229,6 +229,17 @@ def test_the_latest_table_and_the_last_five_summaries_are_those_of_sql():
     assert told.conversation.latest_table.digest == "5"
 
 
+def test_what_is_found_again_is_the_latest_and_told_once():
+    told = Told().says("?")
+    for number in range(2):
+        told.asked((f"c{number}", "run_sql")).calls(f"c{number}", digest=f"d{number}")
+        told.came(f"c{number}", intent=intent(f"t{number}"), table=table(f"{number}"))
+    earlier = {"call_id": "c0", "turn": 1, "ok": True}
+    told.asked(("c2", "run_sql")).calls("c2", digest="d0", earlier=earlier).skips("c2", "duplicate_tool_call_skipped")
+    assert [each.datasets for each in told.conversation.intents] == [("t1",), ("t0",)]
+    assert told.conversation.latest_table.digest == "0"
+
+
 # -- counters ---------------------------------------------------------------------------------------------------------------
 
 
