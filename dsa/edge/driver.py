@@ -19,7 +19,7 @@ import attrs
 from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock, MonotonicClock
 from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence_of, result_of
-from dsa.edge.judging import exact_already, judge_at_once, with_exact_verdicts
+from dsa.edge.judging import exact_already, is_judged_at_once, with_exact_verdicts
 from dsa.edge.news import News, came_before, cancelled_by, in_order
 from dsa.edge.outside import FromOutside, answered_key
 from dsa.edge.performing import Performer, Plan, rests
@@ -321,7 +321,7 @@ class Driver:
         then = self._performer.data_now() if key is None else self._performer.data_before(key)
         data = then.judging(occurrence.event, occurrence.data, key)
         work = partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts, data)
-        is_quick = judge_at_once(self.run, occurrence, self._guards)  # its answer becomes durable with what follows
+        is_quick = is_judged_at_once(self.run, occurrence, self._guards)  # its answer becomes durable with what follows
         given = await (work() if is_quick else self._apart(work))
         require_known(self.run.machine, given)
         return given

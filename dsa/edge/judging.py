@@ -63,7 +63,7 @@ def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurren
     return None if given and _is_redacted(run, occurrence.data) else occurrence
 
 
-def judge_at_once(run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface]) -> bool:
+def is_judged_at_once(run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface]) -> bool:
     """Tell whether the guards that an event needs say at once what they say: nobody waits for them, and nothing comes in between."""
     brought, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
     asked = (guards[name] for name in needed if name not in brought)

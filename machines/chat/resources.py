@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -129,13 +128,6 @@ class Resources:
     def is_limited(self) -> bool:
         """Tell whether somebody has said how long it may be."""
         return self._settings.context_tokens is not None
-
-    def tables(self) -> list[dict[str, Any]]:
-        """Describe the data to a model."""
-        return [
-            {"table": table.name, "rows": table.row_count, "columns": dict(table.columns)}
-            for table in self.database.tables
-        ]
 
     def close(self) -> None:
         """Let go of the data."""

@@ -109,11 +109,6 @@ class CallRead(Look):
     results: int = 0
     lacks: str = ""
 
-    @property
-    def was_read(self) -> bool:
-        """Tell whether it is a call of a tool, or closes a subtask."""
-        return bool(self.tool)
-
 
 @attrs.frozen
 class Came:

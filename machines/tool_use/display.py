@@ -11,7 +11,7 @@ class Lines:
 
     def __init__(self, console: Console, part: str = "") -> None:
         self.console, self.part = console, part
-        #: Whether text of the model was shown since `begin_answer`.
+        #: Whether text of the model was shown that belongs to the answer that comes now; whoever shows the whole answer sets it back.
         self.has_text = False
         self.is_in_line = False
 

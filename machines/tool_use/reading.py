@@ -45,8 +45,7 @@ def read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Meant[AnyTool]:
         return Meant(call.id, None, {}, tuple(mended), fault)
     if tool.schema is not None:
         return Meant(call.id, tool, dict(arguments), tuple(mended))
-    wanted = [each for each in tool.parameters if not tool.text or each.name == tool.text]
-    known = {tool.text} if tool.text else {name for each in wanted for name in each.names}
+    known = {tool.text} if tool.text else {name for each in tool.parameters for name in each.names}
     given = unnested(arguments, known, mended)
     try:
         found = {each.name: _argument(each, given, tool, mended) for each in tool.parameters}

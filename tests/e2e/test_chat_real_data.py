@@ -65,7 +65,7 @@ def forgetful(table, in_other_words):
 @pytest.mark.parametrize("table", WORK)
 def test_nothing_is_made_twice_but_after_the_explicit_rerun(tmp_path, table, in_other_words, figures):
     with conversation(tmp_path, forgetful(table, in_other_words), data=(CARS, WEATHER, STOCKS)) as (chat, played):
-        assert {each["table"] for each in chat.resources.tables()} == {"cars", "seattle_weather", "stocks"}
+        assert {each.name for each in chat.resources.database.tables} == {"cars", "seattle_weather", "stocks"}
         made, calls = [], []
         for text in (
             f"Look at {table}, plot it, and give me a CSV",
