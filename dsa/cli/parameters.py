@@ -10,7 +10,7 @@ import click
 from click.decorators import FC
 
 from dsa.expr import Value
-from dsa.runtime.policies import canonical_value
+from dsa.runtime.json_text import canonical_value
 from dsa.words import closest
 
 _NUMBER = re.compile(r"-?[0-9]+")

@@ -19,7 +19,7 @@ from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
 from dsa.runtime.budgets import BudgetSpentError
 from dsa.runtime.intents import Intent
-from dsa.runtime.json_text import quoted
+from dsa.runtime.json_text import canonical_value, copied, quoted
 from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.one_call import NoStepsError
 from dsa.runtime.policies import (
@@ -30,8 +30,6 @@ from dsa.runtime.policies import (
     Step,
     Unwritten,
     canonical_json,
-    canonical_value,
-    copied,
     error_of,
     error_step,
 )

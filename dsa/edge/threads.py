@@ -8,6 +8,7 @@ a moment for another one, which costs a third of what a new thread does.
 import asyncio
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
@@ -31,8 +32,8 @@ class Caller(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="dsa-call", daemon=True)
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        #: For whom it makes a call; None while it waits for one.
-        self.loop: asyncio.AbstractEventLoop | None = None
+        #: Whom it makes a call for, or tells what came of it: then somebody may have given it the next one.
+        self.loops: deque[asyncio.AbstractEventLoop] = deque()
 
     @classmethod
     def free(cls) -> "Caller":
@@ -54,17 +55,18 @@ class Caller(threading.Thread):
         """Whether it makes no call and may be given one."""
         return self in self._idle
 
-    def make(self, call: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
-        """Make a call, which must not raise, for a loop. Only for whom has got this from `free`."""
+    def make(self, call: Callable[[], Callable[[], None]], loop: asyncio.AbstractEventLoop) -> None:
+        """Make a call, which must not raise, for a loop, and what it gives then. Only for whom has got this from `free`."""
         Caller.begun += 1
-        self.loop = loop
+        self.loops.append(loop)
         self._calls.put(partial(self._made, call))
 
-    def _made(self, call: Callable[[], None]) -> None:
-        call()
-        self.loop = None
+    def _made(self, call: Callable[[], Callable[[], None]]) -> None:
+        tell = call()
         with self._lock:
             self._idle.append(self)
+        tell()  # only now: whoever is told has the next call made here too
+        self.loops.popleft()
 
     def run(self) -> None:
         """Make calls, until for a while none comes."""
@@ -107,16 +109,19 @@ async def in_thread(function: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def call() -> None:
+    def call() -> Callable[[], None]:
         try:
             settle = partial(_succeed, future, function())
         except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
             settle = partial(_fail, future, error)
+        return partial(tell, settle)
+
+    def tell(settle: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle)
 
     if isinstance(loop, WithoutThreads):
-        call()
+        call()()
     else:
         Caller.free().make(call, loop)
     return await future

@@ -40,12 +40,16 @@ def openai_body(
     model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: Settings
 ) -> dict[str, Any]:
     """Give the body for `/chat/completions`; it asks for the counts of tokens too."""
-    body: dict[str, Any] = {"model": model, "messages": [dict(message) for message in messages], "stream": True}
+    body: dict[str, Any] = {"model": model, "messages": _as_dicts(messages), "stream": True}
     body["stream_options"] = {"include_usage": True}
     if tools:
-        body["tools"] = [dict(tool) for tool in tools]
+        body["tools"] = _as_dicts(tools)
     numbers = {"temperature": settings.temperature, "max_tokens": settings.max_tokens, "seed": settings.seed}
     return body | {name: value for name, value in numbers.items() if value is not None} | dict(settings.more)
+
+
+def _as_dicts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [part if isinstance(part, dict) else dict(part) for part in parts]
 
 
 def ollama_body(
@@ -58,7 +62,7 @@ def ollama_body(
     """
     body: dict[str, Any] = {"model": model, "messages": _for_ollama(messages), "stream": True}
     if tools:
-        body["tools"] = [dict(tool) for tool in tools]
+        body["tools"] = _as_dicts(tools)
     more = dict(settings.more)
     schema = (more.pop("response_format", None) or {}).get("json_schema", {}).get("schema")
     if schema is not None:

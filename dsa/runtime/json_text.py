@@ -17,6 +17,13 @@ quoted: Callable[[str], str] = json.encoder.encode_basestring_ascii
 _make_encoder: Callable[..., Any] | None = getattr(json.encoder, "c_make_encoder", None)
 _read = json.JSONDecoder().raw_decode
 
+#: How deep a payload may be nested.
+_DEEPEST = 200
+_NESTED = (dict, list, tuple)
+_TEXT = frozenset({str})
+#: The types of what is neither an object nor a list.
+PLAIN = _TEXT | {int, float, bool, type(None)}
+
 
 def _encoder(*, sort_keys: bool) -> Encoder:
     plain = json.JSONEncoder(sort_keys=sort_keys, separators=(",", ":"), allow_nan=False)
@@ -41,3 +48,41 @@ sorted_text_of: Encoder = _encoder(sort_keys=True)
 def value_of(text: str) -> Any:  # noqa: ANN401  (JSON)
     """Read what one of the above has written; other text is for `json.loads`."""
     return _read(text)[0]
+
+
+def canonical_value(value: object) -> str:
+    """Write a value as it stands in a payload; TypeError or ValueError when it is not JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, _NESTED) and not is_flat(value):
+        require_text_keys(value)
+    return sorted_text_of(value)
+
+
+def is_flat(value: object) -> bool:
+    """Tell whether a value is an object of texts, numbers, truths and nothing else, as most that are recorded are."""
+    return type(value) is dict and {*map(type, value)} <= _TEXT and {*map(type, value.values())} <= PLAIN
+
+
+def copied(value: Any) -> Any:  # noqa: ANN401  (JSON)
+    """Give what reading the text of a value would give: a new one, with sorted keys. TypeError or ValueError when it is not JSON."""
+    if type(value) in PLAIN:
+        return value
+    return {key: value[key] for key in sorted(value)} if is_flat(value) else value_of(canonical_value(value))
+
+
+def require_text_keys(value: Any, depth: int = 0) -> None:  # noqa: ANN401  (whatever stands in a payload)
+    """Refuse the keys that `json` would turn into texts: 1 and "1" would be one key. ValueError for what is nested too deep."""
+    if depth > _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+    inner = value
+    if isinstance(value, dict):
+        if not {*map(type, value)} <= _TEXT:
+            for key in value:
+                if not isinstance(key, str):
+                    raise TypeError(f"the key {key!r} of a payload is no text, so it is not JSON")
+        inner = value.values()
+    if not {*map(type, inner)} <= PLAIN:
+        for part in inner:
+            if isinstance(part, _NESTED):
+                require_text_keys(part, depth + 1)

@@ -19,7 +19,16 @@ from dsa.immutable import immutable
 from dsa.references import Reference
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
-from dsa.runtime.json_text import quoted, sorted_text_of, value_of
+from dsa.runtime.json_text import (
+    PLAIN,
+    canonical_value,
+    copied,
+    is_flat,
+    quoted,
+    require_text_keys,
+    sorted_text_of,
+    value_of,
+)
 from dsa.runtime.ledger import ArtifactEntry, Ledger, VerdictEntry
 from dsa.runtime.parts import PART, PartWaitsError
 from dsa.runtime.run import Run
@@ -69,57 +78,12 @@ def canonical_json(payload: Payload | PayloadText) -> PayloadText:
     if isinstance(payload, PayloadText):
         return payload
     content = dict(payload)
-    _require_text_keys(content)
+    require_text_keys(content)
     return PayloadText(sorted_text_of(content))
-
-
-def canonical_value(value: object) -> str:
-    """Write a value as it stands in a payload; TypeError or ValueError when it is not JSON."""
-    if value is None:
-        return "null"
-    if isinstance(value, _NESTED) and not is_flat(value):
-        _require_text_keys(value)
-    return sorted_text_of(value)
-
-
-def is_flat(value: object) -> bool:
-    """Tell whether a value is an object of texts, numbers, truths and nothing else, as most that are recorded are."""
-    return type(value) is dict and {*map(type, value)} <= _TEXT and {*map(type, value.values())} <= _PLAIN
-
-
-def copied(value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Give what reading the text of a value would give: a new one, with sorted keys. TypeError or ValueError when it is not JSON."""
-    if type(value) in _PLAIN:
-        return value
-    return {key: value[key] for key in sorted(value)} if is_flat(value) else value_of(canonical_value(value))
 
 
 #: The longest data of an event, and the longest that the steps of a policy may be together, in characters of JSON: half of what an entry of a ledger may have.
 LONGEST_DATA = 8 * 2**20
-#: How deep a payload may be nested.
-_DEEPEST = 200
-
-
-def _require_text_keys(value: Any, depth: int = 0) -> None:  # noqa: ANN401  (whatever stands in a payload)
-    """Refuse the keys that `json` would turn into texts: 1 and "1" would be one key. ValueError for what is nested too deep."""
-    if depth > _DEEPEST:
-        raise ValueError(f"it is nested more than {_DEEPEST} deep")
-    inner = value
-    if isinstance(value, dict):
-        if not {*map(type, value)} <= _TEXT:
-            for key in value:
-                if not isinstance(key, str):
-                    raise TypeError(f"the key {key!r} of a payload is no text, so it is not JSON")
-        inner = value.values()
-    if not {*map(type, inner)} <= _PLAIN:
-        for part in inner:
-            if isinstance(part, _NESTED):
-                _require_text_keys(part, depth + 1)
-
-
-_NESTED = (dict, list, tuple)
-_TEXT = frozenset({str})
-_PLAIN = _TEXT | {int, float, bool, type(None)}
 #: Where files lie whose errors are told without a place: this package, the shipped machines, Python, what is installed, what has no file.
 _NOT_THE_USERS = (
     *(f"{__file__.rpartition('dsa')[0]}{name}/" for name in ("dsa", "machines")),
@@ -235,7 +199,7 @@ def event_step(
     said = dict(sorted(verdicts.items())) if verdicts else {}
     text = f'{{"data":{canonical_value(data)},"event":{quoted(event)},"verdicts":{canonical_value(said) if said else "{}"}}}'
     step = Step(step_id, actor, EVENT, PayloadText(text))
-    if type(data) in _PLAIN or is_flat(data):
+    if type(data) in PLAIN or is_flat(data):
         object.__setattr__(step, "_read", {"data": copied(data), "event": event, "verdicts": said})
     return step
 

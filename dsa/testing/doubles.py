@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def _calls_of(loop: asyncio.AbstractEventLoop) -> bool:
     """Tell whether a call that a loop has had made in a thread goes on. A call of another loop may hang for ever."""
-    return any(isinstance(thread, Caller) and thread.loop is loop for thread in threading.enumerate())
+    return any(isinstance(thread, Caller) and loop in thread.loops for thread in threading.enumerate())
 
 
 class Texts(GeneratorInterface):

@@ -178,7 +178,7 @@ def _call_in(action: Action) -> CallRead:
     return read_record(CallRead, action.payload["data"])
 
 
-@answering("sql_done", "sql_failed")
+@answering("sql_done", "sql_failed", is_eager=True)
 async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     """Query the data. What went wrong in the query is an answer; only a fault of ours raises."""
     chat, call = _resources(context), _call_in(action)
@@ -229,7 +229,7 @@ def _table_made(
     return conversation.inventory.compared([made], dedups=dedups)
 
 
-@answering("python_done", "python_failed")
+@answering("python_done", "python_failed", is_eager=True)
 async def run_python(action: Action, context: PolicyContext) -> list[Step]:
     """Run code in the sandbox, over the latest table. What went wrong in the code is an answer; only a fault of ours raises."""
     chat, call = _resources(context), _call_in(action)

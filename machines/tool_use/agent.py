@@ -15,6 +15,7 @@ from dsa.errors import DsaError
 from dsa.generators.streams import StreamResult
 from dsa.guards.asking import verdict_of
 from dsa.runtime.content import Artifact
+from dsa.runtime.json_text import copied
 from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, RowEntry
 from dsa.runtime.policies import (
     Action,
@@ -23,7 +24,6 @@ from dsa.runtime.policies import (
     Step,
     answering,
     canonical_json,
-    copied,
     event_step,
     text_step,
 )
