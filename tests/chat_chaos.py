@@ -5,20 +5,24 @@ Seeded, so that one conversation can be played alone. As a program it holds a co
 """
 
 import asyncio
+import io
 import os
 import signal
 import sys
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import attrs
 from chats import CARS, told
+from rich.console import Console
 
 from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry, RowEntry
 from machines.chat.conversation import CALLED, REASONS, conversation_of
+from machines.chat.display import Display
 from machines.chat.session import Chat, Settings
 from machines.tool_use.session import StoppedError
 
@@ -32,7 +36,7 @@ FINAL = {*REASONS, "done", "failed"}
 
 @attrs.define
 class Tally:
-    """What has happened in a conversation, counted by who watched it; `made` are its artifacts, `faults` what a request lacked."""
+    """What has happened in a conversation, counted by who watched it; `made` are its artifacts, `faults` what a request lacked. All is shown, to nobody."""
 
     turns: int = 0
     cancels: int = 0
@@ -41,9 +45,11 @@ class Tally:
     entries: list = attrs.field(factory=list)
     faults: list = attrs.field(factory=list)
     due: list = attrs.field(factory=list)
+    display: Display = attrs.field(factory=lambda: Display(Console(file=io.StringIO()), Path(), is_verbose=True))
 
     def on_moment(self, moment, is_new):
         """Watch: count artifacts and results of SQL, and do what is due after so many entries."""
+        self.display.on_moment(moment, is_new)
         if not is_new:
             return
         entry = moment.entry

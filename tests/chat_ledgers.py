@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from machines.chat.conversation import Conversation, conversation_of
+from machines.chat.events import CallRead, Came
 from machines.chat.inventory import Made
+from machines.tool_use.answers import Answer
 from machines.tool_use.call import refused
-from machines.tool_use.records import as_data
+from machines.tool_use.records import as_data, read_record
 
 
 class Told:
@@ -69,8 +71,8 @@ class Told:
     def calls(self, call_id, tool="run_sql", text="SELECT 1", **more):
         """The first queued call is taken."""
         event = {"run_sql": "sql_call", "run_python": "python_call", "": "unknown_call"}[tool]
-        data = {"call_id": call_id, "tool": tool, "text": text, "rescues": [], "fault": "", "digest": f"d-{text}"}
-        return self.happens(event, {**data, **more})
+        call = {"call_id": call_id, "tool": tool, "text": text, "digest": f"d-{text}", **more}
+        return self.happens(event, as_recorded(CallRead, call))
 
     def came(self, call_id, event="sql_done", artifacts=(), new="passed", **more):
         """A call has given something."""
@@ -82,7 +84,7 @@ class Told:
         if event == "sql_done":
             data |= {"intent": intent("cars"), "table": table("t")}
         verdicts = {"new": new} if event.endswith("done") else {}
-        return self.happens(event, {**data, **more}, **verdicts)
+        return self.happens(event, as_recorded(Came, {**data, **more}), **verdicts)
 
     def told(self, reason, results=None, **more):
         """An effect without answers has told something."""
@@ -98,7 +100,12 @@ class Told:
 
 def answer(content="", **more):
     """The data of an answer of the model."""
-    return {"content": content, "model": "m", **more}
+    return as_recorded(Answer, {"content": content, "model": "m", **more})
+
+
+def as_recorded(kind, data):
+    """Data of an event as the machine writes them: what has no value of its own is left out."""
+    return as_data(read_record(kind, data))
 
 
 def intent(*datasets):

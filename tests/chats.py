@@ -1,14 +1,17 @@
 """Conversations for tests: data, models that play a part, and what their requests must hold."""
 
 import asyncio
+import io
 import json
 from contextlib import contextmanager
 from pathlib import Path
 
 from chat_server import Said, playing
+from rich.console import Console
 from vega_datasets import data as vega
 
 from dsa.runs.runs import open_runs
+from machines.chat.display import Display
 from machines.chat.session import Chat, Settings
 
 CARS = Path(vega.cars.filepath)
@@ -58,11 +61,12 @@ def python(code):
 
 @contextmanager
 def conversation(tmp_path, player, *, data=(CARS,), **settings):
-    """Hold a conversation with a played model; gives it, and what the server has seen."""
+    """Hold a conversation with a played model; gives it, and what the server has seen. All of it is shown, to nobody."""
+    display = Display(Console(file=io.StringIO()), tmp_path / "runs", is_verbose=True)
     with (
         playing(player) as played,
         open_runs(tmp_path / "runs") as runs,
-        Chat.begin(Settings(played.model, tuple(data), **settings), runs) as chat,
+        Chat.begin(Settings(played.model, tuple(data), **settings), runs, on_moment=display.on_moment) as chat,
     ):
         yield chat, played
     assert played.faults == []

@@ -21,7 +21,6 @@ from dsa.edge.effects import code_and_message
 from dsa.meaning import Occurrence
 from dsa.runs.folder import ERRORS
 from dsa.runs.one_policy import calls_of_policy, steps_given
-from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry, VerdictEntry
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
@@ -91,10 +90,10 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
     if code and judged is not None:
         console.print()
         console.print(Text(printable(_judged_text(judged))), soft_wrap=True)
-    facts: dict[str, object] = {"artifacts": _artifacts(performed), "redacted": _redacted(performed.rest.run)}
-    if rest.run.machine.name == POLICY:
-        facts = {"run": performed.directory}
+    made = _artifacts(performed)
+    facts: dict[str, object] = {"artifacts" if made else "run": made or performed.directory}
     facts |= {
+        "redacted": _redacted(performed.rest.run),
         "said": _said(performed.rest),
         "asked": questions_text(performed.rest.run),
         "final": performed.final,
@@ -143,8 +142,11 @@ def _shown(final: Path, console: Console) -> Syntax | Text:
     return Text(text)
 
 
-def _artifacts(performed: Performed) -> str:
+def _artifacts(performed: Performed) -> str | None:
+    """Say where artifacts are, and how many; None where none was made."""
     made = [entry for entry in performed.rest.run.ledger if isinstance(entry, ArtifactEntry)]
+    if not made:
+        return None
     verdicts = [entry for entry in performed.rest.run.ledger if isinstance(entry, VerdictEntry)]
     turned_down = {entry.artifact_id for entry in verdicts if entry.outcome != "passed"}
     return f"{performed.directory} ({len(made)} made, {len(turned_down)} rejected, all kept)"

@@ -137,7 +137,7 @@ PYTHON = DataTool(
     "Files that it writes into the working folder, and open figures, are kept as artifacts.",
     (
         Parameter("code", Kind(_STRING, _code), "Python code", "", required=True,
-                  aliases=("python", "script", "source", "input", "query")),
+                  aliases=("python", "python_code", "script", "source", "input", "query")),
         Parameter("timeout", _LIMIT, "seconds it may take", 30, least=1, most=120,
                   aliases=("timeout_s", "timeout_seconds", "time_limit", "seconds")),
     ),

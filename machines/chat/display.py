@@ -17,9 +17,12 @@ from dsa.cli.terminal import printable
 from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from dsa.runtime.moment import Moment
 from machines.chat.conversation import DONE, FAILED, REASONS, Conversation
+from machines.chat.events import CallRead, Came, Said
 from machines.chat.files import NAMED
 from machines.chat.sql import TableInfo
+from machines.tool_use.answers import Answer
 from machines.tool_use.display import Lines
+from machines.tool_use.records import read_record
 from machines.tool_use.texts import on_one_line, short
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
@@ -87,22 +90,21 @@ class Display(Lines):
             self._told(entry)
 
     def _happened(self, event: EventEntry, step: RowEntry) -> None:
-        data: Any = event.data
         before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
-        if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self.has_text:
-            self.listen(data["content"])  # a model that was not listened to: the turn was finished without us
+        if event.event in {"asked", "answered", "cut_off"} and not self.has_text:
+            # a model that was not listened to: the turn was finished without us
+            self.listen(read_record(Answer, event.data).content)
         if event.event in {"sql_call", "python_call"}:
-            is_told = self._is_verbose and data.get("rescues")
-            mended = f" [mended: {', '.join(data['rescues'])}]" if is_told else ""
-            self.line(f"{data['tool']}  {short(data['text'], _LONGEST_CALL)}{mended}", "cyan")
+            call = read_record(CallRead, event.data)
+            mended = f" [mended: {', '.join(call.rescues)}]" if self._is_verbose and call.rescues else ""
+            self.line(f"{call.tool}  {short(call.text, _LONGEST_CALL)}{mended}", "cyan")
         if before != after and self._is_verbose:
             self.line(f"{before} -> {after}", "dim")
         if event.event in DONE | FAILED:
-            self._result(data)
+            self._result(read_record(Came, event.data).result)
         self.has_text = False
 
-    def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
-        result = data["result"]
+    def _result(self, result: Any) -> None:  # noqa: ANN401  (JSON)
         if "error" in result:
             self.line(f"{result['error']['code']}: {short(result['error']['message'], _LONGEST_ERROR)}", "red")
         if "columns" in result:
@@ -160,6 +162,6 @@ class Transcript(Display):
     """Shows a conversation with what was said in it: nobody types it here."""
 
     def _show(self, entry: Entry, run_id: str) -> None:
-        if isinstance(entry, EventEntry) and isinstance(entry.data, dict) and entry.event == "message":
-            self.say(f"> {entry.data['text']}")
+        if isinstance(entry, EventEntry) and entry.event == "message":
+            self.say(f"> {read_record(Said, entry.data).text}")
         super()._show(entry, run_id)

@@ -63,6 +63,11 @@ def test_a_call_is_shown_with_what_was_mended_and_where_it_leads():
     assert displayed(told) == "run_sql  SELECT 1\n", "who asks a question is not interested in phases"
 
 
+def test_a_call_without_code_is_shown():
+    told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", text="")
+    assert displayed(told) == "run_python  \n"
+
+
 def test_an_effect_that_failed_is_shown():
     told = Told()
     told.told("", error=True, message="the server is gone")
