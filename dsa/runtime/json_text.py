@@ -6,7 +6,7 @@ small object takes to encode; here each is made once.
 
 import json
 import json.encoder
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 Encoder = Callable[[object], str]
@@ -86,3 +86,24 @@ def require_text_keys(value: Any, depth: int = 0) -> None:  # noqa: ANN401  (wha
         for part in inner:
             if isinstance(part, _NESTED):
                 require_text_keys(part, depth + 1)
+
+
+class Written(dict[str, Any]):
+    """An object with its text beside it, for whoever sends it again and again. Nobody may change it."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        super().__init__(content)
+        self.text = json.dumps(content, ensure_ascii=False)
+
+
+def request_text(body: Mapping[str, Any]) -> str:
+    """Write the body of a request as JSON; the text of what stands `Written` in its lists is taken as it is. ValueError for NaN and infinity."""
+    return f"{{{','.join(f'{quoted(name)}:{_sent(value)}' for name, value in body.items())}}}"
+
+
+def _sent(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(map(_sent, value))}]"
+    return value.text if isinstance(value, Written) else json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -82,7 +82,7 @@ def answer_of(
         return "cut_off", attrs.evolve(answer, why=why, advice=advice)
     if result.tool_calls:
         return "asked", attrs.evolve(answer, calls=_calls(result.tool_calls, free_id))
-    known = offered([tool.described() for tool in tools])
+    known = offered([tool.as_openai for tool in tools])
     if misplaced < MOST_MISPLACED and (name := misplaced_call(result.content, known)):
         why = f"it has a call of {name} in its text"
         return "cut_off", attrs.evolve(answer, why=why, advice=_CALL_IT, misplaced=name)

@@ -1,14 +1,13 @@
 """Messages of a conversation with a model, and how much room they take."""
 
-import json
 from collections.abc import Container, Iterable
 from functools import cached_property
 from typing import Literal
 
 import attrs
 
+from dsa.runtime.json_text import Written
 from machines.tool_use.call import ToolCall
-from machines.tool_use.records import JsonObject
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -23,16 +22,16 @@ class Message:
     answers: str = ""
 
     @cached_property
-    def as_openai(self) -> JsonObject:
-        """The message in OpenAI's form; the same object each time, which nobody changes."""
+    def as_openai(self) -> Written:
+        """The message in OpenAI's form; the same object each time."""
         calls = {"tool_calls": [call.as_part() for call in self.calls]} if self.calls else {}
         answers = {"tool_call_id": self.answers} if self.role == "tool" else {}
-        return {"role": self.role, **answers, "content": self.content, **calls}
+        return Written({"role": self.role, **answers, "content": self.content, **calls})
 
     @cached_property
     def size(self) -> int:
         """How many characters it has as JSON."""
-        return len(json.dumps(self.as_openai, ensure_ascii=False))
+        return len(self.as_openai.text)
 
 
 def size_of(messages: Iterable[Message]) -> int:

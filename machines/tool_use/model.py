@@ -340,11 +340,11 @@ class _Script:
 
 def as_openai(messages: Iterable[Message], tools: Iterable[Tool]) -> tuple[list[JsonObject], list[JsonObject]]:
     """Return messages and tools in OpenAI's form."""
-    return [message.as_openai for message in messages], [tool.described() for tool in tools]
+    return [message.as_openai for message in messages], [tool.as_openai for tool in tools]
 
 
 def _reconciled(chunks: Iterable[JsonObject], tools: Iterable[Tool], on_text: Show | None) -> StreamResult:
-    reconciler = StreamReconciler([tool.described() for tool in tools])
+    reconciler = StreamReconciler([tool.as_openai for tool in tools])
     for chunk in chunks:
         shown = reconciler.feed(chunk)
         if shown and on_text:

@@ -3,13 +3,13 @@
 A tool of somebody else's has a JSON schema in the place of parameters: its arguments are passed on as they are.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Self
 
 import attrs
 
+from dsa.runtime.json_text import Written
 from machines.tool_use.records import JsonObject
 
 #: Reads what a model has written for a parameter, and adds what it has mended to the list. Raises ValueError for what cannot be meant.
@@ -89,11 +89,12 @@ class Tool:
         return self.schema or {"type": "object", "properties": properties, "required": list(self.required)}
 
     @cached_property
+    def as_openai(self) -> Written:
+        """The tool in OpenAI's form; the same object each time."""
+        function = {"name": self.name, "description": self.about, "parameters": dict(self.arguments_schema())}
+        return Written({"type": "function", "function": function})
+
+    @property
     def size(self) -> int:
         """How many characters it has in a request."""
-        return len(json.dumps(self.described(), ensure_ascii=False))
-
-    def described(self) -> JsonObject:
-        """Return it in OpenAI's form."""
-        function = {"name": self.name, "description": self.about, "parameters": dict(self.arguments_schema())}
-        return {"type": "function", "function": function}
+        return len(self.as_openai.text)

@@ -99,7 +99,7 @@ class Bare:
 
         address, _, self._name = model.partition("#")
         self._client = httpx.AsyncClient(base_url=address, timeout=60)
-        self._tools = [tool.described() for tool in TOOLS.values()]
+        self._tools = [tool.as_openai for tool in TOOLS.values()]
         self._messages: list[dict] = [{"role": "system", "content": INSTRUCTIONS}]
         self._database, self._interpreter = database, interpreter
 

@@ -115,7 +115,7 @@ async def bare(model, what, rounds):
     import httpx
 
     address, _, name = model.partition("#")
-    tools = [tool.described() for tool in TOOLS]
+    tools = [tool.as_openai for tool in TOOLS]
     messages, taken = [], []
     head = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": f"GOAL: {what}"}]
     with memory_folder() as folder, Workspace(filled(folder)) as workspace:

@@ -21,6 +21,7 @@ from dsa.edge.http.endpoint import Endpoint
 from dsa.edge.http.failures import Asked, ServerError, refused, refused_within, said_to_wait_s
 from dsa.edge.http.retries import Retries
 from dsa.errors import GenerationError, ModelUnavailable
+from dsa.runtime.json_text import request_text
 
 if TYPE_CHECKING:
     import ssl
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 _MOST_ERROR_BYTES = 64 * 1024
 _GOOD = 200
-_HEADERS = {"accept": "text/event-stream, application/x-ndjson, application/json", "user-agent": "dual-state-agents"}
+_HEADERS = {
+    "accept": "text/event-stream, application/x-ndjson, application/json",
+    "content-type": "application/json",
+    "user-agent": "dual-state-agents",
+}
 
 
 @attrs.frozen
@@ -136,10 +141,10 @@ class Server:
             await asyncio.sleep(pause_s)
 
     async def _attempt(self, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
-        httpx = _httpx()
+        httpx, sent = _httpx(), request_text(body).encode()
         try:
             async with self._opened() as client:
-                request = client.build_request("POST", self.endpoint.url, json=dict(body), headers=self._headers())
+                request = client.build_request("POST", self.endpoint.url, content=sent, headers=self._headers())
                 wait = _Wait(self.asked, self._limits)
                 response = await wait.during(client.send(request, stream=True))
                 async with aclosing(response):

@@ -1,10 +1,17 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsa.runtime import json_text
-from dsa.runtime.json_text import _encoder, sorted_text_of, text_of, value_of
+from dsa.runtime.json_text import Written, _encoder, request_text, sorted_text_of, text_of, value_of
 
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
 VALUES = [
     None,
     True,
@@ -42,3 +49,20 @@ def test_an_encoder_that_is_not_written_in_c_gives_the_same(monkeypatch):
     for sort_keys, made in ((False, text_of), (True, sorted_text_of)):
         plain = _encoder(sort_keys=sort_keys)
         assert [plain(value) for value in VALUES] == [made(value) for value in VALUES]
+
+
+@given(st.dictionaries(st.text(), json_values | st.lists(json_values)))
+def test_the_body_of_a_request_is_what_was_given(body):
+    assert json.loads(request_text(body)) == body
+    written = {
+        name: [Written({"of": each}) for each in value] for name, value in body.items() if isinstance(value, list)
+    }
+    assert json.loads(request_text(body | written)) == body | {
+        name: [{"of": each} for each in value] for name, value in body.items() if isinstance(value, list)
+    }
+
+
+def test_a_body_that_is_no_json_is_refused():
+    for value in (float("nan"), [float("inf")], [{"deep": float("nan")}]):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            request_text({"value": value})

@@ -76,10 +76,10 @@ def test_what_was_cut_off_is_never_completed():
 def test_every_tool_describes_itself_as_a_schema(tool):
     from jsonschema import Draft202012Validator
 
-    schema = tool.described()["function"]["parameters"]
+    schema = tool.as_openai["function"]["parameters"]
     Draft202012Validator.check_schema(schema)
     assert set(schema["required"]) <= set(schema["properties"])
-    json.dumps(tool.described())
+    json.dumps(tool.as_openai)
 
 
 def test_no_two_tools_have_one_name():
