@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.declarations import Cancel, Emit
+from dsa.declarations import Cancel, Effect, Emit, Variable
 from dsa.errors import Placed
 from dsa.expr import Expr, Outcome, Value, show_number, unparse
 
@@ -195,3 +195,11 @@ class Scenario(Placed):
     name: str
     steps: tuple[ScenarioStep, ...]
     parameters: tuple[tuple[str, Value], ...] = ()
+
+
+@attrs.frozen
+class Stated(Placed):
+    """What a spec says of an effect or a variable of its machine: these columns, by their fields, are to be as they stand there."""
+
+    declared: Effect | Variable
+    columns: tuple[tuple[str, str], ...]

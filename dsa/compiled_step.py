@@ -108,16 +108,19 @@ class CompiledStep:
     def step(self, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
         """Return what `dsa.meaning.step` returns."""
         state, event, source = configuration.state, occurrence.event, occurrence.source
-        here = configuration.values, configuration.outstanding, configuration.precedence
-        key = (state, event, source, occurrence.verdicts, here)
+        key: tuple[object, ...] = (
+            state, event, source, occurrence.verdicts, configuration.values, configuration.outstanding
+        )  # fmt: skip
+        if configuration.precedence:
+            key = (*key, configuration.precedence)
         taken = self._known.get(key)
         if taken is not None:
             return taken
         outcome = self.move(configuration, occurrence)
         if isinstance(outcome, Refusal):
             return outcome
-        move, values = outcome
-        after = Configuration(move.target, values, move.outstanding, move.precedence)
+        move, after_values = outcome
+        after = Configuration(move.target, after_values, move.outstanding, move.precedence)
         taken = Taken(after, move.row, move.effects, move.cancelled)
         if len(self._known) < REMEMBERED:
             self._known[key] = taken

@@ -62,6 +62,7 @@ CODES: dict[str, str] = {
     "DSA314": "A property holds only if an effect answers that has no time limit.",
     "DSA315": "A property holds only if an effect does not fail, and no row is for its failure.",
     "DSA316": "A prompt or a guard reads what an event has brought, and that event may not have come.",
+    "DSA317": "An effect or a variable is declared otherwise than the spec says.",
 }
 
 

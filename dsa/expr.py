@@ -9,6 +9,7 @@ properties, states, events and effects to whether they hold at the moment.
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Literal
 
 import attrs
@@ -207,6 +208,7 @@ def names(expr: Expr) -> frozenset[str]:
     return frozenset(node.name for node in walk(expr) if isinstance(node, Name))
 
 
+@lru_cache(maxsize=4_096)
 def guards_read(expr: Expr) -> frozenset[str]:
     """Give the guards whose verdict the expression reads."""
     return frozenset(node.guard for node in walk(expr) if isinstance(node, Verdict))

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from dsa import declarations, expr
-from dsa.claims import Property, Scenario
+from dsa.claims import Property, Scenario, Stated
 from dsa.errors import ParameterError, Span
 from dsa.immutable import immutable
 from dsa.words import closest, nearest
@@ -34,6 +34,7 @@ class Machine:
     generators: tuple[declarations.Generator, ...] = ()
     properties: tuple[Property, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
+    stated: tuple[Stated, ...] = attrs.field(default=(), eq=False)
     cases: tuple[declarations.Cases, ...] = ()
     prompts: tuple[declarations.Prompt, ...] = ()
     constraints: str = ""

@@ -5,6 +5,7 @@ Takes a condition and the values of each variable in it; knows no machine. Split
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import attrs
 
@@ -15,6 +16,8 @@ from dsa.simplify import Leaf, all_of, constant, negated, substituted
 Ranges = Mapping[str, Sequence[int]]
 #: So many values of each variable are looked at before any is tried out.
 _SAMPLES = 8
+#: Of a variable that has no more values, each is tried.
+_FEW = 8
 #: A condition of usual size has so many nodes.
 _USUAL = 200
 #: A comparison leaves of an expression's values the numbers from the first bound to the second one; None is no bound.
@@ -87,7 +90,58 @@ def _split(condition: expr.Expr, ranges: Ranges) -> tuple[str, Sequence[int]]:
                 return name, [value for value in ranges[name] if not value]
             case expr.Compare(expr.Name(name), (("==", expr.Integer(value)),)):
                 return name, [value] if value in ranges[name] else []
-    return min(((name, ranges[name]) for name in sorted(expr.names(condition))), key=lambda item: _size(item[1]))
+    name, values = min(
+        ((name, ranges[name]) for name in sorted(expr.names(condition))), key=lambda item: _size(item[1])
+    )
+    return name, _telling(condition, name, values)
+
+
+def _telling(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence[int]:
+    """Return values of a variable among which there is one of each kind: what lies between two numbers that it is compared with is all of one kind."""
+    turns = _turns(condition, name) if isinstance(values, range) and _size(values) > _FEW else None
+    if turns is None or not values:
+        return values
+    near = {turn + step for turn in turns for step in (0, 1)}
+    return sorted({values[0], values[-1], *(each for each in near if each in values)})
+
+
+def _turns(node: expr.Expr, name: str) -> set[int] | None:
+    """Return the numbers at which a condition may become true or false as a variable grows; None where that is not seen by its form."""
+    if name not in expr.names(node):
+        return set()
+    match node:
+        case expr.Compare(first, rest):
+            sides = [_shifted(side, name) for side in (first, *(operand for _, operand in rest))]
+            found = set[int]()
+            for left, right in pairwise(sides):
+                if left is None or right is None:
+                    return None
+                (is_left, shift), (is_right, number) = left, right
+                if is_left != is_right:
+                    found.add(number - shift if is_left else shift - number)
+            return found
+        case expr.And(operands) | expr.Or(operands):
+            parts = [_turns(operand, name) for operand in operands]
+            return None if None in parts else set().union(*(part for part in parts if part))
+        case expr.Not(operand):
+            return _turns(operand, name)
+    return None
+
+
+def _shifted(side: expr.Expr, name: str) -> tuple[bool, int] | None:
+    """Return a side of a comparison as the variable plus a number, or as a number; None for anything else."""
+    match side:
+        case expr.Integer(number):
+            return False, number
+        case expr.Name(found) if found == name:
+            return True, 0
+        case expr.Arithmetic("+", expr.Name(found), expr.Integer(number)) if found == name:
+            return True, number
+        case expr.Arithmetic("+", expr.Integer(number), expr.Name(found)) if found == name:
+            return True, number
+        case expr.Arithmetic("-", expr.Name(found), expr.Integer(number)) if found == name:
+            return True, -number
+    return None
 
 
 def _with(condition: expr.Expr, name: str, value: int) -> expr.Expr:

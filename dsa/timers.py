@@ -11,6 +11,7 @@ from dsa.machine import Machine
 Timer = tuple[str, str]
 #: Pairs of armed timers: while it is armed, the first of a pair precedes the second, which may not fire (S11).
 Precedence = frozenset[tuple[Timer, Timer]]
+_NONE: Precedence = frozenset()
 
 
 @attrs.frozen
@@ -66,6 +67,8 @@ def precedence_after(
 
     What was dropped or starts anew precedes nothing and is preceded by nothing any more; what starts is preceded by every armed timer that is shorter.
     """
+    if not before and len(machine.armed(state)) <= 1:
+        return _NONE  # a timer alone precedes nothing
     commands = tuple(moved)
     changed = {(command.source, command.event) for command in commands}
     kept = (pair for pair in before if changed.isdisjoint(pair))

@@ -27,7 +27,7 @@ from dsa.checks.properties import Questions
 from dsa.checks.reached import from_explorations
 from dsa.checks.report import check
 from dsa.checks.scenarios import run_scenarios
-from dsa.checks.table_faults import start_outside
+from dsa.checks.table_faults import said_otherwise, start_outside
 from dsa.checks.verdicts import violated_at
 from dsa.claims import show
 from dsa.declarations import Parameter
@@ -185,7 +185,7 @@ def complaint(
     for result in run_scenarios(machine):
         if not result.ok:
             return f"scenario {result.name}"
-    static = (*dead_ends(machine), *vain_effects(machine), *definition4(machine))
+    static = (*said_otherwise(machine), *dead_ends(machine), *vain_effects(machine), *definition4(machine))
     places = [machine.at(there) for there in values]
     if found := _first_error((*static, *(found for there in places for found in start_outside(there)))):
         return found

@@ -1,13 +1,19 @@
 """Faults of a table: what its rows and declarations alone show, at the machine's parameter values. Nothing is explored."""
 
+from collections.abc import Callable
+
 from dsa.checks.definition4 import definition4
 from dsa.checks.graph import dead_ends, unused, vain_effects
 from dsa.checks.kinds import kinds
 from dsa.checks.places import place
+from dsa.declarations import Effect, show_duration
 from dsa.errors import Diagnostic, MachineError
-from dsa.expr import show_value
+from dsa.expr import show_value, unparse, unparse_domain
 from dsa.machine import Machine
 from dsa.trace import show_values
+
+#: How fields of declarations are written, those that are no texts.
+_SHOWN: dict[str, Callable[..., str]] = {"time_limit_ms": show_duration, "domain": unparse_domain, "initial": unparse}
 
 
 def require_sound(machine: Machine) -> None:
@@ -22,7 +28,34 @@ def require_sound(machine: Machine) -> None:
 
 def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
     """Return what rows and declarations show, at whatever values of the parameters: errors, warnings, information."""
-    return (*dead_ends(machine), *vain_effects(machine), *definition4(machine), *unused(machine), *kinds(machine))
+    return (
+        *said_otherwise(machine),
+        *dead_ends(machine),
+        *vain_effects(machine),
+        *definition4(machine),
+        *unused(machine),
+        *kinds(machine),
+    )
+
+
+def said_otherwise(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Return where a machine declares an effect or a variable otherwise than its spec says."""
+    found = []
+    for stated in machine.stated:
+        said = stated.declared
+        kind, known = ("effect", machine.effects) if isinstance(said, Effect) else ("variable", machine.variables)
+        for own in (each for each in known if each.name == said.name):
+            for column, field in stated.columns:
+                has, wanted = getattr(own, field), getattr(said, field)
+                if has != wanted:
+                    shown = [
+                        _SHOWN.get(field, str)(value) if value not in {None, ""} else "not given"
+                        for value in (has, wanted)
+                    ]
+                    message = f"{kind} {own.name}: {column} is {shown[0]} in {machine.name}, and {shown[1]} in its spec"
+                    hint = "decide which is right, and change the other"
+                    found.append(Diagnostic("DSA317", "error", message, place(stated.span), hint))
+    return tuple(found)
 
 
 def start_outside(machine: Machine) -> tuple[Diagnostic, ...]:

@@ -4,12 +4,12 @@ Takes text, gives a `Reading`: the machine, or None when there is an error, and 
 stage runs on what the stages before could read, so that one reading reports the faults of the whole document.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
-from dsa.claims import Property, Scenario
-from dsa.declarations import STAY, Effect, State, Transition, WorkflowStep
+from dsa.claims import Property, Scenario, Stated
+from dsa.declarations import STAY, Effect, State, Transition, Variable, WorkflowStep
 from dsa.errors import Diagnostic, Span
 from dsa.lang import cells, declare, expand, prompts, rows, uses
 from dsa.lang.columns import COLUMNS, NAMED, PARTS, SECTIONS, Record, records
@@ -443,7 +443,12 @@ def _all_names(states: Iterable[State]) -> str:
 # Documents that add properties and scenarios to the machine that their line `Machine: PATH` names; finding that file is for `dsa.edge.files`.
 
 
-_ALLOWED = frozenset({"properties", "scenario"})
+_ALLOWED = frozenset({"properties", "scenario", "effects", "variables"})
+#: The fields of effects and variables, by the columns that say them.
+_FIELDS = {
+    "kind": "kind", "in doubt": "in_doubt", "time limit": "time_limit_ms", "retries": "retries", "on failure": "on_failure",
+    "scope": "scope", "domain": "domain", "initial": "initial",
+}  # fmt: skip
 
 
 def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
@@ -465,10 +470,51 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> Reading:
     for section in parts.sections:
         if section.kind in SECTIONS - _ALLOWED:
             message = f"a spec has no section {section.kind}; it belongs into the machine"
-            findings.error("DSA111", message, section.heading.span(), "a spec holds Properties and Scenarios")
+            hint = "a spec holds Properties, Scenarios, and what it says of Effects and Variables"
+            findings.error("DSA111", message, section.heading.span(), hint)
     declared = Declared(
         machine.parameters, machine.variables, machine.events, machine.guards, machine.effects, machine.states
     )
     properties, scenarios = claims(parts, declared.names(), machine, findings)
-    added = attrs.evolve(machine, properties=machine.properties + properties, scenarios=machine.scenarios + scenarios)
+    added = attrs.evolve(
+        machine,
+        properties=machine.properties + properties,
+        scenarios=machine.scenarios + scenarios,
+        stated=machine.stated + _stated(parts, machine, findings),
+    )
     return Reading(None if findings.any_error else added, findings.diagnostics, machine.name)
+
+
+def _stated(parts: Parts, machine: Machine, findings: Findings) -> tuple[Stated, ...]:
+    """Return what a spec says of effects and variables that its machine declares."""
+    effects = _filled(parts, "effects", findings)
+    variables = _filled(parts, "variables", findings)
+    return (
+        *_said_of("effect", effects, declare.effects(effects, findings), machine.effects, findings),
+        *_said_of(
+            "variable",
+            variables,
+            declare.variables(variables, machine.parameters, findings),
+            machine.variables,
+            findings,
+        ),
+    )
+
+
+def _said_of(
+    kind: str,
+    written: list[Record],
+    said: Iterable[Effect | Variable],
+    known: Iterable[Effect | Variable],
+    findings: Findings,
+) -> Iterator[Stated]:
+    rows_by_name = {record[kind].plain: record for record in written}
+    names = [each.name for each in known]
+    for each in said:
+        record = rows_by_name[each.name]
+        if each.name not in names:
+            findings.error(
+                "DSA201", f"the machine has no {kind} '{each.name}'", record[kind].span(), closest(each.name, names)
+            )
+        columns = tuple((name, field) for name, field in _FIELDS.items() if record[name].text)
+        yield Stated(each, columns, span=each.span)

@@ -13,7 +13,7 @@ from dsa.lang.markdown import Cell
 from dsa.satisfiable import Effort, facts, outcomes_at_samples, satisfiable
 from dsa.simplify import simplified
 
-RANGES = {"x": range(1, 9), "y": range(-2, 3), "up": (False, True), "huge": range(10**40)}
+RANGES = {"x": range(1, 9), "y": range(-2, 3), "up": (False, True), "long": range(-5, 40), "huge": range(10**40)}
 
 
 def read(text: str):
@@ -38,6 +38,11 @@ def read(text: str):
         ("x + y == 10", True),
         ("huge == 12345678901 and x == 1", True),
         ("up and not up", False),
+        ("huge > 10 and huge < 12 and huge != 11", False),
+        ("huge + 5 == 99 or huge - 7 < -8", True),
+        ("long > 7 and long < 9 and y > 2", False),
+        ("8 < long - 3 and long - 3 < 10", True),
+        ("8 < 3 + long and long + 3 < 10", True),
     ],
 )
 def test_what_can_be_true(text, expected):
@@ -77,7 +82,26 @@ def test_what_form_alone_excludes(one, other, expected):
     assert facts(read(other)).exclude(facts(read(one))) is expected
 
 
-PARTS = st.sampled_from(["x == 2", "x != 3", "y > 0", "y <= x", "x + y < 4", "up", "not up", "x in {1, 5, 8}"])
+PARTS = st.sampled_from(
+    [
+        "x == 2",
+        "x != 3",
+        "y > 0",
+        "y <= x",
+        "x + y < 4",
+        "up",
+        "not up",
+        "x in {1, 5, 8}",
+        "long - 3 >= 9",
+        "2 + long == 11",
+        "long < 30",
+        "9 != long + 1",
+        "long <= y",
+        "1 < long < 4",
+        "long in {7, 8}",
+        "long * 2 > 7",
+    ]
+)
 TEXTS = st.recursive(PARTS, lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner)
                      | st.builds("not ({})".format, inner), max_leaves=8)  # fmt: skip
 

@@ -124,13 +124,31 @@ def test_a_spec_adds_to_its_machine(dual):
     assert [scenario.name for scenario in read.machine.scenarios] == ["one", "two"]
 
 
+def test_a_spec_says_how_its_machine_declares_effects_and_variables(dual):
+    said = "## Effects\n| effect | in doubt | time limit |\n| - | - | - |\n| query_llm | ask | |\n\n## Variables\n| variable | domain | initial |\n| - | - | - |\n| retries | 0..rmax | 0 |\n\n## Properties"
+    machine = loads(dual)
+    read = read_spec(SPEC.replace("## Properties", said), machine)
+    assert read.diagnostics == ()
+    assert [(each.declared.name, each.columns) for each in read.machine.stated] == [
+        ("query_llm", (("in doubt", "in_doubt"),)),
+        ("retries", (("domain", "domain"), ("initial", "initial"))),
+    ]
+    assert (read.machine.effects, read.machine.variables) == (machine.effects, machine.variables)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
         ("possible over", "possible ober", "DSA201"),
         ("possible over", "possibly over", "DSA109"),
         ("| query_llm |", "| query_lm |", "DSA201"),
-        ("## Properties", "## Variables\n| variable |\n| - |\n\n## Properties", "DSA111"),
+        ("## Properties", "## Guards\n| guard |\n| - |\n\n## Properties", "DSA111"),
+        ("## Properties", "## Effects\n| effect |\n| - |\n| query_lm |\n\n## Properties", "DSA201"),
+        (
+            "## Properties",
+            "## Effects\n| effect | in doubt |\n| - | - |\n| query_llm | perhaps |\n\n## Properties",
+            "DSA107",
+        ),
     ],
 )
 def test_faults_of_a_spec_are_found(old, new, code, dual):
