@@ -33,7 +33,7 @@ from machines.chat.session import Chat, Settings
 from machines.chat.sql import Database
 
 ROUNDS, CHUNKS, CALLS = 15, 4_000, 10
-CHUNK_MS, CALL_MS, GROWTH, WARM = 1.0, 6.0, 1.5, 0.4
+CHUNK_MS, CALL_MS, GROWTH, WARM = 1.0, 5.0, 1.25, 0.4
 EARLY, LATE, TURN_ROUNDS = 5, 500, 11
 FRAME = FrameSource(("Origin", "hp"), ("VARCHAR", "DOUBLE"), b"Origin,hp\nEurope,80.9\nJapan,79.8\nUSA,119.9\n")
 CODE = "print(df.groupby('Origin')['hp'].max().describe())"
