@@ -148,14 +148,15 @@ FAULTS = {
     "the reference is asked about the first values": (
         "CompiledStep._refused", "place.state, place.values", "place.state, start(self.machine).values"),
     "verdicts are not in what is remembered": (
-        "CompiledStep.step", "occurrence.verdicts, here)", "here)"),
+        "CompiledStep.step", "source, occurrence.verdicts, ", "source, "),
     "values are not in what is remembered": (
-        "CompiledStep.step", "here = configuration.values, ", "here = "),
+        "CompiledStep.step", "configuration.values, configuration.outstanding", "configuration.outstanding"),
     "what is outstanding is not in what is remembered": (
-        "CompiledStep.step", "configuration.outstanding, configuration.precedence", "configuration.precedence"),
+        "CompiledStep.step", "configuration.values, configuration.outstanding", "configuration.values"),
     "the order of timers is not in what is remembered": (
-        "CompiledStep.step", "configuration.outstanding, configuration.precedence", "configuration.outstanding"),
-    "the state is not in what is remembered": ("CompiledStep.step", "key = (state, event", "key = (event"),
+        "CompiledStep.step", "if configuration.precedence:", "if False:"),
+    "the state is not in what is remembered": (
+        "CompiledStep.step", "state, event, source, occurrence", "event, source, occurrence"),
     "the source stays": ("CompiledStep.step", "Configuration(move.target", "Configuration(move.source"),
     "nothing is cancelled": ("CompiledStep.step", "move.cancelled)", "())"),
     "outer rows are not found": (
