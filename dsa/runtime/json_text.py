@@ -99,7 +99,7 @@ class Written(dict[str, Any]):
 
 
 def request_text(body: Mapping[str, Any]) -> str:
-    """Write the body of a request as JSON; the text of what stands `Written` in its lists is taken as it is. ValueError for NaN and infinity."""
+    """Write the body of a request as JSON; the text of what stands `Written` in its lists is taken as it is. ValueError for NaN and infinity in all else."""
     return f"{{{','.join(f'{quoted(name)}:{_sent(value)}' for name, value in body.items())}}}"
 
 

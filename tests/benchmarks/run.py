@@ -178,6 +178,8 @@ BENCHES = (
 
 def main(names: Sequence[str]) -> None:
     """Run one bench here, or several, each in a process of its own: what one leaves behind slows the next one down."""
+    if unknown := {*names} - {bench.__name__ for bench in BENCHES}:
+        sys.exit(f"there is no {', '.join(sorted(unknown))}")
     wanted = [bench for bench in BENCHES if not names or bench.__name__ in names]
     if len(wanted) == 1:
         wanted[0]()
