@@ -30,8 +30,8 @@ _RESULT_BYTES = 1 << 20
 #: What pytest would import when it starts.
 _PRELOAD = (
     "pytest", "_pytest.assertion.rewrite", "_pytest.python", "_pytest.python_api", "_pytest.unittest", "_pytest.skipping", "_pytest.legacypath",
-    "_pytest.recwarn", "_pytest.monkeypatch", "_pytest.tmpdir", "_pytest.reports", "_pytest.debugging", "_pytest.setuponly",
-    "_pytest.helpconfig", "_pytest.pytester", "_pytest.threadexception", "_pytest.unraisableexception", "_pytest.warnings",
+    "_pytest.recwarn", "_pytest.monkeypatch", "_pytest.tmpdir", "_pytest.reports", "_pytest.debugging", "_pytest.subtests",
+    "_pytest.helpconfig", "_pytest.threadexception", "_pytest.unraisableexception", "_pytest.warnings", "_pytest._argcomplete", "pdb", "readline",
     "dataclasses", "decimal", "enum", "fractions", "functools", "heapq", "itertools", "json", "math", "random", "re", "statistics",
     "string", "typing",
 )  # fmt: skip

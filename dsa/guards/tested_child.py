@@ -26,7 +26,7 @@ _MOST_TRIED = 100
 _TESTS, _PLAIN = "test_it.py", "plain_test_it"
 _OPTIONS = (
     "-c", os.devnull, "--rootdir=.", "--confcutdir=.", "--noconftest", "--import-mode=importlib", "--capture=no", "-p", "no:cacheprovider", "-p", "no:terminal",
-    "-p", "no:faulthandler", "-p", "no:logging", "-p", "no:doctest", "-p", "no:junitxml", "-p", "no:pastebin", "-p", "no:stepwise",
+    "-p", "no:faulthandler", "-p", "no:logging", "-p", "no:doctest", "-p", "no:junitxml", "-p", "no:pastebin", "-p", "no:stepwise", "-p", "no:setuponly", "-p", "no:setupplan",
 )  # fmt: skip
 #: Modules that tests mean when they import them, installed or not: never the code.
 _OF_OTHERS = frozenset({
@@ -253,6 +253,10 @@ class _Recorder:
         """Tell that all is over."""
         if not self._is_over:
             self._report(["end"])
+
+    def pytest_configure(self, config: Any) -> None:  # noqa: ANN401  # pytest's
+        """Show an error in one line: to look for its source takes as long as all else of a test that fails."""
+        config.option.tbstyle = "line"
 
     def pytest_collectreport(self, report: Any) -> None:  # noqa: ANN401  # pytest's
         """Take note of a module that could not be loaded."""

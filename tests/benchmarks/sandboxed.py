@@ -15,7 +15,7 @@ from dsa.edge.sandbox import ladder
 from dsa.guards import CasesGuard, GuardInterface, TestGuard
 from dsa.runtime.content import Artifact
 
-ROUNDS, WARM_MS, PLAIN, HARDENED = 15, 15.0, 0.5, 1.0
+ROUNDS, WARM_MS, PLAIN, HARDENED = 15, 15.0, 0.5, 0.5
 CODE = Artifact("def add(a, b):\n    return a + b\n")
 CASES = [("add(2, 3)", 5), ("add('a', 'b')", "'ab'"), ("add([1], [2])", [1, 2])]
 TESTS = "from solution import add\n\ndef test_add():\n    assert add(2, 3) == 5\n"
