@@ -81,7 +81,7 @@ def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
         case "prism":
             return {path: prism(machine)}
         case "scxml":
-            return {path: scxml(machine, dumps(machine))}
+            return {path: scxml(machine)}
         case "xstate":
             return {path: xstate(machine)}
         case _:

@@ -8,7 +8,6 @@ import contextlib
 import gc
 import importlib
 import io
-import keyword
 import os
 import sys
 import threading
@@ -21,7 +20,7 @@ from dsa.cli.terminal import lost_output, say, silence
 from dsa.errors import DsaError
 from dsa.words import nearest
 
-#: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` (`import_.py` for `import`) holds it as `command`.
+#: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` holds it as `command`.
 COMMANDS = {
     "chat": "Talk with a model about data.",
     "code": "Have a model work at a goal in a folder.",
@@ -35,7 +34,6 @@ COMMANDS = {
     "fmt": "Format the tables of documents.",
     "generators": "List the kinds of generators and their options.",
     "guards": "List the kinds of guards and their options.",
-    "import": "Write an SCXML file as a document.",
     "mutate": "Measure a spec: which small faults of the machine it would notice.",
     "new": "Write a starter document.",
     "odds": "How likely success is, what runs cost, how many retries a target needs.",
@@ -61,8 +59,7 @@ def _command(name: str) -> click.Command:
     if name in _OF_MACHINES:
         of_machine: click.Command = importlib.import_module("dsa.cli.of_machine").command_of(name)
         return of_machine
-    module = f"{name}_" if keyword.iskeyword(name) else name
-    command: click.Command = importlib.import_module(f"dsa.cli.{module}").command
+    command: click.Command = importlib.import_module(f"dsa.cli.{name}").command
     return command
 
 

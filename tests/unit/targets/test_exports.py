@@ -115,12 +115,6 @@ def test_the_loader_means_nothing_by_the_names_that_are_left():
     assert {name for name in theirs if not name.startswith("_")} <= TAKEN
 
 
-def test_a_character_that_xml_cannot_write_is_refused(dual_state):
-    with pytest.raises(ExportError, match=r"U\+0007"):
-        scxml(dual_state, "# bell \x07")
-    assert "bell" not in scxml(dual_state)
-
-
 EXACT = """# exact
 ## Variables
 | variable | domain             | initial  |
