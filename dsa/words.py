@@ -1,15 +1,15 @@
-"""Words that a person types, and the known one that a mistyped one probably stands for.
-
-Takes names, returns a name or the text of a hint. It knows nothing of where the names come from.
-"""
+"""Text for people: the known word that a mistyped one probably stands for, numbers of things, long values in one line."""
 
 import difflib
+import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 #: Longer words are compared with nothing: that takes time with the square of the length.
 _LONGEST = 100
 _MOST_LISTED = 12
 _LIKENESS = 0.6
+_LONGEST_LINE = 80
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = _LIKENESS) -> str | None:
@@ -34,3 +34,15 @@ def closest(word: str, known: Iterable[str], otherwise: str = "there are none") 
 def some_of(words: Sequence[str]) -> str:
     """Return words as a list, as many as fit a line."""
     return f"{', '.join(words[:_MOST_LISTED])}{', ...' if len(words) > _MOST_LISTED else ''}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number of things: `1 run`, `2 runs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def shortened(value: Any) -> str:  # noqa: ANN401  (JSON)
+    """Return a value as one line of at most 80 characters, the dots behind a longer one apart."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text[: 4 * _LONGEST_LINE].split())
+    return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}..."

@@ -1,19 +1,20 @@
-"""What `dsa check` found out, as JSON and as SARIF 2.1.0 for programs."""
+"""The report of a check as JSON and as SARIF 2.1.0, for programs."""
 
+import importlib
 import os
 import re
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from dsa import lang
 from dsa.checks.explore import Exploration
 from dsa.checks.report import Report
 from dsa.checks.verdicts import PropertyResult
 from dsa.cli.faults import fault_as_json
 from dsa.errors import CODES, Diagnostic, DsaError, Span
-from dsa.lang import Reading, digest
+from dsa.lang import Reading
 from dsa.records import step_as_json
 from dsa.trace import Trace, recorded
 
@@ -44,7 +45,7 @@ def _file(file: str, reading: Reading, report: Report | None, fault: DsaError | 
         "file": file,
         "unreadable": None if fault is None else str(fault),
         "machine": reading.name or None,
-        "digest": digest(machine) if machine else None,
+        "digest": lang.digest(machine) if machine else None,
         "explorations": [_exploration(exploration) for exploration in report.explorations] if report else [],
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in _found(reading, report)],
         "properties": [_property(result) for result in report.properties] if report else [],
@@ -121,7 +122,11 @@ def as_sarif(checked: Iterable[Checked]) -> dict[str, Any]:
         results += [_verdict(result, file) for result in (report.properties if report else ()) if result.failed]
     told = CODES | _VERDICTS | _FILES
     rules = [{"id": code, "shortDescription": _message(text)} for code, text in told.items()]
-    driver = {"name": "dsa", "version": version("dual-state-agents"), "rules": rules}
+    driver = {
+        "name": "dsa",
+        "version": importlib.import_module("importlib.metadata").version("dual-state-agents"),
+        "rules": rules,
+    }
     runs = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
 

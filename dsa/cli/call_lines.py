@@ -6,11 +6,12 @@ from typing import Any
 
 from rich.console import Console
 
-from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text
+from dsa.cli.step_lines import SHORT_DIGEST, error_text, step_text
 from dsa.cli.terminal import printable
 from dsa.runtime.call_tree import CallNode, calls_of
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DecidedEntry, Entry, Handling, ResultEntry, ResumedEntry
 from dsa.runtime.moment import Moment
+from dsa.words import shortened
 
 HANDLED: dict[Handling, str] = {
     "retry": "it is asked for again",

@@ -4,7 +4,6 @@ import importlib
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import attrs
@@ -13,6 +12,7 @@ import click
 from dsa.checks.engines.choose import automatic
 from dsa.checks.explore import MAX_STATES
 from dsa.checks.report import Report, check
+from dsa.cli.as_json import as_json, as_sarif
 from dsa.cli.faults import UNREADABLE, JsonCommand, json_option, tell_json
 from dsa.cli.outputs import require_file, require_folder
 from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
@@ -119,7 +119,7 @@ def command(
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
     _require_targets(folder, certificate, itf=itf)
     if trace is not None:
-        sys.exit(_part("replayed").replayed(files, trace, json_wanted=json_wanted))
+        sys.exit(importlib.import_module("dsa.cli.replayed").replayed(files, trace, json_wanted=json_wanted))
     options = _Options(parse_parameters(parameters) or None, each_value, strict, max_states, time_limit, traces, module)
     checked = []
     for file in files:
@@ -128,8 +128,7 @@ def command(
         _save(checked[-1], folder, certificate, itf=itf)
     if json_wanted or sarif_wanted:
         each = [(c.file, c.reading, c.report, c.fault, c.unbound) for c in checked]
-        part = _part("as_json")
-        tell_json(part.as_sarif(each) if sarif_wanted else part.as_json(each))
+        tell_json(as_sarif(each) if sarif_wanted else as_json(each))
     sys.exit(max(found.code(strict=strict) for found in checked))
 
 
@@ -164,10 +163,10 @@ def _save(found: _Checked, folder: Path | None, certificate: str | None, *, itf:
     if report is None or machine is None:
         return
     if folder is not None:
-        for path in _part("records").save_traces(folder, report, itf=itf):
+        for path in importlib.import_module("dsa.cli.records").save_traces(folder, report, itf=itf):
             say(f"wrote {path}", err=True)
     if certificate is not None:
-        _part("certificates").write_verdicts(certificate, machine, report)
+        importlib.import_module("dsa.cli.certificates").write_verdicts(certificate, machine, report)
 
 
 def _checked(file: str, options: _Options) -> _Checked:
@@ -197,11 +196,6 @@ def _unbound(file: str, machine: Machine, module: str | None) -> str:
     except DsaError as fault:
         return str(fault)
     return ""
-
-
-def _part(name: str) -> ModuleType:
-    """Give a module of the commands that few checks need; loaded by name, as commands are."""
-    return importlib.import_module(f"dsa.cli.{name}")
 
 
 def _compile(source: str) -> Any:  # noqa: ANN401  (a library of ctypes, which few checks need too)

@@ -24,7 +24,6 @@ from dsa.cli.fitting import MAX_STATES
 from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
 from dsa.cli.progress import Working
 from dsa.cli.replay import difference_as_json, difference_lines
-from dsa.cli.spent import plural
 from dsa.cli.terminal import Painted, say
 from dsa.declarations import Transition
 from dsa.edge.files import load
@@ -36,6 +35,7 @@ from dsa.runs.place import DEFAULT_RUNS, LEDGER
 from dsa.runtime.ledger import EventEntry
 from dsa.tables import aligned
 from dsa.trace import show_events, show_occurrence, show_values
+from dsa.words import plural
 
 
 @click.command("diff", cls=JsonCommand)

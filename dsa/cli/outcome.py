@@ -13,8 +13,8 @@ from dsa.cli.faults import tell_json
 from dsa.cli.kept import line
 from dsa.cli.run_json import ToJudge, exit_code, performed_report, redacted_attempts, spent, to_judge
 from dsa.cli.runner import Performed
-from dsa.cli.spent import plural, tokens_and_cost
-from dsa.cli.step_lines import shortened, step_text, text_said
+from dsa.cli.spent import tokens_and_cost
+from dsa.cli.step_lines import step_text, text_said
 from dsa.cli.terminal import printable, silence
 from dsa.cli.timeline import asked_text, doubts, questions_text, send_line
 from dsa.edge.effects import code_and_message
@@ -27,6 +27,7 @@ from dsa.runtime.run import Run
 from dsa.runtime.standing import parts
 from dsa.runtime.timeline import Refused
 from dsa.trace import show_occurrence
+from dsa.words import plural, shortened
 
 #: So many lines of a text that waits for a person are shown; the rest is in its file.
 _MOST_LINES = 40

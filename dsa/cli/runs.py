@@ -15,13 +15,12 @@ import click
 
 from dsa.cli.faults import Ended, JsonCommand
 from dsa.cli.parameters import Word
-from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say
 from dsa.declarations import parse_duration
 from dsa.runs.archive import RunArchive
 from dsa.runs.place import DEFAULT_RUNS, opened_place
 from dsa.runtime.journal import DamageError, RunSummary, StoreError
-from dsa.words import closest
+from dsa.words import closest, shortened
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60

@@ -14,7 +14,6 @@ from dsa.cli.displays import display_of
 from dsa.cli.faults import UNREADABLE, Ended, tell_json
 from dsa.cli.kept import faults_told, machine_record, opened, recorded_run, runs_option
 from dsa.cli.run_json import RunCommand, RunReport, recorded_report, story_lines
-from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say
 from dsa.cli.timeline import story
 from dsa.edge.files import read_text
@@ -33,6 +32,7 @@ from dsa.runtime.timeline import Percept, percepts
 from dsa.tables import escaped, table_lines
 from dsa.testing.written import as_scenario
 from dsa.trace import show_occurrence, show_values
+from dsa.words import shortened
 
 
 @click.command("show", cls=RunCommand)

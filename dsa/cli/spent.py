@@ -1,6 +1,7 @@
 """What models have taken, in words: what is not known is called so, and never 0."""
 
 from dsa.runtime.totals import Totals
+from dsa.words import plural
 
 _SMALL_USD, _LEAST_USD = 0.01, 0.000001
 
@@ -15,11 +16,6 @@ def tokens_and_cost(sums: Totals) -> str:
     if sums.cost_usd is None:
         return f"{tokens}, cost unknown"
     return f"{tokens}, {dollars(sums.cost_usd)}" if sums.cost_usd else tokens
-
-
-def plural(count: int, noun: str) -> str:
-    """Write a number of things."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def dollars(cost_usd: float) -> str:

@@ -1,20 +1,12 @@
 """Steps, and what they carry, each in one line."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from dsa.runtime.ledger import ResultEntry
+from dsa.words import shortened
 
 SHORT_DIGEST = 12
-_LONGEST = 80
-
-
-def shortened(value: Any) -> str:  # noqa: ANN401  (JSON)
-    """Write what an event or a result carries in one line."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(text[: 4 * _LONGEST].split())
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def step_text(step: Mapping[str, Any]) -> str:

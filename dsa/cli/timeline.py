@@ -12,7 +12,7 @@ import attrs
 from dsa.cli.call_lines import HANDLED, tree_lines
 from dsa.cli.kept import line
 from dsa.cli.runs import how, started_at
-from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
+from dsa.cli.step_lines import SHORT_DIGEST, error_text, step_text, text_said
 from dsa.expr import show_value
 from dsa.runs.one_policy import calls_of_policy
 from dsa.runs.record import RunRecord
@@ -30,6 +30,7 @@ from dsa.runtime.standing import asked_keys, places, questions
 from dsa.runtime.timeline import Happening, happenings
 from dsa.trace import show_occurrence, show_values
 from dsa.uses import uses
+from dsa.words import shortened
 
 _WIDEST = 40
 #: How many entries a page has at least, if there are as many.

@@ -16,12 +16,12 @@ from dsa.claims import show
 from dsa.cli.certificates import canonical
 from dsa.cli.faults import Ended, JsonCommand, json_option, tell_json
 from dsa.cli.progress import Working
-from dsa.cli.spent import plural
 from dsa.cli.terminal import say
 from dsa.edge.files import load, read_text
 from dsa.errors import DocumentError
 from dsa.kernel import GUARDED, STUCK, TABLE, Claim, established, needs_file, read
 from dsa.machine import Machine
+from dsa.words import plural
 
 CERTIFIED, REFUSED, NOT_CLAIMED, NOT_ESTABLISHED = "certified", "refused", "not claimed", "not established"
 #: A claim without its values and its evidence: what is claimed.

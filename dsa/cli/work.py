@@ -11,7 +11,6 @@ from dsa.cli.kept import budget_option, faults_told, line, runs_option
 from dsa.cli.outcome import headline
 from dsa.cli.run_json import RunReport, rest_report
 from dsa.cli.run_options import model_named
-from dsa.cli.spent import plural
 from dsa.cli.terminal import say
 from dsa.cli.watching import Watching, watching_options
 from dsa.edge.environment import environment_secrets
@@ -19,6 +18,7 @@ from dsa.edge.interrupts import run_to_end
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runs.work import TakeUp, Worker
+from dsa.words import plural
 
 
 @attrs.frozen

@@ -26,7 +26,6 @@ from dsa.cli.kept import faults_told, find, opened, runs_option
 from dsa.cli.progress import show_line
 from dsa.cli.run_json import RunCommand, rest_report
 from dsa.cli.run_options import RunOptions, options_saying
-from dsa.cli.spent import plural
 from dsa.cli.terminal import say, write
 from dsa.cli.watching import Watched, watching_options
 from dsa.edge.environment import environment_secrets
@@ -41,6 +40,7 @@ from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import EventEntry, MachineEntry
 from dsa.runtime.moment import Moment, OnMoment
 from dsa.runtime.rest import Rest
+from dsa.words import plural
 from machines.coding.configuration import (
     MOST_PARALLEL,
     TEMPERATURE,

@@ -10,11 +10,12 @@ import attrs
 from rich.console import Console
 
 from dsa.cli.kept import line as pasted
-from dsa.cli.spent import dollars, plural
+from dsa.cli.spent import dollars
 from dsa.expr import Value
 from dsa.runs.place import PART_OF
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.moment import Moment
+from dsa.words import plural
 from machines.coding.events import Apart, CallRead, Came, Decomposed, Goal, PartsDone, WorkNotice
 from machines.coding.plan import Task
 from machines.coding.shown import LONGEST, Outcome, arguments_shown, how_changed, outcome_of, remarks_on, text_of
