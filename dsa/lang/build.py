@@ -11,15 +11,17 @@ import attrs
 from dsa.claims import Property, Scenario, Stated
 from dsa.declarations import STAY, Effect, State, Transition, Variable, WorkflowStep
 from dsa.errors import Diagnostic, Span
-from dsa.lang import cells, declare, expand, prompts, rows, uses
+from dsa.lang import cells, declare, expand, rows
 from dsa.lang.columns import COLUMNS, NAMED, PARTS, SECTIONS, Record, records
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Bullet, Cell, Document, Line, Section, read
 from dsa.lang.names import Declared, Names, require_references, require_unique
+from dsa.lang.prompts import read_cases, read_constraints
 from dsa.lang.properties import looks_like_property, read_property
 from dsa.lang.scenarios import read_scenario
 from dsa.lang.steps import Steps, read_steps
 from dsa.lang.typed import Resolver
+from dsa.lang.uses import read_prompts, require_tasks_filled
 from dsa.machine import Machine
 from dsa.words import closest
 
@@ -122,14 +124,14 @@ def _machine_in(document: Document) -> Reading:
         effects=declared.effects,
         guards=declared.guards,
         generators=declare.generators(_records(parts, "generators", findings), findings),
-        cases=tuple(prompts.read_cases(section, findings) for section in parts.of("cases")),
-        constraints="\n\n".join(prompts.read_constraints(s, parts.document.lines) for s in parts.of("constraints")),
+        cases=tuple(read_cases(section, findings) for section in parts.of("cases")),
+        constraints="\n\n".join(read_constraints(s, parts.document.lines) for s in parts.of("constraints")),
         steps=steps.steps if steps else (),
         goal=steps.goal if steps else None,
         span=parts.document.titles[0].span() if parts.document.titles else None,
     )
-    uses.require_tasks_filled(_records(parts, "steps", Findings()), made.steps, names.events, findings)
-    made = attrs.evolve(made, prompts=uses.read_prompts(parts.of("prompt"), made.steps, names.events, findings))
+    require_tasks_filled(_records(parts, "steps", Findings()), made.steps, names.events, findings)
+    made = attrs.evolve(made, prompts=read_prompts(parts.of("prompt"), made.steps, names.events, findings))
     _require_owners(parts, made, findings)
     properties, scenarios = claims(parts, names, made, findings)
     machine = attrs.evolve(made, properties=properties, scenarios=scenarios)
