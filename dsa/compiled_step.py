@@ -2,7 +2,7 @@
 
 `compiled_step(machine)` returns the one of a machine; runs, tests, comparisons of machines and certificates use it. One function is generated for
 each group of rows (one source, one event) when it is first asked for. No text of the user gets into the source: variables, guards,
-effects and rows are numbered there. `dsa.meaning.step` is asked about whatever is not plainly taken (a refusal, a malformed
+effects and rows are numbered there. `dsa.semantics.step` is asked about whatever is not plainly taken (a refusal, a malformed
 occurrence), for its value and its message.
 """
 
@@ -13,9 +13,18 @@ import attrs
 
 from dsa import expr
 from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Emit, Revoke, Transition
-from dsa.machine import Machine, read_guards, step_of, workflow_variables_set
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, after_effects, step
-from dsa.timers import ArmTimer, DropTimer, Precedence, precedence_after, timers_after
+from dsa.machine import (
+    ArmTimer,
+    DropTimer,
+    Machine,
+    Precedence,
+    precedence_after,
+    read_guards,
+    step_of,
+    timers_after,
+    workflow_variables_set,
+)
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, after_effects, step
 
 #: How many results and moves are remembered of a machine: its transition table, filled as it is met, as a lazy DFA's is.
 REMEMBERED = 65_536
@@ -95,7 +104,7 @@ Group = Callable[[Place, Happening], Moved | None]
 class CompiledStep:
     """How one machine moves, at its parameters' values.
 
-    Both ways to ask agree with `dsa.meaning.step` on every configuration that has of each variable a value of its domain or the
+    Both ways to ask agree with `dsa.semantics.step` on every configuration that has of each variable a value of its domain or the
     initial one, and raise OccurrenceError for the same occurrences.
     """
 
@@ -106,7 +115,7 @@ class CompiledStep:
         self._known: dict[tuple[object, ...], Taken] = {}
 
     def step(self, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
-        """Return what `dsa.meaning.step` returns."""
+        """Return what `dsa.semantics.step` returns."""
         state, event, source = configuration.state, occurrence.event, occurrence.source
         key: tuple[object, ...] = (
             state, event, source, occurrence.verdicts, configuration.values, configuration.outstanding
@@ -127,7 +136,7 @@ class CompiledStep:
         return taken
 
     def move(self, place: Place, given: Happening) -> Moved | Refusal:
-        """Return what follows from the row that `dsa.meaning.step` takes, with the values after it, or its refusal."""
+        """Return what follows from the row that `dsa.semantics.step` takes, with the values after it, or its refusal."""
         source = given.source
         key = (place.state, given.event) if source is None else (place.state, source, given.event)
         return self._groups[key](place, given) or self._refused(place, given)

@@ -1,17 +1,95 @@
-"""What a document declares, one frozen class per kind of row: parameters, variables, events, rows, steps.
+"""References to what events have brought: the words of placeholders, of the column `uses` of Guards, and of `context.latest`.
+
+Takes the words and the names of the events, gives a `Reference`. What a reference stands for in a run is for `dsa.runtime.event_data`.
+
+What a document declares, one frozen class per kind of row: parameters, variables, events, rows, steps.
 
 They hold names, numbers and expression trees, never callables and never text to be parsed again. Equality ignores
 where things stand in the text. `dsa.machine` puts them together.
+
+What a document claims of its machine: properties about all runs, scenarios of single ones.
+
+Frozen values like the declarations; `dsa.lang` makes them, `dsa.checks` judges them.
 """
 
 import re
+from collections.abc import Collection
 from typing import Literal
 
 import attrs
 
 from dsa.errors import Placed, Span
-from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value
-from dsa.references import Reference
+from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value, show_number, unparse
+from dsa.text import closest, nearest
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+_WORDS = re.compile(rf"(?P<all>all[ \t]+)?(?P<name>{_NAME})(?P<optional>\?)?(?:[ \t]+since[ \t]+(?P<since>{_NAME}))?")
+#: A brace written twice, or a placeholder with its words; what else stands in braces is text.
+PLACEHOLDER = re.compile(rf"\{{\{{|\}}\}}|\{{((?:all[ \t]+)?{_NAME}\??(?:[ \t]+since[ \t]+{_NAME})?)\}}")
+
+
+class UnreadableReferenceError(ValueError):
+    """Raised for words that are no reference: `message` says why, `hint` what to write; `about` is the event that is missed, if that is why."""
+
+    def __init__(self, message: str, hint: str = "", about: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message, self.hint, self.about = message, hint, about
+
+
+@attrs.frozen
+class Reference:
+    """What the newest of an event has brought (rules D3 to D5 of `specs/semantics.md`).
+
+    `path` goes into JSON objects. `since` names an event: what came before its newest does not count. With `is_all` it is a list of all of
+    them. With `is_optional` nothing, or null, may be there.
+    """
+
+    event: str
+    path: tuple[str, ...] = ()
+    since: str | None = None
+    is_optional: bool = False
+    is_all: bool = False
+
+    def __str__(self) -> str:
+        """The words that mean it."""
+        name = ".".join((self.event, *self.path))
+        since = f" since {self.since}" if self.since else ""
+        return f"{'all ' if self.is_all else ''}{name}{'?' if self.is_optional else ''}{since}"
+
+
+def read_reference(text: str, events: Collection[str]) -> Reference:
+    """Read a reference. Of a dotted name as much as names an event does so, the rest is a path. Raises UnreadableReferenceError."""
+    match = _WORDS.fullmatch(text)
+    if match is None:
+        raise UnreadableReferenceError(f"'{text}' names no data of an event", _forms(events))
+    event, path = _split(match["name"], events)
+    since = match["since"]
+    if since is not None and since not in events:
+        raise _unknown(since, events)
+    return Reference(event, path, since, match["optional"] is not None, match["all"] is not None)
+
+
+def _forms(events: Collection[str]) -> str:
+    """Give a hint with the reader's own events, where there are any."""
+    named = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
+    one, other = named[0], named[-1]
+    return f"write {one}, {one}.part, {one}? or {one} since {other}, after 'all' for a list of them"
+
+
+def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        event = ".".join(parts[:length])
+        if event in events:
+            return event, tuple(parts[length:])
+    raise _unknown(name, events)
+
+
+def _unknown(name: str, events: Collection[str]) -> UnreadableReferenceError:
+    head = name.partition(".")[0] if nearest(name, events) is None else name
+    hint = closest(head, events, "no event is declared")
+    return UnreadableReferenceError(f"'{name}' is no event", hint, name)
+
 
 OUTSIDE = "outside"
 STAR = "*"
@@ -249,3 +327,196 @@ class WorkflowStep(Placed):
     uses: tuple[tuple[str, str], ...] = ()
     task: str = ""
     optional: bool = False
+
+
+@attrs.frozen
+class Always:
+    """`always P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class Never:
+    """`never P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class Unchanged:
+    """`on E: X, Y unchanged`: the expressions have the same value before and after every step at which E holds."""
+
+    trigger: Expr
+    expressions: tuple[Expr, ...]
+
+
+@attrs.frozen
+class Doubt:
+    """What a `leads to` does not rely on: that an effect answers, or that it does not fail."""
+
+    effect: str
+    what: Literal["fails", "never answers"]
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.what}"
+
+
+@attrs.frozen
+class LeadsTo:
+    """`P leads to Q [assuming [weakly] fair E, g.passed] [even if F fails, G never answers]`.
+
+    `fair` are events, effects and verdicts as written.
+    """
+
+    cause: Expr
+    goal: Expr
+    fair: tuple[str, ...] = ()
+    is_weak: bool = False
+    doubts: tuple[Doubt, ...] = ()
+
+    def doubted(self, what: Literal["fails", "never answers"]) -> frozenset[str]:
+        """Return the effects of which this is doubted."""
+        return frozenset(doubt.effect for doubt in self.doubts if doubt.what == what)
+
+
+@attrs.frozen
+class OnlyAfter:
+    """`Q only after P`."""
+
+    later: Expr
+    earlier: Expr
+
+
+@attrs.frozen
+class AtMost:
+    """`at most K E [between P and Q]`; `between` is the pair (P, Q)."""
+
+    bound: Expr
+    counted: Expr
+    between: tuple[Expr, Expr] | None = None
+
+
+@attrs.frozen
+class Possible:
+    """`possible P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class EverywherePossible:
+    """`from everywhere possible P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class Probability:
+    """`P with probability >= x`, or, as a ceiling, `P with probability <= x`."""
+
+    condition: Expr
+    bound: float
+    is_ceiling: bool = False
+
+    @property
+    def sign(self) -> str:
+        """How the probability compares with the bound."""
+        return "<=" if self.is_ceiling else ">="
+
+
+@attrs.frozen
+class Expected:
+    """`expected E <= x`: the expected number of E in a run."""
+
+    counted: Expr
+    at_most: float
+
+
+Form = (
+    Always | Never | Unchanged | LeadsTo | OnlyAfter | AtMost | Possible | EverywherePossible | Probability | Expected
+)
+
+
+def expressions(form: Form) -> tuple[Expr, ...]:
+    """Give every expression of a property, left to right."""
+    match form:
+        case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p) | Expected(p):
+            return (p,)
+        case Unchanged(trigger, changed):
+            return (trigger, *changed)
+        case LeadsTo(left, right) | OnlyAfter(left, right):
+            return (left, right)
+        case AtMost(bound, counted, between):
+            return (bound, counted, *(between or ()))
+
+
+def show(form: Form) -> str:
+    """Write a property as its bullet has it."""
+    match form:
+        case Always(p):
+            return f"always {unparse(p)}"
+        case Never(p):
+            return f"never {unparse(p)}"
+        case Unchanged(trigger, changed):
+            return f"on {unparse(trigger)}: {', '.join(unparse(expr) for expr in changed)} unchanged"
+        case LeadsTo(cause, goal, fair, is_weak, doubts):
+            assuming = f" assuming {'weakly ' if is_weak else ''}fair {', '.join(fair)}" if fair else ""
+            even_if = f" even if {', '.join(map(str, doubts))}" if doubts else ""
+            return f"{unparse(cause)} leads to {unparse(goal)}{assuming}{even_if}"
+        case OnlyAfter(later, earlier):
+            return f"{unparse(later)} only after {unparse(earlier)}"
+        case AtMost(bound, counted, between):
+            scope = "" if between is None else f" between {' and '.join(unparse(e, closed=True) for e in between)}"
+            return f"at most {unparse(bound)} {unparse(counted, alone=True)}{scope}"
+        case Possible(p):
+            return f"possible {unparse(p)}"
+        case EverywherePossible(p):
+            return f"from everywhere possible {unparse(p)}"
+        case Probability(p, bound):
+            return f"{unparse(p)} with probability {form.sign} {show_number(bound)}"
+        case Expected(counted, at_most):
+            return f"expected {unparse(counted, alone=True)} <= {show_number(at_most)}"
+
+
+@attrs.frozen
+class Property(Placed):
+    """A claim about all runs, and where it stands."""
+
+    form: Form
+
+
+@attrs.frozen
+class Refused:
+    """A scenario's action `refused` or `refused: REASON`."""
+
+    reason: str | None = None
+
+
+@attrs.frozen
+class ScenarioStep(Placed):
+    """One percept with the action, state, values and dependencies expected; None where nothing is compared."""
+
+    event: str
+    verdicts: tuple[tuple[str, Outcome], ...] = ()
+    action: tuple[Emit | Cancel, ...] | Refused = ()
+    state: str | None = None
+    values: tuple[tuple[str, Value], ...] = ()
+    dependencies: tuple[tuple[str, str], ...] | None = None
+
+
+@attrs.frozen
+class Scenario(Placed):
+    """A table of percepts, run at the defaults or at its own parameters. Guards not named have passed."""
+
+    name: str
+    steps: tuple[ScenarioStep, ...]
+    parameters: tuple[tuple[str, Value], ...] = ()
+
+
+@attrs.frozen
+class Stated(Placed):
+    """What a spec says of an effect or a variable of its machine: these columns, by their fields, are to be as they stand there."""
+
+    declared: Effect | Variable
+    columns: tuple[tuple[str, str], ...]

@@ -2,9 +2,15 @@
 
 Given by `dsa.lang`, taken by everything else. Facts that follow from the declarations (ancestors, the rows for an
 event, bounds at the parameters' values) are computed here once.
+
+Timers: what a row drops, starts and starts again, and which may not fire before others (S11).
+
+How durations of timers are spelled: as the document does where it names one first. `after 120s` is `after 2m` (S11).
+
+A timer is known by its text, so that all that is shown of it reads as it was written. Machines that are compared are spelled alike before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -12,10 +18,10 @@ from typing import Any
 import attrs
 
 from dsa import declarations, expr
-from dsa.claims import Property, Scenario, Stated
+from dsa.declarations import STAY, TIMER_PREFIX, Property, Scenario, Stated, Transition, parse_duration, show_duration
 from dsa.errors import ParameterError, Span
 from dsa.immutable import immutable
-from dsa.words import closest, nearest
+from dsa.text import closest, nearest
 
 
 @attrs.frozen(slots=False, field_transformer=immutable)
@@ -362,3 +368,126 @@ def every_valuation(
 def environment(machine: Machine, values: tuple[expr.Value, ...]) -> expr.Environment:
     """Give the flat environment of parameters and variables that expressions are evaluated in."""
     return machine.constants | {variable.name: value for variable, value in zip(machine.variables, values, strict=True)}
+
+
+#: A timer by its source and `after DURATION`.
+Timer = tuple[str, str]
+#: Pairs of armed timers: while it is armed, the first of a pair precedes the second, which may not fire (S11).
+Precedence = frozenset[tuple[Timer, Timer]]
+_NONE: Precedence = frozenset()
+
+
+@attrs.frozen
+class ArmTimer:
+    """Start a timer, from zero if it runs already."""
+
+    source: str
+    event: str
+    duration_ms: int
+
+
+@attrs.frozen
+class DropTimer:
+    """Forget a timer."""
+
+    source: str
+    event: str
+
+
+def timers_after(machine: Machine, before: str, row: Transition, after: str) -> tuple[DropTimer | ArmTimer, ...]:
+    """Return what becomes of timers: dropped with the states left, armed with those entered, or started again."""
+    old, new = machine.armed(before), machine.armed(after)
+    if after in machine.final_states:
+        return tuple(DropTimer(source, event) for source, event in old)
+    left = frozenset[str]() if row.target == STAY else sources_left(machine, before, after)
+    kept = frozenset(machine.ancestry(before)) - left
+    again = [(row.source, row.event)] if row.is_timer and row.source in kept else []
+    dropped = [DropTimer(source, event) for source, event in old if source not in kept]
+    entered = [(source, event) for source, event in new if source not in kept]
+    return (*dropped, *armed(machine, (*entered, *again)))
+
+
+def armed(machine: Machine, timers: Iterable[Timer]) -> tuple[ArmTimer, ...]:
+    """Return the commands that start timers, which are given as pairs of source and `after DURATION`."""
+    return tuple(ArmTimer(*timer, duration_ms(machine, timer)) for timer in timers)
+
+
+def duration_ms(machine: Machine, timer: Timer) -> int:
+    """Return after how many milliseconds a timer is due."""
+    return machine.rows_from[timer][0].duration_ms
+
+
+def precedence_at_start(machine: Machine, state: str) -> Precedence:
+    """Return which timers precede which in a state in which all that is armed has just been started."""
+    timers = machine.armed(state)
+    return frozenset((shorter, timer) for timer in timers for shorter in _shorter(machine, timer, timers))
+
+
+def precedence_after(
+    machine: Machine, before: Precedence, moved: Iterable[DropTimer | ArmTimer], state: str
+) -> Precedence:
+    """Return which timers precede which after some were dropped and started, at one moment; `state` is the one after it.
+
+    What was dropped or starts anew precedes nothing and is preceded by nothing any more; what starts is preceded by every armed timer that is shorter.
+    """
+    if not before and len(machine.armed(state)) <= 1:
+        return _NONE  # a timer alone precedes nothing
+    commands = tuple(moved)
+    changed = {(command.source, command.event) for command in commands}
+    kept = (pair for pair in before if changed.isdisjoint(pair))
+    started = [(command.source, command.event) for command in commands if isinstance(command, ArmTimer)]
+    new = ((shorter, timer) for timer in started for shorter in _shorter(machine, timer, machine.armed(state)))
+    return frozenset([*kept, *new])
+
+
+def _shorter(machine: Machine, timer: Timer, timers: Iterable[Timer]) -> Iterable[Timer]:
+    return (other for other in timers if duration_ms(machine, other) < duration_ms(machine, timer))
+
+
+def preceding(precedence: Precedence, timer: Timer) -> tuple[Timer, ...]:
+    """Return the timers that must fire or be dropped before a timer may fire, sorted."""
+    return tuple(sorted(first for first, then in precedence if then == timer))
+
+
+def sources_left(machine: Machine, before: str, after: str) -> frozenset[str]:
+    """Return the sources that a row with a target leaves, `*` included when a final state is entered."""
+    if before == after:
+        return frozenset({before})
+    return frozenset(machine.ancestry(before)) - frozenset(machine.ancestry(after))
+
+
+def duration_of(event: str) -> int:
+    """Return the duration of a timer in milliseconds; 0 for an event that is none."""
+    return (parse_duration(event.removeprefix(TIMER_PREFIX)) or 0) if event.startswith(TIMER_PREFIX) else 0
+
+
+def spelling_of(machine: Machine) -> dict[int, str]:
+    """Return how a machine spells its timers, by their durations in milliseconds."""
+    return {duration_of(row.event): row.event for row in machine.transitions if row.is_timer}
+
+
+def spelled(machine: Machine, spelling: Mapping[int, str]) -> Machine:
+    """Return a machine whose timers are spelled so, those that have none there as they are."""
+
+    def name(event: str) -> str:
+        return spelling.get(duration_of(event), event)
+
+    if all(name(event) == event for event in spelling_of(machine).values()):
+        return machine
+    rows: tuple[Transition, ...] = tuple(attrs.evolve(row, event=name(row.event)) for row in machine.transitions)
+    return attrs.evolve(machine, transitions=rows, scenarios=tuple(_spelled(each, name) for each in machine.scenarios))
+
+
+def spelled_like(machine: Machine, other: Machine) -> Machine:
+    """Return a machine whose timers are spelled as another one spells those of the same durations."""
+    return spelled(machine, spelling_of(other))
+
+
+def spelled_shortest(machine: Machine) -> Machine:
+    """Return a machine whose timers have the largest units that fit, however they are written: what it means is the same."""
+    known = spelling_of(machine)
+    return spelled(machine, {duration_ms: TIMER_PREFIX + show_duration(duration_ms) for duration_ms in known})
+
+
+def _spelled(scenario: Scenario, name: Callable[[str], str]) -> Scenario:
+    return attrs.evolve(scenario, steps=tuple(attrs.evolve(each, event=name(each.event)) for each in scenario.steps))

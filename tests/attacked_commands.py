@@ -16,10 +16,10 @@ from pathlib import Path
 
 import attrs
 
-from dsa.edge.sandbox.commands import BOUNDS
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.running import run
+from dsa.edge.sandbox.command_sandbox import BOUNDS
+from machines.coding.tools.command_runner import run
+from machines.coding.tools.program_rules import Rules
+from machines.coding.tools.workspace_paths import ToolError
 
 SECRET = "s3cret-in-a-file-outside"
 #: Each line must raise; what works is told.

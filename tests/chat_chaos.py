@@ -18,13 +18,13 @@ import attrs
 from chats import CARS, told
 from rich.console import Console
 
-from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry, RowEntry
+from dsa.semantics import Occurrence, Taken, start, step
+from machines.chat.chat_display import Display
+from machines.chat.chat_session import Chat, Settings
 from machines.chat.conversation import CALLED, REASONS, conversation_of
-from machines.chat.display import Display
-from machines.chat.session import Chat, Settings
-from machines.tool_use.session import StoppedError
+from machines.tool_use.machine_session import StoppedError
 
 SAYINGS = (
     "Compare the horsepower by origin", "continue", "Plot it", "As a CSV, please", "run it again", "refine it", "\N{PARROT} \u202e what?", "no plot, please",

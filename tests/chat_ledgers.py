@@ -7,12 +7,9 @@ import attrs
 from hypothesis import strategies as st
 
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, RowEntry
-from machines.chat.conversation import Conversation, conversation_of
-from machines.chat.events import CallRead, Came
-from machines.chat.inventory import Made
-from machines.tool_use.answers import Answer
-from machines.tool_use.call import refused
+from machines.chat.conversation import CallRead, Came, Conversation, Made, conversation_of
 from machines.tool_use.records import as_data, read_record
+from machines.tool_use.tool_call import Answer, refused
 
 
 class Told:

@@ -11,12 +11,12 @@ from chat_server import Said, playing
 from chats import CARS, CSV, SQL, python, sql
 from row_stories import HANGS, Hanging, as_text, lived, with_faults
 
-import machines.chat.resources as resources_module
-from dsa.edge.files import load, locate
-from dsa.meaning import Occurrence
+import machines.chat.chat_resources as resources_module
+from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind
-from machines.chat.resources import KNOWN, resources_in
-from machines.chat.session import Settings
+from dsa.semantics import Occurrence
+from machines.chat.chat_resources import KNOWN, resources_in
+from machines.chat.chat_session import Settings
 from machines.chat.sql import Database
 
 

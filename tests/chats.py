@@ -11,8 +11,8 @@ from rich.console import Console
 from vega_datasets import data as vega
 
 from dsa.runs.runs import open_runs
-from machines.chat.display import Display
-from machines.chat.session import Chat, Settings
+from machines.chat.chat_display import Display
+from machines.chat.chat_session import Chat, Settings
 
 CARS = Path(vega.cars.filepath)
 SQL = "SELECT Origin, count(*) AS n, avg(Horsepower) AS hp FROM cars GROUP BY Origin ORDER BY Origin"

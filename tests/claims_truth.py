@@ -5,13 +5,13 @@ from itertools import product
 import attrs
 from oracle import is_end
 
-from dsa.checks.certify import behaviour
+from dsa.checks.certificate.certificate_writer import behaviour
 from dsa.declarations import OUTSIDE, Assign
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.expr import guards_read, show_value
 from dsa.lang import dumps, expanded
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.system import closed_system, location_of
 
 

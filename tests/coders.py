@@ -14,8 +14,8 @@ from chat_server import Said, playing
 
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
-from machines.coding.session import Agent, Settings
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
+from machines.coding.work_session import Agent, Settings
 
 LOST = "LOST"
 

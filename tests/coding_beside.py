@@ -7,8 +7,8 @@ import sys
 from coders import config_of
 
 from dsa.runs.runs import open_runs
-from machines.coding.session import Agent, Settings
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
+from machines.coding.work_session import Agent, Settings
 
 if __name__ == "__main__":
     runs, workspace, model = sys.argv[1:]

@@ -12,8 +12,8 @@ from functools import partial
 from coders import call, complete, config_of, tasks
 
 from dsa.runs.runs import open_runs
-from machines.coding.session import Agent, Settings
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
+from machines.coding.work_session import Agent, Settings
 
 GOAL = "Count to three, a line each, and say so in notes.md"
 PLAN = tasks(

@@ -9,16 +9,16 @@ import random
 from collections import Counter
 
 from dsa.edge.binding import Bindings, effect_names
-from dsa.edge.deciding import settled
 from dsa.edge.driver import Driver
-from dsa.meaning import Occurrence
+from dsa.runs.runs import settled
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
-from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import EventEntry, ResultEntry
-from dsa.runtime.policies import error_step, event_step
-from dsa.runtime.recovery import declared, unfinished
+from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin, replay
+from dsa.runtime.run_store import Beginning
+from dsa.runtime.status import declared, unfinished
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 RUN = "r"

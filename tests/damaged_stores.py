@@ -8,9 +8,9 @@ from contextlib import closing
 
 import attrs
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import StoreError, Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry, MachineEntry
+from dsa.runtime.run_store import StoreError, Summary
 
 FIRST = MachineEntry("r", "door", "0" * 64)
 RUNS = ("run 0", "run 1")

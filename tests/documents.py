@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from dsa.lang.columns import COLUMNS
+from dsa.lang.cells import COLUMNS
 
 _DEEP = 5_000
 #: Cell texts that some reader of tables, numbers, names or expressions has stumbled over.

@@ -4,7 +4,7 @@ import random
 
 from dsa.expr import Value
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 
 def walk(machine: Machine, seed: int, count: int) -> list[Occurrence]:

@@ -3,14 +3,13 @@
 import attrs
 from simulations import LETTER, written
 
-from dsa.edge.effects import result_of
-from dsa.meaning import Occurrence
-from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import EventEntry, ResultEntry
-from dsa.runtime.policies import error_step, event_step
+from dsa.edge.performer import result_of
+from dsa.runtime.ledger import EventEntry, Intents, ResultEntry
+from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 from dsa.testing.simulation.facts import Beginning, Facts
-from dsa.testing.simulation.loop import Time
+from dsa.testing.simulation.virtual_loop import Time
 
 ABOUT = written(LETTER)
 #: Effects of both kinds in one row, a guard that judges, a timer.

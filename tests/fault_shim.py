@@ -18,7 +18,7 @@ from tempfile import mkdtemp
 import attrs
 import pytest
 
-from dsa.edge.compiler import compiler
+from dsa.edge.processes import compiler
 
 SOURCE = Path(__file__).parent / "crash" / "faults.c"
 KINDS = {"write": 1, "sync": 2, "truncate": 4, "create": 8, "remove": 16, "store": 32, "rename": 64}

@@ -4,10 +4,10 @@ import hashlib
 
 import pytest
 
-from machines.coding.tools import arguments as given
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.reading import digest_of
+from machines.coding.tools import file_arguments as given
+from machines.coding.tools.file_view import digest_of
 from machines.coding.tools.workspace import Workspace
+from machines.coding.tools.workspace_paths import ToolError
 from machines.tool_use.records import as_data
 
 

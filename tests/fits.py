@@ -1,6 +1,6 @@
 """Whether a run in flight fits another table, said plainly: the history folded by both, all that may come afterwards walked through.
 
-Written with `dsa.meaning.step` alone, apart from `dsa.checks` and from runs. Slow, and for small machines only.
+Written with `dsa.semantics.step` alone, apart from `dsa.checks` and from runs. Slow, and for small machines only.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from oracle import is_end, timers_ended
 
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.runtime.ledger import EventEntry
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 
 MOST = 3_000
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from machines.coding.servers import foreign
-from machines.coding.servers.server import Server
-from machines.coding.tools.errors import ToolError
+from machines.coding.servers import mcp_tools
+from machines.coding.servers.mcp_results import Server
+from machines.coding.tools.workspace_paths import ToolError
 from machines.tool_use.records import as_data
 
 TESTS = Path(__file__).parent
 LONG_S, SHORT_S = 60.0, 1.0
 
 
-class Foreign(foreign.Foreign):
+class Foreign(mcp_tools.Foreign):
     """The tools of servers, which give JSON as models get it."""
 
     def call(self, *arguments, **options):

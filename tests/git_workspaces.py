@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from machines.coding.tools import git as git_tools
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools import git_tools
+from machines.coding.tools.workspace_paths import ToolError
 from machines.tool_use.records import as_data
 
 

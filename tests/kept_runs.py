@@ -7,15 +7,15 @@ from click.testing import CliRunner
 
 from dsa.cli.main import program
 from dsa.lang import digest, loads
-from dsa.meaning import Occurrence
+from dsa.runs.archive import OtherMachineError, replayed
 from dsa.runs.place import open_store
-from dsa.runs.record import OtherMachineError, replayed
 from dsa.runs.summary import SummaryJournal, summary_of_run
-from dsa.runtime.journal import Beginning, Recorded
 from dsa.runtime.ledger import Ledger, ResultEntry
-from dsa.runtime.policies import event_step
+from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import ReplayError, begin
-from dsa.runtime.standing import standing
+from dsa.runtime.run_store import Beginning, Recorded
+from dsa.runtime.status import standing
+from dsa.semantics import Occurrence
 
 SHOP = """# shop
 
@@ -56,7 +56,7 @@ SHOP = """# shop
 #: Policies that write down what they do; the one that the variable KILL names ends its process before it answers, the one that HOLD names waits.
 BINDINGS = """
 import asyncio, os, signal
-from dsa.runtime.policies import event_step
+from dsa.runtime.policy.policies import event_step
 
 async def done(action, context):
     with open("done.txt", "a") as file:

@@ -8,11 +8,23 @@ from itertools import chain, combinations, product
 
 import attrs
 
-from dsa.claims import Always, AtMost, Doubt, EverywherePossible, Form, LeadsTo, Never, OnlyAfter, Possible, Unchanged
-from dsa.declarations import OUTSIDE, Emit
+from dsa.declarations import (
+    OUTSIDE,
+    Always,
+    AtMost,
+    Doubt,
+    Emit,
+    EverywherePossible,
+    Form,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    Unchanged,
+)
 from dsa.expr import evaluate, holds
 from dsa.machine import Machine, environment, read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 NOTHING = Occurrence("nothing")
 #: The forms that speak of one run at a time.

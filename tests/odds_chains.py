@@ -6,8 +6,8 @@ from math import inf
 
 from hypothesis import strategies as st
 
-from dsa.checks.components import components
-from dsa.checks.odds.chain import Chain, End
+from dsa.checks.odds.markov_chain import Chain, End
+from dsa.checks.search.state_graph import components
 
 
 def chain_with(choices, ends, **more):

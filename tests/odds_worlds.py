@@ -2,7 +2,7 @@
 
 import attrs
 
-from dsa.checks.odds.recorded import Attempt, Recorded
+from dsa.checks.odds.estimation import Attempt, Recorded
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dsa.edge.binding import Bindings
 from dsa.lang import loads
-from dsa.runtime.policies import error_step, event_step
+from dsa.runtime.policy.policies import error_step, event_step
 
 TEXT = """# parcels
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from dsa.checks.engines.found import Found, Limits
+from dsa.checks.search.engine import Found, Limits
 from dsa.expr import evaluate
-from dsa.ground import Ground, Watch
+from dsa.ground_system import Ground, Watch
 
 
 def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:

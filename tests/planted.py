@@ -12,24 +12,21 @@ import attrs
 
 import dsa.edge.driver as driver_module
 import dsa.runs.runs as runs_module
-import dsa.runtime.fold as fold_module
-import dsa.runtime.recovery as recovery_module
+import dsa.runtime.run as fold_module
 import dsa.runtime.run as run_module
-from dsa.edge.driver import Driver
-from dsa.edge.underway import UnderWay
-from dsa.meaning import Refusal
+import dsa.runtime.status as recovery_module
+from dsa.edge.driver import Driver, UnderWay
 from dsa.runs.handle import RunHandle
-from dsa.runtime.budgets import Meter
-from dsa.runtime.intents import Intent
-from dsa.runtime.journal import LeaseLostError
-from dsa.runtime.ledger import RefusalEntry, ResultEntry, ResumedEntry
-from dsa.runtime.recovery import InFlight, Unfinished, unfinished
+from dsa.runtime.costs import Meter
+from dsa.runtime.ledger import Intent, RefusalEntry, ResultEntry, ResumedEntry
 from dsa.runtime.run import Run
+from dsa.runtime.run_store import LeaseLostError
+from dsa.runtime.status import InFlight, Unfinished, unfinished
+from dsa.semantics import Refusal
+from dsa.testing.simulation import disk_store as store_module
 from dsa.testing.simulation import process as process_module
-from dsa.testing.simulation import store as store_module
-from dsa.testing.simulation.disk import File
-from dsa.testing.simulation.loop import VirtualClock
-from dsa.testing.simulation.store import DiskJournal, DiskStore
+from dsa.testing.simulation.disk_store import DiskJournal, DiskStore, File
+from dsa.testing.simulation.virtual_loop import VirtualClock
 from machines.dual_state import bindings
 
 #: Each fault with the document in which it can be met.

@@ -7,10 +7,10 @@ import asyncio
 
 import dsa
 from dsa.expr import show_value
-from dsa.meaning import Occurrence
 from dsa.runs.setup import Setup
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, RowEntry
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 

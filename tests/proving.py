@@ -1,6 +1,6 @@
 """Small machines to prove something of, written row by row."""
 
-from dsa.checks.prove import Proof, prove
+from dsa.checks.proof.prover import Proof, prove
 from dsa.lang import loads
 from dsa.machine import Machine
 

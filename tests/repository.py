@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from dsa.edge.files import shipped
+from dsa.edge.document_files import shipped
 from dsa.lang import read_machine
 from dsa.machine import Machine
 

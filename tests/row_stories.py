@@ -9,10 +9,10 @@ import attrs
 from played import story
 
 import dsa
-from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runs.setup import Setup
 from dsa.runtime.ledger import EventEntry, RowEntry
-from dsa.runtime.policies import Answering, event_step
+from dsa.runtime.policy.policies import Answering, event_step
+from dsa.semantics import Occurrence, Taken, start, step
 from dsa.testing.doubles import StillClock
 
 HANGS = "hangs"

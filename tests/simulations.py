@@ -14,13 +14,13 @@ from property.test_driver import BUSY_MACHINES
 from repository import ROOT, SMALL
 
 from dsa.cli.run import machine_document
-from dsa.cli.simulated import Asked, told
-from dsa.edge.files import load, shipped
+from dsa.cli.sim import Asked, told
+from dsa.edge.document_files import load, shipped
 from dsa.lang import dumps, loads
 from dsa.runs.bindings import handlers_of
 from dsa.runtime.ledger import dump_line
+from dsa.testing.simulation.seed_plan import Subject, monitored
 from dsa.testing.simulation.story import Story
-from dsa.testing.simulation.subject import Subject, monitored
 
 #: A run that asks again and again, and never comes to an end by itself.
 ENDLESS = """# endless

@@ -2,9 +2,9 @@
 
 import attrs
 
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import EffectEntry, EventEntry, Record, RowEntry
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 
 
 @attrs.frozen

@@ -11,9 +11,8 @@ from tempfile import TemporaryDirectory
 
 import parcels
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import EffectEntry, ResultEntry, ResumedEntry, dump_line
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.ledger import EffectEntry, Intents, ResultEntry, ResumedEntry, dump_line
 
 MOST_LIVES = 8
 

@@ -8,12 +8,39 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 
-from dsa.claims import Always, AtMost, EverywherePossible, LeadsTo, Never, OnlyAfter, Possible, Unchanged
-from dsa.declarations import Variable
-from dsa.expr import TRUE, Arithmetic, Boolean, BooleanDomain, Expr, Integer, Name, RangeDomain, Value, unparse
-from dsa.moments import after, at_location, at_start, happens
-from dsa.simplify import FALSE, Leaf, all_of, any_of, compared, constant, negated, simplified, substituted
-from dsa.system import Command, System
+from dsa.declarations import (
+    Always,
+    AtMost,
+    EverywherePossible,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    Unchanged,
+    Variable,
+)
+from dsa.expr import (
+    FALSE,
+    TRUE,
+    Arithmetic,
+    Boolean,
+    BooleanDomain,
+    Expr,
+    Integer,
+    Leaf,
+    Name,
+    RangeDomain,
+    Value,
+    all_of,
+    any_of,
+    compared,
+    constant,
+    negated,
+    simplified,
+    substituted,
+    unparse,
+)
+from dsa.system import Command, System, after, at_location, at_start, happens
 
 #: The observers' names; the language knows no name with a colon, so none is a user's.
 SEEN, WAITING, NOW, COUNT, OPEN = ":seen", ":waiting", ":now", ":count", ":open"

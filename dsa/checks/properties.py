@@ -1,4 +1,13 @@
-"""Properties judged exactly at one valuation of the parameters, by exhaustive search.
+"""Properties that say little: what they speak of never happens.
+
+Takes what was judged at each valuation, gives a warning for each property whose left side is never true in any exploration.
+
+The moments of one run, as properties see them: what every name of a property is worth at each.
+
+Takes a machine and the steps of a trace, gives a `Moment` for the start and for each step (specs/semantics.md, "What properties
+mean"). Where `dsa.system` decides names for all runs at once, here everything has a value.
+
+Properties judged exactly at one valuation of the parameters, by exhaustive search.
 
 Takes a system whose machine has its parameters' values, and forms; gives a `Judgement` for each. Forms that need no memory share one
 search; each other form searches the system that remembers what it needs. Limits hold for each search: one that stops
@@ -7,23 +16,31 @@ that passes.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal, TypeVar
 
 import attrs
 
-from dsa.checks.components import unable
-from dsa.checks.concrete import Moment, moments
-from dsa.checks.engines.found import Engine, Limits, stopped_by
-from dsa.checks.explore import Exploration
 from dsa.checks.observers import NOW, WAITING, Observed, Sight, observed
-from dsa.checks.owed import Owed
-from dsa.checks.searching import Hit, Searched, conditions, search, search_all, search_ground, searched
-from dsa.checks.vacuity import subject
-from dsa.claims import (
+from dsa.checks.places import place
+from dsa.checks.search.engine import Engine, Limits, stopped_by
+from dsa.checks.search.exploration import Exploration
+from dsa.checks.search.property_search import (
+    Hit,
+    Owed,
+    Searched,
+    conditions,
+    search,
+    search_all,
+    search_ground,
+    searched,
+)
+from dsa.checks.search.state_graph import unable
+from dsa.declarations import (
     Always,
     AtMost,
+    Emit,
     EverywherePossible,
     Expected,
     Form,
@@ -32,16 +49,97 @@ from dsa.claims import (
     OnlyAfter,
     Possible,
     Probability,
+    Property,
     Unchanged,
 )
-from dsa.expr import Expr, Name, evaluate, show_value, unparse
-from dsa.ground import LateError
-from dsa.machine import Machine
-from dsa.meaning import Occurrence, is_over
-from dsa.moments import at_location, happens
-from dsa.simplify import FALSE, any_of
-from dsa.system import Command, System
+from dsa.errors import Diagnostic
+from dsa.expr import FALSE, Environment, Expr, Name, Value, any_of, evaluate, holds, show_value, unparse
+from dsa.ground_system import LateError
+from dsa.machine import Machine, environment
+from dsa.semantics import Configuration, Occurrence, Taken, is_over, start, step
+from dsa.system import Command, System, at_location, happens
 from dsa.trace import Trace, show_loop
+
+
+def subject(form: Form) -> Expr | None:
+    """Give what a property speaks of: where that never happens, it holds and says nothing. None for the forms that need none."""
+    match form:
+        case LeadsTo(cause, _, _):
+            return cause
+        case Unchanged(trigger, _):
+            return trigger
+        case OnlyAfter(later, _):
+            return later
+        case AtMost(_, counted, between):
+            return between[0] if between else counted
+        case _:
+            return None
+
+
+def vacuous(claim: Property, text: str, idle: Sequence[str], where: str) -> Diagnostic | None:
+    """Report a property whose subject happens in none of the explorations; `idle` has what never happens in each."""
+    if not idle or not all(idle):
+        return None
+    what = "no scope opens: " if isinstance(claim.form, AtMost) and claim.form.between else ""
+    message = f"'{text}' holds because {what}{idle[0]} never happens{where}"
+    return Diagnostic("DSA313", "warning", message, place(claim.span), "mend the property, or the rows it speaks of")
+
+
+#: What a guard that was not asked has said: none of its verdicts.
+_NOT_ASKED = "not asked"
+
+
+@attrs.frozen
+class Moment:
+    """A row taken, or the start, and the configuration after it; `names` has the value of every name there."""
+
+    configuration: Configuration
+    names: Environment = attrs.field(repr=False)
+
+    def holds(self, condition: Expr) -> bool:
+        """Tell whether a condition is true at this moment."""
+        return holds(condition, self.names)
+
+    def value(self, expr: Expr) -> Value:
+        """Give the value of an expression at this moment."""
+        return evaluate(expr, self.names)
+
+
+def moments(machine: Machine, occurrences: Iterable[Occurrence]) -> tuple[Moment, ...]:
+    """Run a machine from its start; raises ValueError at an occurrence that is refused."""
+    quiet = _nothing_happens(machine)
+    first = start(machine)
+    found = [Moment(first, quiet | _lasting(machine, first))]
+    for occurrence in occurrences:
+        taken = step(machine, found[-1].configuration, occurrence)
+        if not isinstance(taken, Taken):
+            raise ValueError(f"{occurrence.event} is refused: {taken.message}")  # noqa: TRY004  (not its type)
+        happened = {occurrence.event: True, **dict.fromkeys(taken.effects, True), **dict(occurrence.verdicts)}
+        after = taken.configuration
+        found.append(Moment(after, {**quiet, **_lasting(machine, after), **happened}))
+    return tuple(found)
+
+
+def _lasting(machine: Machine, here: Configuration) -> dict[str, Value]:
+    """Give the names that a configuration decides."""
+    inside = set(machine.ancestry(here.state))
+    return {
+        **environment(machine, here.values),
+        **{state.name: state.name in inside for state in machine.states},
+        **{f"pending {effect}": effect in here.outstanding for effect in machine.answers},
+    }
+
+
+def _nothing_happens(machine: Machine) -> dict[str, Value]:
+    """Give events, effects and verdicts as they are at the start."""
+    emitted = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
+    return {
+        **dict.fromkeys((effect.name for effect in machine.effects), False),
+        **dict.fromkeys(sorted(emitted), False),
+        **dict.fromkeys(machine.event_named, False),
+        **{guard.name: _NOT_ASKED for guard in machine.guards},
+    }
+
 
 PropertyVerdict = Literal["PROVED", "HOLDS", "VIOLATED", "NOT INDUCTIVE", "UNKNOWN"]
 #: Judges the two forms that speak of odds, within limits: gives a verdict, a sentence, and what the number assumes.

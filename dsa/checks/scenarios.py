@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from dsa.checks.explore import explore
 from dsa.checks.places import line_of, place
-from dsa.claims import Refused, Scenario, ScenarioStep
-from dsa.declarations import TIMER_PREFIX, Transition
+from dsa.checks.search.exploration import explore
+from dsa.declarations import TIMER_PREFIX, Refused, Scenario, ScenarioStep, Transition
 from dsa.errors import Diagnostic, OccurrenceError, ParameterError, Span
 from dsa.expr import Outcome, Value, show_value
 from dsa.machine import Machine, read_guards, show_used, used_in
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, candidates, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, candidates, start, step
 from dsa.trace import Trace, TraceStep, show_occurrence
 
 _ROWS_LISTED = 3

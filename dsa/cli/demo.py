@@ -7,17 +7,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dsa.cli.console import terminal
-from dsa.cli.faults import JsonCommand, tell_json
-from dsa.cli.kept import runs_option
-from dsa.cli.outcome import headline, show
+from dsa.cli.command_line import JsonCommand, tell_json
+from dsa.cli.ledger_view import terminal
 from dsa.cli.run import Start, default_specification
-from dsa.cli.run_json import performed_report
-from dsa.cli.run_options import RunOptions, run_options
-from dsa.cli.runner import Performed
-from dsa.cli.watching import watching_options
-from dsa.edge.files import load, locate, read_text
-from dsa.runs.document import Document
+from dsa.cli.run_options import RunOptions, run_options, runs_option, watching_options
+from dsa.cli.run_view import Performed, headline, performed_report, show
+from dsa.edge.document_files import load, locate, read_text
+from dsa.runs.setup import Document
 
 #: Each document, how it should end, and what it shows.
 SHOWN = (

@@ -17,18 +17,16 @@ from typing import Any, Literal
 import attrs
 import click
 
-from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.kept import runs_option
-from dsa.cli.terminal import say
+from dsa.cli.command_line import JsonCommand, json_option, say, tell_json
+from dsa.cli.run_options import runs_option
 from dsa.edge import probes
-from dsa.edge.compiler import compiler
-from dsa.edge.environment import environment_secrets
-from dsa.edge.files import shipped
-from dsa.edge.render import renderer
+from dsa.edge.document_files import shipped
+from dsa.edge.images import renderer
+from dsa.edge.processes import compiler, environment_secrets
 from dsa.edge.sandbox import FEATURES, ladder, limits
 from dsa.edge.telemetry import ENDPOINTS
 from dsa.errors import DocumentError, ModelUnavailable, install_hint
-from dsa.generators.local import model_path
+from dsa.generators.local_model import model_path
 from dsa.runs.place import opened_place
 from dsa.runtime.secrets import SHAPES
 

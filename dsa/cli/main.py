@@ -15,10 +15,9 @@ from typing import Any
 
 import click
 
-from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, message_of
-from dsa.cli.terminal import lost_output, say, silence
+from dsa.cli.command_line import INTERRUPTED, UNREADABLE, Ended, lost_output, message_of, say, silence
 from dsa.errors import DsaError
-from dsa.words import nearest
+from dsa.text import nearest
 
 #: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` holds it as `command`.
 COMMANDS = {
@@ -57,7 +56,7 @@ _OF_MACHINES = ("chat", "code", "undo")
 
 def _command(name: str) -> click.Command:
     if name in _OF_MACHINES:
-        of_machine: click.Command = importlib.import_module("dsa.cli.of_machine").command_of(name)
+        of_machine: click.Command = importlib.import_module("dsa.cli.run").command_of(name)
         return of_machine
     command: click.Command = importlib.import_module(f"dsa.cli.{name}").command
     return command

@@ -9,16 +9,24 @@ from typing import Any
 
 import click
 
-from dsa.checks.explore import MAX_STATES, limits_until
-from dsa.checks.mutants import GROUPS, Group
-from dsa.checks.mutate import Judged, Strength, mutate, prover
+from dsa.checks.mutation import GROUPS, Group, Judged, Strength, mutate, prover
 from dsa.checks.places import line_of
-from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option, tell_json
-from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
-from dsa.cli.progress import Working
-from dsa.cli.terminal import say
-from dsa.edge.files import load
-from dsa.edge.forks import spread
+from dsa.checks.search.exploration import MAX_STATES, limits_until
+from dsa.cli.command_line import (
+    SECONDS,
+    UNREADABLE,
+    Ended,
+    JsonCommand,
+    Working,
+    json_option,
+    max_states_option,
+    param_option,
+    parse_parameters,
+    say,
+    tell_json,
+)
+from dsa.edge.document_files import load
+from dsa.edge.processes import spread
 
 
 @click.command("mutate", cls=JsonCommand)

@@ -1,4 +1,9 @@
-"""`dsa odds FILE`: how runs end, what they cost, and how many retries a target needs."""
+"""Recordings: files with recorded runs, such as `dsa show RUN --jsonl` prints, and the digests that a machine's runs may have.
+
+What the lines mean is `dsa.checks.odds.estimation`'s affair.
+
+`dsa odds FILE`: how runs end, what they cost, and how many retries a target needs.
+"""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -9,29 +14,44 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.odds.answer import OddsAnswer, odds_answer
-from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.averages import Bounds
-from dsa.checks.odds.certainty import rounded
-from dsa.checks.odds.estimate import Estimate, GuardEstimate
-from dsa.checks.odds.order import Order
-from dsa.checks.odds.reckon import SUCCEEDED, Reckoning
-from dsa.checks.odds.recorded import Independence, recorded
-from dsa.checks.odds.target import Needed, curve, varied
-from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.kept import opened
-from dsa.cli.parameters import param_option, parse_parameters
-from dsa.cli.progress import Working
-from dsa.cli.run_json import story_lines
-from dsa.cli.terminal import say
-from dsa.edge.files import load
-from dsa.edge.plot import Labels, Point, plot, require_format
-from dsa.edge.recordings import digests, recordings
+from dsa.checks.odds.assumptions import OddsError
+from dsa.checks.odds.chain_solver import Bounds, rounded
+from dsa.checks.odds.estimation import Estimate, GuardEstimate, Independence, recorded
+from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer
+from dsa.checks.odds.retry_target import Needed, curve, varied
+from dsa.checks.odds.run_odds import SUCCEEDED, Reckoning
+from dsa.cli.command_line import JsonCommand, Working, json_option, param_option, parse_parameters, say, tell_json
+from dsa.cli.run_options import opened
+from dsa.cli.run_view import story_lines
+from dsa.edge.document_files import load, read_text
+from dsa.edge.images import Labels, Point, plot, require_format
+from dsa.errors import DocumentError
+from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.place import LEDGER
 from dsa.runtime.ledger import MachineEntry
-from dsa.tables import aligned
-from dsa.trace import show_values
+from dsa.trace import aligned, show_values
+
+
+def recordings(path: Path) -> list[tuple[str, str]]:
+    """Read a file of recorded lines, or every `*.jsonl` below a folder. Raises DocumentError when there is none."""
+    if path.is_file():
+        return [(str(path), read_text(path))]
+    found = sorted(path.rglob("*.jsonl"))
+    if not found:
+        what = "holds no recorded run (*.jsonl)" if path.is_dir() else "there is no such file or folder"
+        raise DocumentError(str(path), what)
+    return [(str(file), read_text(file)) for file in found]
+
+
+def digests(machine: Machine) -> frozenset[str]:
+    """Give the digests of runs of a machine, also from before odds and properties were written into its document."""
+    without = attrs.evolve(
+        machine, guards=tuple(attrs.evolve(guard, pass_odds=(), fatal_odds=()) for guard in machine.guards)
+    )
+    kept = (machine, without)
+    return frozenset(digest(each) for each in (*kept, *(attrs.evolve(each, properties=()) for each in kept)))
+
 
 #: So many values are plotted beyond the smallest, and so many at most.
 _PLOTTED, _MOST_POINTS = 10, 60

@@ -6,18 +6,13 @@ from typing import Any
 
 import click
 
-from dsa.checks.certify import certify_proofs
-from dsa.checks.evidence import Evidence, Explored, Fair, Inductive
-from dsa.checks.proof.conclusion import spoken
-from dsa.checks.proof.refuted import Gap
-from dsa.checks.prove import Proof, ProofReport, prove
-from dsa.cli.certificates import write_certificate
-from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.outputs import require_file
-from dsa.cli.parameters import SECONDS
-from dsa.cli.progress import Working
-from dsa.cli.terminal import say
-from dsa.edge.files import read_document
+from dsa.checks.certificate.certificate_writer import certify_proofs
+from dsa.checks.proof.conclusion import Gap, spoken
+from dsa.checks.proof.induction import Evidence, Explored, Fair, Inductive
+from dsa.checks.proof.prover import Proof, ProofReport, prove
+from dsa.cli.command_line import SECONDS, JsonCommand, Working, json_option, require_file, say, tell_json
+from dsa.cli.verify import write_certificate
+from dsa.edge.document_files import read_document
 from dsa.errors import MachineError
 from dsa.expr import unparse
 from dsa.lang import digest

@@ -1,4 +1,6 @@
-"""`dsa replay RUN`: derive a recorded run again; with `--against`, let another table take the same events.
+"""`dsa check FILE --trace RECORD`: a recorded trace run again, told to people or as JSON to programs.
+
+`dsa replay RUN`: derive a recorded run again; with `--against`, let another table take the same events.
 
 Also checks a trace that any other program has recorded against a table.
 """
@@ -14,30 +16,92 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.conjuncts import rows_at, show_false
-from dsa.checks.places import show_row
-from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option
-from dsa.cli.kept import faults_told, machine_record, recorded_run, runs_option, told_record
-from dsa.cli.replayed import replayed
-from dsa.cli.terminal import say
-from dsa.cli.timeline import outcome_text
-from dsa.durations import spelled_like
-from dsa.edge.files import load, read_text
+from dsa.checks.monitor import Observation, Replay, replay
+from dsa.checks.places import rows_at, show_false, show_row
+from dsa.cli.check import places_of, steps_as_json
+from dsa.cli.command_line import UNREADABLE, Ended, JsonCommand, Painted, json_option, say, tell_json
+from dsa.cli.draw import place_in, read_record
+from dsa.cli.ledger_view import outcome_text
+from dsa.cli.run_options import faults_told, machine_record, recorded_run, runs_option, told_record
+from dsa.edge.document_files import load, read_text
 from dsa.errors import DsaError, OccurrenceError, ParameterError
-from dsa.machine import Machine
-from dsa.runs import record as records
-from dsa.runs.one_policy import replayed_policy
-from dsa.runs.record import OtherMachineError, RunRecord
+from dsa.machine import Machine, spelled_like
+from dsa.runs import archive as records
+from dsa.runs.archive import OtherMachineError, RunRecord
+from dsa.runs.bindings import replayed_policy
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime import ledger
-from dsa.runtime.call_replay import LedgerEnds, Replayed
-from dsa.runtime.call_tree import POLICY
-from dsa.runtime.journal import Recorded
-from dsa.runtime.moment import load_story
+from dsa.runtime.policy.call_tree import POLICY
+from dsa.runtime.policy.invocation import LedgerEnds, Replayed
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, Stop, rederive
-from dsa.runtime.timeline import Difference, first_difference
+from dsa.runtime.run_store import Recorded
+from dsa.runtime.timeline import Difference, first_difference, load_story
 from dsa.trace import show_occurrence, show_values
+
+_MONITOR_COLOURS = {"satisfied": "green", "violated": "red"}
+#: A verdict takes so many columns, so that what follows is aligned.
+_MONITOR_WIDTH = len("satisfied")
+
+
+def replayed(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
+    """Run a recorded trace on one machine again and tell what came of it; give the exit code."""
+    if len(files) != 1:
+        raise click.UsageError("--trace takes one FILE: the machine that the trace is of")
+    found = replay(load(files[0]), read_record(trace))
+    if json_wanted:
+        tell_json(_as_json(files[0], trace, found))
+    else:
+        _say_replay(files[0], trace, found)
+    return int(found.failed)
+
+
+def _as_json(file: str, trace: str, found: Replay) -> dict[str, Any]:
+    """Give what came of running a recorded trace again as an object."""
+    return {
+        "file": file,
+        "trace": trace,
+        "steps": steps_as_json(found.trace),
+        "mismatch": {"step": found.mismatch.step, "message": found.mismatch.message} if found.mismatch else None,
+        "monitors": [
+            {
+                "text": seen.text,
+                "line": seen.line,
+                "verdict": seen.watched.verdict if seen.watched else None,
+                "step": seen.watched.step if seen.watched else None,
+            }
+            for seen in found.observations
+        ],
+    }
+
+
+def _say_replay(file: str, trace: str, found: Replay) -> None:
+    """Print what came of running a recorded trace again."""
+    for line in found.trace.show(found.loop).split("\n"):
+        say(line)
+    if found.mismatch:
+        say(f"{place_in(trace, found.mismatch.step)}: {found.mismatch.message}")
+    places = places_of(seen.claim.span for seen in found.observations)
+    for place, seen in zip(places, found.observations, strict=True):
+        say(_watched(seen), f"  {place}{seen.text}{_since(seen)}")
+    fits = len(found.trace.steps)
+    say(f"{file}: {fits} of the {found.total} steps of {trace} are what the table does")
+
+
+def _watched(seen: Observation) -> Painted:
+    verdict = seen.watched.verdict if seen.watched else "-"
+    return Painted(verdict.ljust(_MONITOR_WIDTH), _MONITOR_COLOURS.get(verdict))
+
+
+def _since(seen: Observation) -> str:
+    """Say at which step a monitor was decided, or why there is none."""
+    if seen.watched is None:
+        return "  (about all runs together: no monitor of one)"
+    if seen.watched.step is None:
+        return ""
+    where = f"at step {seen.watched.step}" if seen.watched.step else "at the start"
+    return f"  owed since {where.removeprefix('at ')}" if seen.watched.verdict == "pending" else f"  {where}"
+
 
 _TRACES = (".jsonl", ".json")
 

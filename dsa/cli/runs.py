@@ -1,4 +1,7 @@
-"""`dsa runs`: the runs that are kept, one a line, the newest last."""
+"""`dsa runs`: the runs that are kept, one a line, the newest last.
+
+`dsa runs --verify`: a run's line from its ledger, decoded and replayed.
+"""
 
 import asyncio
 import importlib
@@ -13,14 +16,14 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.faults import Ended, JsonCommand
-from dsa.cli.parameters import Word
-from dsa.cli.terminal import say
+from dsa.cli.command_line import Ended, JsonCommand, Word, say
 from dsa.declarations import parse_duration
-from dsa.runs.archive import RunArchive
+from dsa.runs.archive import OtherMachineError, RunArchive
 from dsa.runs.place import DEFAULT_RUNS, opened_place
-from dsa.runtime.journal import DamageError, RunSummary, StoreError
-from dsa.words import closest, shortened
+from dsa.runs.summary import summary_of_record
+from dsa.runtime.run import ReplayError
+from dsa.runtime.run_store import DamageError, RunSummary, StoreError
+from dsa.text import closest, shortened
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
@@ -108,7 +111,7 @@ def command(
         hint = "" if summaries else _hint(every, waiting_for, machine)
         if due_before_ms is not None:
             summaries = tuple(each for each in summaries if _is_due_before(each, due_before_ms))
-        found = [_verified(runs, each) if verify else listed(each) for each in summaries]
+        found = [verified(runs, each) if verify else listed(each) for each in summaries]
         lost = runs.lost()
     shown = [line for line, each in zip(found, summaries, strict=True) if status in {None, line.kind, each.status}]
     if json_wanted:
@@ -134,7 +137,7 @@ def _is_due_before(found: RunSummary, moment: int) -> bool:
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 def remove(wanted: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
     """Remove each RUN, an id or a part of one, with its parts, what it generated and its folder. A run that a process has is refused."""
-    removed, find = list[str](), importlib.import_module("dsa.cli.kept").find
+    removed, find = list[str](), importlib.import_module("dsa.cli.run_options").find
     with _opened(Path(root)) as runs:
         ids = runs.ids()
         for run in dict.fromkeys(find(ids, each, Path(root)) for each in wanted):
@@ -258,12 +261,6 @@ def _stands(found: RunSummary) -> tuple[str, str]:
     return status, f"waiting for: {', '.join((*summary.waits_for, *summary.timers)) or 'nothing that can happen'}"
 
 
-def _verified(runs: RunArchive, found: RunSummary) -> Listed:
-    """Return a run's line from all of its ledger; what replays is loaded only for this."""
-    line: Listed = importlib.import_module("dsa.cli.verified").verified(runs, found)
-    return line
-
-
 def started_at(run_id: str) -> str:
     """Return when a run was started, as its id says it; empty for an id that does not."""
     stamp = run_id.partition("-")[0]
@@ -276,3 +273,19 @@ def started_at(run_id: str) -> str:
 def _short(text: str) -> str:
     line = " ".join(text[: 4 * _LONGEST].split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 2]}.."
+
+
+def verified(runs: RunArchive, found: RunSummary) -> Listed:
+    """Return a run's line from all of its ledger, decoded and replayed; what is the matter with a damaged one becomes its line."""
+    try:
+        return listed(summary_of_record(runs.get(found.run)))
+    except DamageError as fault:
+        if fault.run is None:
+            raise
+        return Listed(found.run, "damaged", f"damaged: {fault}")
+    except OtherMachineError as fault:
+        kind, why = "other machine", str(fault)
+    except ReplayError as fault:
+        kind, why = "damaged", f"damaged: run {found.run}, {fault}"
+    summary = found.summary
+    return Listed(found.run, kind, why, summary.machine, events=summary.events, about=summary.about or None)

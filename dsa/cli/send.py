@@ -10,30 +10,32 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.console import terminal
-from dsa.cli.driving import Manner, Said, go_on
-from dsa.cli.faults import UNREADABLE, Ended, tell_json
-from dsa.cli.kept import line, opened, recorded_run, runs_option, told_record
-from dsa.cli.outcome import tell
-from dsa.cli.parameters import read_data, require_text
-from dsa.cli.run_json import WAITING, RunCommand, exit_code, recorded_report
-from dsa.cli.run_options import RunOptions, duration_s, run_options
-from dsa.cli.terminal import say
-from dsa.cli.timeline import refusal_text
-from dsa.cli.watching import watching_options
+from dsa.cli.command_line import UNREADABLE, Ended, read_data, require_text, say, tell_json
+from dsa.cli.ledger_view import refusal_text, terminal
+from dsa.cli.resume import Manner, Said, go_on
+from dsa.cli.run_options import (
+    RunOptions,
+    duration_s,
+    line,
+    opened,
+    recorded_run,
+    run_options,
+    runs_option,
+    told_record,
+    watching_options,
+)
+from dsa.cli.run_view import WAITING, RunCommand, exit_code, recorded_report, tell
 from dsa.declarations import OUTSIDE
-from dsa.edge.deciding import doubted_in
-from dsa.meaning import Occurrence
-from dsa.runs.archive import POLL_S
-from dsa.runs.record import RunRecord
-from dsa.runs.wholes import driving_run
-from dsa.runtime.ledger import EventEntry, RefusalEntry
-from dsa.runtime.parts import asking_run
-from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
+from dsa.runs.archive import POLL_S, RunRecord
+from dsa.runs.child_runs import driving_run
+from dsa.runs.runs import doubted_in
+from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run
+from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
-from dsa.runtime.standing import asked_of_people, places
+from dsa.runtime.status import asked_of_people, places
 from dsa.runtime.timeline import Refused, refused_from_outside
-from dsa.words import closest
+from dsa.semantics import Occurrence
+from dsa.text import closest
 
 #: The place of a question: the number of an event, or the key of an effect.
 _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")

@@ -8,31 +8,27 @@ from typing import Any
 import attrs
 import click
 
-from dsa.claims import Scenario
-from dsa.cli.console import terminal
-from dsa.cli.displays import display_of
-from dsa.cli.faults import UNREADABLE, Ended, tell_json
-from dsa.cli.kept import faults_told, machine_record, opened, recorded_run, runs_option
-from dsa.cli.run_json import RunCommand, RunReport, recorded_report, story_lines
-from dsa.cli.terminal import say
-from dsa.cli.timeline import story
-from dsa.edge.files import read_text
+from dsa.cli.command_line import UNREADABLE, Ended, say, tell_json
+from dsa.cli.ledger_view import story, terminal
+from dsa.cli.run import display_of
+from dsa.cli.run_options import faults_told, machine_record, opened, recorded_run, runs_option
+from dsa.cli.run_view import RunCommand, RunReport, recorded_report, story_lines
+from dsa.declarations import Scenario
+from dsa.edge.document_files import read_text
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
 from dsa.machine import Machine, show_used, used_in
-from dsa.runs.folder import ERRORS
-from dsa.runs.record import RunRecord, text_of
+from dsa.runs.archive import RunRecord, text_of
+from dsa.runs.place import ERRORS
 from dsa.runs.runs import open_runs
 from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
-from dsa.runtime.counting import counters
-from dsa.runtime.journal import Recorded
+from dsa.runtime.costs import counters
 from dsa.runtime.ledger import MachineEntry
-from dsa.runtime.moment import Moment
-from dsa.runtime.timeline import Percept, percepts
-from dsa.tables import escaped, table_lines
-from dsa.testing.written import as_scenario
-from dsa.trace import show_occurrence, show_values
-from dsa.words import shortened
+from dsa.runtime.run_store import Recorded
+from dsa.runtime.timeline import Moment, Percept, percepts
+from dsa.testing.suites import as_scenario
+from dsa.text import shortened
+from dsa.trace import escaped, show_occurrence, show_values, table_lines
 
 
 @click.command("show", cls=RunCommand)

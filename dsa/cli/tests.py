@@ -7,20 +7,16 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.cli.outputs import require_file, require_free, require_other
-from dsa.cli.parameters import param_option, parse_parameters
-from dsa.cli.terminal import say, write
-from dsa.cli.warned import warn_of_errors
-from dsa.edge.files import load, locate, read_text
+from dsa.cli.command_line import param_option, parse_parameters, require_file, require_free, require_other, say, write
+from dsa.cli.export import warn_of_errors
+from dsa.edge.document_files import load, locate, read_text
 from dsa.expr import Value, show_value
 from dsa.lang import machine_of
 from dsa.machine import Machine
-from dsa.testing.graph import Graph, graph_of
+from dsa.testing.explored_graph import Graph, Test, graph_of, tour
 from dsa.testing.implementations import Observed
-from dsa.testing.suites import MAX_TESTS, complete_suite
-from dsa.testing.tours import Test, tour
-from dsa.testing.written import as_pytest, as_scenarios, as_spec
-from dsa.words import closest
+from dsa.testing.suites import MAX_TESTS, as_pytest, as_scenarios, as_spec, complete_suite
+from dsa.text import closest
 
 _KINDS = {".md": "scenarios", ".py": "a pytest file"}
 

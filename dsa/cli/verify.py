@@ -1,27 +1,56 @@
-"""`dsa verify CERTIFICATE [FILE]`: let the independent kernel accept or refuse a certificate."""
+"""Writing the certificate of a check or a proof: what `--certificate OUT` does.
+
+`dsa verify CERTIFICATE [FILE]`: let the independent kernel accept or refuse a certificate.
+"""
 
 import hashlib
 import json
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import attrs
 import click
 
-from dsa.checks.certify import FAULTLESS, spelled
-from dsa.checks.certify_steps import require_same_steps
-from dsa.claims import show
-from dsa.cli.certificates import canonical
-from dsa.cli.faults import Ended, JsonCommand, json_option, tell_json
-from dsa.cli.progress import Working
-from dsa.cli.terminal import say
-from dsa.edge.files import load, read_text
+from dsa.checks.certificate.certificate_proofs import require_same_steps
+from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_verdicts, spelled
+from dsa.checks.report import Report
+from dsa.cli.command_line import Ended, JsonCommand, Working, json_option, say, tell_json
+from dsa.declarations import show
+from dsa.edge.document_files import load, read_text
 from dsa.errors import DocumentError
 from dsa.kernel import GUARDED, STUCK, TABLE, Claim, established, needs_file, read
+from dsa.lang import dumps, expanded
 from dsa.machine import Machine
-from dsa.words import plural
+from dsa.text import plural
+
+
+def canonical(machine: Machine) -> tuple[Machine, str]:
+    """Give what a certificate is about: the machine as `step` reads it, Steps expanded, and its canonical document."""
+    about = behaviour(expanded(machine))
+    return about, dumps(about)
+
+
+def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], None]) -> None:
+    """Write a certificate of what `fill` claims, and say on standard error what it holds and what it leaves out."""
+    certifier = Certifier(*canonical(machine))
+    fill(certifier)
+    made = certifier.certified()
+    Path(out).write_text(json.dumps(made.certificate, indent=1) + "\n", encoding="utf-8")
+    say(
+        f"{out}: {made.claims} claims; `dsa verify {out}` reads them" if made.claims else f"{out}: nothing is claimed",
+        err=True,
+    )
+    for said, why in made.left_out:
+        say(f"{out}: not certified: {said}: {why}", err=True)
+
+
+def write_verdicts(out: str, machine: Machine, report: Report) -> None:
+    """Write a certificate of the verdicts of a check."""
+    write_certificate(out, machine, lambda certifier: certify_verdicts(certifier, report))
+
 
 CERTIFIED, REFUSED, NOT_CLAIMED, NOT_ESTABLISHED = "certified", "refused", "not claimed", "not established"
 #: A claim without its values and its evidence: what is claimed.

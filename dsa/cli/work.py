@@ -6,19 +6,15 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.cli.faults import JsonCommand, json_option
-from dsa.cli.kept import budget_option, faults_told, line, runs_option
-from dsa.cli.outcome import headline
-from dsa.cli.run_json import RunReport, rest_report
-from dsa.cli.run_options import model_named
-from dsa.cli.terminal import say
-from dsa.cli.watching import Watching, watching_options
-from dsa.edge.environment import environment_secrets
-from dsa.edge.interrupts import run_to_end
+from dsa.cli.command_line import JsonCommand, json_option, say
+from dsa.cli.run_options import Watching, budget_option, faults_told, line, model_named, runs_option, watching_options
+from dsa.cli.run_view import RunReport, headline, rest_report
+from dsa.edge.event_loop import run_to_end
+from dsa.edge.processes import environment_secrets
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
-from dsa.runs.work import TakeUp, Worker
-from dsa.words import plural
+from dsa.runs.worker import TakeUp, Worker
+from dsa.text import plural
 
 
 @attrs.frozen

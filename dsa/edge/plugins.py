@@ -8,9 +8,9 @@ from importlib.metadata import EntryPoint, entry_points
 
 import attrs
 
-from dsa.edge.environment import environment_secrets
+from dsa.edge.processes import environment_secrets
 from dsa.errors import BindingError
-from dsa.runtime.kinds import Kind, kind_of
+from dsa.runtime.content import Kind, kind_of
 
 
 @attrs.frozen

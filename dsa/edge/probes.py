@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from dsa.edge.locking import NoLocksError, locked
+from dsa.edge.file_locks import NoLocksError, locked
 
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}

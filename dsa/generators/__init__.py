@@ -1,14 +1,12 @@
 """The library of generators. None loads a model or a provider's package before it is asked to generate."""
 
-from dsa.edge.http.streaming import Limits
-from dsa.generators.compatible import ChatClient, OpenAICompatibleGenerator
-from dsa.generators.library import build_generator, register
-from dsa.generators.lite import LiteLLMGenerator
-from dsa.generators.local import LocalGenerator
-from dsa.generators.programs import CommandGenerator, FunctionGenerator
-from dsa.generators.requests import Settings
-from dsa.generators.scripted import ScriptedGenerator, load_script
+from dsa.edge.http.http_stream import Limits
+from dsa.generators.compatible_server import ChatClient, OpenAICompatibleGenerator, Settings
+from dsa.generators.generator_kinds import build_generator, register
+from dsa.generators.local_model import LocalGenerator
+from dsa.generators.provider import LiteLLMGenerator
 from dsa.generators.streams import StreamReconciler, StreamResult, ToolCall, reconcile_stream
+from dsa.generators.substitutes import CommandGenerator, FunctionGenerator, ScriptedGenerator, load_script
 from dsa.runtime.content import (
     AmbientEnvironment,
     Artifact,

@@ -17,7 +17,7 @@ from dsa.declarations import Case
 from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, run_confined
 from dsa.guards.code import extract_code, syntax_fault
 from dsa.guards.feedback import bounded, clip
-from dsa.guards.tested_report import records
+from dsa.guards.pytest_guard import records
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 _USUAL = (

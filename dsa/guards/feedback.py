@@ -1,10 +1,19 @@
 """How long feedback may be, for every guard of the library: it goes into the next prompt, and what a guard saw may be of any size.
 
 Takes texts of any length, gives short ones. What was left out is said.
+
+Asking a guard from code that is not asynchronous, whoever has written the guard.
+
+A guard that is given its own data of events, and not that of the guards which judge beside it.
 """
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any
+
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult, required_verdict
 
 #: The most that a guard of the library says of one artifact.
 MOST_LINES, MOST_CHARACTERS = 20, 2_000
@@ -70,3 +79,32 @@ def _fitting(lines: list[str], room: int) -> list[str]:
             break
         kept.append(line)
     return kept
+
+
+def verdict_of(name: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> GuardResult:
+    """Ask a guard; for an async one an event loop is run, so there must be none in this thread.
+
+    Raises what it raises, and TypeError when it gives no GuardResult.
+    """
+    said: object = guard.validate(artifact, **given)
+    return required_verdict(name, asyncio.run(_awaited(said)) if isawaitable(said) else said)
+
+
+async def _awaited(said: Awaitable[object]) -> object:
+    return await said
+
+
+class UsingGuard(GuardInterface):
+    """A part of a guard, in a table whose guards use data: of what comes as `PART:ARGUMENT` it is given what is its own, as `ARGUMENT`."""
+
+    def __init__(self, guard: GuardInterface, part: str) -> None:
+        self.blocks = guard.blocks
+        self._guard, self._prefix = guard, f"{part}:"
+
+    def validate(self, artifact: Artifact, **given: Any) -> GuardResult | Awaitable[GuardResult]:  # noqa: ANN401  (JSON)
+        """Judge with the artifacts that a step uses and the guard's own data."""
+        own = {name.removeprefix(self._prefix): value for name, value in given.items() if self._is_own(name)}
+        return self._guard.validate(artifact, **own)
+
+    def _is_own(self, name: str) -> bool:
+        return ":" not in name or name.startswith(self._prefix)

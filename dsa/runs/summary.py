@@ -6,10 +6,8 @@ from typing import Any
 import attrs
 
 from dsa.machine import Machine
+from dsa.runs.archive import RunRecord
 from dsa.runs.place import PART_OF
-from dsa.runs.record import RunRecord
-from dsa.runtime.intents import seq_of
-from dsa.runtime.journal import Journal, RunSummary, Summary, Taking
 from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import (
     CallEntry,
@@ -22,11 +20,11 @@ from dsa.runtime.ledger import (
     ResultEntry,
     ResumedEntry,
     RowEntry,
+    seq_of,
 )
-from dsa.runtime.recovery import Unfinished, doubt_of
-from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.runtime.standing import Standing, asked_keys, next_due_ms, parts, places, standing
+from dsa.runtime.run_store import Journal, RunSummary, Summary, Taking
+from dsa.runtime.status import Rest, Standing, Unfinished, asked_keys, doubt_of, next_due_ms, parts, places, standing
 
 _LONGEST_ABOUT = 240
 #: A run's first event is among this many entries that it begins with.

@@ -13,13 +13,12 @@ from typing import Any
 
 import attrs
 
+from dsa.data_use import guard_uses, prompt_references
+from dsa.declarations import Reference, UnreadableReferenceError, read_reference
 from dsa.errors import DsaError
 from dsa.machine import Machine
-from dsa.references import Reference, UnreadableReferenceError, read_reference
-from dsa.runtime.intents import seq_of
 from dsa.runtime.json_text import sorted_text_of
-from dsa.runtime.ledger import Entry, EventEntry, Ledger, RowEntry
-from dsa.uses import guard_uses, prompt_references
+from dsa.runtime.ledger import Entry, EventEntry, Ledger, RowEntry, seq_of
 
 #: The longest value that a reference stands for, in characters of text or of JSON.
 LONGEST_VALUE = 200_000

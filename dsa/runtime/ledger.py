@@ -2,6 +2,15 @@
 
 One class per kind of entry, and `Ledger`, the sequence they stand in. Takes and gives values; where they are
 stored, and when they count as durable, is the edge's affair. Every entry that comes from a row names its line.
+
+Intents: the effects that a run asks for, each with the row that asks for it.
+
+A ledger names an effect and its key alone: event, line and states are those of the event and the row that stand before it.
+
+Parts: runs that an effect of another run waits for.
+
+What is at rest in a part is recorded as the result of the effect, which stays outstanding: a step with the code `waiting` that says which run
+waits, and for what. When that has come the effect is performed again, and finds the part.
 """
 
 import json
@@ -12,8 +21,9 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import attrs
 
+from dsa.errors import GenerationError
 from dsa.expr import Outcome, Value
-from dsa.runtime.codec import AsJson, line_writer, object_of, reader
+from dsa.runtime.json_text import AsJson, line_writer, object_of, reader
 
 T = TypeVar("T")
 
@@ -197,7 +207,7 @@ class RefusalEntry:
 class EffectEntry:
     """The row before asks for an effect. `key` is `SEQ/ORDINAL`: the number of the row's event, the place among its effects.
 
-    `dsa.runtime.intents` has it with its row.
+    `dsa.runtime.ledger` has it with its row.
     """
 
     key: str
@@ -484,3 +494,111 @@ def _data_at(result: ResultEntry | None, place: str) -> Any:  # noqa: ANN401  (J
 def load_lines(text: str) -> Ledger[Entry]:
     """Read a ledger written with `dump_line`, one entry a line."""
     return Ledger(from_json(json.loads(line)) for line in text.splitlines() if line)
+
+
+@attrs.frozen
+class Intent:
+    """An effect to be performed. `key` is `SEQ/ORDINAL`: the number of the event and the place in its row, the same in every replay.
+
+    `event` and `line` are those of the row that emitted it, `source` and `target` the states before and after.
+    """
+
+    key: str
+    effect: str
+    event: str
+    line: int | None
+    source: str
+    target: str
+
+
+class Intents(dict[str, Intent]):
+    """The intents of a ledger by their keys, in the order in which they were asked for. `take` goes on with an entry."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        super().__init__()
+        self._event = ""
+        self._row: RowEntry | None = None
+        for entry in entries:
+            self.take(entry)
+
+    def take(self, entry: Entry) -> None:
+        """Read one more entry."""
+        if type(entry) is EventEntry:
+            self._event = entry.event
+        elif type(entry) is RowEntry:
+            self._row = entry
+        elif type(entry) is EffectEntry and self._row is not None:
+            row = self._row
+            self[entry.key] = Intent(entry.key, entry.effect, self._event, row.line, row.source, row.target)
+
+    def effect(self, key: str) -> str:
+        """Return the name of the effect of a key; empty when nothing has asked for it."""
+        intent = self.get(key)
+        return "" if intent is None else intent.effect
+
+
+def seq_of(key: str) -> int:
+    """Return the number of the event that caused an effect, from the effect's key."""
+    return int(key.partition("/")[0])
+
+
+#: The code of a result that says that a part waits, and the field of its payload that says for what.
+PART_WAITS, PART = "waiting", "part"
+
+
+def _places(given: Mapping[str, str]) -> Mapping[str, str]:
+    return dict(given)
+
+
+@attrs.frozen
+class Part:
+    """A run at rest that another one waits for.
+
+    `waits_for` has the events that it waits for, each with the place of its question: the run that asks and its own place, as `RUN+3.2@4`. `due_ms` is when its next
+    timer is due, in milliseconds since 1970.
+    """
+
+    run: str
+    waits_for: Mapping[str, str] = attrs.field(factory=dict, converter=_places)
+    due_ms: int | None = None
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The part, and those within it that ask."""
+        return tuple(dict.fromkeys((self.run, *(asking_run(place) for place in self.waits_for.values()))))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part as an object of JSON."""
+        return {"run": self.run, "waits_for": dict(self.waits_for), "due_ms": self.due_ms}
+
+
+class PartWaitsError(GenerationError):
+    """Raised when the run that is to make an artifact has come to rest and is not over: it waits for a person, or for a timer."""
+
+    def __init__(self, message: str, part: Part) -> None:
+        self.part = part
+        super().__init__(message, PART_WAITS)
+
+
+def part_in(result: ResultEntry) -> Part | None:
+    """Return the part that an effect waits for by its last result; None where it waits for none."""
+    found = (part_told(step["payload"]) for step in result.steps)
+    return next((part for part in found if part is not None), None)
+
+
+def part_told(payload: Mapping[str, Any]) -> Part | None:
+    """Return the part that waits by the payload of a step; None where it tells of none."""
+    told = payload.get(PART)
+    if not isinstance(told, dict) or payload.get("code") != PART_WAITS:
+        return None
+    return Part(told["run"], told["waits_for"], told["due_ms"])
+
+
+def asking_run(place: str) -> str:
+    """Return the run that a place names, `RUN+3.2` of `RUN+3.2@4`; empty for a place of the run itself."""
+    return place.rpartition("@")[0]
+
+
+def place_in_part(run: str, place: str) -> str:
+    """Return a place of a part as the run around it tells it: with the run that asks before it."""
+    return place if asking_run(place) else f"{run}@{place}"

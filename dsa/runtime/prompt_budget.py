@@ -11,7 +11,7 @@ import attrs
 
 from dsa.errors import PromptTooLong
 
-if TYPE_CHECKING:  # what is written is made of what this counts
+if TYPE_CHECKING:
     from dsa.runtime.content import Context
 
 _MOST_NAMED = 4

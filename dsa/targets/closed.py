@@ -12,13 +12,12 @@ import attrs
 
 from dsa import expr
 from dsa.declarations import Transition
-from dsa.ground import Field, Ground, ground
-from dsa.machine import Machine
-from dsa.meaning import Occurrence
-from dsa.simplify import FALSE, all_of, compared, negated
+from dsa.expr import FALSE, all_of, compared, negated
+from dsa.ground_system import Field, Ground, ground
+from dsa.machine import Machine, Precedence
+from dsa.semantics import Occurrence
 from dsa.system import Command, Location, Promise, System, closed_system
 from dsa.targets.spelling import ExportError
-from dsa.timers import Precedence
 from dsa.trace import show_values
 
 #: The whole numbers that the model checkers compute with: 32 bits, with a sign.

@@ -1,4 +1,4 @@
-"""A machine as Graphviz DOT; `dsa.edge.render` makes pictures of it.
+"""A machine as Graphviz DOT; `dsa.edge.images` makes pictures of it.
 
 Takes a machine, gives text; the same machine gives the same text. Only what Graphviz and its port graphviz-pure draw
 alike is used. Colour never stands alone: a verdict is also a kind of line, and a row that sets workflow state is a

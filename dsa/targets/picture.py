@@ -15,8 +15,8 @@ import attrs
 from dsa.declarations import OUTSIDE, STAR, STAY, Transition
 from dsa.expr import Not, Outcome, Verdict, unparse, walk
 from dsa.machine import Machine
-from dsa.meaning import after_effects, start
-from dsa.tables import condition_text, effect_texts, update_texts
+from dsa.semantics import after_effects, start
+from dsa.trace import condition_text, effect_texts, update_texts
 
 Waiting = Mapping[str, frozenset[str]]
 LineKind = Literal["event", "if", "update", "effects"]

@@ -11,13 +11,26 @@ from functools import cached_property
 
 import attrs
 
-from dsa.claims import Always, Expected, Form, Never, Possible, Probability, show
-from dsa.declarations import Guard
-from dsa.expr import TRUE, Expr, Name, Outcome, Symbol, Value, Verdict, show_number, show_value
-from dsa.ground import Field
+from dsa.declarations import Always, Expected, Form, Guard, Never, Possible, Probability, show
+from dsa.expr import (
+    FALSE,
+    TRUE,
+    Expr,
+    Leaf,
+    Name,
+    Outcome,
+    Symbol,
+    Value,
+    Verdict,
+    all_of,
+    any_of,
+    negated,
+    show_number,
+    show_value,
+)
+from dsa.ground_system import Field
 from dsa.machine import Machine
-from dsa.moments import happens
-from dsa.simplify import FALSE, Leaf, all_of, any_of, negated
+from dsa.system import happens
 from dsa.targets.closed import Closed, Step, closed, require_small
 from dsa.targets.spelling import ExportError, Spelling, Syntax
 

@@ -10,12 +10,11 @@ from xml.sax.saxutils import quoteattr
 
 from dsa import expr
 from dsa.declarations import STAR, Cancel
+from dsa.expr import Leaf
 from dsa.machine import Machine
-from dsa.simplify import Leaf
 from dsa.targets.closed import initial_values, sequential
-from dsa.targets.leaves import Arrow, Leaves
-from dsa.targets.nested import Node, Timer, start_of, timer, timers_of, tree
 from dsa.targets.spelling import Spelling, Syntax
+from dsa.targets.state_tree import Arrow, Leaves, Node, Timer, start_of, timer, timers_of, tree
 from dsa.trace import show_values
 
 #: The loader knows `&&`, `||` and `false`, and no `!`.

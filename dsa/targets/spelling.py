@@ -10,8 +10,23 @@ from collections.abc import Callable, Collection, Mapping
 import attrs
 
 from dsa.errors import DsaError
-from dsa.expr import And, Arithmetic, Boolean, Compare, Expr, Integer, Member, Name, Negate, Not, Or, Symbol, Verdict
-from dsa.simplify import Leaf, simplified
+from dsa.expr import (
+    And,
+    Arithmetic,
+    Boolean,
+    Compare,
+    Expr,
+    Integer,
+    Leaf,
+    Member,
+    Name,
+    Negate,
+    Not,
+    Or,
+    Symbol,
+    Verdict,
+    simplified,
+)
 
 _LONGEST = 60
 

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from dsa.claims import Always, Form, LeadsTo, Never, Possible, Property, Unchanged, expressions, show
-from dsa.declarations import Variable
-from dsa.expr import TRUE, BooleanDomain, EnumDomain, Expr, Name, Symbol, Value, walk
-from dsa.ground import Field
+from dsa.declarations import Always, Form, LeadsTo, Never, Possible, Property, Unchanged, Variable, expressions, show
+from dsa.expr import FALSE, TRUE, BooleanDomain, EnumDomain, Expr, Leaf, Name, Symbol, Value, all_of, negated, walk
+from dsa.ground_system import Field
 from dsa.machine import Machine
-from dsa.moments import after, at_start, happens
-from dsa.simplify import FALSE, Leaf, all_of, negated
+from dsa.system import after, at_start, happens
 from dsa.targets.closed import Step, closed, happened_on, require_small, timer_text
 from dsa.targets.spelling import Spelling, Syntax
 

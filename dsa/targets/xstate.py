@@ -8,13 +8,11 @@ import json
 from collections.abc import Iterator
 
 from dsa.declarations import STAR, Cancel
-from dsa.expr import TRUE, Expr, Name, Symbol, Value, Verdict, show_value, unparse, walk
+from dsa.expr import TRUE, Expr, Leaf, Name, Symbol, Value, Verdict, show_value, unparse, walk
 from dsa.machine import Machine
-from dsa.simplify import Leaf
 from dsa.targets.closed import initial_values
-from dsa.targets.leaves import Arrow, Leaves
-from dsa.targets.nested import Node, Timer, start_of, timer, timers_of, tree
 from dsa.targets.spelling import Spelling, Syntax
+from dsa.targets.state_tree import Arrow, Leaves, Node, Timer, start_of, timer, timers_of, tree
 from dsa.trace import show_values
 
 SYNTAX = Syntax("&&", "||", "!", {"==": "===", "!=": "!=="})

@@ -11,7 +11,7 @@ from itertools import count
 from math import inf
 from typing import TypeVar
 
-from dsa.edge.threads import Caller
+from dsa.edge.event_loop import Caller
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Verdicts(GuardInterface):
 
 
 class StillClock:
-    """A `dsa.edge.clock.Clock` that moves only when it is told to."""
+    """A `dsa.edge.event_loop.Clock` that moves only when it is told to."""
 
     def __init__(self) -> None:
         self._now_s = 0.0

@@ -2,17 +2,37 @@
 
 Takes a machine, an implementation and occurrences; raises `DisagreementError` at the first difference. Implementations may be
 asynchronous: one event loop for each test, which is closed with it. Where a loop is running already, call from a thread.
+
+A Hypothesis state machine for any machine and any implementation: random walks over rows, refusals and faults.
+
+Takes a machine and what makes an implementation, gives a `RuleBasedStateMachine` class. A counterexample, once shrunk, reads as rows:
+`state.happens(row='line 49: validating, verdict g.failed')`. Walks are weighted by the graph: half of the time a walk aims at a row
+that it has not taken, and follows a shortest way there, so that deep rows are met as often as others (plain random walks
+hardly meet them). There is one rule for all rows, not one for each: Hypothesis leaves rules out at random, and a way of k
+different rules would mostly be cut. An implementation may be slow: it is asked for so many seconds, and to shrink a counterexample for as many.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+import re
+import sys
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.control import current_build_context
+from hypothesis.errors import HypothesisException
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from dsa.declarations import OUTSIDE
 from dsa.expr import show_value
 from dsa.machine import Machine
-from dsa.meaning import Occurrence, Refusal, Taken, start, step
-from dsa.testing.coverage import Coverage, tell_listeners
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.testing.explored_graph import Coverage, Graph, Move, Test, graph_of, row_tour, tell_listeners
 from dsa.testing.implementations import Answer, Implementation, MakeImplementation, Observed, Refused, View, view_of
 from dsa.trace import show_occurrence
 
@@ -266,3 +286,268 @@ class _Remembered:
                 yield f"the key of {effect}", self._keys[effect], key
             self._used.add(key)
         self._keys = keys
+
+
+DEFAULT = settings(deadline=None, suppress_health_check=list(HealthCheck))
+#: For so many seconds an implementation is walked; a counterexample that was found is shrunk for as many.
+LONGEST_S = 20.0
+
+
+@attrs.define
+class Patience:
+    """How long an implementation is asked, by a clock in seconds: until it ends, or, once a walk has failed, for as long again.
+
+    `asked` counts the walks that were made, the first in any case, `unasked` those that were not any more.
+    """
+
+    ends: float = attrs.field(factory=lambda: time.monotonic() + LONGEST_S)
+    has_failed: bool = False
+    asked: int = 0
+    unasked: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether it has ended. It has not for the walk that Hypothesis shows at last."""
+        return self.asked > 0 and time.monotonic() >= self.ends and not current_build_context().is_final
+
+    def failed(self) -> None:
+        """Take note that a walk has failed."""
+        if not self.has_failed:
+            self.has_failed, self.ends = True, time.monotonic() + LONGEST_S
+
+
+@attrs.frozen
+class Plan:
+    """What all walks of one test share: the explored machine, what makes an implementation, what has been covered.
+
+    `distances` has, for each row, how far each configuration is from one where the row is taken.
+    """
+
+    graph: Graph
+    make: MakeImplementation
+    coverage: Coverage
+    distances: dict[int, list[int | None]] = attrs.field(repr=False)
+    patience: Patience = attrs.field(factory=Patience, repr=False)
+    _moves: dict[int, dict[str, Move]] = attrs.field(factory=dict, repr=False, init=False)
+    _refused: dict[int, dict[str, Occurrence]] = attrs.field(factory=dict, repr=False, init=False)
+
+    def lockstep(self) -> Lockstep:
+        """Begin a walk, unless there is no time for it any more.
+
+        It is then given up as if it needed more choices than there are: of these alone Hypothesis does not ask that they do again what the same
+        beginning has done before.
+        """
+        if self.patience.is_over:
+            self.patience.unasked += 1
+            current_build_context().data.mark_overrun()
+        self.patience.asked += 1
+        return Lockstep(self.graph.machine, self.make(), self.coverage)
+
+    def moves(self, place: int) -> dict[str, Move]:
+        """Give what can be taken in a configuration, by the text that names it."""
+        if place not in self._moves:
+            moves = self.graph.moves_from[place]
+            self._moves[place] = {_shown(self.graph.machine, move): move for move in moves}
+        return self._moves[place]
+
+    def refused(self, place: int) -> dict[str, Occurrence]:
+        """Give what is refused in a configuration, by the text that names it."""
+        if place not in self._refused:
+            self._refused[place] = {show_occurrence(occurrence): occurrence for occurrence in self.graph.refused(place)}
+        return self._refused[place]
+
+
+class Walk(RuleBasedStateMachine):
+    """One walk: an implementation in lockstep with the table. `state_machine_test` makes a subclass for a machine."""
+
+    plan: Plan
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._test = self.plan.lockstep()
+        self._place = 0
+        self._rows = set[int]()
+        self._aim: int | None = None
+        self._last: Occurrence | None = None
+        self._awaited: set[str] = set()
+        self._lost: set[str] = set()
+
+    def teardown(self) -> None:
+        """End the walk."""
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and not isinstance(error, HypothesisException):
+            self.plan.patience.failed()
+        self._test.close()
+
+    @property
+    def _here(self) -> Configuration:
+        return self._test.configuration
+
+    def _origin(self, occurrence: Occurrence) -> str:
+        return OUTSIDE if occurrence.source else self.plan.graph.machine.event_named[occurrence.event].origin
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def _moves(self) -> dict[str, Move]:
+        """Give what can be taken here: all but the answers that are lost (a failure tells of a lost one)."""
+        moves = self.plan.moves(self._place)
+        return {text: move for text, move in moves.items() if not self._is_lost(move)} if self._lost else moves
+
+    def _is_lost(self, move: Move) -> bool:
+        return self._origin(move.occurrence) in self._lost and not move.occurrence.event.endswith(".failed")
+
+    def _drawn_moves(self) -> "st.SearchStrategy[str]":
+        """Draw a move as text; when the walk aims at nothing, draw an aim first, which is nothing half of the time."""
+        shown = st.sampled_from(list(self._moves()))
+        if self._aim is not None:
+            return shown.filter(self._is_on_the_way)
+        # Drawn from all rows and filtered: what was drawn means the same when what came before it is shrunk away.
+        aims = st.one_of(st.none(), st.sampled_from(sorted(self.plan.graph.rows)))
+        return aims.filter(self._is_aim).flatmap(lambda aim: self._aiming(aim, shown))
+
+    def _is_aim(self, row: int | None) -> bool:
+        """Tell whether a row was not taken in this walk and can still be."""
+        return row is None or (row not in self._rows and self.plan.distances[row][self._place] is not None)
+
+    def _aiming(self, aim: int | None, shown: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
+        self._aim = aim
+        return shown if aim is None else shown.filter(self._is_on_the_way)
+
+    def _is_on_the_way(self, shown: str) -> bool:
+        """Tell whether a move leads nearer to the aim; every one does when a lost answer bars the way."""
+        moves = self._moves()
+        return self._is_nearer(moves[shown]) or not any(map(self._is_nearer, moves.values()))
+
+    def _is_nearer(self, move: Move) -> bool:
+        assert self._aim is not None, "asked only while aiming"
+        distance = self.plan.distances[self._aim]
+        here, there = distance[self._place], distance[move.target]
+        return move.row == self._aim or (here is not None and there is not None and there < here)
+
+    @precondition(lambda self: bool(self._moves()))
+    @rule(row=st.runner().flatmap(lambda walk: walk._drawn_moves()))  # noqa: SLF001  (this class)
+    def happens(self, row: str) -> None:
+        """Let happen what a row is taken on; named to sort before faults, since counterexamples shrink to what comes first."""
+        move, before = self._moves()[row], self._here
+        taken = self._test.feed(move.occurrence)
+        assert isinstance(taken, Taken), "moves are rows taken"
+        self._aim = None if move.row == self._aim else self._aim
+        self._place = move.target
+        self._rows.add(move.row)
+        self._last = move.occurrence
+        self._awaited |= before.outstanding
+        self._lost &= self._here.outstanding - set(
+            taken.effects
+        )  # answered, cancelled or asked for anew: not lost any more
+
+    # -- refusals and faults --------------------------------------------------------------------------------------
+
+    def _refused(self) -> list[str]:
+        return list(self.plan.refused(self._place))
+
+    def _late(self) -> list[str]:
+        """Give answers whose effect was outstanding in this walk, and is not any more."""
+        over = self._awaited - self._here.outstanding
+        refused = self.plan.refused(self._place)
+        return [text for text, occurrence in refused.items() if self._origin(occurrence) in over] if over else []
+
+    def _losable(self) -> list[str]:
+        """Give effects whose answer may get lost while something else can still happen."""
+        origins = {self._origin(move.occurrence) for move in self._moves().values()}
+        return [effect for effect in sorted(self._here.outstanding - self._lost) if origins - {effect}]
+
+    def _refuse(self, shown: str) -> None:
+        given = self._test.feed(self.plan.refused(self._place)[shown])
+        assert isinstance(given, Refusal), "it is drawn from what is refused here"
+
+    @precondition(lambda self: bool(self._refused()))
+    @rule(occurrence=st.runner().flatmap(lambda walk: st.sampled_from(walk._refused())))  # noqa: SLF001  (this class)
+    def refused(self, occurrence: str) -> None:
+        """Feed what the table refuses here; nothing may change."""
+        self._refuse(occurrence)
+
+    @precondition(lambda self: bool(self._late()))
+    @rule(answer=st.runner().flatmap(lambda walk: st.sampled_from(walk._late())))  # noqa: SLF001  (this class)
+    def late_answer(self, answer: str) -> None:
+        """Feed an answer of an effect that was answered or cancelled before."""
+        self._refuse(answer)
+
+    @precondition(lambda self: self._last is not None and show_occurrence(self._last) in self._late())
+    @rule()
+    def duplicate_answer(self) -> None:
+        """Feed the last answer once more."""
+        assert self._last is not None, "the precondition says so"
+        self._refuse(show_occurrence(self._last))
+
+    @precondition(lambda self: bool(self._losable()))
+    @rule(of=st.runner().flatmap(lambda walk: st.sampled_from(walk._losable())))  # noqa: SLF001  (this class)
+    def lost_answer(self, of: str) -> None:
+        """Let the answer of an effect never come; nothing may move by itself."""
+        self._lost.add(of)
+        self._test.compare(f"while {of} is not answered")
+
+    @precondition(lambda self: self._test.can_restart)
+    @rule()
+    def restarts(self) -> None:
+        """Throw the implementation away and build it anew from what it has kept."""
+        self._test.restart()
+
+
+def _shown(machine: Machine, move: Move) -> str:
+    """Name a row and what it is taken on: `line 49: validating, verdict g.failed`."""
+    row = machine.transitions[move.row]
+    place = f"line {row.span.line}" if row.span else f"row {move.row + 1}"
+    return f"{place}: {row.source}, {show_occurrence(move.occurrence)} -> {row.target}"
+
+
+def state_machine_test(
+    machine: Machine,
+    make_implementation: MakeImplementation,
+    *,
+    first: Iterable[Test] = (),
+    require_rows: float = 1.0,
+    settings: settings = DEFAULT,
+) -> type[Walk]:
+    """Make a Hypothesis state machine that walks an implementation and the machine in lockstep, at its parameters' values.
+
+    In pytest: `TestAgent = state_machine_test(machine, make).TestCase`; elsewhere `run_walks`. The tests `first` are played before: when
+    one fails, that is the failure, and nobody walks. The implementation is asked
+    for 20 s at most (then a warning says how many walks were left), and for 20 s to shrink a counterexample (`LONGEST_S`). After the walks, rows that
+    none took are taken by a tour; then `require_rows` of the rows that can be taken must have been, or CoverageError is raised.
+    `.plan.coverage` has the figures. Raises TooLargeError.
+    """
+    graph = graph_of(machine)
+    sources = {row: [move.source for move in graph.moves if move.row == row] for row in graph.rows}
+    distances = {row: graph.distances(dict.fromkeys(places)) for row, places in sources.items()}
+    plan, before = Plan(graph, make_implementation, Coverage(machine), distances), tuple(first)
+    name = re.sub(r"\W", "_", machine.name)
+    made: type[Walk] = type(f"Walk_{name}", (Walk,), {"plan": plan})
+    plain = made.TestCase
+
+    class Gated(plain):  # type: ignore[misc, valid-type]  # a unittest class, made by Hypothesis
+        def runTest(self) -> None:  # noqa: N802  (unittest's name)
+            play_into(plan.coverage, make_implementation, before)
+            made.plan = attrs.evolve(plan, patience=Patience())
+            run_state_machine_as_test(made, settings=_that_may_end(self.settings))
+            if made.plan.patience.unasked:
+                message = f"after {LONGEST_S:g} s of walks the implementation was not asked any more: {made.plan.patience.unasked} walks were left"
+                warnings.warn(message, stacklevel=1)
+            play_into(plan.coverage, make_implementation, row_tour(graph, but=plan.coverage.rows))
+            plan.coverage.require(require_rows, graph)
+
+    Gated.settings = settings
+    Gated.__name__ = Gated.__qualname__ = f"{made.__name__}.TestCase"
+    made._to_test_case = classmethod(lambda _: Gated)  # type: ignore[assignment]  # noqa: SLF001  (what `.TestCase` gives)
+    return made
+
+
+def _that_may_end(chosen: settings) -> settings:
+    """Give settings under which walks may be given up."""
+    return settings(chosen, suppress_health_check=[*chosen.suppress_health_check, HealthCheck.data_too_large])
+
+
+def run_walks(test: type[Walk]) -> Coverage:
+    """Run a class that `state_machine_test` made, outside pytest; give what was covered. Raises what a failing walk raises."""
+    run: Callable[[], Any] = test.TestCase().runTest
+    run()
+    return test.plan.coverage

@@ -13,17 +13,15 @@ import attrs
 import pytest
 
 from dsa.checks.scenarios import occurrence_of
-from dsa.claims import Scenario
 from dsa.compiled_step import compiled_step
-from dsa.declarations import Transition
-from dsa.edge.files import read_document
+from dsa.declarations import Scenario, Transition
+from dsa.edge.document_files import read_document
 from dsa.errors import DsaError
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runtime.ledger import RefusalEntry
-from dsa.runtime.moves import Command
-from dsa.runtime.run import Run
-from dsa.testing.coverage import Coverage, described, forget_listener, listen
+from dsa.runtime.run import Command, Run
+from dsa.semantics import Occurrence, Taken, start, step
+from dsa.testing.explored_graph import Coverage, described, forget_listener, listen
 
 _OUTPUT = "dsa_machine_coverage"
 _ROWS_LISTED = 10

@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 import pytest
 
-from dsa.checks.report import Report, check
-from dsa.checks.verdicts import PropertyResult
-from dsa.edge.files import read_document
+from dsa.checks.report import PropertyResult, Report, check
+from dsa.edge.document_files import read_document
 from dsa.errors import DocumentError
 from dsa.lang import Reading
 from dsa.trace import show_values

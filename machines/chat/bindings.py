@@ -5,11 +5,11 @@ there by `next_call` and by the tools.
 """
 
 from dsa.runtime.content import GuardInterface
-from dsa.runtime.policies import Policy
-from machines.chat.events import CallRead, Presented
+from dsa.runtime.policy.policies import Policy
+from machines.chat.chat_notices import telling
+from machines.chat.conversation import CallRead, Presented
 from machines.chat.policies import ask_model, next_call, run_python, run_sql
-from machines.chat.telling import telling
-from machines.tool_use.function_guard import PASSED, FunctionGuard, Verdict, failed_for
+from machines.tool_use.tool_agent import PASSED, FunctionGuard, Verdict, failed_for
 
 
 def _usable(call: CallRead) -> Verdict:

@@ -1,4 +1,8 @@
-"""`dsa chat [DATA...]`: talk with a model about data; a table decides what it may do.
+"""The counters of a conversation (seed 002, workstream F): what was skipped, kept once, mended, retried.
+
+Takes a conversation, gives numbers. They follow from the ledger: nobody has to have counted at the time.
+
+`dsa chat [DATA...]`: talk with a model about data; a table decides what it may do.
 
 Interactive, or with `--ask` for scripts. Lines that are typed are said; those that begin with a slash are for the program. The conversation is kept
 and can be taken up again after whatever has happened; a branch is another one that begins like it, up to the end of a turn.
@@ -11,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,26 +24,85 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.console import terminal
-from dsa.cli.faults import INTERRUPTED, note_run
-from dsa.cli.kept import faults_told, find, opened, runs_option
-from dsa.cli.run_json import RunCommand, rest_report
-from dsa.cli.run_options import RunOptions, options_saying
-from dsa.cli.terminal import write
-from dsa.cli.watching import Watched, watching_options
-from dsa.edge.environment import environment_secrets
+from dsa.cli.command_line import INTERRUPTED, note_run, write
+from dsa.cli.ledger_view import terminal
+from dsa.cli.run_options import (
+    RunOptions,
+    Watched,
+    faults_told,
+    find,
+    opened,
+    options_saying,
+    runs_option,
+    watching_options,
+)
+from dsa.cli.run_view import RunCommand, rest_report
+from dsa.edge.processes import environment_secrets
 from dsa.errors import DsaError
 from dsa.expr import show_value
-from dsa.runs.branch import length_before
-from dsa.runs.folder import new_run_id
-from dsa.runs.runs import Runs, open_runs
-from dsa.runtime.moment import Moment
-from machines.chat.conversation import Turn
-from machines.chat.counting import ConversationCounters, counters_of
-from machines.chat.display import Display
-from machines.chat.session import NAME, Chat, Settings
-from machines.tool_use.context import LEAST_TOKENS
+from dsa.runs.place import new_run_id
+from dsa.runs.runs import Runs, length_before, open_runs
+from dsa.runtime.ledger import Entry
+from dsa.runtime.timeline import Moment
+from machines.chat.chat_display import Display
+from machines.chat.chat_session import NAME, Chat, Settings
+from machines.chat.conversation import Conversation, Turn, conversation_of
 from machines.tool_use.records import as_data
+from machines.tool_use.transcript import LEAST_TOKENS
+
+
+@attrs.frozen
+class RetryCounts:
+    """How often the model was told how to try again, and how often that has helped."""
+
+    guided: int
+    succeeded: int
+
+
+@attrs.frozen
+class ConversationCounters:
+    """All counters, as `--json` and `/counters` show them; `retry_success_rate` is None where nothing was retried."""
+
+    turns: int
+    model_answers: int
+    calls: Mapping[str, int]
+    reasons: Mapping[str, int]
+    rescues: Mapping[str, int]
+    artifacts: int
+    retries: RetryCounts
+    retry_success_rate: float | None
+
+
+def counted(entries: Iterable[Entry]) -> dict[str, int | float | str]:
+    """Return what `dsa show --counters` says of a conversation beside what it counts of any run."""
+    found = counters_of(conversation_of(entries))
+    rate = found.retry_success_rate
+    return {
+        "turns": found.turns,
+        "answers of the model": found.model_answers,
+        "artifacts": found.artifacts,
+        "duplicate skips": found.reasons.get("duplicate_tool_call_skipped", 0),
+        "artifact dedups": found.reasons.get("duplicate_artifact_prevented", 0),
+        "rescues": sum(found.rescues.values()),
+        "guided retries": found.retries.guided,
+        "of these succeeded": found.retries.succeeded,
+        "retry success rate": "none were made" if rate is None else rate,
+    }
+
+
+def counters_of(conversation: Conversation) -> ConversationCounters:
+    """Count what a conversation has seen."""
+    guided, helped = conversation.guided, conversation.guided_well
+    return ConversationCounters(
+        len(conversation.turns),
+        conversation.transcript.answers,
+        dict(sorted(conversation.tools.items())),
+        dict(sorted(conversation.reasons.items())),
+        dict(sorted(conversation.transcript.rescues.items())),
+        len(conversation.inventory),
+        RetryCounts(guided, helped),
+        helped / guided if guided else None,
+    )
 
 
 def branch(runs: Runs, run_id: str, turn: int) -> str:

@@ -13,30 +13,23 @@ from functools import partial
 import attrs
 
 from dsa.compiled_step import compiled_step
-from dsa.edge.threads import in_thread
+from dsa.edge.event_loop import in_thread
 from dsa.expr import Outcome
 from dsa.generators.streams import StreamResult
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal
-from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
-from dsa.runtime.run import Run
+from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step
+from dsa.runtime.run import Run, guards_for
 from dsa.runtime.speech import as_unicode
-from dsa.runtime.views import guards_for
-from machines.chat.calls import SQL, TOOLS, DataTool, text_of
-from machines.chat.conversation import Conversation
-from machines.chat.events import CallRead, Came, Table
-from machines.chat.inventory import Made
-from machines.chat.messages import messages_for
+from dsa.semantics import Configuration, Occurrence, Refusal
+from machines.chat.chat_resources import Resources, resources_in
+from machines.chat.chat_tools import SQL, TOOLS, DataTool, messages_for, text_of
+from machines.chat.conversation import CallRead, Came, Conversation, Made, Table
 from machines.chat.python import FrameSource, PythonError, compiles, is_empty, normal_code
-from machines.chat.resources import Resources, resources_in
 from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
-from machines.tool_use.answers import answer_of
-from machines.tool_use.call import Meant
-from machines.tool_use.context import asked_within, room_known, room_taken
-from machines.tool_use.message import Message
-from machines.tool_use.reading import read_call, read_strictly
 from machines.tool_use.records import JsonObject, as_data, read_record
+from machines.tool_use.tool_call import Meant, answer_of, read_call, read_strictly
+from machines.tool_use.transcript import Message, asked_within, room_known, room_taken
 
 _AGAIN = re.compile(
     r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"

@@ -10,15 +10,14 @@ import attrs
 
 from dsa.expr import Outcome
 from dsa.runtime.content import GuardInterface
-from dsa.runtime.policies import Policy
-from machines.coding.events import CallRead, Leave
-from machines.coding.loops import Level
-from machines.coding.parts import work_apart
-from machines.coding.plan import Task
+from dsa.runtime.policy.policies import Policy
+from machines.coding.coding_notices import telling
+from machines.coding.coding_resources import settings_of, workspace_fault
+from machines.coding.coding_tools import Level
 from machines.coding.policies import advance, ask_approval, ask_model, decompose, next_call, probe, run_tool
-from machines.coding.settings import settings_of, workspace_fault
-from machines.coding.telling import telling
-from machines.tool_use.function_guard import PASSED, FunctionGuard, Verdict, failed_for
+from machines.coding.subtask_runs import work_apart
+from machines.coding.task_plan import CallRead, Leave, Task
+from machines.tool_use.tool_agent import PASSED, FunctionGuard, Verdict, failed_for
 
 
 @attrs.frozen

@@ -1,4 +1,6 @@
-"""`dsa code GOAL`: have a model work at a goal in a folder; a table decides what it may do.
+"""The counters of a run of the coding machine. Takes its work, gives numbers: they follow from the ledger.
+
+`dsa code GOAL`: have a model work at a goal in a folder; a table decides what it may do.
 
 Interactive where leave is asked for at a terminal. The run is kept and can be taken up again after whatever has happened; it keeps the settings that
 it was begun with, but for the model and the budget.
@@ -10,7 +12,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,27 +22,35 @@ import attrs
 import click
 from click.core import ParameterSource
 
-from dsa.cli.console import terminal
-from dsa.cli.faults import Ended, note_run
-from dsa.cli.kept import faults_told, find, opened, runs_option
-from dsa.cli.progress import show_line
-from dsa.cli.run_json import RunCommand, rest_report
-from dsa.cli.run_options import RunOptions, options_saying
-from dsa.cli.terminal import say, write
-from dsa.cli.watching import Watched, watching_options
-from dsa.edge.environment import environment_secrets
-from dsa.edge.interrupts import interruptible
+from dsa.cli.command_line import Ended, note_run, say, show_line, write
+from dsa.cli.ledger_view import terminal
+from dsa.cli.run_options import (
+    RunOptions,
+    Watched,
+    faults_told,
+    find,
+    opened,
+    options_saying,
+    runs_option,
+    watching_options,
+)
+from dsa.cli.run_view import RunCommand, rest_report
+from dsa.edge.event_loop import interruptible
+from dsa.edge.processes import environment_secrets
 from dsa.errors import ModelUnavailable
 from dsa.expr import Value
-from dsa.generators.names import LOCAL
+from dsa.generators.model_options import LOCAL
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
-from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import EventEntry, MachineEntry
-from dsa.runtime.moment import Moment, OnMoment
-from dsa.runtime.rest import Rest
-from dsa.words import plural
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry
+from dsa.runtime.run_store import Recorded
+from dsa.runtime.status import Rest
+from dsa.runtime.timeline import Moment, OnMoment
+from dsa.text import plural
+from machines.coding.coding_display import Display, totals
+from machines.coding.coding_resources import MODES, CodingSettings, settings_recorded, workspace_fault
+from machines.coding.coding_work import Work, work_of
 from machines.coding.configuration import (
     MOST_PARALLEL,
     TEMPERATURE,
@@ -49,20 +59,50 @@ from machines.coding.configuration import (
     default_model,
     read_configuration,
 )
-from machines.coding.counting import WorkCounters, counters_of
-from machines.coding.display import Display, totals
-from machines.coding.events import CallRead
-from machines.coding.plan import TEMPLATES, Task, faults_of, template
-from machines.coding.projection import Projection
-from machines.coding.resources import MODES
-from machines.coding.session import NAME, Agent, Settings, exit_code, unfinished_run
-from machines.coding.settings import CodingSettings, settings_recorded, workspace_fault
-from machines.coding.shown import was_idle
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.running import not_installed
-from machines.coding.work import Work
-from machines.tool_use.context import LEAST_TOKENS
+from machines.coding.task_plan import TEMPLATES, CallRead, Task, faults_of, template
+from machines.coding.tools.command_runner import not_installed
+from machines.coding.tools.program_rules import Rules
+from machines.coding.work_session import NAME, Agent, Settings, exit_code, unfinished_run
+from machines.coding.workspace_view import Projection, was_idle
 from machines.tool_use.records import as_data
+from machines.tool_use.transcript import LEAST_TOKENS
+
+
+@attrs.frozen
+class WorkCounters:
+    """All counters, as `--json` shows them; `usage` has what the model was given and gave, by its kinds."""
+
+    model_answers: int
+    calls: Mapping[str, int]
+    reasons: Mapping[str, int]
+    rescues: Mapping[str, int]
+    usage: Mapping[str, float]
+
+
+def counted(entries: Iterable[Entry]) -> dict[str, int | str]:
+    """Return what `dsa show --counters` says of such a run beside what it counts of any."""
+    work = work_of(entries)
+    subtasks = [each.status for _, _, each in work.places]
+    blocked = ("call_looping", "path_outside_workspace", "command_not_allowed")
+    return {
+        "answers of the model": work.transcript.answers + work.asked_apart,
+        "calls of tools": sum(work.tools.values()),
+        "calls blocked": sum(work.reasons[reason] for reason in blocked),
+        "subtasks completed": f"{subtasks.count('completed')} of {len(subtasks)}",
+        "files written": len(work.files_written),
+        "rescues": sum(work.transcript.rescues.values()),
+    }
+
+
+def counters_of(work: Work) -> WorkCounters:
+    """Count what work has seen."""
+    return WorkCounters(
+        work.transcript.answers + work.asked_apart,
+        dict(sorted(work.tools.items())),
+        dict(sorted(work.reasons.items())),
+        dict(sorted(work.transcript.rescues.items())),
+        dict(sorted(work.usage.items())),
+    )
 
 
 @attrs.frozen

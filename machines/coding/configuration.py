@@ -28,22 +28,21 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.files import load
-from dsa.edge.sandbox.hosts import places
+from dsa.edge.document_files import load
+from dsa.edge.sandbox.host_proxy import places
 from dsa.errors import DocumentError
-from dsa.generators.names import require_model_name
-from dsa.runtime.budgets import read_limit
-from dsa.words import closest, nearest
-from machines.coding.calls import COMPLETE, TOOLS
-from machines.coding.plan import Task, faults_of, tasks_from
-from machines.coding.resources import MODES, polled_command
-from machines.coding.servers.foreign import Server
-from machines.coding.servers.tools import prefix
-from machines.coding.settings import CodingSettings
-from machines.coding.tools.paths import Pattern
-from machines.coding.tools.programs import Rules
-from machines.tool_use.context import LEAST_TOKENS
+from dsa.generators.model_options import require_model_name
+from dsa.runtime.costs import read_limit
+from dsa.text import closest, nearest
+from machines.coding.coding_resources import MODES, CodingSettings, polled_command
+from machines.coding.coding_tools import COMPLETE, TOOLS
+from machines.coding.servers.mcp_results import prefix
+from machines.coding.servers.mcp_tools import Server
+from machines.coding.task_plan import Task, faults_of, tasks_from
+from machines.coding.tools.program_rules import Rules
+from machines.coding.tools.workspace_paths import Pattern
 from machines.tool_use.records import JsonObject
+from machines.tool_use.transcript import LEAST_TOKENS
 
 TEMPERATURE = 0.2
 _MACHINE = Path(__file__).with_name("machine.md")

@@ -13,29 +13,33 @@ from typing import TypeVar
 
 import attrs
 
-from dsa.edge.sandbox.commands import Stop
-from dsa.edge.threads import in_thread, run_function
+from dsa.edge.event_loop import in_thread, run_function
+from dsa.edge.sandbox.command_sandbox import Stop
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
-from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.speech import as_unicode
-from machines.coding.calls import COMPLETE, WorkspaceTool
-from machines.coding.events import Apart, Approval, CallRead, Decomposed, Goal, Look, did_of
-from machines.coding.evidence import lacking
-from machines.coding.loops import Did, key_of, reminder_of, round_of, tool_of
-from machines.coding.messages import messages_for
-from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
-from machines.coding.resources import Resources
-from machines.coding.shown import arguments_shown
-from machines.coding.telling import read
-from machines.coding.work import Work
-from machines.tool_use.answers import answer_of
-from machines.tool_use.call import Meant, ToolCall
-from machines.tool_use.context import asked_within, room_known, room_taken
-from machines.tool_use.message import Message
-from machines.tool_use.reading import read_call
-from machines.tool_use.records import JsonObject, as_data
-from machines.tool_use.texts import short
+from machines.coding.coding_notices import read
+from machines.coding.coding_resources import Resources, messages_for
+from machines.coding.coding_tools import COMPLETE, Did, WorkspaceTool, key_of, reminder_of, round_of, tool_of
+from machines.coding.coding_work import Work, lacking
+from machines.coding.task_plan import (
+    DECOMPOSE,
+    INDEPENDENT,
+    Apart,
+    Approval,
+    CallRead,
+    Decomposed,
+    Goal,
+    Look,
+    did_of,
+    read_plan,
+    tasks_from,
+)
+from machines.coding.workspace_view import arguments_shown
+from machines.tool_use.records import JsonObject, as_data, short
+from machines.tool_use.tool_call import Meant, ToolCall, answer_of, read_call
+from machines.tool_use.transcript import Message, asked_within, room_known, room_taken
 
 T = TypeVar("T")
 

@@ -17,11 +17,10 @@ from tempfile import TemporaryDirectory
 import attrs
 
 from dsa.errors import GenerationError
-from dsa.generators.model_calls import waited_for
+from dsa.generators.model_options import waited_for
 from dsa.guards.code import SyntaxGuard, extract_code
-from dsa.guards.compose import AllOf
-from dsa.guards.new_tests import NewTestsGuard
-from dsa.guards.tested import TDDTestGuard
+from dsa.guards.composition import AllOf
+from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard
 from dsa.runtime.content import (
     Artifact,
     Context,
@@ -30,18 +29,18 @@ from dsa.runtime.content import (
     GuardResult,
     PromptTemplate,
     Usage,
+    render,
 )
-from dsa.runtime.prompt import render
-from machines.coding.history.looking import CLOSED
-from machines.coding.tools.arguments import NewFile, WriteFiles
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.running import Ran
+from machines.coding.history.workspace_scan import CLOSED
+from machines.coding.tools.command_runner import Ran
+from machines.coding.tools.file_arguments import NewFile, WriteFiles
+from machines.coding.tools.workspace_paths import ToolError
 from machines.dual_state.agent import ActionPair, always
 from machines.dual_state.dag import InMemoryArtifactDAG
-from machines.tool_use.answers import answer_of
-from machines.tool_use.message import Message
-from machines.tool_use.model import Model
-from machines.tool_use.texts import cut
+from machines.tool_use.chat_model import Model
+from machines.tool_use.records import cut
+from machines.tool_use.tool_call import answer_of
+from machines.tool_use.transcript import Message
 from machines.workflow.workflow import Workflow, WorkflowStatus, WorkflowStep
 
 RMAX = 3

@@ -15,25 +15,22 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.sandbox.commands import Stop
-from machines.coding.calls import COMPLETE, TOOLS, WorkspaceTool
-from machines.coding.events import CallFaults, CallRead, Came, Look, Probe
+from dsa.edge.sandbox.command_sandbox import Stop
+from machines.coding.coding_tools import COMPLETE, TOOLS, Kind, WorkspaceTool
 from machines.coding.history import Begun, History
-from machines.coding.loops import Kind
-from machines.coding.servers.foreign import Foreign, ForeignTool, Server
+from machines.coding.servers.mcp_tools import Foreign, ForeignTool, Server
+from machines.coding.task_plan import CallFaults, CallRead, Came, Look, Probe
 from machines.coding.test_first import Layout, Places, WriteTested, write_tested
-from machines.coding.tools import commands, running
-from machines.coding.tools.arguments import FILE_TOOLS, FileCall, ListDir, read
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.exclusive import alone
-from machines.coding.tools.executed import executed
-from machines.coding.tools.git import GitTools
-from machines.coding.tools.programs import Rules
+from machines.coding.tools import command_runner
+from machines.coding.tools.command_runner import alone
+from machines.coding.tools.file_arguments import FILE_TOOLS, FileCall, ListDir, read
+from machines.coding.tools.git_tools import GitTools
+from machines.coding.tools.program_rules import Rules, executed
 from machines.coding.tools.workspace import Change, FileChanges, Workspace
-from machines.tool_use.call import Fault, Meant, refused
-from machines.tool_use.model import Model
-from machines.tool_use.records import JsonObject, as_data, read_record
-from machines.tool_use.texts import shell_line, short
+from machines.coding.tools.workspace_paths import ToolError
+from machines.tool_use.chat_model import Model
+from machines.tool_use.records import JsonObject, as_data, read_record, shell_line, short
+from machines.tool_use.tool_call import Fault, Meant, refused
 
 _LONGEST_COMMAND, _LONGEST_ERROR, _LONGEST_DIFF, _MOST_NAMES = 150, 240, 400_000, 40
 #: What says what an agent may do is not for the agent to write.
@@ -164,7 +161,7 @@ class Toolbox:
     def _command(self, look: Look, asked: RunCommand) -> Look:
         """Give what a command would run, or why it is none that is allowed."""
         try:
-            argv = commands.asked(asked.cmd)
+            argv = command_runner.asked(asked.cmd)
         except ToolError as error:
             return attrs.evolve(look, faults=CallFaults(command_allowed=str(error)))
         faults = CallFaults(command_allowed=_command_fault(argv, self.rules, self.root, asked.cwd))
@@ -288,7 +285,7 @@ class Toolbox:
         asked = read_record(WriteTested, call.arguments)
         places = Places(self.root, asked.path, asked.tests_path)
         run = partial(
-            running.run, protected=self._protected, unconfined=bool(self._config.get("unconfined")), stop=stop
+            command_runner.run, protected=self._protected, unconfined=bool(self._config.get("unconfined")), stop=stop
         )
         tested = write_tested(self.model, asked.specification, Layout(places, run), self.asked)
 
@@ -302,7 +299,7 @@ class Toolbox:
 
     def _ran(self, call: CallRead, stop: Stop) -> Came:
         asked = read_record(RunCommand, call.arguments)
-        ran = running.run(
+        ran = command_runner.run(
             call.argv, root=self.root, cwd=asked.cwd, stdin=asked.stdin, timeout_s=asked.timeout_sec,
             protected=self._protected, network=tuple(self._config.get("network") or ()), rules=self.rules,
             unconfined=bool(self._config.get("unconfined")), stop=stop,
@@ -369,7 +366,7 @@ def _command_shown(argv: Sequence[str], asked: RunCommand) -> str:
 def _command_fault(argv: Sequence[str], rules: Rules, root: Path, cwd: str) -> str:
     """Say why a command is not run; also where the system can look up no such path or module: a NUL, a name that is too long."""
     try:
-        return commands.fault(argv, rules, root, cwd)
+        return command_runner.fault(argv, rules, root, cwd)
     except (OSError, ValueError) as error:
         return f"the command has a path or a name that cannot be there: {_complaint(error)}"
 

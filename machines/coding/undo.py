@@ -11,22 +11,19 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.cli.faults import Ended, json_option
-from dsa.cli.kept import faults_told, find, runs_option
-from dsa.cli.progress import show_line
-from dsa.cli.terminal import say
-from dsa.edge.sandbox.commands import stop
+from dsa.cli.command_line import Ended, json_option, say, show_line
+from dsa.cli.run_options import faults_told, find, runs_option
+from dsa.edge.sandbox.command_sandbox import stop
 from dsa.errors import DsaError
 from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
-from machines.coding.gathering import gathered
+from machines.coding.coding_work import Work
 from machines.coding.history import Conflict, History, Undone
-from machines.coding.session import EXIT
-from machines.coding.shown import outcome_of
-from machines.coding.tools.exclusive import alone
-from machines.coding.tools.paths import RECORDS, shown
-from machines.coding.work import Work
+from machines.coding.tools.command_runner import alone
+from machines.coding.tools.workspace_paths import RECORDS, shown_path
+from machines.coding.work_session import EXIT
+from machines.coding.workspace_view import gathered, outcome_of
 from machines.tool_use.records import as_data, read_record
 
 _SHORT = 12
@@ -147,13 +144,13 @@ def _show(told: UndoReport) -> None:
     """Print what was undone, and what was not."""
     for name, paths in (("restored", told.restored), ("removed", told.removed)):
         for path in paths:
-            say(f"{name}: {shown(path)}")
+            say(f"{name}: {shown_path(path)}")
     for each in told.left_alone:
-        say(shown(f"left alone: {each.path} ({each.reason})"))
+        say(shown_path(f"left alone: {each.path} ({each.reason})"))
     if not (told.restored or told.removed or told.left_alone):
         say(f"run {told.run} has left no file to put back")
     if told.unkept:
-        say(shown(told.unkept))
+        say(shown_path(told.unkept))
     if told.stays:
         say(f"stays: {', '.join(told.stays)}, which say for people what the last run here has done; nothing needs them")
 

@@ -1,45 +1,60 @@
-"""The dual-state agent of seed 000 in Python: an action pair, and the agent that drives the shipped table with it.
+"""Calling asynchronous code from code that is not.
+
+The dual-state agent of seed 000 in Python: an action pair, and the agent that drives the shipped table with it.
 
 Takes a generator, a guard and a place for artifacts; gives the artifact that passed, or raises what says why there is none. Names
 and fields are the agent program's. Which state follows which stands in `machine.md` alone; this module decides nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
+from dsa.data_use import SPECIFICATION
 from dsa.edge.binding import Bindings
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import DsaError
 from dsa.expr import Value
-from dsa.guards.asking import verdict_of
+from dsa.guards.feedback import verdict_of
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
-from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle
+from dsa.runs.place import new_run_id
 from dsa.runs.runs import runs_in_memory
 from dsa.runs.setup import Setup
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.content import (
-    Artifact,
-    Context,
-    GeneratorInterface,
-    GuardInterface,
-    GuardResult,
-    PromptTemplate,
-)
-from dsa.runtime.moment import OnMoment
-from dsa.runtime.rest import Failure, Rest
+from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 from dsa.runtime.run import Run
 from dsa.runtime.speech import heard
-from dsa.uses import SPECIFICATION
+from dsa.runtime.status import Failure, Rest
+from dsa.runtime.timeline import OnMoment
+from dsa.semantics import Occurrence
 from machines.dual_state.bindings import effects
-from machines.dual_state.dag import ArtifactDAGInterface, handed_in, store_of
-from machines.dual_state.states import EnvironmentState, WorkflowState
-from machines.dual_state.waiting import now
+from machines.dual_state.dag import ArtifactDAGInterface, EnvironmentState, WorkflowState, handed_in, store_of
+
+T = TypeVar("T")
+
+
+def now(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end and give its result. RuntimeError inside an event loop, which cannot wait for itself."""
+    if _is_in_a_loop():
+        work.close()
+        raise RuntimeError(
+            "this is called inside an event loop: await `execute_async(..)` or `answer_async(..)` instead"
+        )
+    return asyncio.run(work)
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
 
 Precondition = Callable[[WorkflowState], bool]
 

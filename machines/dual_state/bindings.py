@@ -10,12 +10,14 @@ from typing import overload
 
 import attrs
 
-from dsa.edge.judging import dependencies_of, judge
-from dsa.edge.threads import run_function
+from dsa.data_use import FEEDBACK, SPECIFICATION, prompt_for
+from dsa.edge.binding import dependencies_of, judge
+from dsa.edge.event_loop import run_function
 from dsa.machine import Machine, step_of
 from dsa.runs.bindings import generator_name
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import (
+    DEFAULT_FEEDBACK_WRAPPER,
     AmbientEnvironment,
     Artifact,
     AsyncGeneratorInterface,
@@ -23,14 +25,13 @@ from dsa.runtime.content import (
     GeneratorInterface,
     PromptTemplate,
     Usage,
+    placeholders,
 )
 from dsa.runtime.event_data import as_text, guard_data, placeholder_values
 from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, Ledger, VerdictEntry
-from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
-from dsa.runtime.prompt import DEFAULT_FEEDBACK_WRAPPER, placeholders
+from dsa.runtime.policy.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.run import Rejection, guards_for
 from dsa.runtime.speech import heard
-from dsa.runtime.views import Rejection, guards_for
-from dsa.uses import FEEDBACK, SPECIFICATION, prompt_for
 
 Rejected = tuple[str, str]
 

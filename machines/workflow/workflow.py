@@ -10,21 +10,19 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from dsa.data_use import SPECIFICATION
 from dsa.edge.binding import Bindings
 from dsa.immutable import immutable
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runs.handle import RunHandle
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
-from dsa.runtime.moment import OnMoment
-from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.uses import SPECIFICATION
-from machines.dual_state.agent import ActionPair, Asking, Rejected, in_memory, rejected_in, workflow_state_of
+from dsa.runtime.status import Rest
+from dsa.runtime.timeline import OnMoment
+from dsa.semantics import Occurrence
+from machines.dual_state.agent import ActionPair, Asking, Rejected, in_memory, now, rejected_in, workflow_state_of
 from machines.dual_state.bindings import effects
-from machines.dual_state.dag import ArtifactDAGInterface, store_of
-from machines.dual_state.states import WorkflowState
-from machines.dual_state.waiting import now
+from machines.dual_state.dag import ArtifactDAGInterface, WorkflowState, store_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COLUMNS = ("step", "requires", "generator", "guard", "uses", "rmax")

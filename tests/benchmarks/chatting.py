@@ -26,10 +26,9 @@ from chats import CARS, steps_since_user
 from timing import FULL_SPEED_US, plain_python_us, speed_between, verdict
 
 from dsa.runs.runs import open_runs
-from machines.chat.calls import TOOLS
-from machines.chat.messages import INSTRUCTIONS
+from machines.chat.chat_session import Chat, Settings
+from machines.chat.chat_tools import INSTRUCTIONS, TOOLS
 from machines.chat.python import FrameSource, Interpreter
-from machines.chat.session import Chat, Settings
 from machines.chat.sql import Database
 
 ROUNDS, CHUNKS, CALLS = 15, 4_000, 10

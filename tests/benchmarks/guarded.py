@@ -18,7 +18,7 @@ from durable_peers import HERE, PEERS
 from outside import MissingError
 from timing import verdict
 
-from dsa.generators.scripted import ScriptedGenerator
+from dsa.generators.substitutes import ScriptedGenerator
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from machines import ActionPair, ArtifactDAGInterface, DualStateAgent, GitArtifactDAG, InMemoryArtifactDAG
 

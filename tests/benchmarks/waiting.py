@@ -11,7 +11,7 @@ from pathlib import Path
 from timing import verdict
 
 import dsa
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 
 RUNS, DUE, LIMIT_S, ROUNDS = 500, 50, 2.0, 3
 DSA = Path(sys.executable).with_name("dsa")

@@ -26,12 +26,11 @@ from timing import FULL_SPEED_US, plain_python_us, speed_between, verdict
 
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
-from machines.coding.calls import TOOLS
-from machines.coding.messages import INSTRUCTIONS
-from machines.coding.session import Agent, Settings
-from machines.coding.settings import settings_of
-from machines.coding.tools.arguments import read
+from machines.coding.coding_resources import INSTRUCTIONS, settings_of
+from machines.coding.coding_tools import TOOLS
+from machines.coding.tools.file_arguments import read
 from machines.coding.tools.workspace import Workspace
+from machines.coding.work_session import Agent, Settings
 from machines.tool_use.records import as_data
 
 ROUND_MS, GROWTH = 10.0, 1.5

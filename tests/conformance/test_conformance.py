@@ -12,10 +12,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from dsa.claims import Refused, Scenario, ScenarioStep
 from dsa.compiled_step import compiled_step
-from dsa.declarations import TIMER_PREFIX, Emit
-from dsa.edge.files import load
+from dsa.declarations import TIMER_PREFIX, Emit, Refused, Scenario, ScenarioStep
+from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
 from dsa.expr import (
     BooleanDomain,
@@ -26,7 +25,7 @@ from dsa.expr import (
 )
 from dsa.lang import loads
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.targets.statechart import StatechartRun
 
 ROOT = Path(__file__).parents[2]

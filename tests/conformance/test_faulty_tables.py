@@ -8,7 +8,7 @@ import pytest
 from kept_runs import RUN, begun, keep
 
 import dsa
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import MachineError
 from dsa.runs.setup import Setup
 

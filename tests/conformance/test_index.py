@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dsa.claims import Refused
+from dsa.declarations import Refused
 from dsa.lang import loads
-from dsa.lang.columns import COLUMNS
+from dsa.lang.cells import COLUMNS
 from dsa.lang.markdown import read
 from dsa.machine import Machine
 

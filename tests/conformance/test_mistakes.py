@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dsa.checks.report import check
-from dsa.edge.files import read_document
+from dsa.edge.document_files import read_document
 from dsa.errors import CODES, Diagnostic
 
 FOLDER = Path(__file__).parents[2] / "specs" / "mistakes"

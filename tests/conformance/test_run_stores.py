@@ -6,9 +6,10 @@ from copy import copy
 import attrs
 import pytest
 
-from dsa.edge.stores.memory import MemoryStore
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import (
+from dsa.edge.stores.memory_store import MemoryStore
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.ledger import EventEntry, MachineEntry, ResultEntry
+from dsa.runtime.run_store import (
     Beginning,
     HeldError,
     LeaseLostError,
@@ -19,7 +20,6 @@ from dsa.runtime.journal import (
     Summary,
     UnknownRunError,
 )
-from dsa.runtime.ledger import EventEntry, MachineEntry, ResultEntry
 
 FIRST = MachineEntry("r1", "door", "0" * 64)
 WAITING = Summary(

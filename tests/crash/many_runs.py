@@ -17,10 +17,9 @@ from quick_time import hurry
 
 import dsa
 from dsa.edge.binding import Bindings
-from dsa.meaning import Occurrence
-from dsa.runs.document import Document
-from dsa.runs.setup import Options
-from dsa.runtime.policies import error_step, event_step
+from dsa.runs.setup import Document, Options
+from dsa.runtime.policy.policies import error_step, event_step
+from dsa.semantics import Occurrence
 
 
 class Crowd:

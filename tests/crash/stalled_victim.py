@@ -15,9 +15,8 @@ from quick_time import hurry
 import dsa
 from dsa.edge.binding import Bindings
 from dsa.errors import DsaError
-from dsa.meaning import Occurrence
-from dsa.runs.document import Document
-from dsa.runs.setup import Options
+from dsa.runs.setup import Document, Options
+from dsa.semantics import Occurrence
 
 
 def main(root, performed, stalls_at):

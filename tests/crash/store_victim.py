@@ -16,11 +16,10 @@ from quick_time import hurry
 
 import dsa
 from dsa.errors import DsaError
-from dsa.meaning import Occurrence
-from dsa.runs.document import Document
 from dsa.runs.runs import Resumption
-from dsa.runs.setup import Options
+from dsa.runs.setup import Document, Options
 from dsa.runtime.ledger import dump_line
+from dsa.semantics import Occurrence
 
 
 class Life:

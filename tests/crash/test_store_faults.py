@@ -17,7 +17,7 @@ from fault_shim import CALLS, MEMORY, Fault
 from nursery import Nursery
 from store_lives import Story
 
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 
 FULL = {"kinds": ("write", "create", "rename"), "error": "ENOSPC"}
 #: What goes wrong, and how many faults have to fire when it goes wrong at every call: more than 500 in all.

@@ -15,7 +15,7 @@ from nursery import Nursery
 from power_cuts import Disk, all_kept, kept_up_to, nothing_kept, some_kept
 from store_lives import Story
 
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EffectEntry, dump_line
 
 #: How many syncs a story of no faults has.

@@ -15,12 +15,11 @@ from artifact_runs import memory_folder
 from fault_shim import preloaded
 
 import dsa
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runs.runs import Resumption
 from dsa.runs.setup import Options
-from dsa.runtime.intents import Intents
-from dsa.runtime.journal import HeldError, StoreError
-from dsa.runtime.ledger import ResultEntry, ResumedEntry
+from dsa.runtime.ledger import Intents, ResultEntry, ResumedEntry
+from dsa.runtime.run_store import HeldError, StoreError
 
 IN_A_WRITE = 60  # the call on the store's files at which a process is stopped
 IN_ITS_WRITE = 40  # the same, when the files are there already

@@ -24,8 +24,8 @@ from results import results_of
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry
+from machines.chat.chat_session import Chat, Settings
 from machines.chat.conversation import conversation_of
-from machines.chat.session import Chat, Settings
 
 SAMPLE, ALL = 4, 130
 TURNS = 14

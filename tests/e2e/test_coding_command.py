@@ -449,7 +449,7 @@ def test_the_work_is_told_as_a_run_is(code):
 def test_names_are_bound_with_a_module_also_when_it_goes_on(code, tmp_path):
     (tmp_path / "strict.py").write_text(
         "from machines.coding import bindings as ours\n"
-        "from machines.tool_use.function_guard import FunctionGuard\n"
+        "from machines.tool_use.tool_agent import FunctionGuard\n"
         "spenders, effects = ours.spenders, ours.effects\n"
         "guards = {**ours.guards, 'approved': FunctionGuard(object, lambda _call: ('fatal', 'not by my rule'))}\n"
     )

@@ -9,7 +9,7 @@ from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, tasks, worked
 from rich.console import Console
 
-from machines.coding.display import Display
+from machines.coding.coding_display import Display
 
 PLAN = tasks(("Do it", "write_file what is wanted"))
 PARTS = {f"f{number}.txt": f"{number}\n" for number in range(12)}

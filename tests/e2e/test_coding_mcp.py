@@ -11,8 +11,8 @@ from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, tasks, worked
 from rich.console import Console
 
-from machines.coding.display import Display
-from machines.coding.tools.errors import ToolError
+from machines.coding.coding_display import Display
+from machines.coding.tools.workspace_paths import ToolError
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Say how long the page is", "words__lookup the page, words__word_count it, write_file answer.txt"))

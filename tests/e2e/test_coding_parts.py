@@ -14,10 +14,10 @@ from coders import acting, agent_at, call, complete, config_of, forgetful, resum
 
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
-from machines.coding.session import Agent, Settings, unfinished_run
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
 from machines.coding.undo import diff, undone
-from machines.tool_use.session import WrongRunError
+from machines.coding.work_session import Agent, Settings, unfinished_run
+from machines.tool_use.machine_session import WrongRunError
 
 GOAL = "Write two files"
 

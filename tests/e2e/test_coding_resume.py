@@ -18,7 +18,7 @@ from coders import LOST, acting, agent_at, call, complete, config_of, forgetful,
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import EventEntry, ResultEntry
-from machines.coding.session import Agent, unfinished_run
+from machines.coding.work_session import Agent, unfinished_run
 
 #: How many entries the whole work has, at most; the sample is spread over all kinds of places.
 MOST = 230

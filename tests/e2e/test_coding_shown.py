@@ -15,10 +15,10 @@ from kept_runs import dsa
 from rich.console import Console
 
 from dsa.runtime.ledger import EventEntry, RowEntry
-from dsa.runtime.moment import Moment
-from machines.coding.display import Display
-from machines.coding.shown import LONGEST
-from machines.tool_use.texts import short
+from dsa.runtime.timeline import Moment
+from machines.coding.coding_display import Display
+from machines.coding.workspace_view import LONGEST
+from machines.tool_use.records import short
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Do it", "list_dir what there is"))

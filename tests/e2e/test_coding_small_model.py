@@ -8,8 +8,8 @@ import pytest
 from coders import config_of
 
 from dsa.runs.runs import open_runs
-from machines.coding.session import EXIT, Agent, Settings
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
+from machines.coding.work_session import EXIT, Agent, Settings
 
 ROUNDS, TOKENS, CONTEXT = 12, 96, 500
 THINGS = ("a greeting", "the sum of two numbers", "a list of primes", "a game of dice", "today's date", "a haiku", "a table", "the word count of a text", "a maze", "a shopping list")  # fmt: skip

@@ -8,8 +8,8 @@ import attrs
 from coders import agent_at, call, complete, forgetful, recorded, resumed, tasks
 from rich.console import Console
 
-from dsa.runtime.moment import Moment
-from machines.coding.display import Display, totals
+from dsa.runtime.timeline import Moment
+from machines.coding.coding_display import Display, totals
 
 PLAN = [*tasks(("Both", "write_file a.txt", "write_file b.txt")), *tasks(("Then", "read_file a.txt"))]
 PLAN[0]["independent"] = True

@@ -10,7 +10,7 @@ from coders import agent_at, call, complete, worked
 
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
-from machines.chat.session import Chat, Settings
+from machines.chat.chat_session import Chat, Settings
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 

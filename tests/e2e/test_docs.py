@@ -31,10 +31,10 @@ import attrs
 import pytest
 from markdown_it import MarkdownIt
 
-import dsa.generators.library
-import dsa.guards.library
+import dsa.generators.generator_kinds
+import dsa.guards.guard_kinds
 from dsa.lang import formatted
-from dsa.runtime.kinds import _TYPES, Kind
+from dsa.runtime.content import _TYPES, Kind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -365,7 +365,7 @@ def described(kinds: dict[str, Kind]) -> dict[str, tuple[str, list[list[str]]]]:
 
 @pytest.mark.parametrize(
     ("part", "kinds"),
-    [("Guards", dsa.guards.library.KINDS), ("Generators", dsa.generators.library.KINDS)],
+    [("Guards", dsa.guards.guard_kinds.KINDS), ("Generators", dsa.generators.generator_kinds.KINDS)],
     ids=["guards", "generators"],
 )
 def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, Kind]):

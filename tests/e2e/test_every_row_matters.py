@@ -10,9 +10,9 @@ import pytest
 from played import ReadsTheText, drive, story
 
 from dsa.edge.binding import Bindings
-from dsa.edge.files import load
-from dsa.meaning import Occurrence, Taken, start, step
+from dsa.edge.document_files import load
 from dsa.runtime.ledger import EventEntry
+from dsa.semantics import Occurrence, Taken, start, step
 from dsa.testing.doubles import Texts
 from machines.dual_state.bindings import effects
 

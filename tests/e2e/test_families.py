@@ -4,10 +4,10 @@ import families
 import pytest
 from plain import search
 
-from dsa.checks.engines.found import Limits
 from dsa.checks.report import check
-from dsa.ground import ground
-from dsa.meaning import Taken, start, step
+from dsa.checks.search.engine import Limits
+from dsa.ground_system import ground
+from dsa.semantics import Taken, start, step
 from dsa.system import closed_system
 
 

@@ -13,7 +13,7 @@ import pytest
 from stream_server import answered, events, lines, serving
 from stream_shapes import SHAPES, TOOLS, said, wanted
 
-from dsa.generators.lite import _litellm
+from dsa.generators.provider import _litellm
 from dsa.generators.streams import reconcile_stream
 
 pytestmark = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `llm` is not installed")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dsa.cli.main import program
-from dsa.edge.files import locate
+from dsa.edge.document_files import locate
 from dsa.lang import formatted, loads
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import pytest
 from documents import NASTY, shipped_texts, slowest, texts
 
 from dsa.lang import dumps, formatted, loads, read_machine
-from dsa.meaning import start
+from dsa.semantics import start
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 

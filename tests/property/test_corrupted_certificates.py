@@ -12,9 +12,9 @@ from itertools import product
 import pytest
 from claims_truth import comes_to_rest, is_guarded, stuck, walked, with_spec, written
 
-from dsa.checks.certify import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
-from dsa.checks.certify_steps import require_same_steps
-from dsa.checks.prove import judged, prove
+from dsa.checks.certificate.certificate_proofs import require_same_steps
+from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.proof.prover import judged, prove
 from dsa.checks.report import check
 from dsa.errors import ParameterError
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify

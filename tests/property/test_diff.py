@@ -10,13 +10,12 @@ from edits import edited, in_flight
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from property.test_driver import BUSY_MACHINES
 
-from dsa.checks.differ import compare
-from dsa.checks.differ_pairs import Pair
-from dsa.checks.differ_rows import changes, same_control
-from dsa.checks.engines.found import Limits
-from dsa.cli.fitting import Fitting
-from dsa.edge.files import load
-from dsa.meaning import Taken, step
+from dsa.checks.diff.document_diff import changes, same_control
+from dsa.checks.diff.equivalence import Pair, compare
+from dsa.checks.search.engine import Limits
+from dsa.edge.document_files import load
+from dsa.runs.migration import Fitting
+from dsa.semantics import Taken, step
 from dsa.testing.strategies import machines
 
 LIMITS = Limits(100_000)

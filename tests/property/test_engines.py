@@ -11,14 +11,13 @@ import pytest
 from example_machines import chain, dual_state, jugs
 from hypothesis import assume, event, given, settings
 
-from dsa.checks.engines import bdd, compiled, python, vectors
-from dsa.checks.engines.found import Engine, Found, Limits
 from dsa.checks.observers import observed
-from dsa.claims import Expected, Probability
-from dsa.declarations import Variable
-from dsa.edge.compiler import compiled as compile_c
+from dsa.checks.search import bdd_engine, c_engine, numpy_engine, python_engine
+from dsa.checks.search.engine import Engine, Found, Limits
+from dsa.declarations import Expected, Probability, Variable
+from dsa.edge.processes import compiled as compile_c
 from dsa.expr import TRUE, Integer, RangeDomain, evaluate
-from dsa.ground import Ground, Watch, ground
+from dsa.ground_system import Ground, Watch, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 from dsa.testing.strategies import machines
@@ -30,32 +29,32 @@ MANY = settings(deadline=None, max_examples=400)
 
 
 def compiled_engine(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
-    return compiled.search(system, watches, limits, compile_c)
+    return c_engine.search(system, watches, limits, compile_c)
 
 
 def bdd_without_cudd(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
     with patch.dict(sys.modules, {"dd.cudd": None}):
-        return bdd.search(system, watches, limits)
+        return bdd_engine.search(system, watches, limits)
 
 
 def numpy_hashed(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
-    with patch.object(vectors, "MAX_BYTES", -1):
-        return vectors.search(system, watches, limits)
+    with patch.object(numpy_engine, "MAX_BYTES", -1):
+        return numpy_engine.search(system, watches, limits)
 
 
 def python_in_sets(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
-    with patch.object(python, "_MAX_BYTES", -1):
-        return python.search(system, watches, limits)
+    with patch.object(python_engine, "_MAX_BYTES", -1):
+        return python_engine.search(system, watches, limits)
 
 
 #: The engines that are tested against the plainest.
 ENGINES: dict[str, Engine] = {
-    "bdd": bdd.search,
+    "bdd": bdd_engine.search,
     "bdd, autoref": bdd_without_cudd,
     "compiled": compiled_engine,
-    "numpy": vectors.search,
+    "numpy": numpy_engine.search,
     "numpy, hashed": numpy_hashed,
-    "python": python.search,
+    "python": python_engine.search,
     "python, in sets": python_in_sets,
 }
 EACH_ENGINE = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
@@ -149,7 +148,7 @@ def test_the_compiled_engine_agrees_when_the_domain_is_too_large_for_a_bitmap(ma
     unused = Variable("unused", "environment", RangeDomain(Integer(-5), Integer(10**12)), Integer(0))
     system = ground(closed_system(attrs.evolve(machine, variables=(unused, *machine.variables))))
     watches = everything(system)
-    assume(compiled.fits(system, watches))
+    assume(c_engine.fits(system, watches))
     compare(compiled_engine, system, watches)
 
 
@@ -188,7 +187,7 @@ def counts(least: int, most: int) -> pytest.MarkDecorator:
 
 
 @counts(0, 400_000)
-@pytest.mark.parametrize("engine", [bdd.search, compiled_engine])
+@pytest.mark.parametrize("engine", [bdd_engine.search, compiled_engine])
 def test_the_families_have_the_known_counts(
     engine: Engine, make: Callable[..., Machine], size: tuple[int, ...], count: int
 ):
@@ -198,7 +197,7 @@ def test_the_families_have_the_known_counts(
 
 @pytest.mark.full
 @counts(400_000, 10**9)
-@pytest.mark.parametrize("engine", [bdd.search, compiled_engine])
+@pytest.mark.parametrize("engine", [bdd_engine.search, compiled_engine])
 def test_the_large_families_have_the_known_counts(
     engine: Engine, make: Callable[..., Machine], size: tuple[int, ...], count: int
 ):

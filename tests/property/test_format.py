@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from dsa.lang import formatted, loads, read_machine
-from dsa.lang.columns import COLUMNS
+from dsa.lang.cells import COLUMNS
 from dsa.lang.markdown import read, split_row
 
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)

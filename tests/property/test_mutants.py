@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 from oracle import possible, timers_ended
 from plain import search
 
-from dsa.checks.engines.found import Limits
-from dsa.checks.mutants import row_mutants
-from dsa.checks.mutate import differences
-from dsa.ground import ground
+from dsa.checks.mutation import differences, row_mutants
+from dsa.checks.search.engine import Limits
+from dsa.ground_system import ground
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Taken, start, step
+from dsa.semantics import Configuration, Taken, start, step
 from dsa.system import closed_system
 from dsa.testing.strategies import machines
 

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from odds_chains import as_prism, chains, gained
 from odds_documents import chain, closed_form
 
-from dsa.checks.mutants import row_mutants
-from dsa.checks.odds.choose import Chosen
-from dsa.checks.odds.limit import NoLimitError, limit
-from dsa.checks.odds.reckon import odds, question
-from dsa.checks.odds.target import varied
+from dsa.checks.mutation import row_mutants
+from dsa.checks.odds.chain_solver import Chosen
+from dsa.checks.odds.retry_target import NoLimitError, limit, varied
+from dsa.checks.odds.run_odds import odds, question
 from dsa.declarations import OUTSIDE
 from dsa.expr import OUTCOMES
 from dsa.machine import read_guards
-from dsa.meaning import Occurrence, Taken, start, step
+from dsa.semantics import Occurrence, Taken, start, step
 from dsa.testing.strategies import machines
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.filter_too_much)

@@ -18,15 +18,15 @@ from click.testing import CliRunner
 from repository import SMALL, shipped_machines
 
 from dsa import compiled_step as module
-from dsa import meaning, timers
-from dsa.checks.certify import behaviour
-from dsa.checks.certify_steps import require_same_steps
+from dsa import machine, semantics
+from dsa.checks.certificate.certificate_proofs import require_same_steps
+from dsa.checks.certificate.certificate_writer import behaviour
 from dsa.cli.main import program
 from dsa.compiled_step import _Writer
 from dsa.expr import show_value
 from dsa.kernel import TABLE, Claim
 from dsa.lang import dumps, expanded
-from dsa.meaning import start
+from dsa.semantics import start
 
 MACHINES = {name: machine.at(SMALL.get(name, {})) for name, machine in shipped_machines().items()}
 WRITE = _Writer.source
@@ -193,7 +193,7 @@ def plant(patch, fault):
     there = getattr(module, owner[0]) if owner else module
     text = textwrap.dedent(inspect.getsource(getattr(there, last)))
     assert old in text
-    found = vars(module) | vars(timers) | {"start": start}
+    found = vars(module) | vars(machine) | {"start": start}
     exec(text.replace(old, new), found)
     patch.setattr(there, last, found[last])
 
@@ -271,13 +271,13 @@ def test_a_fault_around_the_generated_lines_is_refused_whenever_the_certificate_
 
 def test_a_fault_that_the_reference_shares_is_refused(monkeypatch):
     """What both take from the same function: the kernel's table is its own."""
-    real = meaning.after_effects
+    real = semantics.after_effects
 
     def not_discharged(machine, outstanding, row, state):
         after, cancelled, twice = real(machine, outstanding, row, state)
         return after | outstanding, cancelled, twice
 
-    for each in module, meaning:
+    for each in module, semantics:
         monkeypatch.setattr(each, "after_effects", not_discharged)
     monkeypatch.setattr(agreement, "SHIPPED", {"dual_state": attrs.evolve(MACHINES["dual_state"])})
     agreement.test_shipped_machines_agree_on_random_walks("dual_state", 20)

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsa.runtime.decorators import invoke_action, loop_wrapper
-from dsa.runtime.invocation import answer_of, in_doubt, ledger_of, run
 from dsa.runtime.ledger import CallEntry, CallResultEntry, from_json, to_json
-from dsa.runtime.policies import Action, action_call_step, text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.invocation import answer_of, in_doubt, invoke_action, ledger_of, loop_wrapper, run
+from dsa.runtime.policy.policies import Action, action_call_step, text_step
+from dsa.runtime.policy.policy_registry import Registry
 
 ALL = frozenset({"leaf", "tree", "model"})
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, reject, settings
 from hypothesis import strategies as st
 
-from dsa.checks import concrete
-from dsa.checks.engines.found import Limits
-from dsa.checks.monitors import is_monitor, monitor
+from dsa.checks import properties
+from dsa.checks.monitor import is_monitor, monitor
 from dsa.checks.properties import Judgement, Questions, judge
-from dsa.claims import (
+from dsa.checks.search.engine import Limits
+from dsa.declarations import (
     Always,
     AtMost,
     EverywherePossible,
@@ -28,11 +28,10 @@ from dsa.claims import (
 )
 from dsa.expr import TRUE, EnumDomain, guards_read
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 from dsa.system import closed_system
 from dsa.testing import strategies
-from dsa.testing.declared import skeletons
-from dsa.testing.expressions import label, one_in
+from dsa.testing.strategies import label, one_in, skeletons
 
 MANY = settings(max_examples=120, deadline=None)
 LIMITS = Limits(100_000)
@@ -149,7 +148,7 @@ def test_monitors_say_what_the_forms_mean_on_one_run(machine: Machine, data: st.
         moment = moments[data.draw(st.integers(0, len(moments) - 1))]
         happened.append(moment.occurrence)
         here = moment.after
-    run, known = concrete.moments(machine, happened), naive.run(machine, happened)
+    run, known = properties.moments(machine, happened), naive.run(machine, happened)
     for claim in machine.properties:
         assert is_monitor(claim.form) == isinstance(claim.form, naive.TRACED)
         if is_monitor(claim.form):

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from dsa.checks.explore import explore
 from dsa.checks.observers import observed
 from dsa.checks.proof.liveness import Owing, Reaching
-from dsa.checks.proof.session import Session
-from dsa.checks.prove import Proof, ProofReport, _Proving, judged, prove
-from dsa.claims import EverywherePossible, LeadsTo, Possible
+from dsa.checks.proof.proof_session import Session
+from dsa.checks.proof.prover import Proof, ProofReport, _Proving, judged, prove
+from dsa.checks.search.exploration import explore
+from dsa.declarations import EverywherePossible, LeadsTo, Possible
 from dsa.expr import Interval, Value, concrete
 from dsa.machine import Machine, every_valuation
 from dsa.system import closed_system
 from dsa.testing import strategies
-from dsa.testing.declared import skeletons
+from dsa.testing.strategies import skeletons
 
 REASONS = {
     "determinism": "ambiguous",

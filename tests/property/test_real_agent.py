@@ -18,15 +18,15 @@ from steps_taken import require_definition_4
 import dsa
 from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.edge.binding import Bindings
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.guards.code import SyntaxGuard
-from dsa.guards.compose import AllOf
-from dsa.meaning import Occurrence, Refusal
+from dsa.guards.composition import AllOf
 from dsa.runs.setup import Setup
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EffectEntry, EventEntry, VerdictEntry
 from dsa.runtime.run import replay
+from dsa.semantics import Occurrence, Refusal
 from dsa.testing.doubles import StillClock, Texts
 from machines.dual_state import bindings
 

@@ -11,19 +11,18 @@ from hypothesis import strategies as st
 from property.test_real_agent import COUNTS, PERSON, SLOW, WORLDS, NoSystem, paper_of, require_agreement, shipped
 
 from dsa.edge.binding import Bindings
-from dsa.edge.stores.memory import MemoryStore
+from dsa.edge.stores.memory_store import MemoryStore
 from dsa.guards.code import SyntaxGuard
-from dsa.guards.compose import AllOf
-from dsa.meaning import Occurrence
-from dsa.runs.document import document_of
+from dsa.guards.composition import AllOf
 from dsa.runs.place import Place
 from dsa.runs.runs import Resumption, Runs
-from dsa.runs.setup import Options
+from dsa.runs.setup import Options, document_of
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
-from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry
-from dsa.runtime.recovery import Unfinished, unfinished
+from dsa.runtime.run_store import Beginning
+from dsa.runtime.status import Unfinished, unfinished
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 from machines.dual_state import bindings
 

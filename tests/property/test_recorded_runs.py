@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 from property.test_driver import BUSY_MACHINES, SLOW
 from property.test_recovery import LIVES, lived
 
-from dsa.checks.mutants import row_mutants
+from dsa.checks.mutation import row_mutants
 from dsa.checks.scenarios import run_scenarios
-from dsa.cli.faults import Ended
+from dsa.cli.command_line import Ended
+from dsa.cli.ledger_view import story
 from dsa.cli.show import percept_lines, scenario_lines
-from dsa.cli.timeline import story
 from dsa.errors import OccurrenceError
 from dsa.lang import dumps, loads
-from dsa.meaning import Occurrence
-from dsa.runs.record import RunRecord
+from dsa.runs.archive import RunRecord
 from dsa.runs.summary import summary_of_record
-from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import EffectEntry, EventEntry, Ledger, MachineEntry, Record, RefusalEntry, RowEntry
 from dsa.runtime.run import begin, replay
-from dsa.runtime.standing import standing
+from dsa.runtime.run_store import Recorded
+from dsa.runtime.status import standing
 from dsa.runtime.timeline import first_difference
+from dsa.semantics import Occurrence
 from dsa.testing.strategies import machines
 
 

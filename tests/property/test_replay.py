@@ -10,10 +10,9 @@ from property.test_driver import BUSY_MACHINES
 from unit.runtime.test_run import MACHINE as LOOP
 
 from dsa.compiled_step import compiled_step
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine, step_of
-from dsa.meaning import Occurrence, accepted_events
 from dsa.runtime.ledger import (
     ArtifactEntry,
     DecidedEntry,
@@ -25,8 +24,8 @@ from dsa.runtime.ledger import (
     ResumedEntry,
     VerdictEntry,
 )
-from dsa.runtime.run import ReplayError, begin, replay
-from dsa.runtime.views import guards_for
+from dsa.runtime.run import ReplayError, begin, guards_for, replay
+from dsa.semantics import Occurrence, accepted_events
 from dsa.testing.strategies import machines, occurrences
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)

@@ -15,9 +15,8 @@ from simulations import seeds_needed, subject, violations, written
 
 from dsa.checks.report import check
 from dsa.lang import dumps
-from dsa.testing.graph import TooLargeError
-from dsa.testing.simulation.campaign import Outcome, enough, played, simulate
-from dsa.testing.simulation.story import Story
+from dsa.testing.explored_graph import TooLargeError
+from dsa.testing.simulation.story import Outcome, Story, enough, played, simulate
 from dsa.testing.strategies import machines
 
 #: A fault that so many seeds do not find is not found.

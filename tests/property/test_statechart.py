@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from repository import all_machines, shipped_machines
 
-from dsa.checks.explore import explore
+from dsa.checks.search.exploration import explore
 from dsa.errors import OccurrenceError
 from dsa.machine import read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Taken, start, step
 from dsa.targets.statechart import StatechartRun
 from dsa.testing.strategies import configurations, machines, occurrences
 

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 from git_workspaces import GitTools
 
-from machines.coding.history.looking import blob_id
-from machines.coding.tools.errors import ToolError
+from machines.coding.history.workspace_scan import blob_id
+from machines.coding.tools.workspace_paths import ToolError
 
 SECRET = "s3cret-outside"
 

@@ -13,10 +13,9 @@ import ordinary_user
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox.commands import probed
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.protecting import Protected
-from machines.coding.tools.running import run
+from dsa.edge.sandbox.command_sandbox import probed
+from machines.coding.tools.command_runner import Protected, run
+from machines.coding.tools.program_rules import Rules
 
 PLANTED = [
     ".venv/.GIT", "bare/HEAD", "closed/in/.dsa~left", "closed/in/.git", "closed/in/__pycache__", "file/.git", "half/refs", "led/HEAD", "link/.git", "looks/like/HEAD", "node_modules/lib/.git",

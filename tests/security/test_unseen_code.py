@@ -9,10 +9,9 @@ import sys
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox.commands import probed
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.protecting import Protected
-from machines.coding.tools.running import run
+from dsa.edge.sandbox.command_sandbox import probed
+from machines.coding.tools.command_runner import Protected, run
+from machines.coding.tools.program_rules import Rules
 
 LEAVES = r"""
 import os, py_compile, shutil

@@ -10,7 +10,7 @@ from dsa.declarations import Event, Guard, Parameter, Revoke, State, Transition,
 from dsa.errors import OccurrenceError
 from dsa.expr import Boolean, BooleanDomain, EnumDomain, Integer, Negate, Symbol
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 
 
 def verdict(outcome):

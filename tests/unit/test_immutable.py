@@ -9,11 +9,11 @@ import pytest
 
 import dsa
 from dsa.generators import Limits, Settings, StreamResult, TokenBudget, ToolCall
-from dsa.generators.scripted import ScriptedGenerator
-from dsa.runs.work import TakeUp
+from dsa.generators.substitutes import ScriptedGenerator
+from dsa.runs.worker import TakeUp
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GuardInterface, GuardResult, PromptTemplate
-from dsa.runtime.inbox import Posted
-from dsa.runtime.moment import Moment, Piece
+from dsa.runtime.run_store import Posted
+from dsa.runtime.timeline import Moment, Piece
 from dsa.testing import Observed, Refused, View, complete_suite, graph_of
 from machines import (
     ActionPair,

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsa.expr import evaluate, names
+from dsa.expr import evaluate, names, simplified
 from dsa.lang.cells import condition
-from dsa.lang.findings import Findings
+from dsa.lang.expression_parser import Findings
 from dsa.lang.markdown import Cell
-from dsa.satisfiable import Effort, facts, outcomes_at_samples, satisfiable
-from dsa.simplify import simplified
+from dsa.system import Effort, facts, outcomes_at_samples, satisfiable
 
 RANGES = {"x": range(1, 9), "y": range(-2, 3), "up": (False, True), "long": range(-5, 40), "huge": range(10**40)}
 

@@ -5,11 +5,20 @@ every result which that was and which features it had. `Confinement(require=..)`
 possible. It needs a POSIX system.
 """
 
-from dsa.edge.sandbox.features import ALWAYS, FEATURES, RUNGS, Confinement, SandboxError, limits
-from dsa.edge.sandbox.model import Bounds, End, Outcome, Program
-from dsa.edge.sandbox.pool import close_all
-from dsa.edge.sandbox.probe import Rung, best, ladder, probed
-from dsa.edge.sandbox.runner import run_on
+from dsa.edge.sandbox.rung_probe import Rung, best, ladder, probed
+from dsa.edge.sandbox.rungs import (
+    ALWAYS,
+    FEATURES,
+    RUNGS,
+    Bounds,
+    Confinement,
+    End,
+    Outcome,
+    Program,
+    SandboxError,
+    limits,
+)
+from dsa.edge.sandbox.sandbox_runner import close_all, run_on
 
 __all__ = [
     "ALWAYS", "FEATURES", "RUNGS", "Bounds", "Confinement", "End", "Outcome", "Program", "Rung", "SandboxError", "best", "close_all",

@@ -2,17 +2,19 @@
 
 Takes the ledger's entries as they become durable, and notes of the world; gives what oracles compare. It never looks into the driver or
 the run: what it knows of them is what they wrote and what they did.
+
+What an oracle is: a small function that says what is wrong, and the rule or the promise that it stands for.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import attrs
 
 from dsa.declarations import OUTSIDE, STAY, Transition
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, is_over, start
-from dsa.runtime.budgets import Limit, is_try
-from dsa.runtime.intents import Intent, Intents
+from dsa.machine import sources_left
+from dsa.runtime.costs import Limit, is_try
 from dsa.runtime.ledger import (
     ArtifactEntry,
     DecidedEntry,
@@ -20,6 +22,8 @@ from dsa.runtime.ledger import (
     Entry,
     EventEntry,
     Handling,
+    Intent,
+    Intents,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
@@ -27,9 +31,9 @@ from dsa.runtime.ledger import (
     RowEntry,
 )
 from dsa.runtime.run import Run
-from dsa.testing.simulation.loop import Time
-from dsa.testing.simulation.subject import Subject
-from dsa.timers import sources_left
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, accepted_events, is_over, start
+from dsa.testing.simulation.seed_plan import Subject
+from dsa.testing.simulation.virtual_loop import Time
 
 Timer = tuple[str, str]
 #: What comes next in a run that nothing disturbs, given how many rows were taken and where that led.
@@ -306,3 +310,39 @@ class Resting:
     code: str
     run: Run
     in_doubt: tuple[Intent, ...]
+
+
+#: Given the facts and what is about to be added to them, says what is wrong; None when all is well.
+Judge = Callable[[Facts, Any], str | None]
+
+
+@attrs.frozen
+class Oracle:
+    """A rule that every run must keep. `cites` is the rule of specs/semantics.md or the promise of docs/how-to/simulate.md."""
+
+    name: str
+    cites: str
+    judge: Judge = attrs.field(repr=False, eq=False)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.cites})"
+
+
+@attrs.frozen
+class Violation:
+    """An oracle that was broken, and how."""
+
+    oracle: Oracle
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.oracle}: {self.message}"
+
+
+def oracle(cites: str) -> Callable[[Judge], Oracle]:
+    """Make an oracle of a function; its name, with spaces, is the rule in words."""
+
+    def named(judge: Judge) -> Oracle:
+        return Oracle(judge.__name__.replace("_", " "), cites, judge)
+
+    return named

@@ -12,8 +12,8 @@ import attrs
 
 from dsa.declarations import OUTSIDE
 from dsa.machine import Machine
-from dsa.meaning import Configuration
-from dsa.testing.graph import Graph, Move
+from dsa.semantics import Configuration
+from dsa.testing.explored_graph import Graph, Move
 
 Boundary = Literal[
     "before", "unsynced", "durable", "performing", "performed", "result unsynced", "recorded", "resting", "releasing",

@@ -11,23 +11,21 @@ from typing import Any, Protocol
 import attrs
 
 from dsa.edge.binding import Bindings
-from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.handle import NotTakenError, RunHandle
 from dsa.runs.place import Place
 from dsa.runs.runs import Resumption, Runs
 from dsa.runs.setup import Setup
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.budgets import Limit
-from dsa.runtime.intents import Intent
-from dsa.runtime.journal import HeldError, Recorded, StoreError
-from dsa.runtime.ledger import Entry, Handling
-from dsa.runtime.moment import Moment
-from dsa.runtime.rest import Rest
-from dsa.testing.simulation.disk import File
+from dsa.runtime.costs import Limit
+from dsa.runtime.ledger import Entry, Handling, Intent
+from dsa.runtime.run_store import HeldError, Recorded, StoreError
+from dsa.runtime.status import Rest
+from dsa.runtime.timeline import Moment
+from dsa.semantics import Occurrence, Refusal, Taken
+from dsa.testing.simulation.disk_store import DiskStore, File, Stage
 from dsa.testing.simulation.faults import Boundary
-from dsa.testing.simulation.loop import Time, VirtualClock, VirtualLoop
-from dsa.testing.simulation.store import DiskStore, Stage
-from dsa.testing.simulation.subject import RUN, Subject
+from dsa.testing.simulation.seed_plan import RUN_ID, Subject
+from dsa.testing.simulation.virtual_loop import Time, VirtualClock, VirtualLoop
 
 #: The boundary of a row at each stage of an append.
 Boundaries = Mapping[Stage, Boundary]
@@ -183,13 +181,13 @@ class Process:
         subject, limits = self._around.subject, self._around.limits
         started = {"budget": list(map(_written, limits))} if limits else {}
         setup = Setup(subject.machine, self._around.bind(self), subject.text, subject.digest, started, limits)
-        self._handle = self._runs.begin(setup, run_id=RUN, on_moment=self._on_moment)
+        self._handle = self._runs.begin(setup, run_id=RUN_ID, on_moment=self._on_moment)
         self.drive(*sent)
 
     def take_up(self, said: Said, *, take: bool = False) -> None:
         """Hold the run, as `dsa resume` and `dsa send` do. Raises what these raise, and KilledError."""
         resumption = Resumption(said.decided, said.answers, take=take)
-        self._handle = self._runs.hold(RUN, resumption=resumption, on_moment=self._on_moment)
+        self._handle = self._runs.hold(RUN_ID, resumption=resumption, on_moment=self._on_moment)
 
     def drive(self, *sent: Occurrence) -> None:
         """Drive the run that it holds, or that it has driven until it rested."""
@@ -255,7 +253,7 @@ class Process:
     def may_hold(self) -> bool:
         """Ask for the run without taking it from anybody, and let go of it again; return whether it was given."""
         try:
-            held = self._runs.hold(RUN)
+            held = self._runs.hold(RUN_ID)
         except HeldError:
             return False
         held.release()

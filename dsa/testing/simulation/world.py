@@ -14,17 +14,16 @@ from typing import Any, Literal, Protocol
 
 import attrs
 
+from dsa.data_use import SPECIFICATION, uses
 from dsa.edge.binding import Bindings
-from dsa.edge.effects import BAD_ANSWER
+from dsa.edge.performer import BAD_ANSWER
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
-from dsa.runtime.policies import Action, PolicyContext, Step, error_step, event_step
+from dsa.runtime.policy.policies import Action, PolicyContext, Step, error_step, event_step
 from dsa.runtime.secrets import Secrets
+from dsa.semantics import Occurrence
 from dsa.testing.simulation.facts import Facts
-from dsa.testing.simulation.plan import Plan
-from dsa.testing.simulation.subject import RUN
-from dsa.uses import SPECIFICATION, uses
+from dsa.testing.simulation.seed_plan import RUN_ID, Plan
 
 Fate = Literal["answers", "fails", "garbled", "lost"]
 #: The code of a failure that the world made.
@@ -103,7 +102,7 @@ class World:
         return [call for call in self.calls if call.caller is caller]
 
     async def _perform(self, caller: Caller, action: Action, context: PolicyContext) -> list[Step]:
-        key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN}/"), action.policy  # of this try
+        key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN_ID}/"), action.policy  # of this try
         call, deeds = Call(caller, key, effect), self._deeds
         if caller.is_alive:
             caller.begins(key, effect)

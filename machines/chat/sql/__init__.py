@@ -1,11 +1,9 @@
 """The SQL tool of the chat machine: data files become tables that are only read."""
 
-from machines.chat.sql.database import Database, SqlResult
-from machines.chat.sql.errors import LoadError, SqlError
-from machines.chat.sql.intent import Intent, TimeScope
-from machines.chat.sql.loading import TableInfo
-from machines.chat.sql.statements import normal_sql
-from machines.chat.sql.values import for_spreadsheets
+from machines.chat.sql.data_files import TableInfo
+from machines.chat.sql.query import Intent, LoadError, SqlError, TimeScope
+from machines.chat.sql.sql_database import Database, SqlResult
+from machines.chat.sql.statements import for_spreadsheets, normal_sql
 
 __all__ = [
     "Database", "Intent", "LoadError", "SqlError", "SqlResult", "TableInfo", "TimeScope", "compiles", "for_spreadsheets", "normal_sql",

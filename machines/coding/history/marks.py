@@ -17,16 +17,27 @@ from secrets import token_hex
 
 import attrs
 
-from machines.coding.history import putting
-from machines.coding.history.ignoring import Rule, is_named, parts_of, rules_of
-from machines.coding.history.looking import IGNORED, PROGRAM, SPECIAL, Effort, HistoryError, Seen, Sight, look, unkept
-from machines.coding.history.putting import InTheWay, Kept
-from machines.coding.history.snapshots import Snapshot, Snapshots
-from machines.coding.tools.beneath import Beneath
-from machines.coding.tools.errors import ToolError
+from machines.coding.history import snapshots
+from machines.coding.history.snapshots import InTheWay, Kept, Snapshot, Snapshots
+from machines.coding.history.workspace_scan import (
+    IGNORED,
+    PROGRAM,
+    SPECIAL,
+    Effort,
+    HistoryError,
+    Rule,
+    Seen,
+    Sight,
+    is_named,
+    look,
+    parts_of,
+    rules_of,
+    unkept,
+)
+from machines.coding.tools.file_writer import sweep
 from machines.coding.tools.git_process import Bounds, ran
-from machines.coding.tools.opening import ROOT
-from machines.coding.tools.writing import sweep
+from machines.coding.tools.workspace_boundary import ROOT, Beneath
+from machines.coding.tools.workspace_paths import ToolError
 
 
 @attrs.frozen
@@ -216,7 +227,7 @@ class Undoing:
         self.conflicts += [Conflict(path, _GONE) for path in lost(self.first, self.last) if not self._is_there(path)]
         made = self.last.folders.keys() - self.first.folders.keys()
         for folder in sorted(made, key=lambda path: (-path.count("/"), path)):  # the deepest first
-            putting.remove_folder(self.workspace, folder)
+            snapshots.remove_folder(self.workspace, folder)
         for change in [change for change in open_ones if change.before is not None]:
             self._each(change)
         for folder in sorted({change.path.rpartition("/")[0] for change in changes(self.first, self.last)}):
@@ -243,11 +254,11 @@ class Undoing:
             before, after = self.first.permissions.get(folder), self.last.permissions.get(folder)
             try:
                 if folder not in self.last.folders:
-                    putting.make_folder(self.workspace, parts, self.first.permissions)
+                    snapshots.make_folder(self.workspace, parts, self.first.permissions)
                     with self.workspace.folder(parts):
                         pass
                 elif before is not None and before != after and self.now.permissions.get(folder) == after:
-                    putting.permit_folder(self.workspace, parts, before)
+                    snapshots.permit_folder(self.workspace, parts, before)
             except (InTheWay, ToolError) as found:
                 self.conflicts.append(Conflict(folder, str(found)))
 
@@ -293,16 +304,16 @@ class Undoing:
         path, target, expected = change.path, change.first(), change.last()
         try:
             if made := special(self.last, path):
-                putting.remove_special(self.workspace, path, made)
+                snapshots.remove_special(self.workspace, path, made)
             if target is not None:
                 mode, blob = target
-                putting.make_folder(self.workspace, path.split("/")[:-1], self.first.permissions)
-                wanted = putting.Content(mode, self._permissions(path, mode), self.snapshots.content(blob))
-                putting.put(self.workspace, path, expected, wanted)
+                snapshots.make_folder(self.workspace, path.split("/")[:-1], self.first.permissions)
+                wanted = snapshots.Content(mode, self._permissions(path, mode), self.snapshots.content(blob))
+                snapshots.put(self.workspace, path, expected, wanted)
                 self.restored.append(path)
             else:
                 if not made:
-                    putting.remove(self.workspace, path, expected)
+                    snapshots.remove(self.workspace, path, expected)
                 self.removed.append(path)
         except InTheWay as found:
             self.conflicts.append(Conflict(path, str(found)))

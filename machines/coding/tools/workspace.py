@@ -15,24 +15,32 @@ from typing import Self
 
 import attrs
 
-from machines.coding.tools import arguments as given
-from machines.coding.tools import reading
-from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.paths import PROTECTED, Protection, file_parts_of, named, parts_of, shown
-from machines.coding.tools.planted import is_head
-from machines.coding.tools.reading import (
+from machines.coding.tools import file_arguments as given
+from machines.coding.tools import file_view
+from machines.coding.tools.file_view import (
     BOM,
     FileText,
     Listing,
+    Matches,
     bytes_of,
     digest_of,
     form_of,
     refuse_missing,
+    searched,
     with_line_ends,
 )
-from machines.coding.tools.searching import Matches, searched
-from machines.coding.tools.writing import refuse_unwritable, settle, twins_of, write_all
+from machines.coding.tools.file_writer import refuse_unwritable, settle, twins_of, write_all
+from machines.coding.tools.planted_files import is_head
+from machines.coding.tools.workspace_boundary import Beneath, WorkspaceGoneError
+from machines.coding.tools.workspace_paths import (
+    PROTECTED,
+    Protection,
+    ToolError,
+    file_parts_of,
+    named,
+    parts_of,
+    shown_path,
+)
 
 _LINES_COMPARED, _WIDTH_COMPARED = 2_000, 120
 _LINES_SHOWN = 6
@@ -138,7 +146,7 @@ def _alike(lines: Sequence[str], old: str) -> list[int]:
 
 
 def _numbered(lines: Sequence[str], chosen: Sequence[int]) -> str:
-    told = [f"{number + 1}: {shown(lines[number][:200], kept=chr(9))}" for number in chosen[:_LINES_SHOWN]]
+    told = [f"{number + 1}: {shown_path(lines[number][:200], kept=chr(9))}" for number in chosen[:_LINES_SHOWN]]
     return "\n".join(told) + ("\n.." if len(chosen) > _LINES_SHOWN else "")
 
 
@@ -205,7 +213,7 @@ def _span(start: int, count: int) -> str:
 
 
 def _told(lines: Sequence[str]) -> str:
-    return "".join(f"{shown(line, kept=chr(9))}\n" for line in lines)
+    return "".join(f"{shown_path(line, kept=chr(9))}\n" for line in lines)
 
 
 #: What the guard `inside_workspace` refuses. Other faults of a call are the tool's to tell.
@@ -273,7 +281,7 @@ class Workspace:
 
     def listed(self, call: given.ListDir) -> Listing:
         """List a folder, as `apply` does."""
-        return reading.listed(self._beneath, self._parts(call.path), call.offset)
+        return file_view.listed(self._beneath, self._parts(call.path), call.offset)
 
     def write(self, call: given.WriteCall, planned: Sequence[Change] = ()) -> FileChanges:
         """Do a call that writes, as `apply` does."""
@@ -348,7 +356,7 @@ class Workspace:
     def _read(self, call: given.ReadFile) -> FileText:
         parts = self._file_parts(call.path)
         refuse_missing(self._beneath, parts)
-        return reading.read(self._beneath, parts, call.max_bytes, call.offset)
+        return file_view.read(self._beneath, parts, call.max_bytes, call.offset)
 
     def _contents(self, call: given.WriteCall, paths: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], bytes]:
         """Give what a call would write. Raises ToolError where it cannot."""
@@ -427,7 +435,7 @@ class Workspace:
             return
         parts = self._parts(call.path)
         if not isinstance(call, given.ReadFile):
-            reading.refuse_closed(parts)
+            file_view.refuse_closed(parts)
         self._beneath.look(parts)
 
 

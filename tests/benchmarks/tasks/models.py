@@ -11,9 +11,9 @@ from typing import Protocol
 import attrs
 
 from dsa.errors import DsaError
-from dsa.generators.library import build_generator
-from dsa.generators.names import SCRIPTED
-from dsa.generators.scripted import parse_script
+from dsa.generators.generator_kinds import build_generator
+from dsa.generators.model_options import SCRIPTED
+from dsa.generators.substitutes import parse_script
 from dsa.machine import Machine
 from dsa.runs.bindings import generator_name
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, Usage

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 from benchmarks.tasks.oracles import Oracle, oracle_of
 
-from dsa.guards.library import build_guard
+from dsa.guards.guard_kinds import build_guard
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runtime.content import GuardInterface

@@ -12,19 +12,18 @@ from benchmarks.tasks.models import Question
 from benchmarks.tasks.prompts import Compose
 from benchmarks.tasks.tasks import Task
 
+from dsa.data_use import SPECIFICATION
 from dsa.edge.binding import Bindings
 from dsa.edge.sandbox import SandboxError
-from dsa.generators.model_calls import derive_seed
+from dsa.generators.model_options import derive_seed
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
-from dsa.runtime.rest import Rest
-from dsa.uses import SPECIFICATION
-from machines.dual_state.agent import in_memory
+from dsa.runtime.status import Rest
+from dsa.semantics import Occurrence
+from machines.dual_state.agent import in_memory, now
 from machines.dual_state.bindings import effects
-from machines.dual_state.waiting import now
 
 ACCEPTED, REJECTED, ERROR = "accepted", "rejected", "error"
 RIGHT, WRONG = "right", "wrong"

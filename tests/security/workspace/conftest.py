@@ -6,7 +6,7 @@ import pytest
 from attacked_workspaces import SECRET, TOOLS, WRITES, calls_of, everything
 from file_tools import FileTools
 
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools.workspace_paths import ToolError
 
 
 @pytest.fixture(autouse=True)

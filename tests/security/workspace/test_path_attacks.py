@@ -5,7 +5,7 @@ import shutil
 import pytest
 from attacked_workspaces import WRITES, calls_of, everything
 
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools.workspace_paths import ToolError
 
 ESCAPES = [
     "..",

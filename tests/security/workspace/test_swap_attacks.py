@@ -13,8 +13,8 @@ from attacked_workspaces import SECRET, WRITES, calls_of, everything
 from file_tools import FileTools
 from os_calls import before, handled
 
-from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools.workspace_boundary import Beneath, WorkspaceGoneError
+from machines.coding.tools.workspace_paths import ToolError
 
 
 def exchange():

@@ -7,8 +7,13 @@ import attrs
 import pytest
 from example_machines import dual_state
 
-from dsa.checks.certify_proofs import NoProofError
-from dsa.checks.certify_steps import Sealed, SealedError, require_few_cases, require_same_steps
+from dsa.checks.certificate.certificate_proofs import (
+    NoProofError,
+    Sealed,
+    SealedError,
+    require_few_cases,
+    require_same_steps,
+)
 from dsa.compiled_step import _Writer
 from dsa.expr import Integer, RangeDomain
 from dsa.kernel import TABLE, Claim

@@ -2,12 +2,11 @@
 
 import pytest
 
-from dsa.checks.differ import compare
-from dsa.checks.differ_pairs import Pair
-from dsa.checks.engines.found import Limits
-from dsa.checks.explore import explore
+from dsa.checks.diff.equivalence import Pair, compare
+from dsa.checks.search.engine import Limits
+from dsa.checks.search.exploration import explore
 from dsa.lang import loads
-from dsa.meaning import Taken
+from dsa.semantics import Taken
 from dsa.trace import show_occurrence
 
 TEXT = """# m

@@ -2,9 +2,8 @@
 
 import pytest
 
-from dsa.checks.differ import prospect
-from dsa.checks.differ_pairs import Pair
-from dsa.checks.engines.found import Limits
+from dsa.checks.diff.equivalence import Pair, prospect
+from dsa.checks.search.engine import Limits
 from dsa.lang import loads
 from dsa.trace import show_occurrence
 

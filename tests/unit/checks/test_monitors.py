@@ -3,11 +3,11 @@
 import pytest
 from example_machines import dual_state
 
-from dsa.checks.concrete import moments
-from dsa.checks.monitors import Watched, is_monitor, monitor
-from dsa.claims import Always, AtMost, EverywherePossible, LeadsTo, Never, OnlyAfter, Possible, Unchanged
+from dsa.checks.monitor import Watched, is_monitor, monitor
+from dsa.checks.properties import moments
+from dsa.declarations import Always, AtMost, EverywherePossible, LeadsTo, Never, OnlyAfter, Possible, Unchanged
 from dsa.expr import Integer, Name, Verdict
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 
 GO, ARTIFACT = Occurrence("specification"), Occurrence("artifact")
 FAILED, PASSED = Occurrence("verdict", {"g": "failed"}), Occurrence("verdict", {"g": "passed"})

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dsa.checks.mutate import Judged, mutate, prover
-from dsa.edge.files import load
+from dsa.checks.mutation import Judged, mutate, prover
+from dsa.edge.document_files import load
 from dsa.lang import loads
 
 COUNTER = """# counter

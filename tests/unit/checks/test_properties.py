@@ -4,12 +4,23 @@ import families
 import pytest
 from example_machines import dual_state, emits, jugs, states, two_phase_commit
 
-from dsa.checks.engines.found import Limits
 from dsa.checks.properties import Questions, judge
 from dsa.checks.report import check
-from dsa.claims import Always, AtMost, EverywherePossible, Expected, LeadsTo, Never, OnlyAfter, Possible, Unchanged
-from dsa.declarations import Event, Transition
-from dsa.edge.files import locate
+from dsa.checks.search.engine import Limits
+from dsa.declarations import (
+    Always,
+    AtMost,
+    Event,
+    EverywherePossible,
+    Expected,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    Transition,
+    Unchanged,
+)
+from dsa.edge.document_files import locate
 from dsa.expr import Arithmetic, Compare, Integer, Name, Or, Verdict
 from dsa.lang import loads
 from dsa.machine import Machine

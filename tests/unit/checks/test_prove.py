@@ -5,12 +5,12 @@ import itertools
 import pytest
 from proving import HEAD, machine, one
 
-from dsa.checks.evidence import Explored, Fair, Inductive, Ranked
-from dsa.checks.proof.refuted import Start, explained
-from dsa.checks.proof.samples import Sample
-from dsa.checks.prove import prove
+from dsa.checks.proof.conclusion import Start, explained
+from dsa.checks.proof.induction import Explored, Fair, Inductive, Ranked
+from dsa.checks.proof.lemma_candidates import Sample
+from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.expr import Compare, Name, Symbol, walk
 from dsa.lang import loads
 from dsa.system import closed_system

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dsa.checks.evidence import Inductive, Ranked
-from dsa.checks.mutants import row_mutants
-from dsa.checks.prove import ProofReport, judged, prove
-from dsa.edge.files import load
+from dsa.checks.mutation import row_mutants
+from dsa.checks.proof.induction import Inductive, Ranked
+from dsa.checks.proof.prover import ProofReport, judged, prove
+from dsa.edge.document_files import load
 from dsa.expr import Value
 from dsa.lang import loads, read_spec
 from dsa.machine import Machine

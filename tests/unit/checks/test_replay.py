@@ -6,10 +6,10 @@ import attrs
 import pytest
 from example_machines import dual_state
 
-from dsa.checks.replay import replay
-from dsa.edge.files import load
+from dsa.checks.monitor import replay
+from dsa.edge.document_files import load
 from dsa.errors import ParameterError
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 from dsa.trace import Recorded, RecordedStep, follow, recorded
 
 FAILED = Occurrence("verdict", {"g": "failed"})

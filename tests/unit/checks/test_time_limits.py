@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from dsa.checks.engines import python
-from dsa.checks.engines.found import Found, Limits
+from dsa.checks.proof.prover import prove
 from dsa.checks.properties import Questions, judge
-from dsa.checks.prove import prove
 from dsa.checks.report import check
-from dsa.ground import Ground, LateError, Watch, ground
+from dsa.checks.search import python_engine
+from dsa.checks.search.engine import Found, Limits
+from dsa.ground_system import Ground, LateError, Watch, ground
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -86,7 +86,7 @@ def test_what_was_found_is_not_looked_at_after_the_time() -> None:
     over = []
 
     def engine(here: Ground, watches: tuple[Watch, ...], limits: Limits) -> Found:
-        found = python.search(here, watches, limits)
+        found = python_engine.search(here, watches, limits)
         over.extend([True] if next(searches) else [])
         return found
 

@@ -1,9 +1,19 @@
 import attrs
 from example_machines import FALSE, dual_state, ranged, var
 
-from dsa.checks.graph import unused
-from dsa.claims import Always, Property, Scenario, ScenarioStep
-from dsa.declarations import Effect, Event, Generator, Guard, Parameter, Variable
+from dsa.checks.table_faults import unused
+from dsa.declarations import (
+    Always,
+    Effect,
+    Event,
+    Generator,
+    Guard,
+    Parameter,
+    Property,
+    Scenario,
+    ScenarioStep,
+    Variable,
+)
 from dsa.expr import BooleanDomain
 
 

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dsa.cli.main import program
-from dsa.edge.files import load, locate
+from dsa.edge.document_files import load, locate
 from dsa.lang import dumps
 
 

@@ -3,13 +3,13 @@
 import pytest
 from kept_runs import begun
 
-from dsa.checks.engines.found import Limits
-from dsa.cli.fitting import Fitting
-from dsa.edge.files import locate, read_text
+from dsa.checks.search.engine import Limits
+from dsa.edge.document_files import locate, read_text
 from dsa.lang import loads
-from dsa.meaning import Occurrence
+from dsa.runs.migration import Fitting
 from dsa.runtime.ledger import ArtifactEntry, ResultEntry
-from dsa.runtime.policies import event_step
+from dsa.runtime.policy.policies import event_step
+from dsa.semantics import Occurrence
 from dsa.trace import show_occurrence
 
 AGENT = read_text(locate("dual_state"))

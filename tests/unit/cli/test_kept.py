@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
-from dsa.cli.faults import Ended
-from dsa.cli.kept import faults_told, find, line
+from dsa.cli.command_line import Ended
+from dsa.cli.run_options import faults_told, find, line
 from dsa.errors import DocumentError
 from dsa.runtime.artifacts import ArtifactStoreError
-from dsa.runtime.journal import HeldError, StoreError
+from dsa.runtime.run_store import HeldError, StoreError
 
 OTHER = "20260131T120001-shop-bbbbbb"
 COMMANDS = [["show", "x"], ["resume", "x"], ["send", "x", "order"], ["replay", "x"], ["runs"]]

@@ -3,10 +3,10 @@ import io
 from moments import show_to
 from rich.console import Console
 
-from dsa.cli.live import Progress
-from dsa.edge.files import load
+from dsa.cli.run import Progress
+from dsa.edge.document_files import load
 from dsa.runtime.ledger import ArtifactEntry, EffectEntry, Judgement, ResultEntry, RowEntry, VerdictEntry
-from dsa.runtime.policies import error_step
+from dsa.runtime.policy.policies import error_step
 
 MACHINE = load("workflow")
 

@@ -8,10 +8,10 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 import dsa.cli.replay as replay_command
-from dsa.edge.files import locate, read_text
-from dsa.meaning import Occurrence
+from dsa.edge.document_files import locate, read_text
 from dsa.runtime.ledger import ArtifactEntry, Judgement, Ledger, VerdictEntry
 from dsa.runtime.run import replay
+from dsa.semantics import Occurrence
 
 ROOT = Path(".dsa")
 AGENT = read_text(locate("dual_state"))

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dsa.cli.main import program
-from dsa.edge.files import locate
+from dsa.edge.document_files import locate
 
 DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
 

@@ -8,10 +8,9 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded
 
 from dsa.checks.report import check
-from dsa.edge.files import load, locate, read_text
+from dsa.edge.document_files import load, locate, read_text
 from dsa.lang import digest, loads
-from dsa.meaning import Occurrence
-from dsa.runs.one_policy import request
+from dsa.runs.bindings import request
 from dsa.runs.place import open_artifacts
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, Usage
@@ -25,8 +24,7 @@ from dsa.runtime.ledger import (
     ResumedEntry,
     VerdictEntry,
 )
-from dsa.runtime.moment import load_story
-from dsa.runtime.policies import (
+from dsa.runtime.policy.policies import (
     Action,
     action_call_step,
     action_result_step,
@@ -35,6 +33,8 @@ from dsa.runtime.policies import (
     event_step,
 )
 from dsa.runtime.run import begin
+from dsa.runtime.timeline import load_story
+from dsa.semantics import Occurrence
 
 
 @pytest.fixture(autouse=True)
@@ -183,7 +183,7 @@ def test_jsonl_is_the_story_one_entry_a_line():
 
 
 def test_a_long_story_is_told_in_pages(monkeypatch):
-    monkeypatch.setattr("dsa.cli.timeline.PAGE", 4)
+    monkeypatch.setattr("dsa.cli.ledger_view.PAGE", 4)
     entries = crashed_while(ROOT, doing="mail")
     first = shown()
     assert "1  order" in first

@@ -2,9 +2,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dsa.cli.watching import Watching, watching_options
-from dsa.runtime.secret_names import Chosen
-from dsa.runtime.secrets import Secrets
+from dsa.cli.run_options import Watching, watching_options
+from dsa.runtime.secrets import Chosen, Secrets
 
 
 def parsed(*arguments):

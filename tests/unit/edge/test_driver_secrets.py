@@ -6,22 +6,20 @@ import pytest
 from hands import driver_of, finish
 
 from dsa.edge.binding import Bindings
+from dsa.edge.document_files import load, locate, read_text
 from dsa.edge.driver import Driver
-from dsa.edge.files import load, locate, read_text
 from dsa.errors import BindingError
 from dsa.lang import dumps, loads
-from dsa.meaning import Occurrence
 from dsa.runs.bindings import bind
-from dsa.runs.document import Document
 from dsa.runs.runs import open_runs
-from dsa.runs.setup import Options
+from dsa.runs.setup import Document, Options
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, Judgement, VerdictEntry, dump_line
-from dsa.runtime.policies import event_step
+from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import begin, replay
-from dsa.runtime.secret_names import SecretError
-from dsa.runtime.secrets import Secrets
+from dsa.runtime.secrets import SecretError, Secrets
+from dsa.semantics import Occurrence
 
 WORD = "opensesame"
 MACHINE = load("dual_state").at({"rmax": 1})

@@ -9,21 +9,21 @@ from crashes import RUN, Breaking, Crash
 from results import results_of
 
 from dsa.edge.binding import Bindings
-from dsa.edge.deciding import settled
 from dsa.edge.driver import Driver
-from dsa.edge.stores.memory import MemoryStore
+from dsa.edge.stores.memory_store import MemoryStore
 from dsa.lang import loads
-from dsa.meaning import Occurrence
+from dsa.runs.runs import settled
 from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.budgets import read_limit
-from dsa.runtime.decorators import invoke_action, loop_wrapper
-from dsa.runtime.journal import Beginning
+from dsa.runtime.costs import read_limit
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResumedEntry
-from dsa.runtime.policies import Action, action_call_step, action_result_step, event_step, text_step
-from dsa.runtime.recorded import ReplayMismatchError
-from dsa.runtime.recovery import unfinished
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.call_tree import ReplayMismatchError
+from dsa.runtime.policy.invocation import invoke_action, loop_wrapper
+from dsa.runtime.policy.policies import Action, action_call_step, action_result_step, event_step, text_step
+from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.run import begin, replay
+from dsa.runtime.run_store import Beginning
+from dsa.runtime.status import unfinished
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 TRIP = loads("""# trip

@@ -1,5 +1,5 @@
-from dsa.edge.environment import environment_secrets
-from dsa.runtime.secret_names import Chosen
+from dsa.edge.processes import environment_secrets
+from dsa.runtime.secrets import Chosen
 
 
 def test_paths_of_what_is_there_are_no_secrets(tmp_path, monkeypatch):

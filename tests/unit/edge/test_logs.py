@@ -5,7 +5,7 @@ import logging
 import pytest
 from moments import show_to
 
-from dsa.edge.logs import LOGGER, LedgerLog, described, log_to
+from dsa.edge.telemetry import LOGGER, LedgerLog, described, log_to
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -22,7 +22,7 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.policies import error_step
+from dsa.runtime.policy.policies import error_step
 from dsa.runtime.secrets import Secrets
 
 SECRETS = Secrets({"WORD": "opensesame"}, ())

@@ -5,17 +5,15 @@ import asyncio
 import pytest
 
 from dsa.edge.binding import Bindings
-from dsa.edge.driver import Driver
-from dsa.edge.news import came_before
+from dsa.edge.driver import Driver, came_before
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.budgets import read_limit
+from dsa.runtime.costs import read_limit
 from dsa.runtime.ledger import EventEntry, ResultEntry, ResumedEntry
-from dsa.runtime.policies import error_step, event_step
-from dsa.runtime.recovery import Unfinished, unfinished
+from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin, replay
-from dsa.runtime.standing import standing
+from dsa.runtime.status import Unfinished, standing, unfinished
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 SALE = """# sale

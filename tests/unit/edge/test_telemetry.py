@@ -21,9 +21,9 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.policies import error_step
+from dsa.runtime.policy.policies import error_step
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.spans import trace_id_of
+from dsa.runtime.timeline import trace_id_of
 
 FIRST = MachineEntry("r1", "letters", "d" * 64)
 WRITES = EventEntry(1, "specification"), RowEntry(33, "idle", "writing"), EffectEntry("1/1", "query_llm")

@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from dsa.edge import threads
-from dsa.edge.threads import Caller, in_thread, run_function
+from dsa.edge import event_loop
+from dsa.edge.event_loop import Caller, in_thread, run_function
 
 
 class MuteError(Exception):
@@ -155,7 +155,7 @@ def test_what_a_call_gave_is_not_kept():
 
 
 def test_a_thread_without_calls_ends(monkeypatch):
-    monkeypatch.setattr(threads, "_LINGERS_S", 0.05)
+    monkeypatch.setattr(event_loop, "_LINGERS_S", 0.05)
 
     async def play():
         return await in_thread(threading.current_thread)
@@ -192,7 +192,7 @@ def test_a_forked_process_has_threads_of_its_own():
 
 FORKED = """
 import asyncio, os, time
-from dsa.edge.threads import in_thread
+from dsa.edge.event_loop import in_thread
 async def play(word):
     await in_thread(lambda: print(word, flush=True))
     await asyncio.sleep(0.05)

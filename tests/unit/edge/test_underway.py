@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from dsa.edge.clock import MonotonicClock
-from dsa.edge.underway import UnderWay
+from dsa.edge.driver import UnderWay
+from dsa.edge.event_loop import MonotonicClock
 
 
 def held(work, *, stopped=False, turns=0):

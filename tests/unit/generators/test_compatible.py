@@ -6,11 +6,11 @@ import pytest
 from stream_server import DROP, HANG, answered, events, lines, refusing, serving
 from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
-from dsa.edge.http.failures import ServerError
-from dsa.edge.http.streaming import Limits
+from dsa.edge.http.http_stream import Limits
+from dsa.edge.http.model_server import ServerError
 from dsa.errors import GenerationError, PromptTooLong
 from dsa.generators import ChatClient, OpenAICompatibleGenerator
-from dsa.generators.requests import Settings
+from dsa.generators.compatible_server import Settings
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
 from dsa.runtime.speech import is_unicode
 
@@ -320,7 +320,7 @@ def test_limits_may_be_given():
 @pytest.mark.model
 def test_asks_a_real_model_over_http():
     xllamacpp = pytest.importorskip("xllamacpp")
-    from dsa.generators.local import model_path
+    from dsa.generators.local_model import model_path
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(model_path())

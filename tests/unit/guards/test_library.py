@@ -3,7 +3,7 @@ import pytest
 from dsa.declarations import Case, Cases, Guard, WorkflowStep
 from dsa.errors import BindingError, Span
 from dsa.guards.code import SyntaxGuard
-from dsa.guards.library import KINDS, build_guard, register
+from dsa.guards.guard_kinds import KINDS, build_guard, register
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
@@ -77,7 +77,7 @@ def test_the_users_guards_come_first_by_name_and_by_kind():
 
 
 def test_users_register_kinds_with_options(monkeypatch):
-    monkeypatch.setattr("dsa.guards.library.KINDS", dict(KINDS))
+    monkeypatch.setattr("dsa.guards.guard_kinds.KINDS", dict(KINDS))
 
     @register("longest")
     class Longest(GuardInterface):

@@ -1,7 +1,7 @@
 import pytest
 
 from dsa.expr import unparse
-from dsa.lang.exprs import RESERVED, Parser, UnreadableError
+from dsa.lang.expression_parser import RESERVED, Parser, UnreadableError
 from dsa.lang.markdown import Cell
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.claims import (
+from dsa.declarations import (
     Always,
     AtMost,
     EverywherePossible,

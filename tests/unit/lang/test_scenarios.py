@@ -1,7 +1,6 @@
 import pytest
 
-from dsa.claims import Refused, ScenarioStep
-from dsa.declarations import Cancel, Emit
+from dsa.declarations import Cancel, Emit, Refused, ScenarioStep
 from dsa.lang import dumps, loads
 
 LAST = "| verdict g.failed | query_llm     | writing | 1       |"

@@ -5,7 +5,7 @@ import pytest
 from dsa.declarations import Guard, Prompt
 from dsa.expr import unparse
 from dsa.lang import dumps, expanded, loads, read_machine
-from dsa.meaning import Occurrence, Refusal, start, step
+from dsa.semantics import Occurrence, Refusal, start, step
 
 CHAIN = """# w
 

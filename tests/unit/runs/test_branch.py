@@ -10,12 +10,10 @@ from dsa.edge.driver import Driver
 from dsa.edge.git import GitArtifacts
 from dsa.generators import FunctionGenerator
 from dsa.lang import digest, loads
-from dsa.meaning import Occurrence
-from dsa.runs.branch import BranchError, branched, copy_artifacts, length_before
-from dsa.runs.record import replayed
+from dsa.runs.archive import replayed
+from dsa.runs.runs import BranchError, branched, copy_artifacts, length_before
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
-from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
     EffectEntry,
     EventEntry,
@@ -24,8 +22,10 @@ from dsa.runtime.ledger import (
     ResumedEntry,
     RowEntry,
 )
-from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import begin
+from dsa.runtime.run_store import Recorded
+from dsa.runtime.status import unfinished
+from dsa.semantics import Occurrence
 from machines.dual_state.bindings import effects
 
 TEXT = """# loop

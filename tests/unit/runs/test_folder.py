@@ -3,15 +3,14 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import DocumentError
-from dsa.meaning import Occurrence
-from dsa.runs.folder import RunFolder, accepted_artifacts, new_run_id
-from dsa.runs.place import opened_place
+from dsa.runs.place import RunFolder, accepted_artifacts, new_run_id, opened_place
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import ArtifactEntry, Judgement, VerdictEntry
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 
 
 def test_run_ids_sort_by_time_and_differ():

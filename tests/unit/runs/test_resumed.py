@@ -8,18 +8,17 @@ import pytest
 from kept_runs import RUN, SHOP, begun, keep, recorded
 
 from dsa.edge.binding import Bindings
-from dsa.edge.deciding import DoubtError
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
-from dsa.meaning import Occurrence
-from dsa.runs.record import OtherMachineError, replayed
-from dsa.runs.runs import Resumption, open_runs
+from dsa.runs.archive import OtherMachineError, replayed
+from dsa.runs.runs import DoubtError, Resumption, open_runs
 from dsa.runs.setup import Options
-from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import DecidedEntry, EventEntry, Ledger, ResultEntry, ResumedEntry
-from dsa.runtime.policies import event_step
-from dsa.runtime.recovery import unfinished
+from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import ReplayError
+from dsa.runtime.run_store import Recorded
+from dsa.runtime.status import unfinished
+from dsa.semantics import Occurrence
 
 PAY, MAIL = "1/2", "2/1"
 

@@ -3,17 +3,17 @@
 import pytest
 from kept_runs import SHOP, begun
 
-from dsa.edge.files import load
-from dsa.edge.stores.memory import MemoryStore
+from dsa.edge.document_files import load
+from dsa.edge.stores.memory_store import MemoryStore
 from dsa.lang import digest
-from dsa.meaning import Occurrence
-from dsa.runs.one_policy import request
+from dsa.runs.bindings import request
 from dsa.runs.summary import SummaryJournal
-from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry, ResumedEntry
-from dsa.runtime.policies import error_step, event_step, text_step
+from dsa.runtime.policy.policies import error_step, event_step, text_step
 from dsa.runtime.run import begin
-from dsa.runtime.standing import asked_keys, standing
+from dsa.runtime.run_store import Beginning
+from dsa.runtime.status import asked_keys, standing
+from dsa.semantics import Occurrence
 
 PAID = (event_step("pay", "paid").without_id(),)
 

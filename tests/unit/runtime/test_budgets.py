@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.runtime.budgets import BudgetError, Limit, Meter, read_limit
+from dsa.runtime.costs import BudgetError, Limit, Meter, read_limit
 from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, EffectEntry, Ledger, ResultEntry, ResumedEntry
 
 LEDGERS = {}

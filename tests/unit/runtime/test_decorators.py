@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from dsa.runtime.calls import Calls
-from dsa.runtime.decorators import invoke_action, loop_wrapper
 from dsa.runtime.ledger import CallEntry, CallResultEntry
-from dsa.runtime.policies import Action, Step, action_call_step, approval_step, text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.invocation import invoke_action, loop_wrapper
+from dsa.runtime.policy.policies import Action, Step, action_call_step, approval_step, text_step
+from dsa.runtime.policy.policy_calls import Calls
+from dsa.runtime.policy.policy_registry import Registry
 
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 

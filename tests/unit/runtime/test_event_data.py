@@ -2,11 +2,11 @@
 
 import pytest
 
+from dsa.declarations import UnreadableReferenceError, read_reference
 from dsa.lang import loads
-from dsa.meaning import Occurrence
-from dsa.references import UnreadableReferenceError, read_reference
 from dsa.runtime.event_data import LONGEST_VALUE, EventData, MissingDataError, placeholder_values
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 
 TABLE = """# desk
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dsa.runtime.patterns import MOST_MATCHES, Pattern
+from dsa.runtime.secrets import MOST_MATCHES, Pattern
 
 LEAVES = st.sampled_from(("a", "b", ".", "[ab]", "[^a]", r"\d", r"\.", "(?i:B)", "é"))
 TIMES = st.sampled_from(("*", "+", "?", "{2}", "{1,2}", "{2,}"))

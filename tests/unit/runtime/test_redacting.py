@@ -12,9 +12,10 @@ from dsa.runtime.ledger import (
     VerdictEntry,
     dump_line,
 )
-from dsa.runtime.policies import Action, Step
-from dsa.runtime.redacting import (
+from dsa.runtime.policy.policies import (
+    Action,
     RedactingArtifacts,
+    Step,
     action_without,
     artifact_flagged,
     entry_without,

@@ -4,7 +4,6 @@ import pytest
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
 from dsa.machine import step_of
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import (
     ArtifactEntry,
     EffectEntry,
@@ -17,6 +16,7 @@ from dsa.runtime.ledger import (
     load_lines,
 )
 from dsa.runtime.run import ArmTimer, DropTimer, Intent, ReplayError, Stop, begin, replay
+from dsa.semantics import Occurrence
 
 LOOP = """# loop
 ## Parameters

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.runtime.secret_names import Chosen, SecretError, is_secret_name, secrets_in
-from dsa.runtime.secrets import SHAPES
+from dsa.runtime.secrets import SHAPES, Chosen, SecretError, is_secret_name, secrets_in
 
 SHAPE_NAMES = {shape.name for shape in SHAPES}
 

@@ -14,8 +14,8 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.policies import error_step
-from dsa.runtime.spans import Spans, trace_id_of
+from dsa.runtime.policy.policies import error_step
+from dsa.runtime.timeline import Spans, trace_id_of
 
 FIRST = MachineEntry("r1", "letters", "d" * 64, {}, {"model": "openai/gpt-4o"})
 WRITES = EventEntry(1, "specification"), RowEntry(33, "idle", "writing"), EffectEntry("1/1", "query_llm")

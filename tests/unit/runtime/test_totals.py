@@ -1,8 +1,8 @@
 import pytest
 
 from dsa.errors import GenerationError
-from dsa.runtime.budgets import Meter, read_limit
 from dsa.runtime.content import Usage
+from dsa.runtime.costs import Meter, read_limit, totals
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallResultEntry,
@@ -14,8 +14,7 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.policies import error_of, error_step
-from dsa.runtime.totals import totals
+from dsa.runtime.policy.policies import error_of, error_step
 
 #: A row asks for both effects.
 ASKED = (

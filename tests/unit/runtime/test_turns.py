@@ -2,7 +2,7 @@
 
 import asyncio
 
-from dsa.runtime.turns import Turns
+from dsa.runtime.policy.policy_calls import Turns
 
 
 def handed_out(turns, asking, *, rounds=400):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain import search
 
-from dsa.checks.engines.found import Limits
+from dsa.checks.search.engine import Limits
 from dsa.expr import TRUE, Arithmetic, Integer, evaluate, unparse
 from dsa.lang import loads
 from dsa.targets import ExportError, emit

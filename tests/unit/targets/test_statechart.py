@@ -10,7 +10,7 @@ from dsa.declarations import OUTSIDE, Assign, Event, State, Transition, Variable
 from dsa.errors import OccurrenceError
 from dsa.expr import Integer, Name, RangeDomain
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.targets.statechart import Memory, StatechartRun, event_ids, state_ids, statechart
 
 NONE: frozenset[str] = frozenset()

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from agents import BREACH, NO_RESET, OFF_BY_ONE, Adapted, adapted
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 from dsa.testing import (
     Charted,
     Coverage,
@@ -22,7 +22,7 @@ from dsa.testing import (
     play,
     tour,
 )
-from dsa.testing.coverage import forget_listener, listen
+from dsa.testing.explored_graph import forget_listener, listen
 
 MACHINE = load("dual_state").at(rmax=2)
 SPECIFICATION, ARTIFACT = Occurrence("specification"), Occurrence("artifact")

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from repository import shipped_machines
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.lang import loads
-from dsa.meaning import Occurrence, start
 from dsa.runtime.ledger import EventEntry, Ledger, ResultEntry, load_lines
 from dsa.runtime.run import replay
+from dsa.semantics import Occurrence, start
 from dsa.testing import (
     DisagreementError,
     Lockstep,
@@ -24,8 +24,8 @@ from dsa.testing import (
     run_walks,
     state_machine_test,
 )
-from dsa.testing.graph import TooLargeError
-from dsa.testing.stateful import DEFAULT
+from dsa.testing.explored_graph import TooLargeError
+from dsa.testing.lockstep import DEFAULT
 from dsa.testing.strategies import machines
 
 MACHINE = load("dual_state").at(rmax=2)
@@ -300,7 +300,7 @@ def replaying_with(**forgotten):
     ids=["a timer", "its deadline", "a result", "what is outstanding", "where it was"],
 )
 def test_a_fault_of_our_own_replay_is_found(monkeypatch, name, fault, said):
-    monkeypatch.setattr(f"dsa.testing.replayed.{name}", fault)
+    monkeypatch.setattr(f"dsa.testing.implementations.{name}", fault)
     program, message = walked(TICKETS, lambda: Replayed(TICKETS))
     assert said in message
     assert "state.restarts()" in program
@@ -311,7 +311,7 @@ def test_what_goes_wrong_in_a_restart_is_told_with_what_led_there(make, monkeypa
     def fails(*_):
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("dsa.testing.replayed.replay", fails)
+    monkeypatch.setattr("dsa.testing.implementations.replay", fails)
     monkeypatch.setattr(LastingAgent, "restart", fails)
     with pytest.raises(OSError, match="the disk is gone") as raised:
         run_walks(state_machine_test(MACHINE, make, settings=settings(STEADY, max_examples=20)))

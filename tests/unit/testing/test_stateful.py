@@ -8,7 +8,7 @@ from agents import BREACH, NO_RESET, OFF_BY_ONE, Adapted, adapted
 from hypothesis import Phase, settings
 from repository import shipped_machines
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.lang import loads
 from dsa.testing import (
     CoverageError,
@@ -21,7 +21,7 @@ from dsa.testing import (
     state_machine_test,
     tour,
 )
-from dsa.testing.stateful import DEFAULT
+from dsa.testing.lockstep import DEFAULT
 
 MACHINE = load("dual_state").at(rmax=2)
 SHIPPED = shipped_machines()
@@ -39,7 +39,7 @@ def failing(machine, make, count=200):
 
 @pytest.mark.parametrize(("fault", "rmax", "steps"), [(OFF_BY_ONE, 1, 5), (NO_RESET, 2, 5), (BREACH, 2, 5)])
 def test_a_mutant_is_found_and_shrunk_to_rows(fault, rmax, steps, monkeypatch):
-    monkeypatch.setattr("dsa.testing.stateful.LONGEST_S", 600.0)  # on a busy machine, too, it is shrunk to its end
+    monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 600.0)  # on a busy machine, too, it is shrunk to its end
     error = failing(MACHINE.at(rmax=rmax), adapted(fault))
     assert error.step == steps
     program = [note for note in error.__notes__ if note.startswith("state.") and "teardown" not in note]
@@ -80,7 +80,7 @@ class SlowAndWrong(Slow):
 
 def test_walks_of_a_slow_implementation_end(monkeypatch):
     """5,000 steps of 5 ms would take half a minute: the implementation is asked while there is time, and all rows are taken in the end."""
-    monkeypatch.setattr("dsa.testing.stateful.LONGEST_S", 1.0)
+    monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 1.0)
     began = time.monotonic()
     with pytest.warns(
         UserWarning, match="after 1 s of walks the implementation was not asked any more: [0-9]+ walks were left"
@@ -91,7 +91,7 @@ def test_walks_of_a_slow_implementation_end(monkeypatch):
 
 
 def test_a_slow_counterexample_is_shrunk_as_far_as_there_is_time(monkeypatch):
-    monkeypatch.setattr("dsa.testing.stateful.LONGEST_S", 3.0)
+    monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 3.0)
     began = time.monotonic()
     error = failing(MACHINE.at(rmax=1), SlowAndWrong)
     assert error.step >= 5
@@ -106,7 +106,7 @@ def test_a_counterexample_is_told_wherever_the_time_to_shrink_it_is_over(monkeyp
         if not patience.has_failed:
             patience.has_failed, patience.ends = True, time.monotonic() + limit_s
 
-    monkeypatch.setattr("dsa.testing.stateful.Patience.failed", failed)
+    monkeypatch.setattr("dsa.testing.lockstep.Patience.failed", failed)
     assert failing(MACHINE.at(rmax=1), SlowAndWrong).step >= 5
 
 
@@ -121,7 +121,7 @@ def test_our_engine_passes_and_every_row_is_taken(name):
 
 def test_walks_that_aim_meet_more_rows(monkeypatch):
     """Without an aim, random walks hardly leave the first step of a workflow of 25 rows."""
-    monkeypatch.setattr("dsa.testing.stateful.row_tour", lambda *_, **__: ())
+    monkeypatch.setattr("dsa.testing.lockstep.row_tour", lambda *_, **__: ())
 
     def rows_met():
         machine = SHIPPED["workflow"]
@@ -131,12 +131,12 @@ def test_walks_that_aim_meet_more_rows(monkeypatch):
         )
 
     aiming = rows_met()
-    monkeypatch.setattr("dsa.testing.stateful.Walk._is_aim", lambda _, row: row is None)
+    monkeypatch.setattr("dsa.testing.lockstep.Walk._is_aim", lambda _, row: row is None)
     assert aiming > 2 * rows_met()
 
 
 def test_too_few_rows_fail(monkeypatch):
-    monkeypatch.setattr("dsa.testing.stateful.row_tour", lambda *_, **__: ())
+    monkeypatch.setattr("dsa.testing.lockstep.row_tour", lambda *_, **__: ())
     machine = SHIPPED["workflow"]
     with pytest.raises(CoverageError, match="100% are required"):
         run_walks(state_machine_test(machine, lambda: Stepped(machine), settings=settings(STEADY, max_examples=1)))

@@ -6,10 +6,10 @@ from itertools import product
 import pytest
 from agents import OFF_BY_ONE, Adapted, Automaton, adapted
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import DsaError
 from dsa.lang import loads
-from dsa.meaning import Occurrence, Refusal
+from dsa.semantics import Occurrence, Refusal
 from dsa.testing import Charted, DisagreementError, Observed, Stepped, TooLargeError, complete_suite, graph_of
 from dsa.testing.suites import InseparableError, TooManyTestsError
 

@@ -5,11 +5,10 @@ from families import ordered
 from hypothesis import HealthCheck, given, settings
 from repository import SMALL, shipped_machines
 
-from dsa.checks.explore import explore
-from dsa.meaning import Refusal, Taken, start, step
-from dsa.testing.graph import TooLargeError, graph_of
+from dsa.checks.search.exploration import explore
+from dsa.semantics import Refusal, Taken, start, step
+from dsa.testing.explored_graph import TooLargeError, graph_of, row_tour, tour
 from dsa.testing.strategies import machines
-from dsa.testing.tours import row_tour, tour
 
 SHIPPED = shipped_machines()
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)

@@ -10,7 +10,7 @@ from benchmarks.tasks.references.lru import LRUCache
 from benchmarks.tasks.references.tdd_stack import Stack
 from benchmarks.tasks.tasks import KATAS, PUBLISHED, SETS, task_named
 
-from dsa.generators.scripted import parse_script
+from dsa.generators.substitutes import parse_script
 from dsa.runtime.content import Artifact
 
 REFERENCES = Path(oracles.__file__).parent / "references"

@@ -5,13 +5,13 @@ from collections import Counter
 import attrs
 import pytest
 
-from dsa.checks.engines import python
-from dsa.checks.engines.again import Again
-from dsa.checks.engines.edges import graph
-from dsa.checks.engines.found import Found, Limits
-from dsa.checks.mutants import mutants
+from dsa.checks.mutation import mutants
+from dsa.checks.search import python_engine
+from dsa.checks.search.engine import Found, Limits
+from dsa.checks.search.incremental_search import Again
+from dsa.checks.search.state_graph import graph
 from dsa.expr import TRUE
-from dsa.ground import Ground, Watch, ground
+from dsa.ground_system import Ground, Watch, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 from tests.repository import all_machines
@@ -63,7 +63,7 @@ def test_a_later_search_finds_what_a_search_of_its_own_finds(machine: Machine) -
     again(first, watches(first), LIMITS)
     for mutant in [machine, *(each.machine for each in mutants(machine))]:
         here = grounded(mutant, first)
-        wanted = python.search(here, watches(here), LIMITS)
+        wanted = python_engine.search(here, watches(here), LIMITS)
         found = again(here, watches(here), LIMITS)
         if wanted.complete:
             assert summary(here, found) == summary(here, wanted)
@@ -75,7 +75,7 @@ def test_a_later_search_of_other_fields_is_one_of_its_own() -> None:
     names = iter(all_machines().values())
     for machine in (next(names), next(names)):
         here = grounded(machine.at({}))
-        assert summary(here, again(here, [], LIMITS)) == summary(here, python.search(here, [], LIMITS))
+        assert summary(here, again(here, [], LIMITS)) == summary(here, python_engine.search(here, [], LIMITS))
 
 
 def test_a_search_ends_with_the_layer_at_which_what_ends_it_is_met() -> None:
@@ -83,8 +83,8 @@ def test_a_search_ends_with_the_layer_at_which_what_ends_it_is_met() -> None:
     here = grounded(machine)
     (first, *_) = here.rules
     watch = Watch(first.source, first.condition)
-    found = python.search(here, [attrs.evolve(watch, ends=True)], LIMITS)
-    assert found.hits == python.search(here, [watch], LIMITS).hits
+    found = python_engine.search(here, [attrs.evolve(watch, ends=True)], LIMITS)
+    assert found.hits == python_engine.search(here, [watch], LIMITS).hits
     assert found.ended
     assert not found.complete
-    assert found.configurations < python.search(here, [watch], LIMITS).configurations
+    assert found.configurations < python_engine.search(here, [watch], LIMITS).configurations

@@ -6,11 +6,11 @@ from itertools import count
 import families
 import pytest
 
-from dsa.checks.engines import compiled
-from dsa.checks.engines.c_source import TooWideError, source
-from dsa.checks.engines.found import Found, Limits
-from dsa.edge.compiler import compiled as compile_c
-from dsa.ground import Ground, Watch, ground
+from dsa.checks.search import c_engine
+from dsa.checks.search.c_engine import TooWideError, source
+from dsa.checks.search.engine import Found, Limits
+from dsa.edge.processes import compiled as compile_c
+from dsa.ground_system import Ground, Watch, ground
 from dsa.lang import loads
 from dsa.system import closed_system
 
@@ -25,9 +25,9 @@ def search(
     grounded: Ground,
     limits: Limits = UNLIMITED,
     watches: Sequence[Watch] = (),
-    memory_bytes: int = compiled.MEMORY_BYTES,
+    memory_bytes: int = c_engine.MEMORY_BYTES,
 ) -> Found:
-    return compiled.search(grounded, watches, limits, compile_c, memory_bytes)
+    return c_engine.search(grounded, watches, limits, compile_c, memory_bytes)
 
 
 def counters(*highs: int, condition: str = "x{i} < 300", down: bool = False) -> Ground:
@@ -114,7 +114,7 @@ def test_too_little_memory_to_begin_is_an_error():
     ],
 )
 def test_what_could_leave_64_bits_is_refused(grounded: Callable[[], Ground]):
-    assert not compiled.fits(grounded())
+    assert not c_engine.fits(grounded())
     with pytest.raises(TooWideError, match="64 bits"):
         search(grounded())
 
@@ -133,7 +133,7 @@ def test_arithmetic_near_the_bound_is_exact():
 | - | - | - | - | - |
 | s | up | x * x < 3000000000 * 2999999995 | x += 1 | = |
 """)
-    assert compiled.fits(grounded)
+    assert c_engine.fits(grounded)
     expected = next(x for x in range(2_999_999_990, 3_000_000_001) if x * x >= 3_000_000_000 * 2_999_999_995)
     assert search(grounded).configurations == expected - 2_999_999_990 + 1
 
@@ -197,8 +197,8 @@ def test_no_name_of_the_document_is_in_the_program():
 
 def test_long_programs_are_not_for_this_engine():
     grounded = counters(400)
-    assert compiled.fits(grounded)
-    assert not compiled.fits(grounded, [Watch(0, grounded.rules[0].condition)] * compiled.MAX_PARTS)
+    assert c_engine.fits(grounded)
+    assert not c_engine.fits(grounded, [Watch(0, grounded.rules[0].condition)] * c_engine.MAX_PARTS)
 
 
 def test_events_that_do_the_same_are_each_counted_and_what_stays_is_not_new():

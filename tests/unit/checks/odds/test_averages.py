@@ -5,8 +5,7 @@ from math import inf
 import pytest
 from odds_chains import chain_with, gained
 
-from dsa.checks.odds.averages import Averages, Bounds
-from dsa.checks.odds.solve import LARGEST
+from dsa.checks.odds.chain_solver import LARGEST, Averages, Bounds
 
 
 def test_what_is_left_for_sure_is_not_said_to_go_on_by_rounding():

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from odds_chains import bounds, chain_with, chains, gained
 
-from dsa.checks.odds.chain import TooLargeError
-from dsa.checks.odds.choose import Chosen
+from dsa.checks.odds.chain_solver import Chosen
+from dsa.checks.odds.markov_chain import TooLargeError
 
 
 def both(chain, worth=None, *, gains=True):

@@ -6,10 +6,9 @@ import pytest
 from odds_documents import ceiling, chain, closed_form
 from odds_worlds import World
 
-from dsa.checks.odds.answer import odds_answer
-from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.estimate import Counts, Within, estimate, estimator
-from dsa.checks.odds.recorded import Attempt, Recorded
+from dsa.checks.odds.assumptions import OddsError
+from dsa.checks.odds.estimation import Attempt, Counts, Recorded, Within, estimate, estimator
+from dsa.checks.odds.odds_report import odds_answer
 
 FIVE = chain(*(f"s{number}" for number in range(5)))
 

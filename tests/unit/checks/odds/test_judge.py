@@ -5,10 +5,10 @@ from families import ordered
 from odds_documents import HUM, TOOLS, UNLIMITED, chain, closed_form
 
 import dsa
-from dsa.checks.engines.found import Limits
-from dsa.checks.odds.judge import judge
-from dsa.checks.odds.reckon import question
-from dsa.claims import Always
+from dsa.checks.odds.odds_properties import judge
+from dsa.checks.odds.run_odds import question
+from dsa.checks.search.engine import Limits
+from dsa.declarations import Always
 from dsa.expr import TRUE
 from dsa.lang import loads
 

@@ -7,8 +7,8 @@ import pytest
 from odds_documents import chain
 from odds_worlds import World
 
-from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.recorded import Attempt, independence, numbered, recorded
+from dsa.checks.odds.assumptions import OddsError
+from dsa.checks.odds.estimation import Attempt, independence, numbered, recorded
 
 MACHINE = chain("a", "b")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dsa.checks.proof.session import Session
-from dsa.edge.files import load
+from dsa.checks.proof.proof_session import Session
+from dsa.edge.document_files import load
 
 
 @pytest.fixture

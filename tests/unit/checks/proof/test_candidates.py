@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.checks.proof.candidates import Column, Table, candidates, linear
-from dsa.expr import BooleanDomain, EnumDomain, Integer, Name, RangeDomain, evaluate, unparse
-from dsa.simplify import FALSE
+from dsa.checks.proof.lemma_candidates import Column, Table, candidates, linear
+from dsa.expr import FALSE, BooleanDomain, EnumDomain, Integer, Name, RangeDomain, evaluate, unparse
 
 NUMBERS = RangeDomain(Integer(0), None)
 DOMAINS = {

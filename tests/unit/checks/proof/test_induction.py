@@ -1,10 +1,8 @@
 """What is inductive stays, what is not goes, and a claim gets the few lemmas that it needs."""
 
-from dsa.checks.evidence import Lemma
-from dsa.checks.proof.induction import Induction, Needs, Slicer, whole
-from dsa.checks.proof.session import Session
-from dsa.expr import Expr, Integer, Name, unparse
-from dsa.simplify import compared, negated
+from dsa.checks.proof.induction import Induction, Lemma, Needs, Slicer, whole
+from dsa.checks.proof.proof_session import Session
+from dsa.expr import Expr, Integer, Name, compared, negated, unparse
 
 RETRIES, RMAX, SATISFIED = Name("retries", "variable"), Name("rmax", "parameter"), Name("satisfied", "variable")
 

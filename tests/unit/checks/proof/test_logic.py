@@ -1,11 +1,10 @@
 """Questions to z3: what is known of names, what is needed, what is small."""
 
-from dsa.checks.proof.logic import Logic
-from dsa.checks.proof.session import Session
-from dsa.expr import BooleanDomain, EnumDomain, Integer, Name, RangeDomain
+from dsa.checks.proof.proof_session import Session
+from dsa.checks.proof.solver import Logic
+from dsa.expr import FALSE, BooleanDomain, EnumDomain, Integer, Name, RangeDomain, any_of, compared, negated
 from dsa.lang import loads
 from dsa.machine import smallest_values
-from dsa.simplify import FALSE, any_of, compared, negated
 
 RETRIES, RMAX = Name("retries", "variable"), Name("rmax", "parameter")
 

@@ -2,10 +2,10 @@
 
 from dsa.checks.observers import observed
 from dsa.checks.proof.induction import whole
-from dsa.checks.proof.potential import bounding, terms
-from dsa.checks.proof.session import Session
-from dsa.claims import AtMost
-from dsa.edge.files import load
+from dsa.checks.proof.proof_session import Session
+from dsa.checks.proof.safety import bounding, terms
+from dsa.declarations import AtMost
+from dsa.edge.document_files import load
 from dsa.expr import Expr, Name, unparse
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from dsa.checks.evidence import Ranked
+from dsa.checks.proof.induction import Ranked
 from dsa.checks.proof.liveness import comes_to_rest, from_outside
-from dsa.checks.proof.session import Session
-from dsa.edge.files import load
+from dsa.checks.proof.proof_session import Session
+from dsa.edge.document_files import load
 from dsa.expr import evaluate, unparse
 from dsa.lang import loads
 

@@ -3,10 +3,10 @@
 import attrs
 import pytest
 
-from dsa.checks.explore import explore
-from dsa.checks.proof.samples import Sampler, valuations
-from dsa.checks.proof.session import Session
-from dsa.edge.files import load
+from dsa.checks.proof.lemma_candidates import Sampler, valuations
+from dsa.checks.proof.proof_session import Session
+from dsa.checks.search.exploration import explore
+from dsa.edge.document_files import load
 from dsa.expr import Integer, RangeDomain
 from dsa.machine import every_valuation
 from dsa.trace import follow

@@ -2,11 +2,10 @@
 
 from dsa.checks.observers import observed
 from dsa.checks.proof.induction import unseen, whole
+from dsa.checks.proof.proof_session import Session
 from dsa.checks.proof.safety import invariants
-from dsa.checks.proof.session import Session
-from dsa.claims import Always, Never
-from dsa.expr import And, Integer, Name
-from dsa.simplify import compared, negated
+from dsa.declarations import Always, Never
+from dsa.expr import And, Integer, Name, compared, negated
 
 RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
 

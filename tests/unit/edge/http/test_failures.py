@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from dsa.edge.http.failures import Asked, reason_of, refused, refused_within, said_to_wait_s
-from dsa.edge.http.retries import Retries
+from dsa.edge.http.model_server import Asked, Retries, reason_of, refused, refused_within, said_to_wait_s
 
 ASKED = Asked("m", "http://h/v1", "DSA_API_KEY", "k3y!")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.sandbox import Bounds, Program, SandboxError, best, close_all, pool, run_confined
+from dsa.edge.sandbox import Bounds, Program, SandboxError, best, close_all, run_confined, sandbox_runner
 
 REPORT = Program("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
 WARM = pytest.mark.skipif(
@@ -28,10 +28,10 @@ def gone(process):
 @WARM
 def test_calls_are_forked_off_one_process():
     run_confined(REPORT, "a")
-    with pool.zygote(best().name) as first:
+    with sandbox_runner.zygote(best().name) as first:
         pass
     run_confined(REPORT, "b")
-    with pool.zygote(best().name) as second:
+    with sandbox_runner.zygote(best().name) as second:
         assert first is second
 
 
@@ -44,7 +44,7 @@ def test_threads_get_what_is_theirs():
 @WARM
 def test_a_process_that_was_killed_is_started_again():
     run_confined(REPORT, "a")
-    with pool.zygote(best().name) as found:
+    with sandbox_runner.zygote(best().name) as found:
         os.killpg(found.process.pid, signal.SIGKILL)
         found.process.wait()
     assert run_confined(REPORT, "b").results == b"b"
@@ -95,13 +95,13 @@ def test_what_is_imported_beforehand_is_there_and_new_each_time():
 def test_a_fork_of_this_process_has_its_own():
     run_confined(REPORT, "a")
     good = False
-    with pool.zygote(best().name) as ours:
+    with sandbox_runner.zygote(best().name) as ours:
         pass
     child = os.fork()
     if child == 0:
         try:
             good = run_confined(REPORT, "child").results == b"child"
-            with pool.zygote(best().name) as other:
+            with sandbox_runner.zygote(best().name) as other:
                 good = good and other.process.pid != ours.process.pid
             close_all()
         finally:
@@ -113,7 +113,7 @@ def test_a_fork_of_this_process_has_its_own():
 @WARM
 def test_a_fork_of_this_process_does_not_keep_its_own_from_ending():
     run_confined(REPORT, "a")
-    with pool.zygote(best().name) as ours:
+    with sandbox_runner.zygote(best().name) as ours:
         pass
     waits, ends = os.pipe()
     child = os.fork()
@@ -133,10 +133,10 @@ def test_a_fork_of_this_process_does_not_keep_its_own_from_ending():
 )
 def test_nothing_outlives_who_asked(ends):
     code = (
-        "import os, threading, time\nfrom dsa.edge.sandbox import *\nfrom dsa.edge.sandbox import pool\n"
+        "import os, threading, time\nfrom dsa.edge.sandbox import *\nfrom dsa.edge.sandbox import sandbox_runner\n"
         "def call(): run_confined(Program('import time\\ndef run(p, f): time.sleep(600)'), '', Bounds(timeout_s=600))\n"
         "run_confined(Program('def run(p, f): pass'), '')\n"
-        "print(*(found.process.pid for found in pool._warm.values()), flush=True)\n" + ends
+        "print(*(found.process.pid for found in sandbox_runner._warm.values()), flush=True)\n" + ends
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.stderr == ""
@@ -152,7 +152,7 @@ def test_a_call_that_is_cut_off_leaves_the_others_and_their_process_alone(body, 
     slow = Program("import os, time\ndef run(payload, fd):\n    time.sleep(0.5)\n    os.write(fd, b'slow')")
     hang = Program(f"import os, time\ndef run(payload, fd):\n    {body}")
     run_confined(REPORT, "")
-    with pool.zygote(best().name) as before, ThreadPoolExecutor(2) as threads:
+    with sandbox_runner.zygote(best().name) as before, ThreadPoolExecutor(2) as threads:
         first = threads.submit(run_confined, slow, "")
         outcome = run_confined(hang, "", Bounds(timeout_s=timeout_s, cpu_s=timeout_s))
         assert (outcome.ended, outcome.cpu_s < 30) == (ended, True)

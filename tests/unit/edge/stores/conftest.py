@@ -4,7 +4,7 @@ import pytest
 from artifact_runs import memory_folder
 from damaged_stores import FIRST, RUNS, Original, append, read, rows, write
 
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 
 
 @pytest.fixture(scope="module")

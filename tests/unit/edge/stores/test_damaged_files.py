@@ -11,8 +11,8 @@ from contextlib import closing
 import pytest
 from damaged_stores import FIRST, event, place, put, read, rows, write
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import StoreError, UnknownRunError
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.run_store import StoreError, UnknownRunError
 
 
 def require_noticed_or_the_same(original, path, places, pattern):

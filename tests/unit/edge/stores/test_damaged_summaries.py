@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 from damaged_stores import add, bits, flipped, place, put, rows
 
-from dsa.edge.stores.rows import END, SPAN
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import DamageError, Message, Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.edge.stores.store_rows import END, SPAN
+from dsa.runtime.run_store import DamageError, Message, Summary
 
 SUMMARY = Summary(
     status="waiting", state="asked", machine="door", waits_for={"approved": "3"}, due_ms=5, about="an order"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import LONGEST_LINE, Message, Summary, TooLargeError
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry, MachineEntry
+from dsa.runtime.run_store import LONGEST_LINE, Message, Summary, TooLargeError
 
 FIRST = MachineEntry("r1", "door", "0" * 64)
 WAITING = Summary(status="waiting", state="checking")

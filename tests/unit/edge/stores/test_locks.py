@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from artifact_runs import open_files
 
-from dsa.edge.stores.locks import Holder, Turn, is_alive
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import StoreError
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.edge.stores.store_file import Holder, Turn, is_alive
+from dsa.runtime.run_store import StoreError
 
 KILLED = """
 import os, signal, sys, pathlib
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 SqliteStore(pathlib.Path(sys.argv[1]))
 os.kill(os.getpid(), signal.SIGKILL)
 """

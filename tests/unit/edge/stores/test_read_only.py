@@ -10,14 +10,14 @@ import ordinary_user
 import pytest
 from artifact_runs import open_files
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import Message, StoreError, Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry
+from dsa.runtime.run_store import Message, StoreError, Summary
 
 WRITER = """
 import os, pathlib, signal, sys
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import Message, Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.run_store import Message, Summary
 from dsa.runtime.ledger import EventEntry
 store = SqliteStore(pathlib.Path(sys.argv[1]))
 journal = store.create("r1", "# door", [])

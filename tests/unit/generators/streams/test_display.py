@@ -1,7 +1,7 @@
 import pytest
 
-from dsa.generators.streams.reconcile import Display
-from dsa.generators.streams.tools import offered
+from dsa.generators.streams.offered_tools import offered
+from dsa.generators.streams.reconciliation import Display
 
 TOOLS = offered(["f"])
 

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
+from machines.chat.chat_notices import as_pdf
+from machines.chat.chat_resources import Files
 from machines.chat.conversation import Turn
-from machines.chat.files import Files
-from machines.chat.telling import as_pdf
 
 FRAGMENTS = (
     "# h\n", "text ", "**b**", "*i*", "`c`", "\n\n", "- a\n", "  - b\n", "1. x\n", "> q\n", "```\ncode\n```\n", "| a | b |\n| --- | --- |\n| 1 | **2** |\n",

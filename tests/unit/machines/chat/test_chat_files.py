@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from machines.chat.files import Files
-from machines.chat.inventory import Inventory, Made
+from machines.chat.chat_resources import Files
+from machines.chat.conversation import Inventory, Made
 
 CONTENT = b"a,b\n1,2\n"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -7,11 +7,10 @@ from chat_server import faults_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.chat.conversation import REASONS, RECENT_TURNS, Conversation, conversation_of
-from machines.chat.inventory import Made
-from machines.chat.messages import messages_for
-from machines.tool_use.call import refused
-from machines.tool_use.message import Message
+from machines.chat.chat_tools import messages_for
+from machines.chat.conversation import REASONS, RECENT_TURNS, Conversation, Made, conversation_of
+from machines.tool_use.tool_call import refused
+from machines.tool_use.transcript import Message
 
 
 def made(name="a.csv", content="1", equal_to=None, key="sql:1"):

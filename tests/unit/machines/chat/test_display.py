@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dsa.runtime.moment import Moment
-from machines.chat import display as display_module
+from dsa.runtime.timeline import Moment
+from machines.chat import chat_display as display_module
+from machines.chat.chat_display import Display
 from machines.chat.conversation import REASONS
-from machines.chat.display import Display
 from machines.chat.sql import TableInfo
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202eabc [bold]x[/bold] [/]"

@@ -4,7 +4,7 @@ from chat_ledgers import things
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.chat.inventory import MOST_SHOWN, Inventory, Made
+from machines.chat.conversation import MOST_SHOWN, Inventory, Made
 
 
 def made(name="a.csv", content="1", key="sql:1", equal_to=None):

@@ -7,12 +7,11 @@ from chats import told as told_in
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from machines.chat.inventory import MOST_SHOWN, REUSE, Made
-from machines.chat.messages import CONTEXT_TOKENS, messages_for
+from machines.chat.chat_tools import CONTEXT_TOKENS, messages_for
+from machines.chat.conversation import MOST_SHOWN, REUSE, Made
 from machines.chat.sql import TableInfo
-from machines.tool_use.context import CHARS_PER_TOKEN
-from machines.tool_use.message import size_of
 from machines.tool_use.records import as_data
+from machines.tool_use.transcript import CHARS_PER_TOKEN, size_of
 
 CARS = TableInfo("cars", (("Origin", "VARCHAR"),), 406, "cars.csv")
 CARS_TOLD = {"table": "cars", "rows": 406, "columns": {"Origin": "VARCHAR"}}

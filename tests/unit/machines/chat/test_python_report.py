@@ -5,7 +5,7 @@ import pytest
 
 from dsa.edge.sandbox import Bounds, Outcome
 from machines.chat.python import PythonError
-from machines.chat.python.report import read
+from machines.chat.python.interpreter import read
 
 BOUNDS = Bounds(timeout_s=5, cpu_s=5, output_bytes=10)
 WELL = {"value": "42", "error": None, "fault": ""}

@@ -5,7 +5,7 @@ import duckdb
 import pytest
 
 from machines.chat.sql import Database, LoadError, TableInfo
-from machines.chat.sql.building import identifier, unique
+from machines.chat.sql.table_builder import identifier, unique
 
 
 def rows(database, sql):
@@ -251,7 +251,7 @@ def test_the_folder_holds_the_copy_and_its_record_alone(folder, opened, tmp_path
 
 
 def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("machines.chat.sql.loading.find_spec", lambda _name: None)
+    monkeypatch.setattr("machines.chat.sql.data_files.find_spec", lambda _name: None)
     with pytest.raises(
         LoadError, match=r"DuckDB: it reads the data, and is not installed; run: pip install '\.\[chat\]'"
     ):

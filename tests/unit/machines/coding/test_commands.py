@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.commands import asked, fault
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.programs import Rules, python_start
+from machines.coding.tools.command_runner import asked, fault
+from machines.coding.tools.program_rules import Rules, python_start
+from machines.coding.tools.workspace_paths import ToolError
 
 # -- what is asked ----------------------------------------------------------------------------------------------------
 

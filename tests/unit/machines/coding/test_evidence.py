@@ -2,8 +2,8 @@
 
 import pytest
 
-from machines.coding.events import CallRead, Came
-from machines.coding.evidence import files_named, given_of, lacking
+from machines.coding.coding_work import files_named, given_of, lacking
+from machines.coding.task_plan import CallRead, Came
 from machines.coding.tools.workspace import Change
 
 NOTHING = "no tool has given a result in this subtask"

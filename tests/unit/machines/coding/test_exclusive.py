@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from dsa.edge.sandbox.commands import stop
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.exclusive import alone
+from dsa.edge.sandbox.command_sandbox import stop
+from machines.coding.tools.command_runner import alone
+from machines.coding.tools.workspace_paths import ToolError
 
 HOLDS = """import sys
 from pathlib import Path
-from dsa.edge.sandbox.commands import stop
-from machines.coding.tools.exclusive import alone
+from dsa.edge.sandbox.command_sandbox import stop
+from machines.coding.tools.command_runner import alone
 with stop() as stopped, alone(Path(sys.argv[1]), stopped):
     print("held", flush=True)
     sys.stdin.read()

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from machines.coding.history.ignoring import is_named, parts_of, rules_of
+from machines.coding.history.workspace_scan import is_named, parts_of, rules_of
 
 LINES = (
     """

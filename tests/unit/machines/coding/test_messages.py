@@ -9,13 +9,11 @@ from chat_server import faults_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.events import Probe
-from machines.coding.messages import HISTORY_KEEP, messages_for, where_it_stands
-from machines.coding.standing import Chapter, Subtask
-from machines.coding.work import Work
-from machines.tool_use.call import ToolCall
-from machines.tool_use.context import CHARS_PER_TOKEN, shortened_to
-from machines.tool_use.message import Message, size_of
+from machines.coding.coding_resources import HISTORY_KEEP, messages_for, where_it_stands
+from machines.coding.coding_work import Work
+from machines.coding.task_plan import Chapter, Probe, Subtask
+from machines.tool_use.tool_call import ToolCall
+from machines.tool_use.transcript import CHARS_PER_TOKEN, Message, shortened_to, size_of
 
 NOTHING = ("files_written", "files_missing", "commands_run", "recent_errors")
 

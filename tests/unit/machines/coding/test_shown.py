@@ -1,8 +1,8 @@
 """How calls are written for people."""
 
-from machines.coding.events import CallRead
-from machines.coding.shown import arguments_shown, log_lines, outcome_of, remarks_on
-from machines.coding.work import WorkCall
+from machines.coding.coding_work import WorkCall
+from machines.coding.task_plan import CallRead
+from machines.coding.workspace_view import arguments_shown, log_lines, outcome_of, remarks_on
 
 
 def test_arguments_of_a_command_are_told_apart():

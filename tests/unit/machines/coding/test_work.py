@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from dsa.expr import Value
 from dsa.runtime.ledger import EventEntry, RowEntry
-from machines.coding.calls import COMPLETE
+from machines.coding.coding_resources import MODES, CodingSettings, Resources
+from machines.coding.coding_tools import COMPLETE
+from machines.coding.coding_work import Work, WorkCall, work_of
+from machines.coding.command import counted
 from machines.coding.configuration import CodeConfiguration, checked, default_model, read_configuration
-from machines.coding.counting import counted
-from machines.coding.events import CallRead
-from machines.coding.projection import FOLDER, LOG, Projection, lines_in_log, loops, state
-from machines.coding.resources import MODES, Resources
-from machines.coding.settings import CodingSettings
-from machines.coding.work import Work, WorkCall, work_of
+from machines.coding.task_plan import CallRead
+from machines.coding.workspace_view import FOLDER, LOG, Projection, lines_in_log, loops, state
 from machines.tool_use.records import as_data, read_record
 
 VALUES: dict[str, Value] = {"rounds": 1}

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from dsa.edge.binding import Bindings
+from dsa.edge.document_files import load
 from dsa.edge.driver import Driver
-from dsa.edge.files import load
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
-from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import begin, replay
+from dsa.runtime.status import unfinished
+from dsa.semantics import Occurrence
 from machines import (
     ActionPair,
     Artifact,

@@ -1,10 +1,10 @@
 import json
 import re
 
-from dsa.runtime.policies import Action, Step, action_call_step, action_result_step, error_step, text_step
+from dsa.runtime.policy.policies import Action, Step, action_call_step, action_result_step, error_step, text_step
 from machines.search.policies import Reply, messages_of, steps_of
-from machines.tool_use.call import ToolCall
-from machines.tool_use.message import Message
+from machines.tool_use.tool_call import ToolCall
+from machines.tool_use.transcript import Message
 
 
 def call(step_id, name="search", actor="assistant", **payload):

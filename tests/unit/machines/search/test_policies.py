@@ -16,9 +16,9 @@ from stream_server import serving as streaming
 from stream_shapes import call_chunk, chunk, entry, finished
 
 from dsa.errors import DocumentError, GenerationError
-from dsa.runtime.invocation import answer_of, ledger_of, run
 from dsa.runtime.ledger import CallEntry, CallResultEntry
-from dsa.runtime.policies import text_step
+from dsa.runtime.policy.invocation import answer_of, ledger_of, run
+from dsa.runtime.policy.policies import text_step
 from machines.search.policies import registry
 
 QUESTION = {"text": "What is the latest Python version?"}

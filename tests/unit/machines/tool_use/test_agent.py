@@ -13,8 +13,8 @@ from stream_shapes import call_chunk, chunk, entry, finished
 
 import dsa
 from machines.tool_use import TEXT, CallRead, FunctionGuard, FunctionTool, Parameter, ToolAgent, ToolError
-from machines.tool_use import agent as agent_module
-from machines.tool_use.agent import came_brought
+from machines.tool_use import tool_agent as agent_module
+from machines.tool_use.tool_agent import came_brought
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 

@@ -7,13 +7,11 @@ import pytest
 from stream_server import answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
-from dsa.edge.http.failures import reason_of
+from dsa.edge.http.model_server import reason_of
 from dsa.errors import GenerationError
-from machines.tool_use.answers import Room
-from machines.tool_use.call import ToolCall
-from machines.tool_use.context import asked_within, room_known, room_taken, shortened_to, within
-from machines.tool_use.message import Message, size_of
-from machines.tool_use.model import Wanted, model_of
+from machines.tool_use.chat_model import Wanted, model_of
+from machines.tool_use.tool_call import Room, ToolCall
+from machines.tool_use.transcript import Message, asked_within, room_known, room_taken, shortened_to, size_of, within
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from machines.coding.calls import TOOLS
-from machines.tool_use.call import ToolCall
-from machines.tool_use.json_mode import Reply, WrittenCall, as_texts, read_reply, response_format, with_tools_told
-from machines.tool_use.message import Message
+from machines.coding.coding_tools import TOOLS
+from machines.tool_use.chat_model import Reply, WrittenCall, as_texts, read_reply, response_format, with_tools_told
+from machines.tool_use.tool_call import ToolCall
+from machines.tool_use.transcript import Message
 
 
 def schema():

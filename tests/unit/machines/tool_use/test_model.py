@@ -12,10 +12,10 @@ from stream_server import RESET, answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
 from dsa.errors import GenerationError, ModelUnavailable
-from machines.tool_use.answers import answer_of
-from machines.tool_use.message import Message
-from machines.tool_use.model import ASKED_AGAIN, VARIABLE, Wanted, model_of, most_bytes
+from machines.tool_use.chat_model import ASKED_AGAIN, VARIABLE, Wanted, model_of, most_bytes
 from machines.tool_use.tool import Tool
+from machines.tool_use.tool_call import answer_of
+from machines.tool_use.transcript import Message
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 

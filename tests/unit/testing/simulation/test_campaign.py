@@ -4,8 +4,7 @@ import pytest
 import simulations
 from simulations import written
 
-from dsa.testing.simulation.campaign import Outcome, enough, played, simulate
-from dsa.testing.simulation.story import Story
+from dsa.testing.simulation.story import Outcome, Story, enough, played, simulate
 
 LETTER = written(simulations.LETTER)
 FROUGHT = written(f"{simulations.LETTER}\n## Properties\n- never done\n")

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from dsa.testing.simulation.loop import BEGIN_MS, SpinningError, Time, VirtualClock, VirtualLoop
+from dsa.testing.simulation.virtual_loop import BEGIN_MS, SpinningError, Time, VirtualClock, VirtualLoop
 
 
 @pytest.fixture

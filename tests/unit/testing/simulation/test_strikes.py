@@ -6,8 +6,8 @@ import simulations
 from simulations import written
 
 from dsa.testing.simulation.faults import FITTING, Triple
-from dsa.testing.simulation.plan import plan_of
-from dsa.testing.simulation.strikes import Strikes
+from dsa.testing.simulation.mishaps import Strikes
+from dsa.testing.simulation.seed_plan import plan_of
 
 LETTER = written(simulations.LETTER)
 

@@ -7,12 +7,12 @@ import pytest
 from facts_of_runs import ABOUT, BUSY, DRAFT, LEDGER, facts
 from simulations import subject
 
-from dsa.edge.effects import fault_in
-from dsa.edge.files import load
+from dsa.edge.document_files import load
+from dsa.edge.performer import fault_in
 from dsa.runtime.content import Artifact
-from dsa.runtime.policies import Action
-from dsa.testing.simulation.loop import VirtualLoop
-from dsa.testing.simulation.plan import plan_of
+from dsa.runtime.policy.policies import Action
+from dsa.testing.simulation.seed_plan import plan_of
+from dsa.testing.simulation.virtual_loop import VirtualLoop
 from dsa.testing.simulation.world import World, data_of
 
 DRAFTING = LEDGER[:4]  # a letter was asked for

@@ -8,7 +8,7 @@ import pytest
 from file_tools import FileTools, contents, prepared
 from os_calls import handled
 
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools.workspace_paths import ToolError
 
 FILES = [
     {"path": "one.py", "content": "new 1"},

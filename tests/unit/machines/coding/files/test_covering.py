@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.paths import Protection
-from machines.coding.tools.planted import looked
+from machines.coding.tools.planted_files import looked
+from machines.coding.tools.workspace_paths import Protection
 
 NAMES = (
     "a",

@@ -5,7 +5,7 @@ from file_tools import FileTools, given_or_refused, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.paths import Pattern, named, parts_of
+from machines.coding.tools.workspace_paths import Pattern, named, parts_of
 
 
 @pytest.mark.parametrize(

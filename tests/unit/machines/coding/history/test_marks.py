@@ -12,7 +12,7 @@ from workspaces import state
 
 from dsa.runtime.artifacts import ArtifactStoreError
 from machines.coding.history import Changed, History
-from machines.coding.history.looking import IGNORED, LARGEST_BYTES, HistoryError, Seen, blob_id, look
+from machines.coding.history.workspace_scan import IGNORED, LARGEST_BYTES, HistoryError, Seen, blob_id, look
 
 UNKNOWN = "0" * 40
 

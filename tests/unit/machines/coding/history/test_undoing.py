@@ -12,8 +12,8 @@ from file_tools import FileTools
 from workspaces import change_all, state
 from workspaces import git_of_history as git
 
-from machines.coding.history import UNKEPT, UNKNOWN, Conflict, History, looking
-from machines.coding.history.looking import LARGEST_BYTES
+from machines.coding.history import UNKEPT, UNKNOWN, Conflict, History, workspace_scan
+from machines.coding.history.workspace_scan import LARGEST_BYTES
 
 
 def test_an_undo_puts_all_back(history, root):
@@ -196,13 +196,13 @@ def test_what_is_over_the_bounds_is_neither_new_nor_removed(history, root):
 
 
 def test_ignored_names_are_bounded_and_what_is_beyond_is_told(history, root, monkeypatch):
-    monkeypatch.setattr(looking, "MOST_IGNORED", 3)
+    monkeypatch.setattr(workspace_scan, "MOST_IGNORED", 3)
     (root / ".gitignore").write_text("many/\n", "utf-8")
     (root / "many").mkdir()
     for number in range(5):
         (root / "many" / f"{number}.txt").write_text("x", "utf-8")
     mark = history.mark("first")
-    assert list(history.left_out(mark).values()).count(looking.IGNORED) == 3
+    assert list(history.left_out(mark).values()).count(workspace_scan.IGNORED) == 3
     assert "not told when it is gone: what is beyond" in history.unkept(mark)
     (root / "many" / "0.txt").unlink()
     assert "not told when it is gone" in history.unkept(history.mark("last"))

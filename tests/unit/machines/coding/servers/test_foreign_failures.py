@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from foreign_servers import LONG_S, SHORT_S, real, refused, rogue, text, wait_until_gone
 
-from dsa.edge.sandbox.commands import stop
-from machines.coding.servers.server import Server
+from dsa.edge.sandbox.command_sandbox import stop
+from machines.coding.servers.mcp_results import Server
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 

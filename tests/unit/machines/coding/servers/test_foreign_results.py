@@ -6,7 +6,7 @@ import os
 import pytest
 from foreign_servers import Foreign, real, refused, rogue, text
 
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools.workspace_paths import ToolError
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 

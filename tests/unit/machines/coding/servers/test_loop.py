@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from machines.coding.servers.foreign import BesideLoop, Ended
+from machines.coding.servers.mcp_tools import BesideLoop, Ended
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from dsa.errors import ParameterError
-from machines.coding.servers.server import Server
+from machines.coding.servers.mcp_results import Server
 
 TOML = """
 [mcp.files]
