@@ -18,7 +18,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.errors import Placed, Span
+from dsa.errors import Located, Span
 from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value, show_number, unparse
 from dsa.text import closest, nearest
 
@@ -116,7 +116,7 @@ def show_duration(duration_ms: int) -> str:
 
 
 @attrs.frozen
-class Parameter(Placed):
+class RunParameter(Located):
     """A constant of a run; proofs range over its whole domain."""
 
     name: str
@@ -125,7 +125,7 @@ class Parameter(Placed):
 
 
 @attrs.frozen
-class Variable(Placed):
+class Variable(Located):
     """A finite-domain part of the configuration; `initial` is an expression over parameters."""
 
     name: str
@@ -135,7 +135,7 @@ class Variable(Placed):
 
 
 @attrs.frozen
-class Event(Placed):
+class Event(Located):
     """What can happen. `origin` is `outside`, or the effect that this event answers.
 
     `otherwise` is `refused` where it is meant that a state with rows for the event refuses it at some values.
@@ -147,7 +147,7 @@ class Event(Placed):
 
 
 @attrs.frozen
-class Effect(Placed):
+class Effect(Located):
     """What a row asks the world to do, and the driver's policy for it (never read by `step`).
 
     `on_failure` is `stop` where a failure for which no row is, which stops the run, is meant.
@@ -162,7 +162,7 @@ class Effect(Placed):
 
 
 @attrs.frozen
-class Guard(Placed):
+class Guard(Located):
     """A GuardInterface bound by name. `kind` is the registered kind; `judges` the events it gives verdicts on.
 
     A guard that judges nothing is a part of a composition. `pass_odds` and `fatal_odds` are assumed
@@ -181,7 +181,7 @@ class Guard(Placed):
 
 
 @attrs.frozen
-class Generator(Placed):
+class Generator(Located):
     """A GeneratorInterface bound by name, with its registered kind and options."""
 
     name: str
@@ -190,7 +190,7 @@ class Generator(Placed):
 
 
 @attrs.frozen
-class State(Placed):
+class State(Located):
     """A state, or the parent of states. The name is dotted: `review.draft` is a child of `review`.
 
     `end` is when a run that rests in this leaf is finished there, None when it never is.
@@ -207,7 +207,7 @@ class State(Placed):
 
 
 @attrs.frozen
-class Assign(Placed):
+class Assign(Located):
     """`variable = value`; all updates of a row read the values before the step (S5)."""
 
     variable: str
@@ -215,14 +215,14 @@ class Assign(Placed):
 
 
 @attrs.frozen
-class Revoke(Placed):
+class Revoke(Located):
     """`revoke variable`: back to its initial value, the one way to take workflow state back (S9)."""
 
     variable: str
 
 
 @attrs.frozen
-class Emit(Placed):
+class Emit(Located):
     """Ask for an effect."""
 
     effect: str
@@ -232,7 +232,7 @@ class Emit(Placed):
 
 
 @attrs.frozen
-class Cancel(Placed):
+class Cancel(Located):
     """Drop an outstanding effect, or all of them when `effect` is None."""
 
     effect: str | None = None
@@ -242,7 +242,7 @@ class Cancel(Placed):
 
 
 @attrs.frozen
-class Transition(Placed):
+class Transition(Located):
     """One row for one source and one event.
 
     `event` is an event's name, `E.failed`, or `after 30s`. `source` is a state, a parent or `*`; `target` a
@@ -285,7 +285,7 @@ class Transition(Placed):
 
 
 @attrs.frozen
-class Case(Placed):
+class Case(Located):
     """A call and the value it must give, both as Python text; `expected` is a literal."""
 
     call: str
@@ -293,7 +293,7 @@ class Case(Placed):
 
 
 @attrs.frozen
-class Cases(Placed):
+class Cases(Located):
     """The section `Cases: NAME`; NAME is a step or a guard."""
 
     name: str
@@ -301,7 +301,7 @@ class Cases(Placed):
 
 
 @attrs.frozen
-class Prompt(Placed):
+class Prompt(Located):
     """The section `Prompt: NAME`; parts that are not given are empty. NAME is a step or an effect."""
 
     name: str
@@ -313,7 +313,7 @@ class Prompt(Placed):
 
 
 @attrs.frozen
-class WorkflowStep(Placed):
+class StepRow(Located):
     """One row of a Steps table. `requires` is a list of steps, or an expression over them (rho).
 
     `uses` maps the names under which earlier artifacts are seen by guard and prompt to their steps. The retry
@@ -344,7 +344,7 @@ class Never:
 
 
 @attrs.frozen
-class Unchanged:
+class UnchangedClaim:
     """`on E: X, Y unchanged`: the expressions have the same value before and after every step at which E holds."""
 
     trigger: Expr
@@ -426,7 +426,7 @@ class Probability:
 
 
 @attrs.frozen
-class Expected:
+class ExpectedCount:
     """`expected E <= x`: the expected number of E in a run."""
 
     counted: Expr
@@ -434,16 +434,25 @@ class Expected:
 
 
 Form = (
-    Always | Never | Unchanged | LeadsTo | OnlyAfter | AtMost | Possible | EverywherePossible | Probability | Expected
+    Always
+    | Never
+    | UnchangedClaim
+    | LeadsTo
+    | OnlyAfter
+    | AtMost
+    | Possible
+    | EverywherePossible
+    | Probability
+    | ExpectedCount
 )
 
 
 def expressions(form: Form) -> tuple[Expr, ...]:
     """Give every expression of a property, left to right."""
     match form:
-        case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p) | Expected(p):
+        case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p) | ExpectedCount(p):
             return (p,)
-        case Unchanged(trigger, changed):
+        case UnchangedClaim(trigger, changed):
             return (trigger, *changed)
         case LeadsTo(left, right) | OnlyAfter(left, right):
             return (left, right)
@@ -458,7 +467,7 @@ def show(form: Form) -> str:
             return f"always {unparse(p)}"
         case Never(p):
             return f"never {unparse(p)}"
-        case Unchanged(trigger, changed):
+        case UnchangedClaim(trigger, changed):
             return f"on {unparse(trigger)}: {', '.join(unparse(expr) for expr in changed)} unchanged"
         case LeadsTo(cause, goal, fair, is_weak, doubts):
             assuming = f" assuming {'weakly ' if is_weak else ''}fair {', '.join(fair)}" if fair else ""
@@ -475,38 +484,38 @@ def show(form: Form) -> str:
             return f"from everywhere possible {unparse(p)}"
         case Probability(p, bound):
             return f"{unparse(p)} with probability {form.sign} {show_number(bound)}"
-        case Expected(counted, at_most):
+        case ExpectedCount(counted, at_most):
             return f"expected {unparse(counted, alone=True)} <= {show_number(at_most)}"
 
 
 @attrs.frozen
-class Property(Placed):
+class Property(Located):
     """A claim about all runs, and where it stands."""
 
     form: Form
 
 
 @attrs.frozen
-class Refused:
+class RefusedAction:
     """A scenario's action `refused` or `refused: REASON`."""
 
     reason: str | None = None
 
 
 @attrs.frozen
-class ScenarioStep(Placed):
+class ScenarioStep(Located):
     """One percept with the action, state, values and dependencies expected; None where nothing is compared."""
 
     event: str
     verdicts: tuple[tuple[str, Outcome], ...] = ()
-    action: tuple[Emit | Cancel, ...] | Refused = ()
+    action: tuple[Emit | Cancel, ...] | RefusedAction = ()
     state: str | None = None
     values: tuple[tuple[str, Value], ...] = ()
     dependencies: tuple[tuple[str, str], ...] | None = None
 
 
 @attrs.frozen
-class Scenario(Placed):
+class Scenario(Located):
     """A table of percepts, run at the defaults or at its own parameters. Guards not named have passed."""
 
     name: str
@@ -515,7 +524,7 @@ class Scenario(Placed):
 
 
 @attrs.frozen
-class Stated(Placed):
+class SpecDeclaration(Located):
     """What a spec says of an effect or a variable of its machine: these columns, by their fields, are to be as they stand there."""
 
     declared: Effect | Variable

@@ -85,7 +85,7 @@ class Span:
 
 
 @attrs.frozen
-class Placed:
+class Located:
     """What stands somewhere in a document; None for what is built in Python. Equality ignores it."""
 
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)

@@ -18,7 +18,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.errors import Placed
+from dsa.errors import Located
 
 Value = bool | int | str
 Environment = Mapping[str, Value]
@@ -28,28 +28,28 @@ OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "fatal")
 
 
 @attrs.frozen
-class Boolean(Placed):
+class Boolean(Located):
     """`true` or `false`."""
 
     value: bool
 
 
 @attrs.frozen
-class Integer(Placed):
+class Integer(Located):
     """A whole number."""
 
     value: int
 
 
 @attrs.frozen
-class Symbol(Placed):
+class Symbol(Located):
     """A value of an enumeration."""
 
     value: str
 
 
 @attrs.frozen
-class Name(Placed):
+class Name(Located):
     """A declared name. `kind` says of what, once names are resolved."""
 
     name: str
@@ -57,7 +57,7 @@ class Name(Placed):
 
 
 @attrs.frozen
-class Verdict(Placed):
+class Verdict(Located):
     """`g.passed`, `g.failed` or `g.fatal`: what guard `guard` said of the event."""
 
     guard: str
@@ -65,21 +65,21 @@ class Verdict(Placed):
 
 
 @attrs.frozen(cache_hash=True)
-class Not(Placed):
+class Not(Located):
     """`not operand`."""
 
     operand: "Expr"
 
 
 @attrs.frozen(cache_hash=True)
-class Negate(Placed):
+class Negate(Located):
     """`-operand`."""
 
     operand: "Expr"
 
 
 @attrs.frozen(cache_hash=True)
-class Arithmetic(Placed):
+class Arithmetic(Located):
     """`left operator right` with `+`, `-` or `*`."""
 
     operator: Literal["+", "-", "*"]
@@ -88,7 +88,7 @@ class Arithmetic(Placed):
 
 
 @attrs.frozen(cache_hash=True)
-class Compare(Placed):
+class Compare(Located):
     """A comparison, chained as in Python: `first` followed by pairs of operator and operand."""
 
     first: "Expr"
@@ -96,7 +96,7 @@ class Compare(Placed):
 
 
 @attrs.frozen(cache_hash=True)
-class Member(Placed):
+class Member(Located):
     """`operand in {a, b}`."""
 
     operand: "Expr"
@@ -104,14 +104,14 @@ class Member(Placed):
 
 
 @attrs.frozen(cache_hash=True)
-class And(Placed):
+class And(Located):
     """Two or more conjuncts."""
 
     operands: tuple["Expr", ...]
 
 
 @attrs.frozen(cache_hash=True)
-class Or(Placed):
+class Or(Located):
     """Two or more disjuncts."""
 
     operands: tuple["Expr", ...]

@@ -17,7 +17,7 @@ from dsa import expr
 from dsa.errors import DsaError
 from dsa.expr import FALSE, Leaf, all_of, any_of, constant, negated, substituted
 from dsa.semantics import Configuration
-from dsa.system import Effort, System, location_of, outcomes_at_samples, satisfiable, start_values
+from dsa.system import SearchEffort, System, location_of, outcomes_at_samples, satisfiable, start_values
 
 #: So many values are tried to decide one condition, and all conditions of a machine: what is not decided then is left to be looked at where it matters.
 _TRIED_EACH, _TRIED = 2_048, 20_000
@@ -35,7 +35,7 @@ class Field:
 
 
 @attrs.frozen
-class Rule:
+class GroundRule:
     """A command in numbers: when it is taken, where it leads, and what each changed field (by index) is set to.
 
     At one configuration at most one rule of a choice is taken; different choices are independent. `command` indexes the system's.
@@ -49,7 +49,7 @@ class Rule:
 
 
 @attrs.frozen
-class Watch:
+class GroundWatch:
     """Something to look out for: `condition` true at a configuration of `location`. One that `ends` a search is all that is wanted: no farther ones are looked at."""
 
     location: int
@@ -58,7 +58,7 @@ class Watch:
 
 
 @attrs.frozen
-class Known:
+class DecidedConditions:
     """Conditions of a system: in numbers, decided as far as their fields' values decide them, and as engines write them."""
 
     numeric: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
@@ -89,19 +89,19 @@ class Ground:
 
     system: System = attrs.field(repr=False)
     fields: tuple[Field, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[GroundRule, ...]
     start: int
     _numbers: dict[str, int] = attrs.field(repr=False)
     hurries: bool = attrs.field(default=False, repr=False, eq=False)
     #: How many more values may be tried to decide conditions.
-    _effort: Effort = attrs.field(factory=lambda: Effort(_TRIED), repr=False, eq=False)
+    _effort: SearchEffort = attrs.field(factory=lambda: SearchEffort(_TRIED), repr=False, eq=False)
 
     @cached_property
-    def known(self) -> "Known":
+    def known(self) -> "DecidedConditions":
         """What was worked out of conditions over these fields, at these values."""
         constants = tuple(self.system.machine.constants.items())
         key = ("known", self.fields, tuple(self._numbers.items()), constants, self.hurries)
-        found: Known = self.system.memo.setdefault(key, Known())
+        found: DecidedConditions = self.system.memo.setdefault(key, DecidedConditions())
         return found
 
     @cached_property
@@ -127,9 +127,9 @@ class Ground:
             raise LateError("the time limit was met")
 
     @cached_property
-    def rules_at(self) -> tuple[tuple[Rule, ...], ...]:
+    def rules_at(self) -> tuple[tuple[GroundRule, ...], ...]:
         """The rules of each location."""
-        found: list[list[Rule]] = [[] for _ in self.system.locations]
+        found: list[list[GroundRule]] = [[] for _ in self.system.locations]
         for rule in self.rules:
             found[rule.source].append(rule)
         return tuple(map(tuple, found))
@@ -181,7 +181,7 @@ class Ground:
             found[field.name] = bool(value) if field.is_bool else value
         return found
 
-    def successors(self, number: int) -> Iterator[tuple[Rule, int]]:
+    def successors(self, number: int) -> Iterator[tuple[GroundRule, int]]:
         """Give the rules taken at a configuration and where each leads; slow, for one configuration at a time."""
         place, data = divmod(number, self.volume)
         values = self.values(number)
@@ -197,10 +197,10 @@ class Ground:
         """Give a condition over the system's variables and parameters in numbers, decided where its values decide it."""
         return self._decided(self._numeric(condition))
 
-    def watches(self, conditions: Iterable[tuple[int, expr.Expr]]) -> tuple[Watch | None, ...]:
+    def watches(self, conditions: Iterable[tuple[int, expr.Expr]]) -> tuple[GroundWatch | None, ...]:
         """Ground conditions at locations; None for one that is never true."""
         found = ((place, self.grounded(condition)) for place, condition in conditions)
-        return tuple(None if condition == FALSE else Watch(place, condition) for place, condition in found)
+        return tuple(None if condition == FALSE else GroundWatch(place, condition) for place, condition in found)
 
     def _numeric(self, whole: expr.Expr) -> expr.Expr:
         found = self.known.numeric.get(whole)
@@ -247,7 +247,7 @@ class Ground:
         return result
 
     def _can_be_true(self, node: expr.Expr) -> bool | None:
-        effort = Effort(min(_TRIED_EACH, self._effort.left), self._effort.expired)
+        effort = SearchEffort(min(_TRIED_EACH, self._effort.left), self._effort.expired)
         given = effort.left
         found = satisfiable(node, self._ranges, effort)
         self._effort.left -= given - effort.left
@@ -272,7 +272,7 @@ def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool]
         low, size = _extent(values, numbers)
         fields.append(Field(name, low, size, stride, isinstance(domain, expr.BooleanDomain)))
         stride *= size
-    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, Effort(_TRIED, expired))
+    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, SearchEffort(_TRIED, expired))
     initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}
@@ -285,7 +285,7 @@ def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool]
             known[same] = _condition(draft, command.enabled, command.safe, command.rivals), updates
         condition, updates = known[same]
         if condition != FALSE:
-            rules.append(Rule(command.source, command.target, condition, updates, index))
+            rules.append(GroundRule(command.source, command.target, condition, updates, index))
     return attrs.evolve(draft, rules=tuple(rules), start=start)
 
 

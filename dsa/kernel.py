@@ -4,9 +4,9 @@ Without a file that it can read as a certificate, it says how it is used (exit 2
 what wrote the certificate, and believes nothing but the machine's tables. Written from specs/semantics.md (S1 to S12 are its rules) and
 specs/table.md (the language). Four parts, in this order:
 
-1. `Unknown`: numbers that are not known. A claim about given parameter values is explored outright. A claim for all values runs the same code
+1. `Polynomial`: numbers that are not known. A claim about given parameter values is explored outright. A claim for all values runs the same code
    on unknown numbers: each question about one is answered both ways, and a path that fails must be shown impossible.
-2. `Parser`: the expressions of the language, and nothing else: whole numbers, conditions, values of enumerations, declared full names.
+2. `KernelParser`: the expressions of the language, and nothing else: whole numbers, conditions, values of enumerations, declared full names.
 3. `Tables`: the machine.
 4. `Claim`: what is claimed of it, and how that is seen.
 
@@ -26,10 +26,10 @@ __debug__ or sys.exit("refused: -O would drop every check")
 
 def terms(number):
     """Give a number as a polynomial: {names: coefficient}, where () stands for the constant."""
-    return number.terms if isinstance(number, Unknown) else {(): number}
+    return number.terms if isinstance(number, Polynomial) else {(): number}
 
 
-class Unknown:  # noqa: PLW1641  (it is not to be hashed)
+class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
     """A whole number not known: a polynomial over the machine's values with whole coefficients. A condition is 0 or 1.
 
     `path` is what is known on the path that is followed: facts (numbers that are at least 0), the answers that it has to give, other paths
@@ -41,14 +41,16 @@ class Unknown:  # noqa: PLW1641  (it is not to be hashed)
 
     def __add__(self, other):
         total = {m: c for m in {**self.terms, **terms(other)} if (c := self.terms.get(m, 0) + terms(other).get(m, 0))}
-        return Unknown(total) if total.keys() - {()} else total.get((), 0)
+        return Polynomial(total) if total.keys() - {()} else total.get((), 0)
 
     def __mul__(self, by):
-        return sum(Unknown({tuple(sorted(m + n)): c * d}) for m, c in self.terms.items() for n, d in terms(by).items())
+        return sum(
+            Polynomial({tuple(sorted(m + n)): c * d}) for m, c in self.terms.items() for n, d in terms(by).items()
+        )
 
     def __ge__(self, other):
         """Ask whether it is at least another number: what this path has answered before, else yes, and no on another path."""
-        yes, no, (facts, ways, todo) = self + other * -1, self * -1 + other + -1, Unknown.path
+        yes, no, (facts, ways, todo) = self + other * -1, self * -1 + other + -1, Polynomial.path
         if isinstance(yes, int):
             return yes >= 0
         for fact in facts:
@@ -79,7 +81,7 @@ RELATIONS, DEEPEST, MOST_NODES = ("==", "!=", "<=", ">=", "<", ">"), 60, 100_000
 CONDITION, NUMBER, EITHER = "a condition", "a number", "a value or something else"
 
 
-class Parser:
+class KernelParser:
     """Reads an expression of the names whose types are given, one method for each line of the grammar in specs/table.md.
 
     A type is CONDITION, NUMBER or the set of an enumeration's values. Every method gives the type of what it has read, and Python for
@@ -380,7 +382,7 @@ class Tables:
     def code(self, text, scope, kind=None, level="expression"):
         """Give the code of an expression, which must be of a type; `level` says how closely it must hold together."""
         if (text, scope, kind, level) not in self.codes:
-            parser = Parser(text, self.types[scope], self.symbols)
+            parser = KernelParser(text, self.types[scope], self.symbols)
             found, code = parser.whole(getattr(parser, level))
             (found, code), *_ = parser.settled([(found, code), (kind, "")])  # a new value is one of the variable's
             assert kind is None or alike(found, kind), (
@@ -514,7 +516,7 @@ class Claim(Tables):
         assert len(self.parts) == len(kinds), f"'{self.form}' has other parts"
         self.fair, self.silent, self.failing = set(), set(), set()
         self.reads = [self.read(part, kind) for part, kind in zip(self.parts, kinds)]
-        self.unknown = {name: Unknown({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
+        self.unknown = {name: Polynomial({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
         self.names |= self.unknown or {name: self.given(name) for name in self.parameters}
         assert self.at is None or self.at.keys() == self.parameters.keys(), (
             "it names other values than those of parameters"
@@ -570,7 +572,7 @@ class Claim(Tables):
         """Run an action on every path that the facts used allow; where it fails, a sum of products of facts must be negative."""
         (use, *closings), todo = next(self.proofs, [()]) if self.unknown else [()], [[]]
         while todo:
-            Unknown.path = facts, _, _ = [], todo.pop(), todo
+            Polynomial.path = facts, _, _ = [], todo.pop(), todo
             try:
                 all(self.value(given[place], names) for place in use) and action(*arguments)
             except AssertionError as why:

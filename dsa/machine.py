@@ -18,7 +18,16 @@ from typing import Any
 import attrs
 
 from dsa import declarations, expr
-from dsa.declarations import STAY, TIMER_PREFIX, Property, Scenario, Stated, Transition, parse_duration, show_duration
+from dsa.declarations import (
+    STAY,
+    TIMER_PREFIX,
+    Property,
+    Scenario,
+    SpecDeclaration,
+    Transition,
+    parse_duration,
+    show_duration,
+)
 from dsa.errors import ParameterError, Span
 from dsa.immutable import immutable
 from dsa.text import closest, nearest
@@ -32,7 +41,7 @@ class Machine:
     transitions: tuple[declarations.Transition, ...]
     states: tuple[declarations.State, ...]
     initial: str
-    parameters: tuple[declarations.Parameter, ...] = ()
+    parameters: tuple[declarations.RunParameter, ...] = ()
     variables: tuple[declarations.Variable, ...] = ()
     events: tuple[declarations.Event, ...] = ()
     effects: tuple[declarations.Effect, ...] = ()
@@ -40,11 +49,11 @@ class Machine:
     generators: tuple[declarations.Generator, ...] = ()
     properties: tuple[Property, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
-    stated: tuple[Stated, ...] = attrs.field(default=(), eq=False)
+    stated: tuple[SpecDeclaration, ...] = attrs.field(default=(), eq=False)
     cases: tuple[declarations.Cases, ...] = ()
     prompts: tuple[declarations.Prompt, ...] = ()
     constraints: str = ""
-    steps: tuple[declarations.WorkflowStep, ...] = ()
+    steps: tuple[declarations.StepRow, ...] = ()
     goal: expr.Expr | None = None
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
 
@@ -124,7 +133,7 @@ class Machine:
         }
 
     @cached_property
-    def step_named(self) -> dict[str, declarations.WorkflowStep]:
+    def step_named(self) -> dict[str, declarations.StepRow]:
         """The workflow's steps by name; only a Steps document has any."""
         return {step.name: step for step in self.steps}
 
@@ -311,7 +320,7 @@ def workflow_variables_set(machine: Machine, row: declarations.Transition) -> tu
 
 
 def fault_of_value(
-    declared: declarations.Parameter | declarations.Variable, value: expr.Value, constants: expr.Environment
+    declared: declarations.RunParameter | declarations.Variable, value: expr.Value, constants: expr.Environment
 ) -> str:
     """Return why a value does not fit what is declared; an empty text when it does."""
     values = expr.concrete(declared.domain, constants)

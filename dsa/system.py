@@ -66,14 +66,14 @@ _Bounds = tuple[int | None, int | None]
 
 
 @attrs.define
-class Effort:
+class SearchEffort:
     """How many more values may be tried, in conditions of a usual size; a longer one takes as many more as it is longer. None once `expired` says that the time is over."""
 
     left: int
     expired: Callable[[], bool] = lambda: False
 
 
-def satisfiable(condition: expr.Expr, ranges: Ranges, effort: Effort) -> bool | None:
+def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> bool | None:
     """Tell whether some values make a condition true; None when the effort was used up before that was known."""
     if isinstance(condition, expr.Boolean):
         return condition.value
@@ -199,13 +199,13 @@ def _conjuncts(condition: expr.Expr) -> tuple[expr.Expr, ...]:
 
 
 @attrs.frozen
-class Facts:
+class ConjunctFacts:
     """What the conjuncts of a condition say by comparing an expression with a constant: between which numbers, or which value of an enumeration, it lies."""
 
     bounds: Mapping[expr.Expr, _Bounds]
     values: Mapping[expr.Expr, str]
 
-    def exclude(self, other: "Facts") -> bool:
+    def exclude(self, other: "ConjunctFacts") -> bool:
         """Tell whether the two conditions are seen never to be true together; what is not seen may still be so."""
         if any(value != other.values.get(left, value) for left, value in self.values.items()):
             return True
@@ -213,7 +213,7 @@ class Facts:
         return any(_before(one, two) or _before(two, one) for one, two in pairs)
 
 
-def facts(condition: expr.Expr) -> Facts:
+def facts(condition: expr.Expr) -> ConjunctFacts:
     """Return what a condition says by its form alone."""
     numbers: dict[expr.Expr, _Bounds] = {}
     values: dict[expr.Expr, str] = {}
@@ -223,7 +223,7 @@ def facts(condition: expr.Expr) -> Facts:
                 values[left] = value
             case expr.Compare(left, ((sign, expr.Integer(number)),)) if sign != "!=":
                 numbers[left] = _narrowed(numbers.get(left, (None, None)), sign, number)
-    return Facts(numbers, values)
+    return ConjunctFacts(numbers, values)
 
 
 def _narrowed(known: _Bounds, sign: str, number: int) -> _Bounds:
@@ -261,7 +261,7 @@ class Location:
 
 
 @attrs.frozen
-class Command:
+class GuardedCommand:
     """One row, taken at one location on one occurrence.
 
     The row is taken exactly when `enabled` and `safe` are true and no one of `rivals` is: `enabled` says that the row is (verdicts
@@ -293,7 +293,7 @@ class Command:
 
 
 @attrs.frozen
-class Fault:
+class SystemFault:
     """An occurrence that is refused at a location when `condition` is true, and must not be or is worth a warning.
 
     `rows` index the rows concerned: those enabled at once, or the one that cannot be taken.
@@ -317,17 +317,17 @@ class System:
     machine: Machine = attrs.field(repr=False)
     locations: tuple[Location, ...]
     variables: tuple[Variable, ...]
-    commands: tuple[Command, ...]
-    faults: tuple[Fault, ...]
+    commands: tuple[GuardedCommand, ...]
+    faults: tuple[SystemFault, ...]
     left_out: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
     #: What was worked out of conditions, by whoever did: systems that are made of one another share it.
     memo: dict[Hashable, Any] = attrs.field(factory=dict, repr=False, eq=False)
 
     @cached_property
-    def commands_at(self) -> tuple[tuple[Command, ...], ...]:
+    def commands_at(self) -> tuple[tuple[GuardedCommand, ...], ...]:
         """The commands of each location."""
-        found: list[list[Command]] = [[] for _ in self.locations]
+        found: list[list[GuardedCommand]] = [[] for _ in self.locations]
         for command in self.commands:
             found[command.source].append(command)
         return tuple(map(tuple, found))
@@ -368,7 +368,7 @@ def closed_system(machine: Machine, expired: Callable[[], bool] = lambda: False,
     here may come, any answer of an outstanding effect (`E.failed` where some row names it, S7), and any armed timer. Where `expired` says that the
     time is over, the rest is left out. What was worked out for a system that is `like` this one, which shares rows with it, is known.
     """
-    return _Layout(machine, expired, {} if like is None else like.memo).run()
+    return _SystemLayout(machine, expired, {} if like is None else like.memo).run()
 
 
 @attrs.frozen
@@ -376,7 +376,7 @@ class _Case:
     """A row that can be enabled on an occurrence, and what can be said of it wherever that comes.
 
     `overlaps` are the rows after it that are enabled at once with it somewhere, each with when. It would leave a domain when
-    `unsafe`, and is taken, unless it emits an effect twice, when `allowed`. The rest is as in `Command`.
+    `unsafe`, and is taken, unless it emits an effect twice, when `allowed`. The rest is as in `GuardedCommand`.
     """
 
     row: Transition
@@ -394,13 +394,13 @@ class _Case:
 _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
-class _Layout:
+class _SystemLayout:
     def __init__(self, machine: Machine, expired: Callable[[], bool], memo: dict[Hashable, Any]) -> None:
         self._machine, self._expired, self._memo = machine, expired, memo
         self._index: dict[Location, int] = {}
         self._locations: list[Location] = []
-        self._commands: list[Command] = []
-        self._faults: list[Fault] = []
+        self._commands: list[GuardedCommand] = []
+        self._faults: list[SystemFault] = []
         self._left_out: list[str] = []
         self._row_index = {id(row): place for place, row in enumerate(machine.transitions)}
         self._domains = {variable.name: variable for variable in machine.variables}
@@ -544,7 +544,7 @@ class _Layout:
         emitted = tuple(item.effect for item in row.effects if isinstance(item, Emit))
         ended = self._ended(location, occurrence, row, state, cancelled)
         what = (case.enabled, case.safe, case.rivals, case.changed)
-        self._commands.append(Command(place, target, occurrence, case.number, *what, emitted, ended))
+        self._commands.append(GuardedCommand(place, target, occurrence, case.number, *what, emitted, ended))
 
     def _updated(self, update: object) -> expr.Expr:
         if isinstance(update, Assign):
@@ -555,7 +555,7 @@ class _Layout:
         self, place: int, occurrence: Occurrence, reason: Reason, rows: tuple[int, ...], when: expr.Expr
     ) -> None:
         if when != FALSE:
-            self._faults.append(Fault(place, occurrence, reason, rows, when))
+            self._faults.append(SystemFault(place, occurrence, reason, rows, when))
 
     def _ended(
         self, before: Location, occurrence: Occurrence, row: Transition, state: str, cancelled: tuple[str, ...]
@@ -613,7 +613,7 @@ def at_start(system: System, expr: Expr) -> Expr:
     return substituted(at_location(system, 0, expr), lambda node: initial.get(_name(node), node))
 
 
-def after(system: System, command: Command, expr: Expr) -> Expr:
+def after(system: System, command: GuardedCommand, expr: Expr) -> Expr:
     """Give the expression at the moment of a command, over the values before it."""
     said, occurrence = set(command.occurrence.verdicts), command.occurrence
 

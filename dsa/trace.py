@@ -128,7 +128,7 @@ class RecordedStep:
 
 
 @attrs.frozen
-class Recorded:
+class RecordedTrace:
     """A trace as it was recorded, by this program or by anything else: of which machine, at which parameters, and its steps.
 
     `loop` is the number of steps after which the others can be repeated for ever.
@@ -142,10 +142,10 @@ class Recorded:
     loop: int | None = None
 
 
-def recorded(trace: Trace, machine: str, loop: int | None = None) -> Recorded:
+def recorded(trace: Trace, machine: str, loop: int | None = None) -> RecordedTrace:
     """Give a trace as a record."""
     steps = (RecordedStep(t.occurrence, t.line, t.state, t.changed, t.effects, t.cancelled) for t in trace.steps)
-    return Recorded(tuple(steps), machine, trace.parameters, trace.state, trace.values, loop)
+    return RecordedTrace(tuple(steps), machine, trace.parameters, trace.state, trace.values, loop)
 
 
 ROW_COLUMNS = ("source", "event", "if", "update", "effects", "target")

@@ -1,6 +1,6 @@
 """Traces as text: JSON Lines, one line for the start and one for each step, and the Informal Trace Format of Apalache and Quint.
 
-Takes and gives `Recorded`. What is read may be written by anything: only `event` is asked of a step, with its `verdicts` and a timer's
+Takes and gives `RecordedTrace`. What is read may be written by anything: only `event` is asked of a step, with its `verdicts` and a timer's
 `source`; what else a line says is kept to be compared. Raises TraceError for what is no trace. Knows no files and no machine.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 from dsa.errors import TraceError
 from dsa.expr import OUTCOMES, Outcome, Value
 from dsa.semantics import Occurrence
-from dsa.trace import Recorded, RecordedStep
+from dsa.trace import RecordedStep, RecordedTrace
 
 #: In the Informal Trace Format, what is no variable of the machine has a name that none can have.
 _STATE, _EVENT, _VERDICTS, _SOURCE, _LINE = (
@@ -26,7 +26,7 @@ _EFFECTS, _CANCELLED = "dsa::effects", "dsa::cancelled"
 _HEAD = frozenset({"machine", "parameters", "state", "values", "loop"})
 
 
-def to_jsonl(trace: Recorded) -> str:
+def to_jsonl(trace: RecordedTrace) -> str:
     """Write a trace as JSON Lines."""
     head = {
         "machine": trace.machine,
@@ -52,7 +52,7 @@ def step_as_json(step: RecordedStep) -> dict[str, Any]:
     }
 
 
-def from_text(text: str) -> Recorded:
+def from_text(text: str) -> RecordedTrace:
     """Read a trace in either format."""
     try:
         whole = json.loads(text)
@@ -61,7 +61,7 @@ def from_text(text: str) -> Recorded:
     return from_itf(whole) if isinstance(whole, dict) and "states" in whole else from_jsonl(text)
 
 
-def from_jsonl(text: str) -> Recorded:
+def from_jsonl(text: str) -> RecordedTrace:
     """Read JSON Lines. The first line may say where the run began; without it, it began at the machine's defaults."""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     objects = [(number, _object(number, line)) for number, line in lines]
@@ -73,7 +73,7 @@ def from_jsonl(text: str) -> Recorded:
     if not steps and not head:
         raise TraceError('the trace is empty: write one line for each step, such as {"event": "specification"}')
     first = lines[0][0]
-    return Recorded(
+    return RecordedTrace(
         steps,
         _text(first, head, "machine"),
         _values(first, head, "parameters") or (),
@@ -151,7 +151,7 @@ def _loop(number: int, head: Mapping[str, Any], steps: int) -> int | None:
     return loop
 
 
-def to_itf(trace: Recorded) -> str:
+def to_itf(trace: RecordedTrace) -> str:
     """Write a trace in the Informal Trace Format: every state with all variables, numbers as it asks for."""
     assert trace.state is not None, "a trace that is written whole says where it begins"
     values, state, states = dict(trace.values), trace.state, []
@@ -183,7 +183,7 @@ def _itf(value: Value) -> Any:  # noqa: ANN401  (JSON)
     return {"#bigint": str(value)} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def from_itf(whole: dict[str, Any]) -> Recorded:
+def from_itf(whole: dict[str, Any]) -> RecordedTrace:
     """Read a trace in the Informal Trace Format, as `to_itf` writes it."""
     states = whole["states"]
     if not isinstance(states, list) or not states or not all(isinstance(s, dict) and _EVENT in s for s in states):
@@ -196,7 +196,7 @@ def from_itf(whole: dict[str, Any]) -> Recorded:
         changed = {name: value for name, value in after.items() if before.get(name) != value}
         steps.append(_step(1, _as_step(state) | {"changed": changed}))
     first = {**head, "state": states[0].get(_STATE), "values": valuations[0], "loop": whole.get("loop")}
-    return Recorded(
+    return RecordedTrace(
         tuple(steps),
         _text(1, first, "machine"),
         _values(1, first, "parameters") or (),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dsa.edge.git import GitArtifacts
 from dsa.runtime.content import Artifact
-from dsa.runtime.ledger import Judgement, VerdictEntry
+from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 
 RUN = "20260131T120000-dual_state-9f3a1c"
 
@@ -47,7 +47,7 @@ def attempt(number, parent=None, step="impl", content=None):
 
 def said_of(artifact, outcome="failed", feedback="no\n\nVerdict: passed"):
     """Give a verdict."""
-    said = (Judgement("tests", outcome, feedback),)
+    said = (GuardVerdict("tests", outcome, feedback),)
     return VerdictEntry(f"r/{artifact.version}/1", artifact.step, artifact.version, artifact.artifact_id, said, 0.5)
 
 

@@ -21,8 +21,8 @@ from rich.console import Console
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry, RowEntry
 from dsa.semantics import Occurrence, Taken, start, step
-from machines.chat.chat_display import Display
-from machines.chat.chat_session import Chat, Settings
+from machines.chat.chat_display import ChatDisplay
+from machines.chat.chat_session import Chat, ChatStart
 from machines.chat.conversation import CALLED, REASONS, conversation_of
 from machines.tool_use.machine_session import StoppedError
 
@@ -45,7 +45,9 @@ class Tally:
     entries: list = attrs.field(factory=list)
     faults: list = attrs.field(factory=list)
     due: list = attrs.field(factory=list)
-    display: Display = attrs.field(factory=lambda: Display(Console(file=io.StringIO()), Path(), is_verbose=True))
+    display: ChatDisplay = attrs.field(
+        factory=lambda: ChatDisplay(Console(file=io.StringIO()), Path(), is_verbose=True)
+    )
 
     def on_moment(self, moment, is_new):
         """Watch: count artifacts and results of SQL, and do what is due after so many entries."""
@@ -81,7 +83,7 @@ def settings_of(seed, model):
     room = rng.choice((None, None, 170, 1_700))
     format_ = "report" if rng.random() < 0.1 else "none"
     normalise = rng.random() < 0.9
-    return Settings(model, (CARS,), seed, format_, normalise, parameters=bounds, context_tokens=room)
+    return ChatStart(model, (CARS,), seed, format_, normalise, parameters=bounds, context_tokens=room)
 
 
 async def one_turn(chat, tally, rng, text):

@@ -16,8 +16,8 @@ from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind
 from dsa.semantics import Occurrence
 from machines.chat.chat_resources import KNOWN, resources_in
-from machines.chat.chat_session import Settings
-from machines.chat.sql import Database
+from machines.chat.chat_session import ChatStart
+from machines.chat.sql import SqlDatabase
 
 
 @attrs.frozen
@@ -107,18 +107,18 @@ STORIES |= {f"{name}, after code": _after_code(STORIES[name]) for name in IN_ANO
 
 @cache
 def _database():
-    return Database([CARS], Path(mkdtemp(prefix="chat-stories-")))
+    return SqlDatabase([CARS], Path(mkdtemp(prefix="chat-stories-")))
 
 
 @contextmanager
 def _shared_data():
     """Let all stories read one database: they change nothing of it."""
-    kept = resources_module.Database
-    resources_module.Database = lambda _sources, _folder: _database()
+    kept = resources_module.SqlDatabase
+    resources_module.SqlDatabase = lambda _sources, _folder: _database()
     try:
         yield
     finally:
-        resources_module.Database = kept
+        resources_module.SqlDatabase = kept
 
 
 def play(machine, told, folder):
@@ -126,7 +126,7 @@ def play(machine, told, folder):
     machine = machine.at(**dict(told.bounds)) if told.bounds else machine
     player = Hanging(told.said, DONE)
     with _shared_data(), playing(player) as played:
-        config = {**Settings("x", (CARS,)).config(), "runs": str(folder)}
+        config = {**ChatStart("x", (CARS,)).config(), "runs": str(folder)}
         binding = with_faults(
             bind(machine, path=locate("chat"), model=played.model, seed=0, config=config), told.broken
         )

@@ -15,7 +15,7 @@ from chat_server import Said, playing
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from machines.coding.coding_resources import settings_of
-from machines.coding.work_session import Agent, Settings
+from machines.coding.work_session import Agent, WorkStart
 
 LOST = "LOST"
 
@@ -235,7 +235,7 @@ def agent_at(tmp_path, goal, player, *, plan=(), parameters=None, on_moment=None
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True, parents=True)
     with playing(player) as played:
-        settings = Settings(goal, settings_of(config_of(played.model, workspace, **config)), plan, parameters or {})
+        settings = WorkStart(goal, settings_of(config_of(played.model, workspace, **config)), plan, parameters or {})
         with (
             open_runs(tmp_path / "runs") as runs,
             Agent.begin(settings, runs, on_moment=on_moment, notice=notice) as agent,

@@ -16,7 +16,7 @@ from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import EventEntry, ResultEntry
 from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin, replay
-from dsa.runtime.run_store import Beginning
+from dsa.runtime.run_store import NewJournal
 from dsa.runtime.status import declared, unfinished
 from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
@@ -162,7 +162,7 @@ def _alive(machine, store, binding, clock, life, acknowledged):
     countdown, late = life
     if RUN not in store.runs():
         run, commands = begin(machine, RUN)
-        journal = Breaking(Beginning(store, RUN, ""), countdown, late=late)
+        journal = Breaking(NewJournal(store, RUN, ""), countdown, late=late)
         return Driver(
             run,
             binding,

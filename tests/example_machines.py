@@ -6,7 +6,7 @@ Transaction Commit"), and a table of any length.
 
 from collections.abc import Iterable
 
-from dsa.declarations import Assign, Cancel, Effect, Emit, Event, Guard, Parameter, State, Transition, Variable
+from dsa.declarations import Assign, Cancel, Effect, Emit, Event, Guard, RunParameter, State, Transition, Variable
 from dsa.errors import Span
 from dsa.expr import (
     TRUE,
@@ -137,7 +137,7 @@ def dual_state(
         placed(wanted),
         states("idle", ("generating", "validating"), ("succeeded", "failed", "escalated")),
         "idle",
-        parameters=(Parameter("rmax", ranged(0, None), rmax),),
+        parameters=(RunParameter("rmax", ranged(0, None), rmax),),
         variables=(
             Variable("satisfied", "workflow", BooleanDomain(), FALSE),
             Variable("retries", "environment", ranged(0, "rmax"), Integer(0)),

@@ -8,7 +8,7 @@ from dsa.runtime.ledger import EventEntry, Intents, ResultEntry
 from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin
 from dsa.semantics import Occurrence
-from dsa.testing.simulation.facts import Beginning, Facts
+from dsa.testing.simulation.facts import EffectBegin, RunFacts
 from dsa.testing.simulation.virtual_loop import Time
 
 ABOUT = written(LETTER)
@@ -78,7 +78,7 @@ NOTE, MAKE, SEND = Intents(ASKED).values()
 
 def facts(entries, about=ABOUT, limits=(), **known):
     """Fold entries, each as an append of its own; `known` are what happened in the world, and what else the facts have."""
-    found = Facts(about, Time(), limits)
+    found = RunFacts(about, Time(), limits)
     for entry in entries:
         found.writes((entry,))
         found.fold(entry)
@@ -96,7 +96,7 @@ def facts(entries, about=ABOUT, limits=(), **known):
 
 def begun(intent, *, may_write=True, is_stale=False):
     """A policy is called for an intent."""
-    return Beginning(intent.key, intent.effect, may_write, is_stale)
+    return EffectBegin(intent.key, intent.effect, may_write, is_stale)
 
 
 def fed(event, key=None, *, verdicts=(), source=None, seq=1):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from machines.coding.servers import mcp_tools
-from machines.coding.servers.mcp_results import Server
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.servers.mcp_results import McpServer
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import as_data
 
 TESTS = Path(__file__).parent
@@ -24,15 +24,15 @@ class Foreign(mcp_tools.Foreign):
 
 
 def real(**settings):
-    return Server([sys.executable, str(TESTS / "mcp_server.py")], **settings)
+    return McpServer([sys.executable, str(TESTS / "mcp_server.py")], **settings)
 
 
 def rogue(how, **settings):
-    return Server([sys.executable, str(TESTS / "mcp_rogue.py"), how], **settings)
+    return McpServer([sys.executable, str(TESTS / "mcp_rogue.py"), how], **settings)
 
 
 def refused(call, *arguments, **options):
-    with pytest.raises(ToolError) as error:
+    with pytest.raises(WorkspaceToolError) as error:
         call(*arguments, **options)
     return error.value.code, str(error.value)
 

@@ -13,7 +13,7 @@ from dsa.runs.summary import SummaryJournal, summary_of_run
 from dsa.runtime.ledger import Ledger, ResultEntry
 from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import ReplayError, begin
-from dsa.runtime.run_store import Beginning, Recorded
+from dsa.runtime.run_store import NewJournal, StoredRun
 from dsa.runtime.status import standing
 from dsa.semantics import Occurrence
 
@@ -90,7 +90,7 @@ def keep(root: Path, entries, text: str = SHOP, run: str = RUN) -> None:
         if now is None:
             store.create(run, text, entries).release()
             return
-        journal, stands = SummaryJournal(Beginning(store, run, text), now, lambda: now), standing(now)
+        journal, stands = SummaryJournal(NewJournal(store, run, text), now, lambda: now), standing(now)
         journal.append(entries)
         journal.release(summary_of_run(now, stands) if stands.kind in {"finished", "waiting", "stopped"} else None)
 
@@ -99,7 +99,7 @@ def _replayed(entries, text: str, run: str):
     """Give the run that was recorded, also if the text is no longer that of its machine; None for entries of no run."""
     for read_as in (text, SHOP):
         with suppress(OtherMachineError, ReplayError):
-            return replayed(Recorded(run, read_as, Ledger(entries), 1))[0]
+            return replayed(StoredRun(run, read_as, Ledger(entries), 1))[0]
     return None
 
 

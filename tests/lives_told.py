@@ -15,7 +15,7 @@ from property.test_recorded_runs import kept
 from property.test_recovery import lived
 from repository import shipped_machines
 
-from dsa.cli.command_line import Ended
+from dsa.cli.command_line import CommandExit
 from dsa.cli.ledger_view import story
 from dsa.cli.replay import projection
 from dsa.cli.show import percept_lines, scenario_lines
@@ -46,7 +46,7 @@ def tell(machine, entries):
     print(*story(found, Path("runs"), summary_of_record(found)), *percept_lines(found), sep="\n")
     try:
         print(*scenario_lines(found), sep="\n")
-    except Ended as cannot:
+    except CommandExit as cannot:
         print(cannot.message)
 
 

@@ -20,7 +20,7 @@ from dsa.declarations import (
     Never,
     OnlyAfter,
     Possible,
-    Unchanged,
+    UnchangedClaim,
 )
 from dsa.expr import evaluate, holds
 from dsa.machine import Machine, environment, read_guards
@@ -28,7 +28,7 @@ from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 NOTHING = Occurrence("nothing")
 #: The forms that speak of one run at a time.
-TRACED = Always | Never | Unchanged | LeadsTo | OnlyAfter | AtMost
+TRACED = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost
 
 
 @attrs.frozen
@@ -161,7 +161,7 @@ def violated(machine: Machine, form: Form) -> int | None:
     match form:
         case Never(p) | Possible(p):
             return met(machine, lambda _, now: true(p, now))
-        case Unchanged(trigger, expressions):
+        case UnchangedClaim(trigger, expressions):
 
             def changed(_: Memory, now: Moment) -> bool:
                 if now.before is None or not true(trigger, now):
@@ -394,7 +394,7 @@ def watched(machine: Machine, form: Form, moments: list[Moment]) -> str:
             if any(true(later, p) and not any(true(earlier, q) for q in places if q <= p) for p in places):
                 return "violated"
             return "satisfied" if ended or any(true(earlier, p) for p in places) else "pending"
-        case Unchanged(trigger, expressions):
+        case UnchangedClaim(trigger, expressions):
             broken = any(
                 true(trigger, p) and any(old(p - 1, expr) != old(p, expr) for expr in expressions) for p in places[1:]
             )

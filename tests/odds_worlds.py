@@ -2,7 +2,7 @@
 
 import attrs
 
-from dsa.checks.odds.estimation import Attempt, Recorded
+from dsa.checks.odds.estimation import RecordedAttempts, VerdictSample
 
 
 @attrs.frozen
@@ -27,7 +27,7 @@ class World:
 
     def recorded(self, rng):
         """Give the runs as recorded."""
-        return Recorded(tuple(self.attempts(rng)), tuple(map(str, range(self.runs))))
+        return RecordedAttempts(tuple(self.attempts(rng)), tuple(map(str, range(self.runs))))
 
     def _run(self, run, rng):
         passes = rng.choice(self.hard) if self.hard else self.passes
@@ -35,7 +35,7 @@ class World:
             for retry in range(self.rmax + 1):
                 drawn, here = rng.random(), max(0.0, passes - retry * self.drop)
                 outcome = "passed" if drawn < here else "fatal" if drawn < here + self.fatal else "failed"
-                yield Attempt(run, f"s{step}", retry, outcome)
+                yield VerdictSample(run, f"s{step}", retry, outcome)
                 if outcome != "failed":
                     break
             if outcome != "passed":

@@ -9,9 +9,9 @@ import attrs
 from played import story
 
 import dsa
-from dsa.runs.setup import Setup
+from dsa.runs.setup import RunSetup
 from dsa.runtime.ledger import EventEntry, RowEntry
-from dsa.runtime.policy.policies import Answering, event_step
+from dsa.runtime.policy.policies import AnsweringPolicy, event_step
 from dsa.semantics import Occurrence, Taken, start, step
 from dsa.testing.doubles import StillClock
 
@@ -59,14 +59,14 @@ def _always(event):
     async def answer(action, _context):
         return [event_step(action.policy, event)]
 
-    return Answering(answer, frozenset({event}))
+    return AnsweringPolicy(answer, frozenset({event}))
 
 
 def with_faults(binding, broken, wrong=()):
     """Let effects fail, or answer with what they never would."""
     wrong = {name: _always(event) for name, event in dict(wrong).items()}
     failing = wrong | {
-        name: Answering(_raise, policy.answers) for name, policy in binding.effects.items() if name in broken
+        name: AnsweringPolicy(_raise, policy.answers) for name, policy in binding.effects.items() if name in broken
     }
     return attrs.evolve(binding, effects={**binding.effects, **failing})
 
@@ -75,7 +75,7 @@ async def lived(machine, binding, does, player, stopped=""):
     """Drive a run through events from outside; when the model hangs, it is `stopped` by an event, or by `late`, its time limit."""
     clock = AlarmClock()
     async with dsa.open_runs("memory:", clock=clock) as runs:
-        handle = runs.begin(Setup(machine, binding), run_id="r")
+        handle = runs.begin(RunSetup(machine, binding), run_id="r")
 
         async def stop():
             while not player.hung:  # noqa: ASYNC110  (what it waits for tells nobody)

@@ -21,7 +21,7 @@ _CASES_TRIED = 4096
 
 
 @attrs.frozen
-class Case:
+class ValuationCase:
     """The valuations that have the same outcome for the same reasons.
 
     `outcome` is `taken` or a refusal's reason, as `step` gives it, `message` its words; `values` the first valuation, `count`
@@ -46,7 +46,7 @@ class Why:
     event: str
     state: str
     source: str | None
-    cases: tuple[Case, ...] = ()
+    cases: tuple[ValuationCase, ...] = ()
     complete: bool = True
     accepted: tuple[str, ...] = ()
     finished: bool = False
@@ -64,7 +64,7 @@ class Why:
         return "\n".join(lines + ([] if self.complete else ["", f"(only the first {_CASES_TRIED} cases)"]))
 
 
-def _show_case(case: Case) -> Iterator[str]:
+def _show_case(case: ValuationCase) -> Iterator[str]:
     verdicts = [f"{guard}.{outcome}" for guard, outcome in case.verdicts]
     values = [f"{name} = {show_value(value)}" for name, value in case.values]
     alike = f" (and {case.count - 1} more valuations)" if case.count > 1 else ""
@@ -99,7 +99,7 @@ def why(
         sources = machine.ancestry(full) if full not in machine.final_states else ()
         accepted = sorted({known for source in sources for known in machine.events_from.get(source, ())})
         return Why(event, full, None, accepted=tuple(accepted), finished=full in machine.final_states)
-    found: dict[object, Case] = {}
+    found: dict[object, ValuationCase] = {}
     said = _verdicts(machine, rows, verdicts or {})
     combined = ((spoken, valuation) for spoken in said for valuation in _valuations(machine, rows, values or {}))
     for spoken, valuation in islice(combined, _CASES_TRIED):
@@ -179,7 +179,7 @@ def _case(
     rows: tuple[Transition, ...],
     verdicts: tuple[tuple[str, Outcome], ...],
     values: tuple[tuple[str, Value], ...],
-) -> Case:
+) -> ValuationCase:
     """Ask `step` in a configuration with these values, the others initial, and only the answered effect outstanding."""
     known: Environment = {**machine.constants, **dict(values), **dict(verdicts)}
     enabled = enabled_rows(rows, known)
@@ -191,5 +191,5 @@ def _case(
     configuration = Configuration(leaf, everywhere, frozenset({origin} - {OUTSIDE}))
     result = step(machine, configuration, Occurrence(event, verdicts, source))
     if isinstance(result, Taken):
-        return Case(verdicts, values, 1, "taken", views)
-    return Case(verdicts, values, 1, result.reason, views, result.message)
+        return ValuationCase(verdicts, values, 1, "taken", views)
+    return ValuationCase(verdicts, values, 1, result.reason, views, result.message)

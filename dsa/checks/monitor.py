@@ -1,6 +1,6 @@
 """Properties as monitors over one recorded run: satisfied, violated, or pending.
 
-Takes a form and the moments of a run so far, gives a `Watched`. *Violated*: some moment breaks it, and nothing that follows can mend that.
+Takes a form and the moments of a run so far, gives a `MonitorReport`. *Violated*: some moment breaks it, and nothing that follows can mend that.
 *Satisfied*: the run is over, or nothing that follows can break it. *Pending*: neither yet. Each moment is looked at once.
 
 A recorded trace, run again: does the table do what the record says, and what do the properties say of that run?
@@ -16,22 +16,22 @@ from typing import Literal, TypeGuard
 import attrs
 
 from dsa.checks.places import rows_at, show_false, show_row
-from dsa.checks.properties import Moment, moments
+from dsa.checks.properties import TraceMoment, moments
 from dsa.checks.report import text_of
-from dsa.declarations import Always, AtMost, Form, LeadsTo, Never, OnlyAfter, Property, Unchanged
+from dsa.declarations import Always, AtMost, Form, LeadsTo, Never, OnlyAfter, Property, UnchangedClaim
 from dsa.errors import OccurrenceError
 from dsa.expr import Expr, Value, show_value
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over, start, step
-from dsa.trace import Recorded, RecordedStep, Trace, follow, show_occurrence
+from dsa.trace import RecordedStep, RecordedTrace, Trace, follow, show_occurrence
 
 MonitorVerdict = Literal["satisfied", "violated", "pending"]
 #: The forms that speak of single runs. The others speak of all runs together, and no run can tell.
-Monitored = Always | Never | Unchanged | LeadsTo | OnlyAfter | AtMost
+Monitored = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost
 
 
 @attrs.frozen
-class Watched:
+class MonitorReport:
     """What a monitor says of a run. `step` is the moment that decided: the one that breaks it, or from which something is owed."""
 
     verdict: MonitorVerdict
@@ -43,21 +43,21 @@ def is_monitor(form: Form) -> TypeGuard[Monitored]:
     return isinstance(form, Monitored)
 
 
-def monitor(form: Monitored, run: Sequence[Moment], *, ended: bool) -> Watched:
+def monitor(form: Monitored, run: Sequence[TraceMoment], *, ended: bool) -> MonitorReport:
     """Watch a run of at least the start; `ended` tells that nothing can follow."""
     if isinstance(form, LeadsTo):
         return _leads_to(form, run, ended=ended)
     broken = next(_breaches(form, run), None)
     if broken is not None:
-        return Watched("violated", broken)
+        return MonitorReport("violated", broken)
     if isinstance(form, OnlyAfter):
         earlier = next((place for place, moment in enumerate(run) if moment.holds(form.earlier)), None)
         if earlier is not None:
-            return Watched("satisfied", earlier)
-    return Watched("satisfied" if ended else "pending")
+            return MonitorReport("satisfied", earlier)
+    return MonitorReport("satisfied" if ended else "pending")
 
 
-def _leads_to(form: LeadsTo, run: Sequence[Moment], *, ended: bool) -> Watched:
+def _leads_to(form: LeadsTo, run: Sequence[TraceMoment], *, ended: bool) -> MonitorReport:
     since: int | None = None
     for place, moment in enumerate(run):
         if moment.holds(form.goal):
@@ -65,18 +65,18 @@ def _leads_to(form: LeadsTo, run: Sequence[Moment], *, ended: bool) -> Watched:
         elif since is None and moment.holds(form.cause):
             since = place
     if ended:
-        return Watched("satisfied" if since is None else "violated", since)
-    return Watched("pending", since)
+        return MonitorReport("satisfied" if since is None else "violated", since)
+    return MonitorReport("pending", since)
 
 
-def _breaches(form: Monitored, run: Sequence[Moment]) -> Iterator[int]:
+def _breaches(form: Monitored, run: Sequence[TraceMoment]) -> Iterator[int]:
     """Give the moments that break a form which no later moment can mend."""
     match form:
         case Always(condition):
             yield from (place for place, moment in enumerate(run) if not moment.holds(condition))
         case Never(condition):
             yield from (place for place, moment in enumerate(run) if moment.holds(condition))
-        case Unchanged(trigger, expressions):
+        case UnchangedClaim(trigger, expressions):
             for place, (before, after) in enumerate(pairwise(run), 1):
                 if after.holds(trigger) and any(before.value(expr) != after.value(expr) for expr in expressions):
                     yield place
@@ -90,7 +90,9 @@ def _breaches(form: Monitored, run: Sequence[Moment]) -> Iterator[int]:
             yield from _too_many(bound, counted, between, run)
 
 
-def _too_many(bound: Expr, counted: Expr, between: tuple[Expr, Expr] | None, run: Sequence[Moment]) -> Iterator[int]:
+def _too_many(
+    bound: Expr, counted: Expr, between: tuple[Expr, Expr] | None, run: Sequence[TraceMoment]
+) -> Iterator[int]:
     """Give the moments at which the count of the open scope exceeds the bound: it closes, then opens, then counts."""
     count = None if between else 0
     for place, moment in enumerate(run):
@@ -115,12 +117,12 @@ class Mismatch:
 
 
 @attrs.frozen
-class Observation:
+class MonitorResult:
     """A property, its line, and what it says of the run; `watched` is None for a form that no single run decides."""
 
     text: str
     line: int
-    watched: Watched | None
+    watched: MonitorReport | None
     claim: Property = attrs.field(repr=False)
 
 
@@ -130,7 +132,7 @@ class Replay:
 
     trace: Trace
     mismatch: Mismatch | None
-    observations: tuple[Observation, ...]
+    observations: tuple[MonitorResult, ...]
     total: int
     loop: int | None = None
 
@@ -141,7 +143,7 @@ class Replay:
         return self.mismatch is not None or broken
 
 
-def replay(machine: Machine, record: Recorded) -> Replay:
+def replay(machine: Machine, record: RecordedTrace) -> Replay:
     """Run a record again. Raises ParameterError for parameters that the machine does not have."""
     there = machine.at(dict(record.parameters))
     here, fitting = start(there), list[Occurrence]()
@@ -160,12 +162,12 @@ def replay(machine: Machine, record: Recorded) -> Replay:
     watched = []
     for claim in there.properties:
         found = monitor(claim.form, run, ended=ended) if is_monitor(claim.form) else None
-        watched.append(Observation(text_of(claim), claim.span.line if claim.span else 0, found, claim))
+        watched.append(MonitorResult(text_of(claim), claim.span.line if claim.span else 0, found, claim))
     trace, loop = follow(there, fitting), None if mismatch else record.loop
     return Replay(trace, mismatch, tuple(watched), len(record.steps), loop)
 
 
-def _compared_start(machine: Machine, record: Recorded, here: Configuration) -> str:
+def _compared_start(machine: Machine, record: RecordedTrace, here: Configuration) -> str:
     """Say what the record has otherwise at its start."""
     if record.machine is not None and record.machine != machine.name:
         return f"the trace is one of {record.machine}, this machine is {machine.name}"

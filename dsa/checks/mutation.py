@@ -4,7 +4,7 @@ Takes a machine, gives one `Mutant` for each fault: a machine like any other.
 
 How strong a spec is: which small faults of a machine its checks, properties and scenarios notice.
 
-Takes a machine that passes `check`; gives one `Judged` for each mutant. A mutant that nothing notices is compared with the machine:
+Takes a machine that passes `check`; gives one `MutantResult` for each mutant. A mutant that nothing notices is compared with the machine:
 equal, when no run can tell the two apart, or a survivor. What Effects says to the driver no run of the table shows: of that, new warnings are noticed.
 """
 
@@ -17,20 +17,20 @@ import attrs
 
 from dsa import expr
 from dsa.checks.definition4 import definition4
-from dsa.checks.observers import Observed, Sight
-from dsa.checks.proof.conclusion import Finding
-from dsa.checks.proof.proof_session import Session
+from dsa.checks.observers import Observer, WatchedCondition
+from dsa.checks.proof.conclusion import ProofResult
+from dsa.checks.proof.proof_session import ProofSession
 from dsa.checks.proof.safety import Safety
 from dsa.checks.properties import Questions
 from dsa.checks.reachability import from_explorations
 from dsa.checks.report import check, violated_at
 from dsa.checks.scenarios import run_scenarios
-from dsa.checks.search.engine import Engine, Limits, Writer, first_where
+from dsa.checks.search.engine import Engine, SearchLimits, Writer, first_where
 from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic, explored
 from dsa.checks.search.incremental_search import Again
 from dsa.checks.search.python_engine import search
 from dsa.checks.table_faults import dead_ends, said_otherwise, start_outside, vain_effects
-from dsa.declarations import STAY, Assign, Effect, Emit, Parameter, Revoke, Transition, Variable, show
+from dsa.declarations import STAY, Assign, Effect, Emit, Revoke, RunParameter, Transition, Variable, show
 from dsa.errors import Diagnostic
 from dsa.expr import (
     FALSE,
@@ -47,10 +47,10 @@ from dsa.expr import (
     simplified,
     substituted,
 )
-from dsa.ground_system import Watch, ground
+from dsa.ground_system import GroundWatch, ground
 from dsa.machine import Machine, Timer, minima
 from dsa.semantics import Occurrence
-from dsa.system import Command, Location, Promise, System, closed_system
+from dsa.system import GuardedCommand, Location, Promise, System, closed_system
 
 _NEIGHBOUR = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 #: `rows` change what a run does; `declarations` where it starts, and what Definition 4 keeps; `Effects` what a driver does about failures and doubts.
@@ -63,7 +63,7 @@ class Mutant:
     """A machine with one fault: in which row or declaration of the original, and what was changed, in words."""
 
     machine: Machine = attrs.field(repr=False)
-    at: Transition | Variable | Parameter | Effect
+    at: Transition | Variable | RunParameter | Effect
     what: str
 
     @property
@@ -333,13 +333,13 @@ Outcome = tuple[Kind, str]
 Spread = Callable[[Callable[[int], Outcome], int], Iterable[Outcome]]
 _LATE: Outcome = ("not judged", "the time limit was met")
 #: Given where a mutant differs: tells whether that is proved never to be reached, whatever the parameters.
-Prover = Callable[[tuple[Sight, ...]], bool]
+Prover = Callable[[tuple[WatchedCondition, ...]], bool]
 #: Gives the engine for a search: of which of the valuations, and for which property, if it is one's own.
 Engines = Callable[..., Engine]
 
 
 @attrs.frozen
-class Judged:
+class MutantResult:
     """What became of one mutant.
 
     `by` is what noticed it: a diagnostic's code, a property or a scenario; for an equal one, how that is known; for a survivor, empty
@@ -356,9 +356,9 @@ class Strength:
     """The judged mutants of one machine."""
 
     machine: Machine = attrs.field(repr=False)
-    judged: tuple[Judged, ...]
+    judged: tuple[MutantResult, ...]
 
-    def of_kind(self, kind: Kind, group: Group | None = None) -> tuple[Judged, ...]:
+    def of_kind(self, kind: Kind, group: Group | None = None) -> tuple[MutantResult, ...]:
         """Give the mutants of one kind, and of one group where one is named."""
         return tuple(one for one in self.judged if one.kind == kind and group in {None, one.mutant.group})
 
@@ -373,7 +373,7 @@ class Strength:
         return noticed / (noticed + survived) if noticed + survived else None
 
 
-_USUAL = Limits(MAX_STATES)
+_USUAL = SearchLimits(MAX_STATES)
 
 
 def _one_by_one(work: "Callable[[int], Outcome]", count: int) -> "Iterable[Outcome]":
@@ -384,7 +384,7 @@ def mutate(
     machine: Machine,
     *,
     parameters: Mapping[str, Value] | None = None,
-    limits: Limits = _USUAL,
+    limits: SearchLimits = _USUAL,
     prove: Prover | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
     spread: Spread = _one_by_one,
@@ -395,20 +395,20 @@ def mutate(
     parameters that are not explored; without it a mutant of a machine with parameters is equal only if its rows read the same. Mutants that are not judged when the time of `limits` is over are
     of the kind `not judged`. `spread` does work for each number below a count, and gives the results in order. ValueError when the machine itself does not pass.
     """
-    judging = _Judging(machine, parameters, limits, prove)
+    judging = _MutantJudge(machine, parameters, limits, prove)
     every = [each for each in mutants(machine) if not _is_set(each, parameters)]
     judged = []
     for mutant, (kind, by) in zip(every, spread(lambda number: judging(every[number]), len(every)), strict=True):
-        judged.append(Judged(mutant, kind, by))
+        judged.append(MutantResult(mutant, kind, by))
         progress(len(judged), len(every))
     return Strength(machine, tuple(judged))
 
 
-class _Judging:
+class _MutantJudge:
     """Judges mutants of a machine that passes itself; ValueError for another."""
 
     def __init__(
-        self, machine: Machine, parameters: Mapping[str, Value] | None, limits: Limits, prove: Prover | None
+        self, machine: Machine, parameters: Mapping[str, Value] | None, limits: SearchLimits, prove: Prover | None
     ) -> None:
         self._machine, self._parameters, self._limits = machine, parameters, limits
         self._values = _looked_at(machine, parameters)
@@ -417,7 +417,7 @@ class _Judging:
         unsound = complaint(machine, self._values, limits, lambda: self._own, engines=self._engines)
         if unsound and not limits.expired():
             raise ValueError(f"{machine.name} itself does not pass: {unsound}")
-        self._compare = _Comparison(self._own, self._values, limits, prove)
+        self._compare = _MutantComparison(self._own, self._values, limits, prove)
 
     @cached_property
     def _usual(self) -> frozenset[str]:
@@ -432,7 +432,7 @@ class _Judging:
         if mutant.group == "Effects":
             more = sorted(self._warnings(mutant.machine) - self._usual)
             return ("noticed", more[0]) if more else ("survived", "")
-        is_default = isinstance(mutant.at, Parameter)
+        is_default = isinstance(mutant.at, RunParameter)
         looked_at = _looked_at(mutant.machine, self._parameters) if is_default else self._values
         laid_out = cache(partial(closed_system, mutant.machine, self._limits.expired, self._own))
         differs = cache(lambda: is_default or self._compare.told_apart(laid_out()))
@@ -450,13 +450,13 @@ class _Judging:
 
 def _is_set(mutant: Mutant, parameters: Mapping[str, Value] | None) -> bool:
     """Tell whether a mutant's fault is in the default of a parameter that has another value here."""
-    return isinstance(mutant.at, Parameter) and mutant.at.name in (parameters or {})
+    return isinstance(mutant.at, RunParameter) and mutant.at.name in (parameters or {})
 
 
 def complaint(
     machine: Machine,
     values: Sequence[Mapping[str, Value]],
-    limits: Limits,
+    limits: SearchLimits,
     laid_out: Callable[[], System],
     differs: Callable[[], bool] = lambda: True,
     engines: Engines = lambda *_: automatic(),
@@ -494,23 +494,23 @@ def _first_error(found: Sequence[Diagnostic]) -> str | None:
 
 def prover(machine: Machine) -> Prover:
     """Give what proves by induction that a machine never comes to a difference. Raises NoSolverError when z3 is not installed."""
-    session = Session(machine, lambda: False)
+    session = ProofSession(machine, lambda: False)
 
-    def never(sights: tuple[Sight, ...]) -> bool:
-        finding = Safety(session, Observed(session.system, FALSE, sights)).finding()
-        return isinstance(finding, Finding) and finding.verdict == "PROVED"
+    def never(sights: tuple[WatchedCondition, ...]) -> bool:
+        finding = Safety(session, Observer(session.system, FALSE, sights)).finding()
+        return isinstance(finding, ProofResult) and finding.verdict == "PROVED"
 
     return never
 
 
-class _Comparison:
+class _MutantComparison:
     """The machine's own system, with which survivors are compared, and where its runs can be."""
 
     def __init__(
-        self, system: System, values: Sequence[Mapping[str, Value]], limits: Limits, prove: Prover | None
+        self, system: System, values: Sequence[Mapping[str, Value]], limits: SearchLimits, prove: Prover | None
     ) -> None:
         self._system, self._prove = system, prove
-        self._reached = cache(partial(_Reached, system, limits))
+        self._reached = cache(partial(_ReachableSets, system, limits))
         self._machines = [system.machine.at(there) for there in values]
 
     def told_apart(self, system: System) -> bool:
@@ -532,22 +532,22 @@ class _Comparison:
         return "survived", "no difference was found at the values explored, and none is excluded at others"
 
 
-class _Reached:
+class _ReachableSets:
     """Where the runs of a system can be at its parameters' values: numbers of configurations, by their location."""
 
-    def __init__(self, system: System, limits: Limits, machine: Machine) -> None:
+    def __init__(self, system: System, limits: SearchLimits, machine: Machine) -> None:
         self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, expired=limits.expired)
         self._data: dict[int, list[int]] = {}
         for layer in search(self._ground, (), attrs.evolve(limits, max_states=MAX_STATES)).layers or ():
             for location, data in (divmod(number, self._ground.volume) for number in layer):
                 self._data.setdefault(location, []).append(data)
 
-    def comes_to(self, sights: Iterable[Sight]) -> bool:
+    def comes_to(self, sights: Iterable[WatchedCondition]) -> bool:
         """Tell whether one of these is seen there."""
         watches = self._ground.watches((sight.location, sight.condition) for sight in sights)
         return any(self._is_true(watch) for watch in watches if watch is not None)
 
-    def _is_true(self, watch: Watch) -> bool:
+    def _is_true(self, watch: GroundWatch) -> bool:
         data = self._data.get(watch.location, [])
         if len(data) > _FEW:
             return first_where(Writer(self._ground), watch.condition)(data) is not None
@@ -560,7 +560,7 @@ def _looked_at(machine: Machine, parameters: Mapping[str, Value] | None) -> tupl
     return (smallest, given) if dict(smallest) != dict(given) else (given,)
 
 
-def differences(one: System, other: System, *, never_two: bool = False) -> tuple[Sight, ...]:
+def differences(one: System, other: System, *, never_two: bool = False) -> tuple[WatchedCondition, ...]:
     """Give when, at each location of `one`, the two do not do the same; none at locations that the other does not have.
 
     The two have the same parameters and variables. If no such condition can come true in a run of the first, both take the same steps for
@@ -572,15 +572,15 @@ def differences(one: System, other: System, *, never_two: bool = False) -> tuple
     shared = _timer_rows(one.machine) & _timer_rows(other.machine)
     mine, theirs = (tuple(_ordering(shared, location) for location in system.locations) for system in (one, other))
     if one.variables != other.variables or mine[:1] != theirs[:1]:
-        return (Sight(0, TRUE),)
+        return (WatchedCondition(0, TRUE),)
     places: dict[Location, list[int]] = {}
     for place, location in enumerate(theirs):
         places.setdefault(location, []).append(place)
-    found, told = [], _Told(one, other, mine, theirs, never_two)
+    found, told = [], _Difference(one, other, mine, theirs, never_two)
     for place, location in enumerate(mine):
         condition = any_of(each for there in places.get(location, ()) for each in told.at(place, there))
         if condition != FALSE:
-            found.append(Sight(place, condition))
+            found.append(WatchedCondition(place, condition))
     return tuple(found)
 
 
@@ -594,7 +594,7 @@ def _ordering(timers: frozenset[Timer], location: Location) -> Location:
 
 
 @attrs.frozen
-class _Told:
+class _Difference:
     """What two systems do otherwise; `left` and `right` are their locations as they are compared."""
 
     one: System
@@ -613,7 +613,9 @@ class _Told:
             for command in second:
                 yield self._unmatched(command, ((other, self._same(other, command)) for other in first))
 
-    def _apart(self, mine: list[Command], theirs: list[Command]) -> tuple[list[Command], list[Command]]:
+    def _apart(
+        self, mine: list[GuardedCommand], theirs: list[GuardedCommand]
+    ) -> tuple[list[GuardedCommand], list[GuardedCommand]]:
         """Leave out the commands that both have: where one of these is taken, both do the same, since no two are taken at once."""
         first = {self._form(command, self.left): command for command in mine}
         second = {self._form(command, self.right): command for command in theirs}
@@ -623,12 +625,12 @@ class _Told:
             second[each] for each in second if each not in first
         ]
 
-    def _form(self, command: Command, places: tuple[Location, ...]) -> tuple[object, ...]:
+    def _form(self, command: GuardedCommand, places: tuple[Location, ...]) -> tuple[object, ...]:
         rivals = () if self.never_two else command.rivals
         taken = command.enabled, command.safe, rivals
         return taken, places[command.target], command.updates, command.effects, _timers(command)
 
-    def _same(self, command: Command, other: Command) -> Expr:
+    def _same(self, command: GuardedCommand, other: GuardedCommand) -> Expr:
         """Say when two commands lead to the same configuration with the same effects, and end the same timers."""
         there = self.left[command.target] == self.right[other.target]
         if not there or command.effects != other.effects or _timers(command) != _timers(other):
@@ -636,7 +638,7 @@ class _Told:
         assigned = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
         return all_of(compared(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
 
-    def _unmatched(self, command: Command, others: Iterable[tuple[Command, Expr]]) -> Expr:
+    def _unmatched(self, command: GuardedCommand, others: Iterable[tuple[GuardedCommand, Expr]]) -> Expr:
         """Say when a command is taken and none of the others that does the same; each comes with when it does."""
         mine = self._taken(command)
         alike = [(self._taken(other), same) for other, same in others if same != FALSE]
@@ -644,17 +646,17 @@ class _Told:
             return FALSE
         return all_of([mine, negated(any_of(all_of(each) for each in alike))])
 
-    def _taken(self, command: Command) -> Expr:
+    def _taken(self, command: GuardedCommand) -> Expr:
         return all_of([command.enabled, command.safe]) if self.never_two else command.condition
 
 
-def _by_occurrence(commands: tuple[Command, ...]) -> dict[Occurrence, list[Command]]:
-    found: dict[Occurrence, list[Command]] = {}
+def _by_occurrence(commands: tuple[GuardedCommand, ...]) -> dict[Occurrence, list[GuardedCommand]]:
+    found: dict[Occurrence, list[GuardedCommand]] = {}
     for command in commands:
         found.setdefault(command.occurrence, []).append(command)
     return found
 
 
-def _timers(command: Command) -> frozenset[Promise]:
+def _timers(command: GuardedCommand) -> frozenset[Promise]:
     """Give the timers that a command ends: one whose source is left and entered again starts anew (S11)."""
     return frozenset(promise for promise in command.ended if isinstance(promise, tuple))

@@ -14,7 +14,7 @@ after that. Gives a warning with a shortest way to where it did not.
 
 Everything `dsa check` finds out about one machine, as one frozen value.
 
-Takes a machine, and a clock when time matters; gives a `Report`. Reads no files and prints nothing.
+Takes a machine, and a clock when time matters; gives a `CheckReport`. Reads no files and prints nothing.
 """
 
 import importlib
@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from dsa.checks.places import place
-from dsa.checks.properties import Judgement, Odds, PropertyVerdict, Questions, judge, vacuous, violated
+from dsa.checks.properties import Odds, PropertyValue, PropertyVerdict, Questions, judge, vacuous, violated
 from dsa.checks.reachability import from_explorations
 from dsa.checks.scenarios import ScenarioResult, from_scenarios, run_scenarios
-from dsa.checks.search.engine import Engine, Limits, Progress
+from dsa.checks.search.engine import Engine, Progress, SearchLimits
 from dsa.checks.search.exploration import MAX_STATES, Clock, Exploration, explored, limits_until
 from dsa.checks.table_faults import row_findings, start_outside
 from dsa.data_use import Use, uses
-from dsa.declarations import AtMost, Expected, Form, OnlyAfter, Probability, Property, show
+from dsa.declarations import AtMost, ExpectedCount, Form, OnlyAfter, Probability, Property, show
 from dsa.errors import Diagnostic, ParameterError
 from dsa.expr import Integer, Name, Value
 from dsa.machine import FEW_VALUATIONS, Machine, every_valuation, minima
@@ -85,25 +85,30 @@ class PropertyResult:
 
 
 @attrs.frozen
-class Judged:
+class ValuationReport:
     """The judgements of all properties at one valuation."""
 
     machine: Machine = attrs.field(repr=False)
-    judgements: tuple[Judgement, ...]
+    judgements: tuple[PropertyValue, ...]
 
 
 def judged_at(
-    questions: Questions, exploration: Exploration, limits: Limits, *, traces: int = 1, engine: Engine | None = None
-) -> Judged:
+    questions: Questions,
+    exploration: Exploration,
+    limits: SearchLimits,
+    *,
+    traces: int = 1,
+    engine: Engine | None = None,
+) -> ValuationReport:
     """Judge every property of a machine that was explored with these questions."""
     machine = questions.system.machine
     base = questions.answered(exploration)
     found = judge(questions, base, limits, traces=traces, engine=engine, odds=_odds(machine))
-    return Judged(machine, tuple(found[claim.form] for claim in machine.properties))
+    return ValuationReport(machine, tuple(found[claim.form] for claim in machine.properties))
 
 
 def violated_at(
-    questions: Questions, exploration: Exploration, limits: Limits, engine: Callable[[Form], Engine]
+    questions: Questions, exploration: Exploration, limits: SearchLimits, engine: Callable[[Form], Engine]
 ) -> Iterator[Form]:
     """Give the properties violated of a machine that was explored with these questions, those first that are soon judged."""
     return violated(questions, questions.answered(exploration), limits, engine, _odds(questions.system.machine))
@@ -111,24 +116,28 @@ def violated_at(
 
 def _odds(machine: Machine) -> Odds | None:
     """Give what judges the two forms that speak of odds; it is loaded by name, since most documents have none of them."""
-    if not any(isinstance(claim.form, Probability | Expected) for claim in machine.properties):
+    if not any(isinstance(claim.form, Probability | ExpectedCount) for claim in machine.properties):
         return None
     odds: Odds = importlib.import_module("dsa.checks.odds.odds_properties").judge
     return odds
 
 
-def combined(machine: Machine, judged: Sequence[Judged], errors: Iterable[Diagnostic]) -> tuple[PropertyResult, ...]:
+def combined(
+    machine: Machine, judged: Sequence[ValuationReport], errors: Iterable[Diagnostic]
+) -> tuple[PropertyResult, ...]:
     """Give the verdict of each property; `errors` are what else the run found."""
     codes = sorted({error.code for error in errors if error.severity == "error"} & STANDING.keys())
     return tuple(_combined(claim, number, judged, tuple(codes)) for number, claim in enumerate(machine.properties))
 
 
-def _combined(claim: Property, number: int, judged: Sequence[Judged], standing: tuple[str, ...]) -> PropertyResult:
+def _combined(
+    claim: Property, number: int, judged: Sequence[ValuationReport], standing: tuple[str, ...]
+) -> PropertyResult:
     # The smallest parameters are explored for the sake of rows and counts; nobody asks for the odds without any retry.
-    asked = judged[:1] if isinstance(claim.form, Probability | Expected) else judged
+    asked = judged[:1] if isinstance(claim.form, Probability | ExpectedCount) else judged
     each = [(_values(at.machine), at.judgements[number]) for at in asked]
     text, line = text_of(claim), claim.span.line if claim.span else 0
-    worst: Judgement | None = None
+    worst: PropertyValue | None = None
     for verdict in ("VIOLATED", "UNKNOWN"):
         worst = worst or next((judgement for _, judgement in each if judgement.verdict == verdict), None)
     everywhere = tuple(values for values, _ in each)
@@ -161,7 +170,9 @@ def relied_on(effects: Sequence[str], unfailing: Sequence[str]) -> str:
     return f"{answer} and {does}" if len(unfailing) == len(effects) else f"{answer}, and {', '.join(unfailing)} {does}"
 
 
-def _result(claim: Property, judgement: Judgement, values: tuple[tuple[tuple[str, Value], ...], ...]) -> PropertyResult:
+def _result(
+    claim: Property, judgement: PropertyValue, values: tuple[tuple[tuple[str, Value], ...], ...]
+) -> PropertyResult:
     return PropertyResult(
         text_of(claim),
         claim.span.line if claim.span else 0,
@@ -177,7 +188,7 @@ def _result(claim: Property, judgement: Judgement, values: tuple[tuple[tuple[str
     )
 
 
-def from_judged(machine: Machine, judged: Sequence[Judged]) -> tuple[Diagnostic, ...]:
+def from_judged(machine: Machine, judged: Sequence[ValuationReport]) -> tuple[Diagnostic, ...]:
     """Give a warning for each property that speaks of what never happens in any exploration."""
     found = []
     at = "; ".join(filter(None, (show_values(_values(each.machine)) for each in judged)))
@@ -199,7 +210,9 @@ def text_of(claim: Property) -> str:
     return " ".join(span.text[span.column - 1 : span.end - 1].split()) if span else show(claim.form)
 
 
-def reliance(machine: Machine, results: Sequence[PropertyResult], judged: Sequence[Judged]) -> tuple[Diagnostic, ...]:
+def reliance(
+    machine: Machine, results: Sequence[PropertyResult], judged: Sequence[ValuationReport]
+) -> tuple[Diagnostic, ...]:
     """Give a warning for each effect that a verdict relies on and that has no time limit, or whose failure would stop the run."""
     return (*_silent(machine, results), *_failing(machine, results), *_ignored(machine, results, judged))
 
@@ -223,7 +236,9 @@ def _failing(machine: Machine, results: Sequence[PropertyResult]) -> Iterator[Di
             yield Diagnostic("DSA315", "warning", message, place(declared.span), _hint(effect))
 
 
-def _ignored(machine: Machine, results: Sequence[PropertyResult], judged: Sequence[Judged]) -> Iterator[Diagnostic]:
+def _ignored(
+    machine: Machine, results: Sequence[PropertyResult], judged: Sequence[ValuationReport]
+) -> Iterator[Diagnostic]:
     """Give the failures that a row ignores where nothing is left that would bring what is owed: such a row counts as none."""
     for effect in machine.effects_with_answers:
         declared = machine.effect_named[effect]
@@ -240,7 +255,7 @@ def _hint(effect: str) -> str:
     return f"add a row for {effect}.failed that leads on; column 'on failure' of Effects: stop, says that it is meant"
 
 
-def missing_data(system: System, limits: Limits, engine: Engine | None = None) -> dict[Use, Diagnostic]:
+def missing_data(system: System, limits: SearchLimits, engine: Engine | None = None) -> dict[Use, Diagnostic]:
     """Return a warning for each use of data that may not be there, by a prompt or a guard."""
     asked = [(use, form) for use in uses(system.machine) for form in _forms(use)]
     if not asked:
@@ -277,7 +292,7 @@ def _warning(use: Use, form: Form, trace: Trace) -> Diagnostic:
 
 
 @attrs.frozen
-class Report:
+class CheckReport:
     """What one run of the checks found.
 
     `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are the leaves in which a run may stay
@@ -312,7 +327,7 @@ def check(
     progress: Progress | None = None,
     engine: Engine | None = None,
     traces: int = 1,
-) -> Report:
+) -> CheckReport:
     """Check a machine: structure, exploration, Definition 4, scenarios, properties.
 
     Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given; with `each_value` at every combination of values, those of `parameters` fixed (ParameterError
@@ -320,7 +335,7 @@ def check(
     up to so many counterexamples. Raises ParameterError for an unknown parameter or a value outside its domain.
     """
     outside, missing = tuple[Diagnostic, ...](), dict[Use, Diagnostic]()
-    found_at: list[tuple[Exploration, Judged]] = []
+    found_at: list[tuple[Exploration, ValuationReport]] = []
     look = _Look(limits_until(max_states, time_limit_s, clock, progress), clock, engine, traces)
     system = closed_system(machine, look.limits.expired)
     for there in _valuations(machine, parameters, each_value=each_value):
@@ -338,19 +353,19 @@ def check(
     properties = combined(machine, judged, found)
     found += reliance(machine, properties, judged)
     rests = _rests(machine, explorations)
-    return Report(machine.name, explorations, _sorted(found), properties, results, rests, strict)
+    return CheckReport(machine.name, explorations, _sorted(found), properties, results, rests, strict)
 
 
 @attrs.frozen
 class _Look:
     """How to look at a system: until when, with what, and how many counterexamples to show."""
 
-    limits: Limits
+    limits: SearchLimits
     clock: Clock | None
     engine: Engine | None
     traces: int
 
-    def at(self, system: System) -> tuple[Exploration, Judged]:
+    def at(self, system: System) -> tuple[Exploration, ValuationReport]:
         """Explore a system at its machine's parameter values, and judge the machine's properties."""
         questions = Questions(system, [claim.form for claim in system.machine.properties])
         exploration = explored(system, self.limits, clock=self.clock, engine=self.engine, also=questions.conditions)

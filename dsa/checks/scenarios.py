@@ -10,7 +10,7 @@ import attrs
 
 from dsa.checks.places import line_of, place
 from dsa.checks.search.exploration import explore
-from dsa.declarations import TIMER_PREFIX, Refused, Scenario, ScenarioStep, Transition
+from dsa.declarations import TIMER_PREFIX, RefusedAction, Scenario, ScenarioStep, Transition
 from dsa.errors import Diagnostic, OccurrenceError, ParameterError, Span
 from dsa.expr import Outcome, Value, show_value
 from dsa.machine import Machine, read_guards, show_used, used_in
@@ -113,7 +113,7 @@ def _expect(what: str, expected: str, got: str) -> None:
 def _compare_action(percept: ScenarioStep, occurrence: Occurrence, result: Taken | Refusal) -> None:
     refused = f"refused: {result.reason} ({result.message})" if isinstance(result, Refusal) else ""
     what = f"on {show_occurrence(occurrence)}"
-    if isinstance(percept.action, Refused):
+    if isinstance(percept.action, RefusedAction):
         wanted = f"refused: {percept.action.reason}" if percept.action.reason else "refused"
         if isinstance(result, Taken):
             _expect(what, wanted, ", ".join(map(str, result.transition.effects)) or f"{result.configuration.state}")

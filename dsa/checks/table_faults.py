@@ -28,7 +28,7 @@ from dsa.declarations import (
     Form,
     Generator,
     Guard,
-    Parameter,
+    RunParameter,
     Transition,
     Variable,
     show_duration,
@@ -131,7 +131,7 @@ def _unused_warning(kind: str, name: str, why: str, span: Span | None) -> Diagno
 
 
 def _unless(
-    used: frozenset[str], kind: str, declared: tuple[Parameter, ...] | tuple[Variable, ...], why: str
+    used: frozenset[str], kind: str, declared: tuple[RunParameter, ...] | tuple[Variable, ...], why: str
 ) -> Iterator[Diagnostic]:
     for item in declared:
         if item.name not in used:

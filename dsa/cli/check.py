@@ -19,14 +19,14 @@ import attrs
 import click
 
 from dsa import lang
-from dsa.checks.report import PropertyResult, Report, check
+from dsa.checks.report import CheckReport, PropertyResult, check
 from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic
 from dsa.cli.command_line import (
     SECONDS,
     UNREADABLE,
+    ColouredWord,
     JsonCommand,
-    Painted,
-    Working,
+    ProgressLine,
     fault_as_json,
     json_option,
     max_states_option,
@@ -40,7 +40,7 @@ from dsa.cli.command_line import (
 from dsa.edge.document_files import locate, read_document
 from dsa.errors import CODES, MOST_TOLD, Diagnostic, DocumentError, DsaError, MachineError, ParameterError, Span, more
 from dsa.expr import Value, show_value
-from dsa.lang import Reading
+from dsa.lang import DocumentReading
 from dsa.machine import Machine
 from dsa.trace import Trace, recorded, show_events, show_values
 from dsa.trace_format import step_as_json
@@ -57,7 +57,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 #: A file, what was read and found in it, why it could not be read, and what a module does not bind as it must be.
-Checked = tuple[str, Reading, Report | None, DsaError | None, str]
+Checked = tuple[str, DocumentReading, CheckReport | None, DsaError | None, str]
 
 
 def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
@@ -66,7 +66,9 @@ def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
     return {"files": [_file(*each) for each in checked], **(failures[0] if failures else {})}
 
 
-def _file(file: str, reading: Reading, report: Report | None, fault: DsaError | None, unbound: str) -> dict[str, Any]:
+def _file(
+    file: str, reading: DocumentReading, report: CheckReport | None, fault: DsaError | None, unbound: str
+) -> dict[str, Any]:
     machine = reading.machine
     return {
         "file": file,
@@ -85,7 +87,7 @@ def _file(file: str, reading: Reading, report: Report | None, fault: DsaError | 
     }
 
 
-def _found(reading: Reading, report: Report | None) -> tuple[Diagnostic, ...]:
+def _found(reading: DocumentReading, report: CheckReport | None) -> tuple[Diagnostic, ...]:
     return (*reading.diagnostics, *(report.diagnostics if report else ()))
 
 
@@ -207,7 +209,7 @@ _VERDICT_COLOURS = {"HOLDS": "green", "VIOLATED": "red", "UNKNOWN": "yellow"}
 _VERDICT_WIDTH = len("VIOLATED")
 
 
-def tell(file: str, reading: Reading, report: Report | None, *, traces: int = 1) -> None:
+def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, traces: int = 1) -> None:
     """Print what was found in a document."""
     found = (*reading.diagnostics, *(report.diagnostics if report else ()))
     for diagnostic in found[:MOST_TOLD]:
@@ -234,7 +236,7 @@ def tell(file: str, reading: Reading, report: Report | None, *, traces: int = 1)
     say(f"{file}: {counts}{scenarios}{_property_counts(report)}")
 
 
-def _tell_waiting(report: Report) -> None:
+def _tell_waiting(report: CheckReport) -> None:
     """Say in one line which properties an error keeps from being judged: it is the error that needs mending."""
     waiting = [result for result in report.properties if result.standing]
     if waiting:
@@ -244,7 +246,7 @@ def _tell_waiting(report: Report) -> None:
         say(_painted("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
 
 
-def _tell_property(place: str, result: PropertyResult, report: Report, traces: int) -> None:
+def _tell_property(place: str, result: PropertyResult, report: CheckReport, traces: int) -> None:
     explored = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
     at = "; ".join(filter(None, map(show_values, result.values)))
     where = f"  at {at}" if at and (result.values != explored or result.verdict != "HOLDS") else ""
@@ -296,8 +298,8 @@ def _shown(trace: Trace, loop: int | None = None) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _painted(verdict: str) -> Painted:
-    return Painted(verdict.ljust(_VERDICT_WIDTH), _VERDICT_COLOURS.get(verdict))
+def _painted(verdict: str) -> ColouredWord:
+    return ColouredWord(verdict.ljust(_VERDICT_WIDTH), _VERDICT_COLOURS.get(verdict))
 
 
 def _explored(exploration: Exploration) -> str:
@@ -321,7 +323,7 @@ def _counts(found: tuple[Diagnostic, ...]) -> str:
     return ", ".join(words)
 
 
-def _property_counts(report: Report) -> str:
+def _property_counts(report: CheckReport) -> str:
     """Say how many properties have which verdict."""
     if not report.properties:
         return ""
@@ -347,12 +349,12 @@ class _Options:
 
 
 @attrs.frozen
-class _Checked:
+class _FileResult:
     """One file and what was found in it; `fault` is why it could not be read, `unbound` what a module does not bind as it must be."""
 
     file: str
-    reading: Reading
-    report: Report | None
+    reading: DocumentReading
+    report: CheckReport | None
     fault: DsaError | None = None
     unbound: str = ""
 
@@ -439,7 +441,7 @@ def command(
     sys.exit(max(found.code(strict=strict) for found in checked))
 
 
-def _tell(found: _Checked, options: _Options, *, is_for_people: bool) -> None:
+def _tell(found: _FileResult, options: _Options, *, is_for_people: bool) -> None:
     """Print what was found in a file, or why it cannot be read."""
     if found.fault is not None:
         say(str(found.fault), err=True)
@@ -464,7 +466,7 @@ def _require_targets(folder: Path | None, certificate: str | None, *, itf: bool)
     require_file(certificate, "--certificate")
 
 
-def _save(found: _Checked, folder: Path | None, certificate: str | None, *, itf: bool) -> None:
+def _save(found: _FileResult, folder: Path | None, certificate: str | None, *, itf: bool) -> None:
     """Write the traces and the certificate that were asked for."""
     report, machine = found.report, found.reading.machine
     if report is None or machine is None:
@@ -476,20 +478,20 @@ def _save(found: _Checked, folder: Path | None, certificate: str | None, *, itf:
         importlib.import_module("dsa.cli.verify").write_verdicts(certificate, machine, report)
 
 
-def _checked(file: str, options: _Options) -> _Checked:
+def _checked(file: str, options: _Options) -> _FileResult:
     try:
-        with Working("comparing rows") as progress:
+        with ProgressLine("comparing rows") as progress:
             reading = read_document(file)
             if reading.machine is None:
-                return _Checked(file, reading, None)
+                return _FileResult(file, reading, None)
             report = check(
                 reading.machine, parameters=options.values, each_value=options.each_value, strict=options.strict, max_states=options.max_states,
                 time_limit_s=options.time_limit_s, clock=time.perf_counter, progress=progress, engine=automatic(_compile),
                 traces=options.traces,
             )  # fmt: skip
     except (DocumentError, ParameterError) as fault:
-        return _Checked(file, Reading(None, ()), None, fault)
-    return _Checked(file, reading, report, None, _unbound(file, reading.machine, options.module))
+        return _FileResult(file, DocumentReading(None, ()), None, fault)
+    return _FileResult(file, reading, report, None, _unbound(file, reading.machine, options.module))
 
 
 def _unbound(file: str, machine: Machine, module: str | None) -> str:

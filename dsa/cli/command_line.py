@@ -56,14 +56,14 @@ def patient(stream: TextIO) -> TextIO:
 
 
 @attrs.frozen
-class Painted:
+class ColouredWord:
     """A word of ours in a colour, where the terminal has colours."""
 
     text: str
     colour: str | None
 
 
-def say(*parts: str | Painted, err: bool = False) -> None:
+def say(*parts: str | ColouredWord, err: bool = False) -> None:
     """Print a line, whatever is in it and whoever still reads; `err`: on standard error. All that commands print goes through here.
 
     What would steer a terminal, or cannot be seen, is written as an escape.
@@ -73,7 +73,7 @@ def say(*parts: str | Painted, err: bool = False) -> None:
     _Patient(stream).write(f"{''.join(shown)}\n")
 
 
-def _painted(part: Painted, stream: TextIO | None) -> str:
+def _painted(part: ColouredWord, stream: TextIO | None) -> str:
     has_colours = stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
     return click.style(part.text, fg=part.colour) if has_colours else part.text
 
@@ -148,7 +148,7 @@ def show_line(text: str) -> None:
         sys.stderr.flush()
 
 
-class Working:
+class ProgressLine:
     """Shows what is being done and for how many seconds, from a thread of its own, so that long work need not report.
 
     Calling it takes note of a search: configurations found, and steps from the start.
@@ -206,7 +206,7 @@ INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
 _RUN = "dsa.run"
 
 
-class Ended(click.ClickException):
+class CommandExit(click.ClickException):
     """Raised to end a command with a sentence and an exit code. `directory` is that of the run, if there is one."""
 
     def __init__(self, message: str, exit_code: int, *, directory: Path | None = None) -> None:
@@ -256,7 +256,7 @@ class JsonCommand(click.Command):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            fault: Exception = Ended("interrupted", INTERRUPTED)
+            fault: Exception = CommandExit("interrupted", INTERRUPTED)
         except BrokenPipeError:
             raise
         except (DsaError, OSError, click.ClickException) as raised:
@@ -289,7 +289,7 @@ def message_of(fault: Exception) -> str:
 
 def fault_as_json(fault: Exception) -> dict[str, Any]:
     """Return a fault as an object. Its code is the name of what was raised, or the kind again."""
-    code, cause = getattr(fault, "exit_code", UNREADABLE), fault.__cause__ if isinstance(fault, Ended) else fault
+    code, cause = getattr(fault, "exit_code", UNREADABLE), fault.__cause__ if isinstance(fault, CommandExit) else fault
     directory = getattr(fault, "directory", None)
     kind = {INTERRUPTED: "interrupted", UNREADABLE: "unreadable"}.get(code, "stopped")
     return {

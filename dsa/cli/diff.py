@@ -17,16 +17,16 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.diff.document_diff import Aspect, Change, Detail, changes, same_control
-from dsa.checks.diff.equivalence import Both, Comparison, Pair, Parting, Reaction, Trouble, compare
+from dsa.checks.diff.document_diff import Aspect, Detail, DocumentChange, changes, same_control
+from dsa.checks.diff.equivalence import Both, Comparison, Divergence, Pair, Reaction, Trouble, compare
 from dsa.checks.places import line_of, rows_at, show_false
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.cli.command_line import (
     SECONDS,
-    Ended,
+    ColouredWord,
+    CommandExit,
     JsonCommand,
-    Painted,
-    Working,
+    ProgressLine,
     json_option,
     max_states_option,
     param_option,
@@ -44,7 +44,7 @@ from dsa.lang import digest
 from dsa.machine import Machine, minima
 from dsa.runs import runs as door
 from dsa.runs.archive import OtherMachineError, RunRecord
-from dsa.runs.migration import MAX_STATES, Fit, Fitting
+from dsa.runs.migration import MAX_STATES, Fit, FitJudge
 from dsa.runs.place import DEFAULT_RUNS, LEDGER
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.run_store import DamageError
@@ -54,7 +54,7 @@ from dsa.trace import aligned, show_events, show_occurrence, show_values
 
 
 @attrs.frozen
-class Compared:
+class MachineComparison:
     """Both machines at values of their parameters, and whether they do the same from their starts."""
 
     pair: Pair
@@ -70,7 +70,7 @@ class Flight:
 
 
 @attrs.frozen
-class Runs:
+class RunsInFlight:
     """The runs of a folder: the old machine's, those in flight judged and the finished ones counted.
 
     `others` counts the runs in flight of other machines; `damaged` says of the runs that cannot be read what is the matter.
@@ -94,9 +94,9 @@ class Diff:
 
     files: tuple[str, str]
     machines: tuple[Machine, Machine]
-    changes: tuple[Change, ...]
-    compared: tuple[Compared, ...]
-    runs: Runs | None = None
+    changes: tuple[DocumentChange, ...]
+    compared: tuple[MachineComparison, ...]
+    runs: RunsInFlight | None = None
 
     @property
     def verdict(self) -> str:
@@ -106,12 +106,14 @@ class Diff:
 
 
 def compared(
-    files: tuple[str, str], machines: tuple[Machine, Machine], given: Mapping[str, Value], limits: Limits
+    files: tuple[str, str], machines: tuple[Machine, Machine], given: Mapping[str, Value], limits: SearchLimits
 ) -> Diff:
     """Compare two machines: what they declare, and what they do from their starts. Raises ParameterError."""
     found, values = changes(*machines), list(valuations(*machines, given))
     pairs = () if same_control(found) else (Pair(*each) for each in values)
-    return Diff(files, machines, found, tuple(Compared(pair, compare(pair, pair.start, limits)) for pair in pairs))
+    return Diff(
+        files, machines, found, tuple(MachineComparison(pair, compare(pair, pair.start, limits)) for pair in pairs)
+    )
 
 
 def valuations(old: Machine, new: Machine, given: Mapping[str, Value]) -> Iterator[tuple[Machine, Machine]]:
@@ -152,9 +154,9 @@ def _set(machine: Machine, values: Mapping[str, Value]) -> Machine:
 # -- runs in flight ---------------------------------------------------------------------------------------------------
 
 
-def judged(root: Path, machines: tuple[Machine, Machine], limits: Limits) -> Runs:
+def judged(root: Path, machines: tuple[Machine, Machine], limits: SearchLimits) -> RunsInFlight:
     """Judge the runs of the old machine that are kept in a folder. Raises Ended, and DocumentError when no run is kept there."""
-    fitting, flights, damaged = Fitting(machines[1], limits), list[Flight](), dict[str, str]()
+    fitting, flights, damaged = FitJudge(machines[1], limits), list[Flight](), dict[str, str]()
     finished = others = 0
     with opened(root) as runs:
         for run in runs.ids():
@@ -167,7 +169,7 @@ def judged(root: Path, machines: tuple[Machine, Machine], limits: Limits) -> Run
                 finished += 1
             else:
                 flights.append(Flight(record, fitting.judge(record.run)))
-    return Runs(root, tuple(flights), finished, others, damaged)
+    return RunsInFlight(root, tuple(flights), finished, others, damaged)
 
 
 def _record(runs: door.Runs, run: str) -> RunRecord | str:
@@ -180,7 +182,7 @@ def _record(runs: door.Runs, run: str) -> RunRecord | str:
         return f"damaged: {fault}"
     except OtherMachineError as fault:
         return str(fault)
-    except Ended as fault:
+    except CommandExit as fault:
         return fault.message
 
 
@@ -240,8 +242,8 @@ def _found(
 ) -> Diff:
     machines = load(files[0]), load(files[1])
     values = parse_parameters(parameters)
-    with Working("comparing rows") as progress:
-        limits = Limits(max_states, _expired(time_limit_s), progress)
+    with ProgressLine("comparing rows") as progress:
+        limits = SearchLimits(max_states, _expired(time_limit_s), progress)
         found = compared(files, machines, values, limits)
         folder = Path(root or DEFAULT_RUNS)
         if root is None and not (folder / LEDGER).is_file():
@@ -282,13 +284,13 @@ def _say(line: str, verdict: str | None = None, width: int = 0) -> None:
     if verdict is None:
         say(line.rstrip())
     else:
-        say(Painted(verdict.ljust(width), _COLOURS.get(verdict)), f"  {line}".rstrip())
+        say(ColouredWord(verdict.ljust(width), _COLOURS.get(verdict)), f"  {line}".rstrip())
 
 
 # -- what is declared -------------------------------------------------------------------------------------------------
 
 
-def change_lines(changes: Iterable[Change]) -> Iterator[str]:
+def change_lines(changes: Iterable[DocumentChange]) -> Iterator[str]:
     """Give the changes under a heading for each aspect, each with the fields that differ below it."""
     for aspect, group in groupby(changes, lambda change: change.aspect):
         found = list(group)
@@ -337,7 +339,7 @@ def behaviour_lines(diff: Diff) -> Iterator[Line]:
             yield "", line
 
 
-def _at(compared: Compared, file: str) -> str:
+def _at(compared: MachineComparison, file: str) -> str:
     """Write the parameters' values; where those of the new document are others, these too."""
     old, new = compared.pair.old.machine.constants, compared.pair.new.machine.constants
     other = {name: value for name, value in new.items() if old.get(name) != value}
@@ -353,13 +355,13 @@ def _told(found: Comparison) -> str:
     return f"{some}, stopped at {found.limit}" if found.verdict == "UNKNOWN" else some
 
 
-def _after(parting: Parting) -> str:
+def _after(parting: Divergence) -> str:
     if parting.occurrence is None:
         return "at once"
     return f"in step {len(parting.way) + 1}"
 
 
-def parting_lines(pair: Pair, here: Both, parting: Parting | None, files: tuple[str, str]) -> Iterator[str]:
+def parting_lines(pair: Pair, here: Both, parting: Divergence | None, files: tuple[str, str]) -> Iterator[str]:
     """Tell how two machines come to part, line by line, and what each does then."""
     if parting is not None:
         yield from way_lines((pair.old.machine, pair.new.machine), here, parting.way)
@@ -368,7 +370,7 @@ def parting_lines(pair: Pair, here: Both, parting: Parting | None, files: tuple[
         yield from (f"   {line}" for line in rest)
 
 
-def _reactions(pair: Pair, parting: Parting, files: tuple[str, str]) -> Iterator[str]:
+def _reactions(pair: Pair, parting: Divergence, files: tuple[str, str]) -> Iterator[str]:
     """Say what happens where two machines part, and what each makes of it."""
     occurrence = parting.occurrence
     begun = "before anything happens"
@@ -521,7 +523,7 @@ def _summary(diff: Diff) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _fit(runs: Runs | None) -> str:
+def _fit(runs: RunsInFlight | None) -> str:
     if runs is None or not (runs.flights or runs.damaged):
         return ""
     counts = Counter(flight.fit.verdict for flight in runs.flights)
@@ -548,7 +550,7 @@ def as_json(diff: Diff) -> dict[str, Any]:
     }
 
 
-def _compared_json(compared: Compared) -> dict[str, Any]:
+def _compared_json(compared: MachineComparison) -> dict[str, Any]:
     pair = compared.pair
     machines = (pair.old.machine, pair.new.machine)
     values = {"old": machines[0].constants, "new": machines[1].constants}
@@ -566,7 +568,7 @@ def _comparison_json(machines: Sequence[Machine], here: Both, found: Comparison)
     }
 
 
-def _parting_json(machines: Sequence[Machine], parting: Parting) -> dict[str, Any]:
+def _parting_json(machines: Sequence[Machine], parting: Divergence) -> dict[str, Any]:
     return {
         **_occurrence_json(parting.occurrence),
         "state": parting.old.here.state,
@@ -617,7 +619,7 @@ def _way_json(
     return found
 
 
-def _runs_json(runs: Runs) -> dict[str, Any]:
+def _runs_json(runs: RunsInFlight) -> dict[str, Any]:
     return {
         "directory": str(runs.root),
         "in_flight": [_flight_json(flight) for flight in runs.flights],

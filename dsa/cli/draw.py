@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 import click
 
 from dsa.checks.monitor import replay
-from dsa.checks.report import Report
+from dsa.checks.report import CheckReport
 from dsa.cli.command_line import Word, output_option, require_file, require_other, say, write
 from dsa.declarations import Transition
 from dsa.edge.document_files import load, read_text
@@ -16,11 +16,11 @@ from dsa.edge.images import png, svg
 from dsa.errors import DocumentError, TraceError
 from dsa.machine import Machine
 from dsa.targets import dot, emit
-from dsa.trace import Recorded, recorded
+from dsa.trace import RecordedTrace, recorded
 from dsa.trace_format import from_text, to_itf, to_jsonl
 
 
-def read_record(name: str) -> Recorded:
+def read_record(name: str) -> RecordedTrace:
     """Read a trace in either format. Raises DocumentError."""
     try:
         return from_text(read_text(name))
@@ -38,7 +38,7 @@ def place_in(name: str, step: int) -> str:
     return f"{name}:{lines[max(0, first + step - 1)]}"
 
 
-def save_traces(folder: Path, report: Report, *, itf: bool) -> list[Path]:
+def save_traces(folder: Path, report: CheckReport, *, itf: bool) -> list[Path]:
     """Write the traces of all properties, `DOCUMENT-line12-1.jsonl` and so on; give the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from dsa.cli.command_line import UNREADABLE, JsonCommand, json_option, say, tell_json
-from dsa.edge.plugins import Brought, Packages
+from dsa.edge.plugins import Packages, PluginKind
 from dsa.guards.guard_kinds import KINDS, OWN, PACKAGES
 from dsa.runs.bindings import FROM_FILE, import_kinds
-from dsa.runtime.content import Kind, Option
+from dsa.runtime.content import ComponentKind, Option
 from dsa.text import closest
 
 _OWN = "dsa"
@@ -25,7 +25,7 @@ _SUPPLIED = {
 
 
 def command_for(
-    name: str, what: str, kinds: Mapping[str, Kind], packages: Packages, own: frozenset[str]
+    name: str, what: str, kinds: Mapping[str, ComponentKind], packages: Packages, own: frozenset[str]
 ) -> click.Command:
     """Make the command that lists these kinds, and those that packages bring; `what` calls them, `own` are the names of ours."""
 
@@ -40,7 +40,7 @@ def command_for(
     def command(kind: str | None, module: str | None, *, json_wanted: bool) -> None:
         import_kinds(module)
         brought, faults = packages.listed(kinds, own)
-        found = {each.kind.name: each for each in (*(Brought(kind, "") for kind in kinds.values()), *brought)}
+        found = {each.kind.name: each for each in (*(PluginKind(kind, "") for kind in kinds.values()), *brought)}
         if kind is not None and kind not in found:
             raise click.UsageError(f"there is no kind of {what} '{kind}'; {closest(kind, found)}")
         listed = [found[name] for name in sorted(found) if kind in (None, name)]
@@ -55,7 +55,7 @@ def command_for(
     return command
 
 
-def _shown(kinds: list[Brought]) -> Iterator[str]:
+def _shown(kinds: list[PluginKind]) -> Iterator[str]:
     for each in kinds:
         kind, origin = each.kind, _origin(each.kind)
         package = f", of the package {each.package}" if each.package else ""
@@ -82,13 +82,13 @@ def _cell(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _origin(kind: Kind) -> str:
+def _origin(kind: ComponentKind) -> str:
     """Name the module that a kind comes from, or its file."""
     name = str(kind.build.__module__)
     return str(sys.modules[name].__file__) if name.startswith(FROM_FILE) else name
 
 
-def _as_json(each: Brought) -> dict[str, Any]:
+def _as_json(each: PluginKind) -> dict[str, Any]:
     kind = each.kind
     options = [
         {

@@ -57,7 +57,7 @@ from dsa.runtime.status import (
     questions,
     unfinished,
 )
-from dsa.runtime.timeline import Happening, Moment, happenings
+from dsa.runtime.timeline import EventRecord, Moment, happenings
 from dsa.text import plural, shortened
 from dsa.trace import show_occurrence, show_values
 
@@ -271,7 +271,7 @@ def told(
             yield f"{_INDENT}{entry_text(entry, run_id, intents)}"
 
 
-def _event(happening: Happening) -> str:
+def _event(happening: EventRecord) -> str:
     event = happening.event
     assert event is not None, "something happened"
     answered = "" if event.key is None else f" (of {event.key})"

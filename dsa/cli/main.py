@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from dsa.cli.command_line import INTERRUPTED, UNREADABLE, Ended, lost_output, message_of, say, silence
+from dsa.cli.command_line import INTERRUPTED, UNREADABLE, CommandExit, lost_output, message_of, say, silence
 from dsa.errors import DsaError
 from dsa.text import nearest
 
@@ -112,7 +112,7 @@ class _Lazy(click.Group):
             silence(sys.stdout)
             sys.exit(0)
         except KeyboardInterrupt:
-            raise Ended("interrupted", INTERRUPTED) from None
+            raise CommandExit("interrupted", INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

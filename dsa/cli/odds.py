@@ -15,12 +15,12 @@ import attrs
 import click
 
 from dsa.checks.odds.assumptions import OddsError
-from dsa.checks.odds.chain_solver import Bounds, rounded
+from dsa.checks.odds.chain_solver import OddsRange, rounded
 from dsa.checks.odds.estimation import Estimate, GuardEstimate, Independence, recorded
 from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer
-from dsa.checks.odds.retry_target import Needed, curve, varied
-from dsa.checks.odds.run_odds import SUCCEEDED, Reckoning
-from dsa.cli.command_line import JsonCommand, Working, json_option, param_option, parse_parameters, say, tell_json
+from dsa.checks.odds.retry_target import TargetResult, curve, varied
+from dsa.checks.odds.run_odds import SUCCEEDED, RunOdds
+from dsa.cli.command_line import JsonCommand, ProgressLine, json_option, param_option, parse_parameters, say, tell_json
 from dsa.cli.run_options import opened
 from dsa.cli.run_view import story_lines
 from dsa.edge.document_files import load, read_text
@@ -118,7 +118,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **given: Any)
     UNKNOWN, 2 usage.
     """
     try:
-        with Working("reckoning odds"):
+        with ProgressLine("reckoning odds"):
             answer = _answered(load(file), target, given)
             picture = given["picture"]
             drawn = picture is None or _plot(answer, picture, given["vary"])
@@ -214,7 +214,7 @@ def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
     return True
 
 
-def _pair(found: Bounds) -> tuple[float, float]:
+def _pair(found: OddsRange) -> tuple[float, float]:
     return found.low, found.high
 
 
@@ -248,7 +248,7 @@ def _unknown(answer: OddsAnswer) -> list[str]:
     return found
 
 
-def _ends(found: Reckoning) -> list[str]:
+def _ends(found: RunOdds) -> list[str]:
     rows = [("ends in", "probability")]
     rows += [(f"{end.state}{_ENDS.get(end.kind, '')}", _bounds(bounds)) for end, bounds in found.ends]
     if found.never_ends.high > 0:
@@ -348,7 +348,7 @@ def _missing(found: Estimate, target: float) -> str:
     return f"target {target:g}: about {found.missing_runs} more runs like these are missing for the bound to be there"
 
 
-def _needed(found: Needed) -> str:
+def _needed(found: TargetResult) -> str:
     start = f"target {found.target:g}"
     if found.answer == "reached" and found.reckoning is not None:
         name, cost = found.reckoning.main_cost
@@ -370,7 +370,7 @@ def _order(found: Order) -> str:
     return f"order of steps: {', '.join(found.best)} is {how}, {saves}"
 
 
-def _bounds(found: Bounds) -> str:
+def _bounds(found: OddsRange) -> str:
     low, high = _number(found.low), _number(found.high)
     return low if low == high else f"{low} to {high}"
 
@@ -432,11 +432,11 @@ def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-def _bounds_json(found: Bounds | None) -> dict[str, float | None] | None:
+def _bounds_json(found: OddsRange | None) -> dict[str, float | None] | None:
     return None if found is None else {"low": _finite(found.low), "high": _finite(found.high)}
 
 
-def _needed_json(found: Needed | None) -> dict[str, Any] | None:
+def _needed_json(found: TargetResult | None) -> dict[str, Any] | None:
     if found is None:
         return None
     written = attrs.asdict(found, filter=lambda field, _: field.name != "reckoning")

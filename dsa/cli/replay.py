@@ -16,10 +16,10 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.monitor import Observation, Replay, replay
+from dsa.checks.monitor import MonitorResult, Replay, replay
 from dsa.checks.places import rows_at, show_false, show_row
 from dsa.cli.check import places_of, steps_as_json
-from dsa.cli.command_line import UNREADABLE, Ended, JsonCommand, Painted, json_option, say, tell_json
+from dsa.cli.command_line import UNREADABLE, ColouredWord, CommandExit, JsonCommand, json_option, say, tell_json
 from dsa.cli.draw import place_in, read_record
 from dsa.cli.ledger_view import outcome_text
 from dsa.cli.run_options import faults_told, machine_record, recorded_run, runs_option, told_record
@@ -33,9 +33,9 @@ from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime import ledger
 from dsa.runtime.policy.call_tree import POLICY
-from dsa.runtime.policy.invocation import LedgerEnds, Replayed
-from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, Stop, rederive
-from dsa.runtime.run_store import Recorded
+from dsa.runtime.policy.invocation import LedgerEnds, ReplayReport
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, StopEffect, rederive
+from dsa.runtime.run_store import StoredRun
 from dsa.runtime.timeline import Difference, first_difference, load_story
 from dsa.trace import show_occurrence, show_values
 
@@ -88,12 +88,12 @@ def _say_replay(file: str, trace: str, found: Replay) -> None:
     say(f"{file}: {fits} of the {found.total} steps of {trace} are what the table does")
 
 
-def _watched(seen: Observation) -> Painted:
+def _watched(seen: MonitorResult) -> ColouredWord:
     verdict = seen.watched.verdict if seen.watched else "-"
-    return Painted(verdict.ljust(_MONITOR_WIDTH), _MONITOR_COLOURS.get(verdict))
+    return ColouredWord(verdict.ljust(_MONITOR_WIDTH), _MONITOR_COLOURS.get(verdict))
 
 
-def _since(seen: Observation) -> str:
+def _since(seen: MonitorResult) -> str:
     """Say at which step a monitor was decided, or why there is none."""
     if seen.watched is None:
         return "  (about all runs together: no monitor of one)"
@@ -126,7 +126,7 @@ def command(run: str, root: str, file: str | None, module: str | None, *, json_w
     sys.exit(_against(f"run {recorded.run}", recorded.entries, file, _own(recorded), json_wanted=json_wanted))
 
 
-def _rederived(recorded: Recorded, folder: Path, module: str | None, *, json_wanted: bool) -> int:
+def _rederived(recorded: StoredRun, folder: Path, module: str | None, *, json_wanted: bool) -> int:
     """Derive a run again from its events, and what policies called from the results of their calls; give the exit code."""
     record = told_record(folder, recorded)
     if record.run.machine.name == POLICY:
@@ -137,10 +137,10 @@ def _rederived(recorded: Recorded, folder: Path, module: str | None, *, json_wan
     return _again(record, json_wanted=json_wanted)
 
 
-def _calls_again(record: RunRecord, folder: Path, module: str | None) -> Replayed:
+def _calls_again(record: RunRecord, folder: Path, module: str | None) -> ReplayReport:
     """Perform again what called others in a run of a policy, bound as it was started or by another module."""
 
-    async def replaying() -> Replayed:
+    async def replaying() -> ReplayReport:
         loop = asyncio.get_running_loop()
         handler = loop.default_exception_handler
         loop.set_exception_handler(lambda _loop, about: None if _ends_it(about.get("exception")) else handler(about))
@@ -165,12 +165,12 @@ def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
         try:
             entries = load_story(text)
         except (ValueError, KeyError, TypeError) as fault:
-            raise Ended(f"{name} begins like a run's story, and is not one", UNREADABLE) from fault
+            raise CommandExit(f"{name} begins like a run's story, and is not one", UNREADABLE) from fault
         return _against(name, entries, file, None, json_wanted=json_wanted)
     return replayed((file,), name, json_wanted=json_wanted)
 
 
-def _own(recorded: Recorded) -> Machine | None:
+def _own(recorded: StoredRun) -> Machine | None:
     """Give the machine that a run is of; None when this version of dsa reads it otherwise."""
     try:
         return machine_record(recorded).run.machine
@@ -181,14 +181,14 @@ def _own(recorded: Recorded) -> Machine | None:
 # -- the same again ---------------------------------------------------------------------------------------------------
 
 
-def _again(record: RunRecord, calls: Replayed | None = None, *, json_wanted: bool) -> int:
+def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted: bool) -> int:
     """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
     run, _ = records.replayed(record.recorded, rederive)
     pairs = zip(record.recorded.entries, run.ledger, strict=True)
     for position, (written, made) in enumerate(pairs):
         if ledger.dump_line(written) != ledger.dump_line(made):
             differs = f"{ledger.dump_line(written)} is not {ledger.dump_line(made)}"
-            raise Ended(f"damaged: run {run.run_id}, entry {position}: {differs}", 1)
+            raise CommandExit(f"damaged: run {run.run_id}, entry {position}: {differs}", 1)
     found = projection(run)
     digest = hashlib.sha256("\n".join([*map(ledger.dump_line, run.ledger), json.dumps(found)]).encode()).hexdigest()
     counts = _counts(run.ledger)
@@ -206,7 +206,7 @@ def _again(record: RunRecord, calls: Replayed | None = None, *, json_wanted: boo
     return 0
 
 
-def _compared(replayed: Replayed) -> Iterator[str]:
+def _compared(replayed: ReplayReport) -> Iterator[str]:
     """Say which calls were performed again."""
     again = [f"{call.policy} {call.path}" for call in replayed.calls if call.path in replayed.performed]
     if again:
@@ -260,11 +260,11 @@ def _against(
     """Let another table take the events of a ledger, and tell where it differs; give the exit code."""
     first = entries[0] if len(entries) else None
     if not isinstance(first, ledger.MachineEntry):
-        raise Ended(f"{name} has no machine, so no table can take its events", UNREADABLE)
+        raise CommandExit(f"{name} has no machine, so no table can take its events", UNREADABLE)
     try:
         machine = load(file).at(dict(first.parameters))
     except ParameterError as fault:
-        raise Ended(f"{file} cannot be at the parameters of {name}: {fault}", 1) from fault
+        raise CommandExit(f"{file} cannot be at the parameters of {name}: {fault}", 1) from fault
     machine = machine if own is None else spelled_like(machine, own)
     difference = first_difference(machine, entries, own)
     events = _counts(entries)["events"]
@@ -321,7 +321,7 @@ def _command(command: Command) -> str:
     match command:
         case Intent(effect=effect):
             return effect
-        case Stop(effect=effect):
+        case StopEffect(effect=effect):
             return f"stop {effect}"
         case DropTimer(source, event):
             return f"drop {event} of {source}"

@@ -16,8 +16,8 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.search.engine import Limits
-from dsa.cli.command_line import Ended, say
+from dsa.checks.search.engine import SearchLimits
+from dsa.cli.command_line import CommandExit, say
 from dsa.cli.diff import without_claims
 from dsa.cli.ledger_view import terminal, to_do
 from dsa.cli.replay import difference_lines
@@ -33,7 +33,7 @@ from dsa.cli.run_options import (
     told_record,
     watching_options,
 )
-from dsa.cli.run_view import Performed, RunCommand, exit_code, perform, tell
+from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, perform, tell
 from dsa.edge.document_files import load, read_text
 from dsa.edge.processes import environment_secrets
 from dsa.errors import DsaError, OccurrenceError
@@ -43,7 +43,7 @@ from dsa.machine import Machine
 from dsa.runs.archive import RunRecord, text_of
 from dsa.runs.child_runs import driving_run
 from dsa.runs.handle import NotTakenError, RunHandle
-from dsa.runs.migration import MAX_STATES, Fit, Fitting
+from dsa.runs.migration import MAX_STATES, Fit, FitJudge
 from dsa.runs.place import PART_OF, accepted_artifacts
 from dsa.runs.runs import Resumption, Runs, open_runs
 from dsa.runtime.ledger import ChangeEntry, Handling
@@ -55,7 +55,7 @@ from dsa.semantics import Occurrence
 
 
 @attrs.frozen
-class Change:
+class MachineChange:
     """Another document for a run, or the same with other parameters: as the user named it, where it is, its text, what it means."""
 
     named: str
@@ -66,9 +66,9 @@ class Change:
 
     def entry(self, run: Run) -> ChangeEntry | None:
         """Return what to record; None when the run has this machine already. Raises Ended when it may not go on under it."""
-        fit = Fitting(self.machine, Limits(MAX_STATES), self.parameters).judge(run)
+        fit = FitJudge(self.machine, SearchLimits(MAX_STATES), self.parameters).judge(run)
         if fit.verdict != "compatible" or fit.machine is None:
-            raise Ended(f"run {run.run_id} may not go on under {self.named}: {self._why(fit)}", 1)
+            raise CommandExit(f"run {run.run_id} may not go on under {self.named}: {self._why(fit)}", 1)
         if digest(fit.machine) == digest(run.machine):
             return None
         at_ms = time.time_ns() // 1_000_000
@@ -81,21 +81,21 @@ class Change:
         return f"{told}\n(`dsa diff` tells all that differs; by itself the run goes on under its own document)"
 
 
-def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Value]) -> Change | None:
+def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Value]) -> MachineChange | None:
     """Return what is to be otherwise; None for nothing. Raises MachineError, DocumentError and ParameterError."""
     if file is not None:
         path = machine_document(file)
-        return Change(file, str(path.absolute()), read_text(path), load(str(path)), parameters)
+        return MachineChange(file, str(path.absolute()), read_text(path), load(str(path)), parameters)
     if not parameters:
         return None
     record.run.machine.at(dict(parameters))  # a name that it does not have is told by itself
     text = text_of(record.recorded.text, record.run.ledger)
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in parameters.items())
-    return Change(values, dict(record.first.started).get("file"), text, loads(text, "machine.md"), parameters)
+    return MachineChange(values, dict(record.first.started).get("file"), text, loads(text, "machine.md"), parameters)
 
 
 @attrs.frozen
-class Said:
+class RunInput:
     """What is said to a run: events from outside, what became of effects in doubt, and with what they were answered.
 
     `at` is the place of the question that the events answer.
@@ -116,7 +116,7 @@ class Manner:
     machine: str | None = None
 
 
-def go_on(record: RunRecord, root: Path, said: Said, manner: Manner) -> Performed:
+def go_on(record: RunRecord, root: Path, said: RunInput, manner: Manner) -> FinishedRun:
     """Take a run up and drive it until it rests. Raises Ended, and what `Runs.resume` raises of a user's mistakes."""
     directory, options = root / record.run.run_id, manner.options.continuing(record.recorded)
     change = change_of(record, manner.machine, options.parameters)
@@ -180,7 +180,7 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
         )
 
 
-@click.command("resume", cls=RunCommand)
+@click.command("resume", cls=JsonRunCommand)
 @click.argument("run")
 @runs_option
 @click.option("--retry", "retried", multiple=True, metavar="KEY", help="This effect in doubt has not happened: do it.")
@@ -227,7 +227,7 @@ def command(
         is_told = options.shows_nothing or decided or record.first.name == POLICY  # whose calls are told one by one
         for _, what in () if is_told else to_do(record):
             say(f"going on with {what}")
-        performed = go_on(record, folder, Said(decided=decided), Manner(options, take, machine))
+        performed = go_on(record, folder, RunInput(decided=decided), Manner(options, take, machine))
         if own is not None and performed.rest.kind == "waiting":  # what was said of it holds, and people talk on
             sys.exit(own(record.run.run_id, folder, options, take=take))
         tell(performed, terminal(), json_wanted=options.json_wanted)
@@ -245,7 +245,7 @@ def _whole(record: RunRecord, root: Path) -> RunRecord:
     return told_record(root, recorded_run(root, whole))
 
 
-def _told(record: RunRecord, root: Path, *, json_wanted: bool) -> Performed:
+def _told(record: RunRecord, root: Path, *, json_wanted: bool) -> FinishedRun:
     """Say that a run is over; give what became of it."""
     performed = finished(record, root)
     if json_wanted:
@@ -255,7 +255,7 @@ def _told(record: RunRecord, root: Path, *, json_wanted: bool) -> Performed:
     return performed
 
 
-def finished(record: RunRecord, root: Path) -> Performed:
+def finished(record: RunRecord, root: Path) -> FinishedRun:
     """Give what became of a run that is over: nothing is done."""
     directory = root / record.run.run_id
     with opened(root) as runs:
@@ -263,7 +263,7 @@ def finished(record: RunRecord, root: Path) -> Performed:
     final = next(iter(sorted(directory.glob("final.*"))), None)
     diagram = directory / "diagram.svg"
     rest = Rest("finished", record.run, accepted=accepted)
-    return Performed(rest, directory, final, diagram if diagram.exists() else None, 0.0)
+    return FinishedRun(rest, directory, final, diagram if diagram.exists() else None, 0.0)
 
 
 def _decided(record: RunRecord, root: Path, given: dict[Handling, tuple[str, ...]]) -> dict[str, Handling]:

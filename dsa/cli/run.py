@@ -34,8 +34,8 @@ from rich.text import Text
 
 from dsa.cli.command_line import note_run, printable, read_data, require_text, say
 from dsa.cli.ledger_view import CallDisplay, due, terminal
-from dsa.cli.run_options import RunOptions, Watched, faults_told, run_options, runs_option, watching_options
-from dsa.cli.run_view import Performed, RunCommand, exit_code, perform, tell
+from dsa.cli.run_options import RunOptions, RunWatchers, faults_told, run_options, runs_option, watching_options
+from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, perform, tell
 from dsa.data_use import GENERATING_EFFECT, SPECIFICATION
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
@@ -50,7 +50,7 @@ from dsa.runs.bindings import DEFAULT_MODEL, request, require_policy
 from dsa.runs.handle import RunHandle
 from dsa.runs.place import new_run_id
 from dsa.runs.runs import Runs, open_runs
-from dsa.runs.setup import Document, Options, first_event, takes_specification
+from dsa.runs.setup import MachineDocument, Options, first_event, takes_specification
 from dsa.runtime import ledger
 from dsa.runtime.content import placeholders
 from dsa.runtime.ledger import Intents, part_in
@@ -69,7 +69,7 @@ _MARGIN = 3  # lines for the table's head, and what stands above it
 
 
 @attrs.frozen
-class Row:
+class AttemptRow:
     """One attempt: what is known of it so far. An empty verdict means that it is under way."""
 
     step: str
@@ -95,7 +95,7 @@ class Progress:
         self._state = machine.entered(machine.initial)
         self._intents = Intents()
         self._arrived = ledger.EventEntry(0, "")
-        self._rows: list[Row] = []
+        self._rows: list[AttemptRow] = []
         self._asked: Counter[str] = Counter()
         self._row_of: dict[str, int] = {}
         self._width = max((len(step.name) for step in machine.steps), default=len(step_of(machine, "")))
@@ -137,7 +137,7 @@ class Progress:
             case ledger.EffectEntry(effect=effect) if effect == GENERATING_EFFECT:
                 step = step_of(self._machine, self._state)
                 self._asked[step] += 1
-                self._rows.append(Row(step, self._asked[step]))
+                self._rows.append(AttemptRow(step, self._asked[step]))
             case ledger.ArtifactEntry():
                 self._generated(entry)
             case ledger.VerdictEntry():
@@ -179,7 +179,7 @@ class Progress:
                 self._console.print(Text(printable(told)), soft_wrap=True)
 
     def _generated(self, entry: ledger.ArtifactEntry) -> None:
-        row = Row(entry.step, entry.attempt, entry.artifact_id, seconds=entry.seconds)
+        row = AttemptRow(entry.step, entry.attempt, entry.artifact_id, seconds=entry.seconds)
         if self._rows and not self._rows[-1].artifact_id and self._rows[-1].step == entry.step:
             self._rows[-1] = row
         else:
@@ -205,7 +205,7 @@ class Progress:
             self._rows[-1] = attrs.evolve(self._rows[-1], verdict=word, feedback=message)
             self._print(self._rows[-1])
 
-    def _print(self, row: Row) -> None:
+    def _print(self, row: AttemptRow) -> None:
         """Print one finished attempt as a plain line."""
         if self._quiet or self._draws:
             return
@@ -230,7 +230,7 @@ class Progress:
             table.add_row(row.step, str(row.attempt), verdict, seconds, Text(row.feedback, "dim"))
         return table
 
-    def _doing(self, row: Row) -> Spinner:
+    def _doing(self, row: AttemptRow) -> Spinner:
         self._spinner.update(text=Text(row.doing, "dim"))
         return self._spinner
 
@@ -240,7 +240,7 @@ def _one_line(text: str) -> str:
     return printable(" ".join(text[:_MOST_TEXT].split()))
 
 
-class Display(Protocol):
+class RunDisplay(Protocol):
     """What shows runs of one machine."""
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
@@ -253,33 +253,33 @@ class Display(Protocol):
         """End a line that was begun."""
 
 
-def display_of(machine: str, console: Console, root: Path) -> Display | None:
+def display_of(machine: str, console: Console, root: Path) -> RunDisplay | None:
     """Give the display of a machine, by its name; None where it has none. `root` is the folder of the runs."""
     if machine == POLICY:
         return CallDisplay(console)
     for point in entry_points(group="dsa.displays", name=machine):
-        made: Display = point.load()(console, root)
+        made: RunDisplay = point.load()(console, root)
         return made
     return None
 
 
-class Resuming(Protocol):
+class ResumeCommand(Protocol):
     """Goes on with a run of one machine in its own display; returns the exit code."""
 
     def __call__(self, run_id: str, root: Path, options: RunOptions, /, *, take: bool) -> int:
         """Take up the run `run_id` of the folder `root`, from a living process too if `take` says so."""
 
 
-def resuming_of(machine: str) -> Resuming | None:
+def resuming_of(machine: str) -> ResumeCommand | None:
     """Return how people go on with a run of a machine; None where it has no way of its own."""
     for point in entry_points(group="dsa.resuming", name=machine):
-        found: Resuming = point.load()
+        found: ResumeCommand = point.load()
         return found
     return None
 
 
 @contextmanager
-def progress_of(machine: Machine, console: Console, root: Path, *, quiet: bool) -> Iterator[Display]:
+def progress_of(machine: Machine, console: Console, root: Path, *, quiet: bool) -> Iterator[RunDisplay]:
     """Give what shows a run that is taken up, as long as it is driven."""
     display = None if quiet else display_of(machine.name, console, root)
     if display is None:
@@ -344,7 +344,7 @@ def _config(over: str | None, model: str | None) -> dict[str, Any]:
     return {"over": str(folder.absolute())}
 
 
-@click.command("run", cls=RunCommand)
+@click.command("run", cls=JsonRunCommand)
 @click.argument("file", required=False, metavar="FILE")
 @click.argument("specification", required=False)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts.")
@@ -376,7 +376,7 @@ def command(
     if policy is None:
         asked = asked_for(machine, specification) if data is None else start_data(machine, specification, data)
     console = terminal()
-    performed = Start(Document(machine, read_text(document), document), asked, Path(root), seed).run(
+    performed = RunRequest(MachineDocument(machine, read_text(document), document), asked, Path(root), seed).run(
         options, console, is_model_told=True
     )
     tell(performed, console, json_wanted=options.json_wanted)
@@ -391,18 +391,18 @@ def machine_document(file: str) -> Path:
 
 
 @attrs.frozen
-class Start:
+class RunRequest:
     """A run to be started: a document, what its first event brings (None: nothing), where it is kept, its seed.
 
     `data` may be a policy that is asked: then it brings the request.
     """
 
-    document: Document
+    document: MachineDocument
     data: Any
     root: Path
     seed: int
 
-    def run(self, options: RunOptions, console: Console, *, is_model_told: bool = False) -> Performed:
+    def run(self, options: RunOptions, console: Console, *, is_model_told: bool = False) -> FinishedRun:
         """Run the document while its progress is shown. Raises Ended when there is no model, and at Ctrl-C.
 
         `is_model_told`: print which model is taken when none was chosen.
@@ -415,7 +415,7 @@ class Start:
             progress_of(machine, console, self.root, quiet=options.shows_nothing) as progress,
             ExitStack() as opened,
         ):
-            watchers = list[Watched]()
+            watchers = list[RunWatchers]()
 
             def on_moment(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
                 if moment.number == 1:

@@ -27,7 +27,7 @@ from click.decorators import FC
 from dsa.cli.command_line import (
     INTERRUPTED,
     UNREADABLE,
-    Ended,
+    CommandExit,
     Word,
     json_option,
     note_run,
@@ -49,8 +49,8 @@ from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.ledger import MachineEntry, place_in_part
 from dsa.runtime.policy.call_tree import ReplayMismatchError
 from dsa.runtime.run import ReplayError
-from dsa.runtime.run_store import DamageError, HeldError, Recorded, StoreError
-from dsa.runtime.secrets import Chosen, Secrets
+from dsa.runtime.run_store import DamageError, HeldError, StoredRun, StoreError
+from dsa.runtime.secrets import SecretOptions, Secrets
 from dsa.runtime.status import Rest
 from dsa.runtime.timeline import OnMoment, to_all
 from dsa.text import nearest
@@ -59,10 +59,10 @@ _STARTED = "secrets"  # where the first entry of a run keeps what was chosen
 
 
 @attrs.frozen
-class Watching:
+class WatchOptions:
     """What was chosen: secrets, the level and form of log lines (None: no lines), and whether to trace (None: if the environment says so)."""
 
-    chosen: Chosen = attrs.field(factory=Chosen)
+    chosen: SecretOptions = attrs.field(factory=SecretOptions)
     level: str | None = None
     form: Form = "text"
     otel: bool | None = None
@@ -76,19 +76,19 @@ class Watching:
         """Give what a run keeps of this, so that it goes on in the same way: nothing when nothing was chosen."""
         return {_STARTED: attrs.asdict(self.chosen)} if self.chosen else {}
 
-    def continuing(self, started: Mapping[str, Any]) -> "Watching":
+    def continuing(self, started: Mapping[str, Any]) -> "WatchOptions":
         """Give this with what was chosen when the run was started."""
         before = {name: tuple(said) for name, said in (started.get(_STARTED) or {}).items()}
-        return attrs.evolve(self, chosen=Chosen(**before) | self.chosen)
+        return attrs.evolve(self, chosen=SecretOptions(**before) | self.chosen)
 
     @contextmanager
-    def watched(self, secrets: Secrets) -> Iterator["Watched"]:
+    def watched(self, secrets: Secrets) -> Iterator["RunWatchers"]:
         """Log and trace what happens meanwhile. Raises TelemetryError when traces are asked for by option and cannot be made."""
         with ExitStack() as opened:
             if self.level is not None:
                 opened.enter_context(log_to(patient(sys.stderr), self.level, self.form, secrets))
             wanted = is_configured() if self.otel is None else self.otel
-            yield Watched(secrets, self._traced(secrets, opened) if wanted else None)
+            yield RunWatchers(secrets, self._traced(secrets, opened) if wanted else None)
 
     def _traced(self, secrets: Secrets, opened: ExitStack) -> Telemetry | None:
         try:
@@ -101,7 +101,7 @@ class Watching:
 
 
 @attrs.frozen
-class Watched:
+class RunWatchers:
     """Who watches a run beside the one who shows it."""
 
     _secrets: Secrets
@@ -169,8 +169,8 @@ def watching_options(command: FC) -> FC:
         **given: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         _require_set(names)
-        chosen = Chosen(names, patterns, spared)
-        return command(*arguments, watching=Watching(chosen, level, form, otel), **given)
+        chosen = SecretOptions(names, patterns, spared)
+        return command(*arguments, watching=WatchOptions(chosen, level, form, otel), **given)
 
     return cast(FC, collected)
 
@@ -205,7 +205,7 @@ def find(ids: Sequence[str], wanted: str, root: Path) -> str:
     if wanted in ids:
         return wanted
     if not ids:
-        raise Ended(f"{root}: no run is kept here", UNREADABLE)
+        raise CommandExit(f"{root}: no run is kept here", UNREADABLE)
     whole, _, part = wanted.partition(PART_OF)
     if whole == LAST:
         newest = next((run for run in reversed(ids) if PART_OF not in run), ids[-1])
@@ -216,10 +216,10 @@ def find(ids: Sequence[str], wanted: str, root: Path) -> str:
         return found[0]
     if found:
         told = f"'{wanted}' is a part of {len(found)} runs in {root}: {_some(found)}"
-        raise Ended(f"{told}; write more of it", UNREADABLE)
+        raise CommandExit(f"{told}; write more of it", UNREADABLE)
     meant = nearest(wanted, (LAST, *ids))
     hint = f"did you mean '{meant}'?" if meant else f"the newest: {_some(ids[-_SHOWN:])};"
-    raise Ended(f"there is no run '{wanted}' in {root}; {hint} `dsa runs` lists them all", UNREADABLE)
+    raise CommandExit(f"there is no run '{wanted}' in {root}; {hint} `dsa runs` lists them all", UNREADABLE)
 
 
 def _some(runs: Sequence[str]) -> str:
@@ -227,7 +227,7 @@ def _some(runs: Sequence[str]) -> str:
     return ", ".join(runs[:_SHOWN]) + more
 
 
-def recorded_run(root: Path, wanted: str) -> Recorded:
+def recorded_run(root: Path, wanted: str) -> StoredRun:
     """Read the run that a user means. Raises Ended, and DocumentError when no run is kept there."""
     with opened(root) as runs:
         found = find(runs.ids(), wanted, root)
@@ -235,18 +235,18 @@ def recorded_run(root: Path, wanted: str) -> Recorded:
         return runs.recorded(found)
 
 
-def told_record(root: Path, recorded: Recorded) -> RunRecord:
+def told_record(root: Path, recorded: StoredRun) -> RunRecord:
     """Replay the run of a machine that was read. Raises Ended."""
     with faults_told(root):
         return machine_record(recorded)
 
 
-def machine_record(recorded: Recorded) -> RunRecord:
+def machine_record(recorded: StoredRun) -> RunRecord:
     """Replay a recorded run. Raises OtherMachineError; Ended for a run that is not its machine's."""
     try:
         return record_of(recorded)
     except ReplayError as fault:
-        raise Ended(f"damaged: run {recorded.run}, {fault}", 1) from fault
+        raise CommandExit(f"damaged: run {recorded.run}, {fault}", 1) from fault
 
 
 @contextmanager
@@ -259,21 +259,23 @@ def faults_told(root: Path, directory: Callable[[], Path | None] = lambda: None)
         yield
     except HeldError as error:
         alive = "that process is alive, and goes on with it; --take takes the run away from it"
-        raise Ended(f"{error}: {alive}", 1) from error
+        raise CommandExit(f"{error}: {alive}", 1) from error
     except DamageError as error:
-        raise Ended(f"damaged: {error}", 1) from error
+        raise CommandExit(f"damaged: {error}", 1) from error
     except OtherMachineError as error:
         document = root / error.run / "machine.md"
         told = f"`dsa diff {document} FILE` says what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"
-        raise Ended(f"{error}; {told}", 1) from error
+        raise CommandExit(f"{error}; {told}", 1) from error
     except (ReplayMismatchError, GenerationError, StoreError, ArtifactStoreError) as error:
-        raise Ended(str(error), 1) from error
+        raise CommandExit(str(error), 1) from error
     except OSError as error:
-        raise Ended(f"the run cannot be written to {directory() or root}: {error.strerror or error}", 1) from error
+        raise CommandExit(
+            f"the run cannot be written to {directory() or root}: {error.strerror or error}", 1
+        ) from error
     except KeyboardInterrupt:
         at = directory()
         kept = f"; what was done so far is kept in {at}: `{line('resume', at)}` goes on" if at else ""
-        raise Ended(f"interrupted{kept}", INTERRUPTED, directory=at) from None
+        raise CommandExit(f"interrupted{kept}", INTERRUPTED, directory=at) from None
 
 
 def line(verb: str, directory: Path, *words: str, at: str = "") -> str:
@@ -297,7 +299,7 @@ class RunOptions:
     budget: tuple[str, ...] = ()
     quiet: bool = False
     json_wanted: bool = False
-    watching: Watching = attrs.field(factory=Watching)
+    watching: WatchOptions = attrs.field(factory=WatchOptions)
     wait_s: float = math.inf
     config: Mapping[str, Any] = attrs.field(factory=dict)
 
@@ -306,7 +308,7 @@ class RunOptions:
         """Return whether no progress is shown: nobody wants it, or log lines take its place."""
         return self.quiet or self.json_wanted or self.watching.is_logging
 
-    def continuing(self, recorded: Recorded) -> "RunOptions":
+    def continuing(self, recorded: StoredRun) -> "RunOptions":
         """Return this with the secrets that were chosen when a run was started."""
         first = recorded.entries[0]
         started = dict(first.started) if isinstance(first, MachineEntry) else {}
@@ -355,7 +357,7 @@ def options_saying(command: FC, model: str, parameter: str) -> FC:
         module: str | None,
         parameters: tuple[str, ...],
         budget: tuple[str, ...],
-        watching: Watching,
+        watching: WatchOptions,
         quiet: bool,
         json_wanted: bool,
         **given: Any,  # noqa: ANN401  (the command's own)

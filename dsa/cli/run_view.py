@@ -41,9 +41,9 @@ from dsa.runtime.costs import Totals, totals
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, Intent, ResultEntry, RowEntry, VerdictEntry
 from dsa.runtime.policy.call_tree import call_named
 from dsa.runtime.run import Run
-from dsa.runtime.run_store import Recorded
-from dsa.runtime.status import Rest, Standing, asked_keys, next_due_ms, parts, places
-from dsa.runtime.timeline import Moment, Refused
+from dsa.runtime.run_store import StoredRun
+from dsa.runtime.status import Rest, RunStatus, asked_keys, next_due_ms, parts, places
+from dsa.runtime.timeline import Moment, RefusedEvent
 from dsa.semantics import Occurrence
 from dsa.targets import emit
 from dsa.text import plural, shortened
@@ -51,7 +51,7 @@ from dsa.trace import show_occurrence
 
 
 @attrs.frozen
-class Performed:
+class FinishedRun:
     """A run that came to rest: how, where its files are, how many seconds it took this time.
 
     `final` and `diagram` are None when no step has passed, and when no renderer is installed.
@@ -66,13 +66,13 @@ class Performed:
 
 def perform(
     opened: Callable[[], Runs], begin: Callable[[Runs], Coroutine[Any, Any, RunHandle]], wait_s: float
-) -> Performed:
+) -> FinishedRun:
     """Begin a run, or take one up, and drive it until it rests; write down what it made. Raises what `begin` does.
 
     A timer that is due within `wait_s` seconds is waited for.
     """
 
-    async def whole() -> Performed:
+    async def whole() -> FinishedRun:
         began = time.monotonic()
         async with opened() as runs:
             handle = await begin(runs)
@@ -82,7 +82,7 @@ def perform(
             final, diagram = handle.folder.write_final(rest.accepted, _answer(rest)), None
             with suppress(RenderError):
                 diagram = handle.folder.write_diagram(svg(emit(rest.run.machine, "dot")))
-            return Performed(rest, handle.folder.path, final, diagram, seconds)
+            return FinishedRun(rest, handle.folder.path, final, diagram, seconds)
 
     return run_to_end(whole())
 
@@ -101,7 +101,7 @@ _CODES = {"succeeded": 0, "failed": 1, "escalated": 3}
 class RunReport:
     """A run as a command tells of it: how it stands, and what it has made.
 
-    `kind` is a `Rest`'s or a `Standing`'s, or `unreadable`; `posted` is the id of a message that was posted to the run and not taken yet; `failure` says why the run has stopped, or why the command failed. `run` is None when
+    `kind` is a `Rest`'s or a `RunStatus`'s, or `unreadable`; `posted` is the id of a message that was posted to the run and not taken yet; `failure` says why the run has stopped, or why the command failed. `run` is None when
     there is none, or when it cannot be read; `folder` is the run's own. `seconds` is how long this command drove it.
     """
 
@@ -112,7 +112,7 @@ class RunReport:
     failure: Mapping[str, Any] | None = None
     holder: str | None = None
     in_doubt: Sequence[Intent] = ()
-    refused: Sequence[Refused] = ()
+    refused: Sequence[RefusedEvent] = ()
     posted: str | None = None
     accepted: Sequence[Artifact] = ()
     seconds: float = 0.0
@@ -168,7 +168,7 @@ class RunReport:
         }
 
 
-def performed_report(performed: Performed, refused: Sequence[Refused] = ()) -> RunReport:
+def performed_report(performed: FinishedRun, refused: Sequence[RefusedEvent] = ()) -> RunReport:
     """Return the report of a run that this command drove until it rests."""
     rest = performed.rest
     report = rest_report(rest, performed.directory, performed.seconds)
@@ -209,13 +209,13 @@ def recorded_report(runs: Runs, record: RunRecord) -> RunReport:
     )
 
 
-def story_lines(recorded: Recorded, after: int = 0) -> Iterator[str]:
+def story_lines(recorded: StoredRun, after: int = 0) -> Iterator[str]:
     """Return what happened in a run after the first `after` entries, one entry a line as JSON, with its run and number."""
     for number, entry in enumerate(recorded.entries[after:], after + 1):
         yield json.dumps(Moment(recorded.run, number, entry).to_json(), separators=(",", ":"))
 
 
-class RunCommand(JsonCommand):
+class JsonRunCommand(JsonCommand):
     """A command that runs or shows a run. When it fails, `--json` tells of the run that it is about all the same."""
 
     def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class RunCommand(JsonCommand):
         return attrs.evolve(report, kind=kind, exit_code=told["exit_code"], failure=told["failure"]).to_json()
 
 
-def _failure(run: Run, standing: Standing) -> dict[str, Any] | None:
+def _failure(run: Run, standing: RunStatus) -> dict[str, Any] | None:
     """Return what has stopped a recorded run."""
     if standing.kind != "stopped":
         return None
@@ -250,7 +250,7 @@ def _failure(run: Run, standing: Standing) -> dict[str, Any] | None:
     return told
 
 
-def exit_code(rest: Rest, refused: Sequence[Refused] = ()) -> int:
+def exit_code(rest: Rest, refused: Sequence[RefusedEvent] = ()) -> int:
     """Return 0 for success, 1 for a failed or stopped run, 3 when a person is needed (DESIGN.md, section 3).
 
     1 also when an event that was sent to the run has been refused. What the end of a run is worth its machine may know better (entry points `dsa.exit_codes`).
@@ -328,7 +328,7 @@ def _of_policy(run: Run) -> dict[str, Any]:
     return {"answer": answer, "steps": list(steps or ()), "calls": written}
 
 
-def _refused(each: Refused) -> dict[str, Any]:
+def _refused(each: RefusedEvent) -> dict[str, Any]:
     refusal = each.refusal
     why = {"reason": refusal.reason, "message": refusal.message, "accepted": refusal.accepted}
     return {"event": each.event.event, "state": each.state, **why}
@@ -378,7 +378,7 @@ def _why(run: Run) -> str:
     return f" by {what}{f' (line {step.line})' if step.line else ''}{said}"
 
 
-def tell(performed: Performed, console: Console, *, json_wanted: bool, refused: Sequence[Refused] = ()) -> None:
+def tell(performed: FinishedRun, console: Console, *, json_wanted: bool, refused: Sequence[RefusedEvent] = ()) -> None:
     """Print how a run ended, for people or for programs; nobody need read it."""
     try:
         if json_wanted:
@@ -389,7 +389,7 @@ def tell(performed: Performed, console: Console, *, json_wanted: bool, refused: 
         silence(sys.stdout)  # how the run ended is no matter of who reads it
 
 
-def show(performed: Performed, console: Console, *, code: bool = True) -> None:
+def show(performed: FinishedRun, console: Console, *, code: bool = True) -> None:
     """Print how a run ended, what it made, where everything is and what it took."""
     rest, style = performed.rest, _STYLES.get(exit_code(performed.rest), "bold")
     for told in doubts(rest.run, rest.in_doubt, performed.directory) if rest.in_doubt else [headline(rest)]:
@@ -417,7 +417,7 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
             console.print(Text.assemble((f"{name:<10}", "dim"), str(fact)), soft_wrap=True)
 
 
-def _errors(performed: Performed) -> Path | None:
+def _errors(performed: FinishedRun) -> Path | None:
     """Return where the tracebacks of users' code are, when that has stopped the run."""
     path = performed.directory / ERRORS
     return path if performed.rest.kind == "stopped" and path.exists() else None
@@ -438,7 +438,7 @@ def _judged_text(judged: ToJudge) -> str:
     return "\n".join([*lines[:_MOST_LINES], *more])
 
 
-def _next(performed: Performed) -> str | None:
+def _next(performed: FinishedRun) -> str | None:
     """Give the command that goes on with the run, if it can go on and has not said how before."""
     rest = performed.rest
     if rest.kind == "stopped":
@@ -453,7 +453,7 @@ def _shown(final: Path, console: Console) -> Syntax | Text:
     return Text(text)
 
 
-def _artifacts(performed: Performed) -> str | None:
+def _artifacts(performed: FinishedRun) -> str | None:
     """Say where artifacts are, and how many; None where none was made."""
     made = [entry for entry in performed.rest.run.ledger if isinstance(entry, ArtifactEntry)]
     if not made:
@@ -468,7 +468,7 @@ def _redacted(run: Run) -> str | None:
     return f"{'; '.join(told)}: it is kept with [secret ..] in that place" if told else None
 
 
-def _spent(performed: Performed) -> str:
+def _spent(performed: FinishedRun) -> str:
     sums = spent(performed.rest.run)
     failed = f" ({sums.failed_calls} failed)" if sums.failed_calls else ""
     calls = calls_of_policy(performed.rest.run)

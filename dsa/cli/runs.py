@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.command_line import Ended, JsonCommand, Word, say
+from dsa.cli.command_line import CommandExit, JsonCommand, Word, say
 from dsa.declarations import parse_duration
 from dsa.runs.archive import OtherMachineError, RunArchive
 from dsa.runs.place import DEFAULT_RUNS, opened_place
@@ -34,7 +34,7 @@ _STAMP_LENGTH = len("20260131T120000")
 
 
 @attrs.frozen
-class Listed:
+class RunLine:
     """One run as the list has it. `kind` is a `Standing`'s, or `damaged`, `other machine`; `how` says it in words.
 
     `about` is what it was first told or asked: the field `about` of that, else `text`.
@@ -121,7 +121,7 @@ def command(
     elif not lost:
         _say_none(folder, is_filtered=bool(status or waiting_for or machine or due_before_ms), hint=hint)
     if lost:
-        raise Ended(
+        raise CommandExit(
             f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1
         )
 
@@ -176,9 +176,9 @@ def _opened(folder: Path) -> Iterator[RunArchive]:
         finally:
             place.close()
     except DamageError as error:
-        raise Ended(f"damaged: {error}", 1) from error
+        raise CommandExit(f"damaged: {error}", 1) from error
     except StoreError as error:
-        raise Ended(str(error), 1) from error
+        raise CommandExit(str(error), 1) from error
 
 
 def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | None) -> str:
@@ -200,11 +200,11 @@ def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
     left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        raise Ended(f"{folder}: damaged: the ledger has no run, and {left[0]}{more} left a folder here", 1)
+        raise CommandExit(f"{folder}: damaged: the ledger has no run, and {left[0]}{more} left a folder here", 1)
     say(f"{folder}: no run is kept here")
 
 
-def _say_table(shown: list[Listed]) -> None:
+def _say_table(shown: list[RunLine]) -> None:
     rows = [_HEADER, *(each.cells() for each in shown)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = (map(str.ljust, row, widths) for row in rows)
@@ -214,13 +214,13 @@ def _say_table(shown: list[Listed]) -> None:
 # -- one run ---------------------------------------------------------------------------------------------------------------
 
 
-def listed(found: RunSummary) -> Listed:
+def listed(found: RunSummary) -> RunLine:
     """Return a run's line from its summary."""
     kind, how = _stands(found)
     if kind == "damaged":
-        return Listed(found.run, kind, how)
+        return RunLine(found.run, kind, how)
     summary = found.summary
-    return Listed(
+    return RunLine(
         found.run,
         kind,
         how,
@@ -275,17 +275,17 @@ def _short(text: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 2]}.."
 
 
-def verified(runs: RunArchive, found: RunSummary) -> Listed:
+def verified(runs: RunArchive, found: RunSummary) -> RunLine:
     """Return a run's line from all of its ledger, decoded and replayed; what is the matter with a damaged one becomes its line."""
     try:
         return listed(summary_of_record(runs.get(found.run)))
     except DamageError as fault:
         if fault.run is None:
             raise
-        return Listed(found.run, "damaged", f"damaged: {fault}")
+        return RunLine(found.run, "damaged", f"damaged: {fault}")
     except OtherMachineError as fault:
         kind, why = "other machine", str(fault)
     except ReplayError as fault:
         kind, why = "damaged", f"damaged: run {found.run}, {fault}"
     summary = found.summary
-    return Listed(found.run, kind, why, summary.machine, events=summary.events, about=summary.about or None)
+    return RunLine(found.run, kind, why, summary.machine, events=summary.events, about=summary.about or None)

@@ -32,7 +32,7 @@ from dsa.testing.explored_graph import described
 from dsa.testing.simulation.faults import FAULTS, Triple
 from dsa.testing.simulation.oracles import ORACLES
 from dsa.testing.simulation.seed_plan import RUN_ID, Subject, monitored
-from dsa.testing.simulation.story import Outcome, Story, Told, enough, simulate
+from dsa.testing.simulation.story import CampaignResult, SeedResult, Story, enough, simulate
 from dsa.trace import show_occurrence, show_values
 
 _MOST_MISSED, _MOST_FOUND = 20, 10
@@ -40,7 +40,7 @@ _INDENT = "     "
 
 
 @attrs.frozen
-class Asked:
+class SimArguments:
     """What a person has typed: FILE, and parameters' values."""
 
     file: str
@@ -52,7 +52,7 @@ class Asked:
         return shlex.join(("dsa", "sim", self.file, *values, "--seed", str(seed)))
 
 
-def shown(asked: Asked, subject: Subject, outcome: Outcome, first: int, least: float) -> Iterator[str]:
+def shown(asked: SimArguments, subject: Subject, outcome: CampaignResult, first: int, least: float) -> Iterator[str]:
     """Say what came of seeds: figures, what was not covered, what was found with the story of the first."""
     values = show_values(subject.machine.constants.items())
     last = first + outcome.seeds - 1
@@ -72,7 +72,7 @@ def _policies(subject: Subject) -> str:
     return f"real ones of {', '.join(sorted(subject.handlers))}" if subject.handlers else "made up"
 
 
-def _coverage(subject: Subject, outcome: Outcome, least: float) -> Iterator[str]:
+def _coverage(subject: Subject, outcome: CampaignResult, least: float) -> Iterator[str]:
     missed, every = outcome.missed(subject), len(subject.triples)
     share = outcome.coverage(subject)
     gate = f", fewer than {least:g}%" if share * 100 < least else ""
@@ -86,7 +86,7 @@ def _named(subject: Subject, triple: Triple) -> str:
     return f"{described(subject.machine.transitions[triple.row], triple.row)}, {triple.boundary}, {triple.fault}"
 
 
-def _oracles(asked: Asked, subject: Subject, outcome: Outcome) -> Iterator[str]:
+def _oracles(asked: SimArguments, subject: Subject, outcome: CampaignResult) -> Iterator[str]:
     if not outcome.found:
         yield f"oracles: all {len(ORACLES)} kept"
         return
@@ -104,7 +104,7 @@ def _oracles(asked: Asked, subject: Subject, outcome: Outcome) -> Iterator[str]:
 # -- a story ----------------------------------------------------------------------------------------------------------
 
 
-def told(asked: Asked, subject: Subject, story: Told) -> Iterator[str]:
+def told(asked: SimArguments, subject: Subject, story: SeedResult) -> Iterator[str]:
     """Tell a seed's story: rows of the table, what came of their effects, and what went wrong between them."""
     yield f"seed {story.seed} of {asked.file}, aimed at {_named(subject, story.aim)}"
     event: EventEntry | None = None
@@ -137,7 +137,7 @@ def _event(event: EventEntry) -> str:
 
 
 def as_json(
-    file: str, subject: Subject, outcome: Outcome, first: int, seconds: float, story: Told | None = None
+    file: str, subject: Subject, outcome: CampaignResult, first: int, seconds: float, story: SeedResult | None = None
 ) -> dict[str, Any]:
     """Give all of it as one object; `story` only where one seed was asked for."""
     rows = subject.machine.transitions
@@ -210,7 +210,7 @@ def command(
     FILE is a machine, or a spec whose properties are watched too. What is printed depends on FILE and the seeds alone; a seed always
     tells the same story. Exit 0 good, 1 an oracle was broken or too little was covered, 2 FILE cannot be read or is too large.
     """
-    subject, asked = _subject(file, parameters), Asked(file, parameters)
+    subject, asked = _subject(file, parameters), SimArguments(file, parameters)
     if seed is not None and seeds is None:
         if coverage is not None:
             raise click.UsageError("--coverage is about many seeds; add --seeds N")
@@ -244,7 +244,7 @@ def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
     return subject
 
 
-def _one(asked: Asked, subject: Subject, seed: int, *, json_wanted: bool) -> int:
+def _one(asked: SimArguments, subject: Subject, seed: int, *, json_wanted: bool) -> int:
     """Play one seed and tell its story; give the exit code."""
     story = Story(subject, seed, telling=True).play()
     if json_wanted:

@@ -16,8 +16,8 @@ import click
 
 from dsa.checks.certificate.certificate_proofs import require_same_steps
 from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_verdicts, spelled
-from dsa.checks.report import Report
-from dsa.cli.command_line import Ended, JsonCommand, Working, json_option, say, tell_json
+from dsa.checks.report import CheckReport
+from dsa.cli.command_line import CommandExit, JsonCommand, ProgressLine, json_option, say, tell_json
 from dsa.declarations import show
 from dsa.edge.document_files import load, read_text
 from dsa.errors import DocumentError
@@ -47,7 +47,7 @@ def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], No
         say(f"{out}: not certified: {said}: {why}", err=True)
 
 
-def write_verdicts(out: str, machine: Machine, report: Report) -> None:
+def write_verdicts(out: str, machine: Machine, report: CheckReport) -> None:
     """Write a certificate of the verdicts of a check."""
     write_certificate(out, machine, lambda certifier: certify_verdicts(certifier, report))
 
@@ -58,7 +58,7 @@ What = tuple[str, tuple[str, ...]]
 
 
 @attrs.frozen
-class Judged:
+class KernelVerdict:
     """What the kernel says of a claim, or of a property that no claim is about: the sentence that is established, or why nothing is."""
 
     verdict: str
@@ -91,21 +91,25 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
             _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
         compare, wanted = partial(require_same_steps, machine), _owed(machine)
     claims = content["claims"]
-    with Working("judging claims") as progress:
+    with ProgressLine("judging claims") as progress:
         found = []
         for number, claim in enumerate(claims, 1):
             progress.tell(f"judging claim {number} of {len(claims)}")
             found.append(_judged(number, claim, content["machine"], compare))
-    missing = [Judged(NOT_CLAIMED, what, said) for what, said in wanted.items() if what not in {j.what for j in found}]
+    missing = [
+        KernelVerdict(NOT_CLAIMED, what, said) for what, said in wanted.items() if what not in {j.what for j in found}
+    ]
     _tell(certificate, file, content, [*found, *missing], json_wanted=json_wanted)
     refused = sum(each.verdict == REFUSED for each in found)
     if refused or (missing and not allow_missing):
         if json_wanted:
             sys.exit(1)
-        raise Ended(f"{certificate}: {_summary(refused, len(missing))}", 1)
+        raise CommandExit(f"{certificate}: {_summary(refused, len(missing))}", 1)
 
 
-def _tell(path: str, file: str | None, content: dict[str, Any], found: list[Judged], *, json_wanted: bool) -> None:
+def _tell(
+    path: str, file: str | None, content: dict[str, Any], found: list[KernelVerdict], *, json_wanted: bool
+) -> None:
     heading = f"{content['machine'].partition(chr(10))[0]} {content['digest']}"
     accepted = [each.said for each in found if each.verdict in {CERTIFIED, NOT_ESTABLISHED}]
     if json_wanted:
@@ -182,17 +186,17 @@ def _is_claim(claim: object) -> bool:
     )
 
 
-def _judged(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> Judged:
+def _judged(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> KernelVerdict:
     """Say what the kernel says of a claim."""
     try:
         said = established(machine, claim, compare)
     except AssertionError as why:
-        return Judged(REFUSED, _what(claim), f"claim {number}: {str(why).partition(chr(10))[0]}")
+        return KernelVerdict(REFUSED, _what(claim), f"claim {number}: {str(why).partition(chr(10))[0]}")
     except Exception:  # noqa: BLE001  (whatever a certificate brings about is a refusal)
-        return Judged(REFUSED, _what(claim), f"claim {number}: it is not written as the kernel reads it")
+        return KernelVerdict(REFUSED, _what(claim), f"claim {number}: it is not written as the kernel reads it")
     is_open = claim["form"] == TABLE and compare is needs_file
-    return Judged(NOT_ESTABLISHED if is_open else CERTIFIED, _what(claim), said)
+    return KernelVerdict(NOT_ESTABLISHED if is_open else CERTIFIED, _what(claim), said)
 
 
 def _refuse(path: str, why: str) -> NoReturn:
-    raise Ended(f"{path}: refused: {why.partition(chr(10))[0]}", 1)
+    raise CommandExit(f"{path}: refused: {why.partition(chr(10))[0]}", 1)

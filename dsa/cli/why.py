@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import click
 
-from dsa.checks.explanation import Case, Why, why
+from dsa.checks.explanation import ValuationCase, Why, why
 from dsa.checks.places import RowView, line_of
 from dsa.cli.command_line import JsonCommand, json_option, param_option, parse_parameters, say, tell_json
 from dsa.edge.document_files import load
@@ -47,7 +47,7 @@ def _as_json(found: Why) -> dict[str, Any]:
     }
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case(case: ValuationCase) -> dict[str, Any]:
     return {
         "verdicts": dict(case.verdicts),
         "values": dict(case.values),

@@ -30,8 +30,8 @@ from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, required_verdict
 from dsa.runtime.event_data import DataThen, guard_data
 from dsa.runtime.json_text import text_of
-from dsa.runtime.ledger import Judgement
-from dsa.runtime.policy.policies import LONGEST_DATA, Answering, Policy, canonical_json, warily
+from dsa.runtime.ledger import GuardVerdict
+from dsa.runtime.policy.policies import LONGEST_DATA, AnsweringPolicy, Policy, canonical_json, warily
 from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.run import Run, guards_for
 from dsa.runtime.secrets import Secrets
@@ -68,7 +68,7 @@ def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
                 yield item.effect, item.span or row.span
 
 
-async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> Judgement:
+async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> GuardVerdict:
     """Ask one guard: an async one is awaited, another one is called in a thread unless it does not block.
 
     `given` are the artifacts and the data that it is given. Raises what it raises, and TypeError when it gives no GuardResult. Whatever the
@@ -80,7 +80,7 @@ async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Map
         said = await await_foreign(said)
     result = warily(required_verdict(name, said), artifact)
     outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
-    return Judgement(name, outcome, result.feedback)
+    return GuardVerdict(name, outcome, result.feedback)
 
 
 def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, Artifact]:
@@ -154,7 +154,7 @@ class FromOutside:
 
     def __init__(self, binding: Bindings) -> None:
         self._secrets = binding.secrets
-        declared = [policy.reads for policy in binding.effects.values() if isinstance(policy, Answering)]
+        declared = [policy.reads for policy in binding.effects.values() if isinstance(policy, AnsweringPolicy)]
         self._reads: dict[str, Callable[[Any], Any]] = {
             event: read for reads in declared for event, read in reads.items()
         }

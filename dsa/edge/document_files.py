@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from dsa.errors import Diagnostic, DocumentError, MachineError
-from dsa.lang import MOST_CHARACTERS, Reading, machine_of, read_machine, read_spec
+from dsa.lang import MOST_CHARACTERS, DocumentReading, machine_of, read_machine, read_spec
 from dsa.machine import Machine
 from dsa.text import closest
 
@@ -78,7 +78,7 @@ def read_bytes(path: Path | str) -> bytes:
         raise DocumentError(str(path), getattr(fault, "strerror", None) or str(fault)) from fault
 
 
-def read_document(name: str) -> Reading:
+def read_document(name: str) -> DocumentReading:
     """Read a machine or a spec, with everything found in it. Raises DocumentError when there is nothing to read."""
     path = locate(name)
     text = _text_of_a_document(path)
@@ -93,10 +93,10 @@ def read_document(name: str) -> Reading:
     except DocumentError:
         message = f"'{reference}' is no document that can be read"
         hint = f"write a path from this document's folder, or a shipped machine; {closest(reference, _machines())}"
-        return Reading(None, (Diagnostic("DSA113", "error", message, span, hint),))
+        return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, hint),))
     if machine_of(described) is not None:
         message = f"{reference} is a spec, not a machine"
-        return Reading(None, (Diagnostic("DSA113", "error", message, span, "name the machine that it names"),))
+        return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, "name the machine that it names"),))
     reading = read_machine(described, _shortened(base))
     return reading if reading.machine is None else read_spec(text, reading.machine, shown)
 

@@ -28,9 +28,9 @@ import attrs
 from dsa.edge.binding import Bindings, FromOutside, answered_key, exact_already, is_judged_at_once, with_exact_verdicts
 from dsa.edge.event_loop import Clock, MonotonicClock
 from dsa.edge.performer import (
+    EffectPlan,
     GoingOn,
     Performer,
-    Plan,
     action_for,
     answer_in,
     code_and_message,
@@ -43,14 +43,14 @@ from dsa.edge.performer import (
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine, preceding
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.costs import Limit, Meter
+from dsa.runtime.costs import BudgetLimit, Meter
 from dsa.runtime.event_data import MISSING_DATA, MissingDataError
 from dsa.runtime.ledger import Entry, Handling, Intent, Part, Record, RefusalEntry, ResumedEntry, part_told
 from dsa.runtime.policy.call_tree import IN_DOUBT, call_named
 from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, error_step
-from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, StopEffect
 from dsa.runtime.run_store import Journal, Taking, error_text, outcome_text
-from dsa.runtime.status import Failure, Rest, Unfinished, handling_of, next_due_ms, resumption, unfinished
+from dsa.runtime.status import Failure, Rest, UnfinishedWork, handling_of, next_due_ms, resumption, unfinished
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, require_known, step
 
 Task = asyncio.Task[None]
@@ -181,7 +181,7 @@ class News:
             self.answer.set_result(became)
 
 
-def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
+def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
     """Give what the run is to hear before anything that is sent now, and the other timers with the milliseconds that are left of them.
 
     Recorded results that were not taken come first, then the timers whose time is over: by their deadlines, those of one moment as they were started.
@@ -251,10 +251,10 @@ class Driver:
         artifacts: ArtifactStore,
         *,
         commands: tuple[Command, ...] = (),
-        left: Unfinished | None = None,
+        left: UnfinishedWork | None = None,
         session: Callable[[], ResumedEntry] = ResumedEntry,
         journal: Journal | None = None,
-        limits: Iterable[Limit] = (),
+        limits: Iterable[BudgetLimit] = (),
         clock: Clock | None = None,
         observe: Callable[[Sequence[Entry]], None] | None = None,
         on_rest: Callable[[], None] | None = None,
@@ -274,7 +274,7 @@ class Driver:
         self._observe, self._on_rest, self._on_text, self._on_fault = observe, on_rest, on_text, on_fault
         self._on_ring = on_ring
         self._saved = 0 if left is None else len(run.ledger)
-        self._left, self._session, self._is_resumed = left or Unfinished(), session, left is not None
+        self._left, self._session, self._is_resumed = left or UnfinishedWork(), session, left is not None
         self.parts: dict[str, Part] = {}
         self._inbox: deque[News] = deque()
         self._news = asyncio.Event()
@@ -332,7 +332,7 @@ class Driver:
         """
         for occurrence in occurrences:
             self.send(occurrence)
-        left, self._left, self._news = self._left, Unfinished(), asyncio.Event()  # an event is its loop's
+        left, self._left, self._news = self._left, UnfinishedWork(), asyncio.Event()  # an event is its loop's
         asked = tuple(each.intent for each in left.in_flight if handling_of(self.run.machine, each) == "ask")
         if asked:
             self._left = left
@@ -347,7 +347,7 @@ class Driver:
         finally:
             await self._under_way.stop_all()
             self.parts.clear()
-            self._left = Unfinished(timers=self.run.timers)
+            self._left = UnfinishedWork(timers=self.run.timers)
             if self._broken is None:
                 self._save()
         if self._broken is not None:
@@ -379,7 +379,7 @@ class Driver:
 
     # -- going on after the run was cut off ---------------------------------------------------------------------
 
-    async def _go_on(self, left: Unfinished) -> None:
+    async def _go_on(self, left: UnfinishedWork) -> None:
         """Take what came before anything that is sent now, arm the timers by their deadlines, perform what has no result."""
         earlier, armed = came_before(left, self.run.machine, self.clock.wall_ms())
         self._inbox = deque(in_order(earlier, self._inbox))
@@ -572,7 +572,7 @@ class Driver:
                 case Intent():
                     if self._may_begin:
                         await self._start(command, action_for(self.run, command, data))
-                case Stop(key):
+                case StopEffect(key):
                     self._under_way.stop(key)
                 case DropTimer(source, event):
                     self._drop_timer(source, event)
@@ -599,7 +599,7 @@ class Driver:
         for _ in range(self._performer.rounds_to_begin(plan)):
             await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
-    async def _answer(self, intent: Intent, action: Action, plan: Plan, tries: int, root: int) -> None:
+    async def _answer(self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int) -> None:
         """Perform an effect that has answers, and tell the run."""
         answer = await self._performer.perform(intent, action, plan, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
@@ -623,7 +623,7 @@ class Driver:
         if not left or not self._may_begin or self.parts.pop(key, None) is None:
             return
         (flying,), intent = left, left[0].intent
-        resumed = resumption(self.run, Unfinished(in_flight=(flying,)), self._session())
+        resumed = resumption(self.run, UnfinishedWork(in_flight=(flying,)), self._session())
         assert resumed is not None, "it waits"
         self.keep(attrs.evolve(resumed, at_ms=self.clock.wall_ms()))
         action, plan = action_for(self.run, intent, flying.data), self._performer.plan(intent.effect)

@@ -131,10 +131,10 @@ def _emptied(reading: socket.socket) -> None:
 _LINGERS_S = 1.0
 
 
-class Caller(threading.Thread):
+class CallerThread(threading.Thread):
     """A thread in which loops have calls made, one after the other. It never keeps the interpreter from ending."""
 
-    _idle: ClassVar[list["Caller"]] = []
+    _idle: ClassVar[list["CallerThread"]] = []
     _lock: ClassVar[threading.Lock] = threading.Lock()
     #: How many calls were begun, of all loops.
     begun: ClassVar[int] = 0
@@ -146,7 +146,7 @@ class Caller(threading.Thread):
         self.loops: deque[asyncio.AbstractEventLoop] = deque()
 
     @classmethod
-    def free(cls) -> "Caller":
+    def free(cls) -> "CallerThread":
         """Give one that has nothing to do: the one that was last at work, or a new one."""
         with cls._lock:
             if cls._idle:
@@ -167,7 +167,7 @@ class Caller(threading.Thread):
 
     def make(self, call: Callable[[], Callable[[], None]], loop: asyncio.AbstractEventLoop) -> None:
         """Make a call, which must not raise, for a loop, and what it gives then. Only for whom has got this from `free`."""
-        Caller.begun += 1
+        CallerThread.begun += 1
         self.loops.append(loop)
         self._calls.put(partial(self._made, call))
 
@@ -192,7 +192,7 @@ class Caller(threading.Thread):
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=Caller.forget)
+    os.register_at_fork(after_in_child=CallerThread.forget)
 
 
 class WithoutThreads:
@@ -233,7 +233,7 @@ async def in_thread(function: Callable[[], T]) -> T:
     if isinstance(loop, WithoutThreads):
         call()()
     else:
-        Caller.free().make(call, loop)
+        CallerThread.free().make(call, loop)
     return await future
 
 

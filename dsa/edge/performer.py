@@ -34,7 +34,7 @@ from dsa.edge.event_loop import Clock
 from dsa.errors import GenerationError, OccurrenceError
 from dsa.machine import Machine, step_of
 from dsa.runtime.content import GeneratorInterface, GuardInterface
-from dsa.runtime.costs import BUDGET, BudgetSpentError, Limit, Meter
+from dsa.runtime.costs import BUDGET, BudgetLimit, BudgetSpentError, Meter
 from dsa.runtime.event_data import DataThen, EventData, MissingDataError, placeholder_values
 from dsa.runtime.json_text import canonical_value, copied, quoted
 from dsa.runtime.ledger import (
@@ -54,13 +54,13 @@ from dsa.runtime.policy.policies import (
     EVENT,
     QUESTION,
     Action,
-    Answering,
+    AnsweringPolicy,
+    LazyPayload,
     NoStepsError,
     PayloadText,
     Policy,
     RedactingArtifacts,
     Step,
-    Unwritten,
     artifact_flagged,
     canonical_json,
     entry_without,
@@ -145,7 +145,7 @@ _ERROR = canonical_json({"error": True})[1:-1]
 
 def action_for(run: Run, intent: Intent, data: object) -> Action:
     """Return the action of an intent; `data` is that of the event which caused it. Its `key` names the run too: no other run has it."""
-    payload = Unwritten(partial(_payload_text, run.run_id, intent, data), partial(_payload, run.run_id, intent, data))
+    payload = LazyPayload(partial(_payload_text, run.run_id, intent, data), partial(_payload, run.run_id, intent, data))
     return Action(intent.effect, payload, answers_of(run.machine, intent.effect))
 
 
@@ -329,7 +329,7 @@ class Performer:
     _surroundings: "_Surroundings" = attrs.field(init=False)
     _allowed: frozenset[str] = attrs.field(init=False)
     _config: Mapping[str, Any] = attrs.field(init=False)
-    _plans: "dict[str, Plan]" = attrs.field(init=False, factory=dict)
+    _plans: "dict[str, EffectPlan]" = attrs.field(init=False, factory=dict)
     _data: EventData = attrs.field(init=False)
 
     @_data.default
@@ -353,7 +353,7 @@ class Performer:
         return MappingProxyType(dict(self._binding.config))
 
     async def perform(
-        self, intent: Intent, action: Action, plan: "Plan", tries: int, root: int
+        self, intent: Intent, action: Action, plan: "EffectPlan", tries: int, root: int
     ) -> Occurrence | Step | None:
         """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made. `root` is that of its calls.
 
@@ -377,7 +377,7 @@ class Performer:
         return answer
 
     def _conclude(
-        self, intent: Intent, plan: "Plan", began_s: float, steps: list[Step], *, is_last: bool
+        self, intent: Intent, plan: "EffectPlan", began_s: float, steps: list[Step], *, is_last: bool
     ) -> Conclusion:
         """Record what came of a try; return its answer, and whether no further try is made."""
         host, answers = self._host, plan.has_answers
@@ -415,29 +415,29 @@ class Performer:
                 return f"the prompt of {intent.effect}, asked for on {intent.event}: {missing}"
         return ""
 
-    def _spent(self, effect: str) -> Limit | None:
+    def _spent(self, effect: str) -> BudgetLimit | None:
         """Return the limit that allows no further try of an effect, or None."""
         self._meter.follow(self._host.run.ledger)
         return self._meter.exhausted(effect)
 
-    def plan(self, effect: str) -> "Plan":
+    def plan(self, effect: str) -> "EffectPlan":
         """Return what is the same each time that an effect is performed."""
         plan = self._plans.get(effect)
         if plan is None:
             machine, policy = self._host.run.machine, self._binding.effects[effect]
             about = declared(machine, effect)
             has_answers = effect in machine.answers
-            is_eager = has_answers and isinstance(policy, Answering) and policy.is_eager
-            called = policy.policy if isinstance(policy, Answering) else policy
-            plan = self._plans[effect] = Plan(called, about, about.retries or 0, has_answers, is_eager)
+            is_eager = has_answers and isinstance(policy, AnsweringPolicy) and policy.is_eager
+            called = policy.policy if isinstance(policy, AnsweringPolicy) else policy
+            plan = self._plans[effect] = EffectPlan(called, about, about.retries or 0, has_answers, is_eager)
         return plan
 
-    def rounds_to_begin(self, plan: "Plan") -> int:
+    def rounds_to_begin(self, plan: "EffectPlan") -> int:
         """Return how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
         return 1 if self._limit_of(plan.about) is None else 2
 
     async def _tried(
-        self, key: str, action: Action, plan: "Plan", root: int, conclude: Callable[[list[Step]], Conclusion]
+        self, key: str, action: Action, plan: "EffectPlan", root: int, conclude: Callable[[list[Step]], Conclusion]
     ) -> Conclusion:
         """Call the policy once; whatever it does, steps come of it (S7), and are concluded upon. Raises ReplayMismatchError.
 
@@ -544,7 +544,7 @@ class Performer:
 
 
 @attrs.frozen
-class Plan:
+class EffectPlan:
     """What is the same each time that an effect is performed."""
 
     policy: Policy

@@ -98,7 +98,7 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
 
 
 @attrs.frozen
-class Program:
+class InstalledProgram:
     """A program that is installed: where, and the first line of what it says of its version; `fault` when it does not run."""
 
     path: str
@@ -106,7 +106,7 @@ class Program:
     fault: str = ""
 
 
-def program(names: tuple[str, ...], *flags: str) -> Program | None:
+def program(names: tuple[str, ...], *flags: str) -> InstalledProgram | None:
     """Find the first of these programs and ask it for its version; None when there is none."""
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
@@ -116,13 +116,13 @@ def program(names: tuple[str, ...], *flags: str) -> Program | None:
             [path, *flags], capture_output=True, text=True, errors="replace", timeout=_TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as fault:
-        return Program(path, fault=f"it does not run: {fault}")
+        return InstalledProgram(path, fault=f"it does not run: {fault}")
     said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     if done.returncode != 0:
-        return Program(
+        return InstalledProgram(
             path, fault=f"it does not run (exit {done.returncode}): {said[0] if said else 'it says nothing'}"
         )
-    return Program(path, said[0] if said else "")
+    return InstalledProgram(path, said[0] if said else "")
 
 
 def listens(address: str) -> bool:

@@ -35,7 +35,7 @@ from typing import IO, Literal, NoReturn, TypeVar
 import attrs
 
 from dsa.errors import DsaError
-from dsa.runtime.secrets import Chosen, Secrets, secrets_in
+from dsa.runtime.secrets import SecretOptions, Secrets, secrets_in
 
 #: ended by itself · killed at its time limit · killed for writing too much
 End = Literal["ended", "timeout", "flooded"]
@@ -49,7 +49,7 @@ class NoProgramError(DsaError):
 
 
 @attrs.frozen
-class Ran:
+class ProcessResult:
     """How a program ended: its exit code (negative: the signal that killed it), what it wrote, the end of its complaints."""
 
     end: End
@@ -58,7 +58,7 @@ class Ran:
     complaints: bytes
 
 
-def run_program(command: Sequence[str], given: bytes, *, timeout_s: float, most_bytes: int) -> Ran:
+def run_program(command: Sequence[str], given: bytes, *, timeout_s: float, most_bytes: int) -> ProcessResult:
     """Start a program, give it its input, and wait until it and its output have ended. Raises NoProgramError.
 
     It is killed with all that it has started after `timeout_s` seconds, or when it has written more than `most_bytes`.
@@ -89,7 +89,7 @@ class _Talk:
         self._process, self._given, self._most = process, memoryview(given), most_bytes
         self._output, self._complaints = bytearray(), bytearray()
 
-    def until(self, deadline_s: float) -> Ran:
+    def until(self, deadline_s: float) -> ProcessResult:
         """Talk until the program has closed its output and ended, or may go on no longer."""
         process = self._process
         with selectors.DefaultSelector() as selector:
@@ -128,8 +128,8 @@ class _Talk:
             self._complaints = (self._complaints + piece)[-_TAIL_BYTES:]
         return not piece
 
-    def _ran(self, end: End) -> Ran:
-        return Ran(end, self._process.poll() or 0, bytes(self._output[: self._most]), bytes(self._complaints))
+    def _ran(self, end: End) -> ProcessResult:
+        return ProcessResult(end, self._process.poll() or 0, bytes(self._output[: self._most]), bytes(self._complaints))
 
 
 Result = TypeVar("Result")
@@ -234,7 +234,7 @@ def _run(program: Path, text: Path, library: Path) -> None:
         raise CompileError(f"{program} did not compile (exit {done.returncode}): {first}")
 
 
-def environment_secrets(chosen: Chosen | None = None) -> Secrets:
+def environment_secrets(chosen: SecretOptions | None = None) -> Secrets:
     """Give the secrets of this process's environment, and what a user has chosen. Raises SecretError.
 
     The path of something that is there is no secret, whatever its variable is called: GOOGLE_APPLICATION_CREDENTIALS names a file.
@@ -243,7 +243,7 @@ def environment_secrets(chosen: Chosen | None = None) -> Secrets:
 
 
 @lru_cache(maxsize=8)
-def _secrets_in(variables: tuple[tuple[str, str], ...], chosen: Chosen | None) -> Secrets:
+def _secrets_in(variables: tuple[tuple[str, str], ...], chosen: SecretOptions | None) -> Secrets:
     """Look through an environment once: what is worked out of it takes longer than a short run."""
     return secrets_in({name: value for name, value in variables if not _is_path(value)}, chosen)
 

@@ -42,7 +42,7 @@ from dsa.runtime.ledger import (
     part_in,
 )
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.timeline import Moment, Span, Spans
+from dsa.runtime.timeline import Moment, Spans, TelemetrySpan
 
 #: Either of them says that runs are to be traced, and where to.
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -68,7 +68,7 @@ class Telemetry:
     `emit` is given each span that is over.
     """
 
-    def __init__(self, emit: Callable[[Span], None], *, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, emit: Callable[[TelemetrySpan], None], *, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._spans, self._emit, self._now_ns = Spans(GENERATING_EFFECT), emit, now_ns
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
@@ -102,7 +102,7 @@ def traced(secrets: Secrets, tell: Callable[[str], None]) -> Iterator[Telemetry]
             tell(lost)
 
 
-class _Counted:
+class _CountingExporter:
     """An exporter that counts what it could send."""
 
     def __init__(self, exporter: Any) -> None:  # noqa: ANN401  (opentelemetry's types are not followed)
@@ -150,10 +150,10 @@ class _Sender:
         self._logger = logging.getLogger(_LOGGER)
         self._logger.addHandler(self._trouble)
         self._propagated, self._logger.propagate = self._logger.propagate, False
-        self._exporter = _Counted(OTLPSpanExporter())
+        self._exporter = _CountingExporter(OTLPSpanExporter())
         self._processor = BatchSpanProcessor(self._exporter)
 
-    def send(self, span: Span) -> None:
+    def send(self, span: TelemetrySpan) -> None:
         """Queue a span; nothing is waited for."""
         self._sent += 1
         self._processor.on_end(_readable(span, self._resource, self._scope))
@@ -178,7 +178,7 @@ class _Sender:
         self._trouble.heard.set()
 
 
-def _readable(span: Span, resource: Any, scope: Any) -> Any:  # noqa: ANN401
+def _readable(span: TelemetrySpan, resource: Any, scope: Any) -> Any:  # noqa: ANN401
     """Give a span as OpenTelemetry's exporter reads it."""
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.http.http_stream import Limits, Server
+from dsa.edge.http.http_stream import ModelServer, StreamLimits
 from dsa.edge.http.model_server import MAYBE_CHARGED, Retries, ServerError, read_endpoint, reason_of
 from dsa.errors import GenerationError
 from dsa.generators.model_options import require_bounds, seed_for, waited_for
@@ -37,7 +37,7 @@ _CHARS_PER_TOKEN, _ANSWER_TOKENS = 3, 4_096
 
 
 @attrs.frozen(field_transformer=immutable)
-class Settings:
+class ServerSettings:
     """How the model is to write. `more` goes into the body as it is (`tool_choice`, `response_format`, ..).
 
     `window_tokens` is the room for request and answer together, which Ollama's own protocol asks for; None is as much as this request needs.
@@ -51,7 +51,7 @@ class Settings:
 
 
 def openai_body(
-    model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: Settings
+    model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: ServerSettings
 ) -> dict[str, Any]:
     """Give the body for `/chat/completions`; it asks for the counts of tokens too."""
     body: dict[str, Any] = {"model": model, "messages": _as_dicts(messages), "stream": True}
@@ -67,7 +67,7 @@ def _as_dicts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def ollama_body(
-    model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: Settings
+    model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: ServerSettings
 ) -> dict[str, Any]:
     """Give the body for Ollama's `/api/chat`.
 
@@ -141,7 +141,7 @@ class ChatClient:
 
     `model` is `http://HOST/v1#MODEL`; with a path that ends in `/api` it is Ollama's own protocol. The key is `key`, else taken from the
     variable `key_variable`, else from the host's own (OPENAI_API_KEY, OPENROUTER_API_KEY), else from DSA_API_KEY.
-    ValueError for what is no address. Safe to use from several threads and tasks at once. `keeps_connection` as for `Server`.
+    ValueError for what is no address. Safe to use from several threads and tasks at once. `keeps_connection` as for `ModelServer`.
     """
 
     def __init__(
@@ -150,11 +150,11 @@ class ChatClient:
         *,
         key: str = "",
         key_variable: str = "",
-        limits: Limits | None = None,
+        limits: StreamLimits | None = None,
         keeps_connection: bool = False,
     ) -> None:
         endpoint = read_endpoint(model)
-        self._server = Server(
+        self._server = ModelServer(
             endpoint, key=key, key_variable=key_variable, limits=limits, keeps_connection=keeps_connection
         )
         self.name = self._server.endpoint.name
@@ -167,7 +167,7 @@ class ChatClient:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] = (),
-        settings: Settings | None = None,
+        settings: ServerSettings | None = None,
         on_text: _Show | None = None,
         on_retry: _Show | None = None,
     ) -> StreamResult:
@@ -177,7 +177,7 @@ class ChatClient:
         its calls is executable.
         """
         write = ollama_body if self._server.endpoint.native else openai_body
-        body = write(self._server.endpoint.model, messages, tools, settings or Settings())
+        body = write(self._server.endpoint.model, messages, tools, settings or ServerSettings())
         for _ in REFUSABLE:
             try:
                 return await self._ask(body, tools, on_text, on_retry)
@@ -192,7 +192,7 @@ class ChatClient:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] = (),
-        settings: Settings | None = None,
+        settings: ServerSettings | None = None,
         on_text: _Show | None = None,
         on_retry: _Show | None = None,
     ) -> StreamResult:
@@ -258,7 +258,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=silence_s)
         tries = Retries(retries)
         connect_s = min(10.0, timeout_s)
-        limits = Limits(connect_s, first_s=timeout_s, silence_s=silence_s, whole_s=timeout_s, retries=tries.most)
+        limits = StreamLimits(connect_s, first_s=timeout_s, silence_s=silence_s, whole_s=timeout_s, retries=tries.most)
         self._client = ChatClient(model, key_variable=key_variable, limits=limits)
         self._seed = seed
         self._temperature = temperature
@@ -281,7 +281,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         messages = messages_of(template, context, self._budget)
         seed = seed_for(self._seed, context, messages)
         started, failed = time.monotonic(), list[str]()
-        settings = Settings(self._temperature, self._max_tokens, seed)
+        settings = ServerSettings(self._temperature, self._max_tokens, seed)
         result = await self._client.ask(messages, (), settings, on_text, failed.append)
         usage = self._usage(result, time.monotonic() - started, failed)
         self._require_whole(result, usage)

@@ -18,14 +18,14 @@ from dsa.generators.model_options import LOCAL, SCRIPTED, require_model_name
 from dsa.generators.provider import LiteLLMGenerator
 from dsa.generators.substitutes import CommandGenerator, load_script
 from dsa.machine import Machine
-from dsa.runtime.content import GeneratorInterface, Kind, kind_of
+from dsa.runtime.content import ComponentKind, GeneratorInterface, kind_of
 from dsa.text import closest
 
 _Build = TypeVar("_Build", bound=Callable[..., GeneratorInterface])
 
 #: Every kind by its name, but for those that installed packages bring. Arguments named `asked_model` and `seed` come
 #: from the command line, `count_tokens` from Python only, `nested` and `document_folder` from whoever binds machines.
-KINDS: dict[str, Kind] = {}
+KINDS: dict[str, ComponentKind] = {}
 
 _SUPPLIABLE = frozenset({"asked_model", "seed", "count_tokens", "nested", "document_folder"})
 #: Gives the generator that runs the machine in a file, named from a folder, and means the artifact of a step.
@@ -156,7 +156,7 @@ def _no_machine(file: str, _step: str, _folder: Path) -> GeneratorInterface:
     raise ValueError(f"nobody here can run the machine {file}")
 
 
-def _kind_of(row: Generator, *, is_declared: bool) -> Kind | None:
+def _kind_of(row: Generator, *, is_declared: bool) -> ComponentKind | None:
     """Give the kind that a row names, else the one that it is called like, else, where it is declared, `llm`."""
     name = row.kind or row.name
     try:
@@ -165,7 +165,7 @@ def _kind_of(row: Generator, *, is_declared: bool) -> Kind | None:
         raise BindingError(str(error), row.span) from error
 
 
-def _made(kind: Kind, row: Generator, supply: dict[str, Any]) -> GeneratorInterface:
+def _made(kind: ComponentKind, row: Generator, supply: dict[str, Any]) -> GeneratorInterface:
     owner = f"generator {row.name}"
     arguments = kind.arguments(row.options, owner, row.span)
     try:

@@ -26,7 +26,7 @@ from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
 from dsa.edge.http.model_server import MAYBE_CHARGED, Retries
 from dsa.errors import GenerationError, ModelUnavailable
 from dsa.generators.model_options import require_bounds, seed_for, waited_for
-from dsa.generators.provider_errors import Asked
+from dsa.generators.provider_errors import ProviderName
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.generators.streams.reconciliation import plain_reason
 from dsa.generators.streams.stream_result import count_in
@@ -284,8 +284,8 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         return next(((os.environ[name], name) for name in names if os.environ.get(name)), ("", ""))
 
     @property
-    def _who(self) -> Asked:
-        return Asked(self._model, *self._base(), self._timeout_s)
+    def _who(self) -> ProviderName:
+        return ProviderName(self._model, *self._base(), self._timeout_s)
 
     def _artifact(self, result: StreamResult, started: float, tries: "_Tries") -> Artifact:
         took = result.usage or {}

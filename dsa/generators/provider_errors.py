@@ -45,7 +45,7 @@ _BAD_ADDRESS = frozenset({"UnsupportedProtocol", "InvalidURL"})
 
 
 @attrs.frozen
-class Asked:
+class ProviderName:
     """Who was asked, by which address from where (the option or variable), and for how long: for messages."""
 
     model: str

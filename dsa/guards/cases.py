@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from dsa.declarations import Case
-from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, run_confined
+from dsa.edge.sandbox import Bounds, Confinement, SandboxOutcome, SandboxProgram, run_confined
 from dsa.guards.code import extract_code, syntax_fault
 from dsa.guards.feedback import bounded, clip
 from dsa.guards.pytest_guard import records
@@ -24,7 +24,7 @@ _USUAL = (
     "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq",
     "itertools", "json", "math", "operator", "os", "random", "re", "statistics", "string", "textwrap", "types", "typing",
 )  # fmt: skip
-_PROGRAM = Program(Path(__file__).with_name("cases_child.py").read_text(encoding="utf-8"), _USUAL)
+_PROGRAM = SandboxProgram(Path(__file__).with_name("cases_child.py").read_text(encoding="utf-8"), _USUAL)
 _LONGEST_S = 86_400
 _MOST_DETAILED = 3
 _MOST_LISTED = 10
@@ -68,7 +68,7 @@ class CasesGuard(GuardInterface):
         feedback = self._judge(outcome)
         return GuardResult(passed=not feedback, feedback=feedback)
 
-    def _judge(self, outcome: Outcome) -> str:
+    def _judge(self, outcome: SandboxOutcome) -> str:
         """Give the feedback; empty when every call gave what was expected and nothing else was reported."""
         report = _read_report(outcome.results, len(self._cases))
         if report.unloadable:
@@ -174,7 +174,7 @@ def _typed(value: object) -> object:
 # -- what is said about it ----------------------------------------------------------------------------------------
 
 
-def _reason(outcome: Outcome, report: _Report, bounds: Bounds) -> str:
+def _reason(outcome: SandboxOutcome, report: _Report, bounds: Bounds) -> str:
     if report.forged:
         return "the code wrote to the channel of the results."
     if outcome.ended == "flooded":

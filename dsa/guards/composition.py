@@ -65,7 +65,7 @@ class Combination(GuardInterface):
         return GuardResult(passed=False, feedback=together(said), fatal=fatal)
 
     def _results(self, artifact: Artifact, given: Mapping[str, Any]) -> dict[str, GuardResult]:
-        asked = {name: _Asked(name, guard, artifact, given) for name, guard in self.parts.items()}
+        asked = {name: _GuardThread(name, guard, artifact, given) for name, guard in self.parts.items()}
         until_s = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         if self._parallel:
             for part in asked.values():
@@ -80,7 +80,7 @@ class Combination(GuardInterface):
         return found
 
 
-class _Asked(threading.Thread):
+class _GuardThread(threading.Thread):
     """A part of a composition as it is asked. Its thread is left to itself when nobody waits for it any more."""
 
     def __init__(self, part: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> None:

@@ -24,13 +24,13 @@ from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard, TestGuard
 from dsa.guards.text_guards import PydanticGuard, RegexGuard, SchemaGuard, model_at
 from dsa.guards.tool_guards import CommandGuard, MypyGuard, RuffGuard, ToolMissingError
 from dsa.machine import Machine
-from dsa.runtime.content import GeneratorInterface, GuardInterface, Kind, kind_of
+from dsa.runtime.content import ComponentKind, GeneratorInterface, GuardInterface, kind_of
 from dsa.text import closest
 
 _Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
 
 #: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`, `document_folder` from whoever binds.
-KINDS: dict[str, Kind] = {}
+KINDS: dict[str, ComponentKind] = {}
 
 _SUPPLIABLE = frozenset({"cases", "parts", "generator", "document_folder"})
 #: The kinds that installed packages bring.
@@ -207,7 +207,7 @@ class _Builder:
         return UsingGuard(guard, name) if uses_data else guard
 
     @staticmethod
-    def _brought(name: str, span: Span | None) -> Kind | None:
+    def _brought(name: str, span: Span | None) -> ComponentKind | None:
         try:
             return PACKAGES.find(name)
         except BindingError as error:
@@ -219,7 +219,7 @@ class _Builder:
             raise BindingError(f"guard {row.name} is bound to an object of yours, which takes no options", span)
         return guard
 
-    def _made(self, kind: Kind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
+    def _made(self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
         owner = f"guard {row.name}"
         supplied: dict[str, Any] = {"document_folder": self.folder} if "document_folder" in kind.supplied else {}
         options = row.options
@@ -251,7 +251,9 @@ class _Builder:
             message = f"{owner} of step {step.name} needs the tests of an earlier step, and the step uses nothing as '{_TESTS}'"
             raise BindingError(message, step.span, f"write into its column uses: {_TESTS} = STEP")
 
-    def _parts(self, kind: Kind, row: Guard, above: tuple[str, ...], span: Span | None) -> dict[str, GuardInterface]:
+    def _parts(
+        self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None
+    ) -> dict[str, GuardInterface]:
         names = [part.strip() for part in dict(row.options).get(_OF, "").split(",") if part.strip()]
         if not names:
             raise BindingError(f"guard {row.name} is of kind {kind.name}, which needs parts", span, f"{_OF} = a, b")

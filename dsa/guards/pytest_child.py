@@ -118,7 +118,7 @@ def run(payload: str, result_fd: int) -> None:
     code = {"collect": without, "absent": without, "break": job["code"] + _BREAK}.get(mode, job["code"])
     Path(f"{module}.py").write_text(code, encoding="utf-8", errors="replace")
     text, shifted = _with_names(job["tests"], module)
-    recorder = _Recorder(result_fd, job, shifted)
+    recorder = _TestRecorder(result_fd, job, shifted)
     if mode == "unequal":
         text = _with_looks(text)
         vars(builtins)[_COMPARE] = recorder.compare
@@ -198,7 +198,7 @@ def _look(node: ast.stmt) -> ast.stmt | None:
     return ast.Expr(ast.Call(ast.Name(_COMPARE, ast.Load()), [left, right, *looked], []))
 
 
-class _Nothing:
+class _Unequal:
     """Equals nothing."""
 
     def __eq__(self, other: object) -> bool:
@@ -219,7 +219,7 @@ def _hollowed(value: object, left: int = 20) -> Iterator[object]:
             for hollow in _hollowed(each, left - 1):
                 yield {**value, key: hollow}
     else:
-        yield _Nothing()
+        yield _Unequal()
 
 
 def _equals(value: object, other: object) -> bool:
@@ -229,7 +229,7 @@ def _equals(value: object, other: object) -> bool:
     return False
 
 
-class _Recorder:
+class _TestRecorder:
     """A plugin that notes what becomes of each test, and reports it when the test is over."""
 
     def __init__(self, result_fd: int, job: dict[str, Any], shifted: int) -> None:
@@ -281,7 +281,7 @@ class _Recorder:
         """Note whether a side of a comparison equals what equals nothing, whole or in its parts."""
         sides = [side for side, is_looked in zip(((left, right), (right, left)), looked, strict=True) if is_looked]
         tried = (
-            (value, each) for value, other in sides for each in (_Nothing(), *islice(_hollowed(other), _MOST_TRIED))
+            (value, each) for value, other in sides for each in (_Unequal(), *islice(_hollowed(other), _MOST_TRIED))
         )
         self._looks.append(any(_equals(value, each) for value, each in tried))
 

@@ -30,7 +30,7 @@ from typing import Any, Literal, Self
 
 import attrs
 
-from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, SandboxError, run_confined
+from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, SandboxProgram, run_confined
 from dsa.errors import install_hint
 from dsa.guards.code import extract_code, syntax_fault
 from dsa.guards.feedback import bounded, clip
@@ -41,7 +41,7 @@ _MOST_LISTED = 10
 
 
 @attrs.frozen
-class Report:
+class TestReport:
     """What could be read. It `is_whole` when each test that was collected is there once, in order (none where they are only collected), then the end.
 
     `faults` has for each test that did not pass what was reported of it; `reason` says why the report is not whole.
@@ -91,9 +91,9 @@ def told(faults: Mapping[str, dict[str, Any]], *, show_expected: bool = False) -
     return lines
 
 
-def read_report(outcome: Outcome, bounds: Bounds, *, runs: bool = True) -> Report:
+def read_report(outcome: SandboxOutcome, bounds: Bounds, *, runs: bool = True) -> TestReport:
     """Read the records of one run, or of collecting. What it was stopped for, or what is wrong with its records, is the `reason`."""
-    report = Report()
+    report = TestReport()
     for record in records(outcome.results):
         report = _extended(report, record)
         if report.reason:
@@ -114,7 +114,7 @@ def records(results: bytes) -> Iterator[list[Any]]:
         yield record if isinstance(record, list) else []
 
 
-def _extended(report: Report, record: list[Any]) -> Report:
+def _extended(report: TestReport, record: list[Any]) -> TestReport:
     """Add the one record that may come next; any other means that the code wrote it."""
     match record:
         case _ if report.is_over:
@@ -133,17 +133,17 @@ def _extended(report: Report, record: list[Any]) -> Report:
     return attrs.evolve(report, reason="The code wrote to the channel of the results.", is_over=False)
 
 
-def _is_next(report: Report, name: str) -> bool:
+def _is_next(report: TestReport, name: str) -> bool:
     return report.collected[len(report.done) : len(report.done) + 1] == (name,)
 
 
-def _at(report: Report) -> str:
+def _at(report: TestReport) -> str:
     if len(report.done) < len(report.collected):
         return f" (at {clip(report.collected[len(report.done)])})"
     return "" if report.is_collected else " (while they were loaded)"
 
 
-def _stopped(outcome: Outcome, bounds: Bounds) -> str:
+def _stopped(outcome: SandboxOutcome, bounds: Bounds) -> str:
     if outcome.ended == "flooded":
         return f"the report is larger than {bounds.result_bytes // 1024} kB."
     if outcome.ended == "timeout":
@@ -335,7 +335,7 @@ class SandboxedTests:
         bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=_MEMORY_BYTES, result_bytes=_RESULT_BYTES)
         return cls(module, bounds, Confinement(require, rung))
 
-    def report(self, mode: Mode, tests: str, code: str = "") -> Report:
+    def report(self, mode: Mode, tests: str, code: str = "") -> TestReport:
         """Run them. Raises SandboxError where they cannot be confined as is required, or where pytest is not installed."""
         job = {"code": code, "tests": tests, "names": sorted(missing_names(tests)), "module": self.module, "mode": mode}
         payload = json.dumps({**job, "is_plain": kind_of_tests(tests) == "asserts"})
@@ -408,7 +408,7 @@ class TestGuard(GuardInterface):
         label = f"{TRUST}{', hardened' if self._hardened else ''}"
         return GuardResult(passed=True, feedback=f"{counted(done.collected)} passed ({label}).")
 
-    def _fault_of_tests(self, done: Report, tests: str) -> str:
+    def _fault_of_tests(self, done: TestReport, tests: str) -> str:
         """Say what is wrong with tests whatever the code is; empty where the code has a part in it."""
         if done.is_whole and done.faults and done.barred == done.faults:
             return "\n".join(["No code passes these tests:", *told(done.faults)])
@@ -467,7 +467,7 @@ def _fault_of(tests: str) -> str:
     return "" if kind != "none" else "the tests define no test, and assert nothing when they are loaded."
 
 
-def _suspicion(reports: Mapping[Mode, Report], code: str) -> str:
+def _suspicion(reports: Mapping[Mode, TestReport], code: str) -> str:
     """Tell why a pass is not believed; empty when it is."""
     done, collected, broken, unequal = (reports[mode] for mode in ("run", "collect", "break", "unequal"))
     if not collected.is_whole:
@@ -491,14 +491,14 @@ def _defines_functions(code: str) -> bool:
 
 
 @functools.cache
-def program() -> Program:
+def program() -> SandboxProgram:
     """Give the program that runs there, with the folder that pytest is installed in."""
     found = importlib.util.find_spec("pytest")
     if found is None or found.origin is None:
         raise SandboxError(f"pytest is not installed: {install_hint('test')}", ("pytest",))
     text = Path(__file__).with_name("pytest_child.py").read_text(encoding="utf-8")
     names = tuple(name for name in _PRELOAD if name.partition(".")[0] != "_pytest" or importlib.util.find_spec(name))
-    return Program(text, names, (str(Path(found.origin).resolve().parent.parent),))
+    return SandboxProgram(text, names, (str(Path(found.origin).resolve().parent.parent),))
 
 
 _MOST_NAMED = 5
@@ -550,7 +550,7 @@ class NewTestsGuard(GuardInterface):
             return f"The tests use {_listed(forgotten)} and do not import {'it' if len(forgotten) == 1 else 'them'}."
         return ""
 
-    def _untested(self, found: Report, tests: str) -> str:
+    def _untested(self, found: TestReport, tests: str) -> str:
         """Say why tests that ran without the code are of no use to it; empty when they are."""
         if not found.is_whole:
             is_import = "ImportError" in found.reason or "ModuleNotFoundError" in found.reason

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dsa.edge.sandbox import Bounds, Outcome, Program, run_confined
+from dsa.edge.sandbox import Bounds, SandboxOutcome, SandboxProgram, run_confined
 from dsa.errors import install_hint
 from dsa.guards.code import extract_fenced
 from dsa.guards.feedback import bounded, clip, clip_middle
@@ -29,7 +29,7 @@ from dsa.guards.tool_guards import ToolMissingError
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 #: Reports whether a pattern is found; a text of the model's goes through it as data only.
-_MATCHING = Program("""
+_MATCHING = SandboxProgram("""
 import json, os, re
 def run(payload, result_fd):
     job = json.loads(payload)
@@ -98,7 +98,7 @@ class RegexGuard(GuardInterface):
         return _judged("" if (outcome.results == b"found") != self._absent else self._feedback)
 
 
-def _too_long(by: str, outcome: Outcome, bounds: Bounds) -> str:
+def _too_long(by: str, outcome: SandboxOutcome, bounds: Bounds) -> str:
     """Say that a text could not be judged within the time or the memory that there is for one."""
     within = f"{bounds.timeout_s:g} s" if outcome.ended == "timeout" else "the memory that there is for it"
     return f"This text could not be judged {by} within {within}: write it shorter and simpler."
@@ -145,12 +145,14 @@ class SchemaGuard(GuardInterface):
 
 
 @cache
-def _keeping() -> Program:
+def _keeping() -> SandboxProgram:
     """Return the program that judges by a schema; it finds jsonschema where we do."""
     import jsonschema
 
     text = _KEEPING.replace("LONGEST", str(_LONGEST_TOLD)).replace("MOST", str(_MOST_FAULTS))
-    return Program(text, ("json", "jsonschema", "referencing"), (str(Path(jsonschema.__file__).resolve().parents[1]),))
+    return SandboxProgram(
+        text, ("json", "jsonschema", "referencing"), (str(Path(jsonschema.__file__).resolve().parents[1]),)
+    )
 
 
 def json_in(text: str) -> Any:  # noqa: ANN401  # any JSON

@@ -34,7 +34,7 @@ from pathlib import Path, PurePosixPath
 
 import attrs
 
-from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, SandboxError, run_confined
+from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, SandboxProgram, run_confined
 from dsa.errors import DsaError, install_hint
 from dsa.guards.code import comments, extract_code, extract_fenced, syntax_fault
 from dsa.guards.feedback import bounded, clip
@@ -62,7 +62,7 @@ class ToolFailedError(DsaError):
 
 
 @attrs.frozen
-class Tool:
+class ToolProgram:
     """A program with its arguments, and what it can see there besides the system's shared libraries and programs.
 
     `shown` are files and folders by the names that they get in the program's working folder; elsewhere they have the paths that they have here.
@@ -74,7 +74,7 @@ class Tool:
     seen: tuple[str, ...] = ()
     environment: Mapping[str, str] = attrs.field(factory=dict)
 
-    def run(self, text: str, file: str, bounds: Bounds, confinement: Confinement) -> Outcome:
+    def run(self, text: str, file: str, bounds: Bounds, confinement: Confinement) -> SandboxOutcome:
         """Run it with the text in a file of that name in its working folder, or on its standard input where there is no name.
 
         Raises SandboxError where it cannot be confined as is required, or not be started there.
@@ -137,8 +137,8 @@ def _parsed(results: bytes) -> object:
 
 
 @functools.cache
-def _program(visible: tuple[str, ...]) -> Program:
-    return Program(Path(__file__).with_name("tool_child.py").read_text(encoding="utf-8"), ("pathlib",), visible)
+def _program(visible: tuple[str, ...]) -> SandboxProgram:
+    return SandboxProgram(Path(__file__).with_name("tool_child.py").read_text(encoding="utf-8"), ("pathlib",), visible)
 
 
 _LONGEST_S = 86_400
@@ -186,7 +186,7 @@ class CommandGuard(GuardInterface):
         if missing := [folder / path for path in read if not (folder / path).exists()]:
             raise ValueError(f"there is no file or folder '{missing[0]}' to read")
         seen = tuple(path for path in read if path not in shown)
-        self._tool = Tool(found(words[0], folder), tuple(words[1:]), shown, seen)
+        self._tool = ToolProgram(found(words[0], folder), tuple(words[1:]), shown, seen)
         self._confinement = Confinement(require, rung)
         self._bounds = Bounds(
             timeout_s, cpu_s=max(1, round(timeout_s)), memory_bytes=memory_mb * _MEBIBYTE, file_bytes=16 * _MEBIBYTE,
@@ -212,7 +212,7 @@ class CommandGuard(GuardInterface):
             return text
         return extract_code(text) if self._fence in _PYTHON else extract_fenced(text, self._fence)
 
-    def _end(self, outcome: Outcome) -> str:
+    def _end(self, outcome: SandboxOutcome) -> str:
         if outcome.ended == "exited":
             return f"ended with {outcome.code}."
         if outcome.ended == "timeout":
@@ -232,7 +232,7 @@ def _inside(path: str) -> str:
     return path
 
 
-def _printed(outcome: Outcome) -> str:
+def _printed(outcome: SandboxOutcome) -> str:
     return bounded(outcome.output.decode("utf-8", "replace"), outcome.tail.decode("utf-8", "replace"))
 
 
@@ -278,7 +278,7 @@ class RuffGuard(GuardInterface):
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
         program = installed("ruff", "lint")
         _require_known(program, arguments)
-        self._tool = Tool(
+        self._tool = ToolProgram(
             program, arguments, seen=(program.rpartition("/")[0],), environment={"RAYON_NUM_THREADS": "1"}
         )
         self._bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=1 << 30)
@@ -297,7 +297,7 @@ class RuffGuard(GuardInterface):
         feedback = self._faults(outcome)
         return GuardResult(passed=not feedback, feedback=feedback)
 
-    def _faults(self, outcome: Outcome) -> str:
+    def _faults(self, outcome: SandboxOutcome) -> str:
         if outcome.ended == "timeout":
             return f"ruff did not finish with the code within {self._bounds.timeout_s:g} s."
         printed = outcome.output.decode("utf-8", "replace")
@@ -390,7 +390,7 @@ def _silencers(code: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, "`no_type_check` is not allowed: mend what it hides."
 
 
-def faults_in(outcome: Outcome) -> list[tuple[int, str]]:
+def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
     """Give the lines with what mypy says of them. Raises ToolFailedError for what is no report on the code."""
     try:
         status, printed, complaints = json.loads(outcome.results)
@@ -404,10 +404,10 @@ def faults_in(outcome: Outcome) -> list[tuple[int, str]]:
 
 
 @functools.cache
-def program() -> Program:
+def program() -> SandboxProgram:
     """Give the program that runs there, with the folder that mypy is installed in. Raises ToolMissingError."""
     found = importlib.util.find_spec("mypy")
     if found is None or found.origin is None:
         raise ToolMissingError(f"mypy is not installed: {install_hint('lint')}")
     text = Path(__file__).with_name("mypy_child.py").read_text(encoding="utf-8")
-    return Program(text, _PRELOAD, (str(Path(found.origin).resolve().parent.parent),))
+    return SandboxProgram(text, _PRELOAD, (str(Path(found.origin).resolve().parent.parent),))

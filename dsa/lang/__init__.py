@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from dsa.errors import MachineError
-from dsa.lang.document_reader import MOST_CHARACTERS, Reading, machine_of, read_machine, read_spec
+from dsa.lang.document_reader import MOST_CHARACTERS, DocumentReading, machine_of, read_machine, read_spec
 from dsa.machine import Machine
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _HOME = {
 }  # fmt: skip
 
 __all__ = [
-    "MOST_CHARACTERS", "Reading", "digest", "dumps", "expanded", "formatted", "loads", "machine_of", "read_machine", "read_spec",
+    "MOST_CHARACTERS", "DocumentReading", "digest", "dumps", "expanded", "formatted", "loads", "machine_of", "read_machine", "read_spec",
     "scenario_text",
 ]  # fmt: skip
 

@@ -16,8 +16,8 @@ import attrs
 from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, StateKind, parse_duration
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
-from dsa.lang.expression_parser import MAX_NAME, NAME, RESERVED, Findings, Parser, UnreadableError
-from dsa.lang.markdown import Cell, Indented, Line, Row, Section, Table
+from dsa.lang.expression_parser import MAX_NAME, NAME, RESERVED, ExpressionParser, Findings, UnreadableError
+from dsa.lang.markdown import Cell, IndentedLine, MarkdownTable, ParagraphLine, Section, TableRow
 from dsa.machine import duration_of
 from dsa.text import closest, nearest
 
@@ -26,7 +26,7 @@ _KINDS: dict[str, StateKind] = {"initial": "initial", "final": "final", "": ""}
 
 
 @attrs.frozen
-class Written:
+class WrittenName:
     """A name as written, and where."""
 
     name: str
@@ -38,11 +38,11 @@ _BESIDE = "names are separated by ','; a run is in one state: what goes on besid
 
 
 def parsed(
-    cell: Cell, read: Callable[[Parser], T], findings: Findings, code: str = "DSA107", hint: str | None = None
+    cell: Cell, read: Callable[[ExpressionParser], T], findings: Findings, code: str = "DSA107", hint: str | None = None
 ) -> T | None:
     """Read a whole cell with a parser method; a fault becomes a diagnostic. `hint` is for what follows too much."""
     try:
-        parser = Parser(cell)
+        parser = ExpressionParser(cell)
         value = read(parser)
         parser.end(hint)
     except UnreadableError as fault:
@@ -60,7 +60,7 @@ def one_name(cell: Cell, what: str, findings: Findings) -> str | None:
     return parsed(cell, lambda parser: parser.name(what).text, findings, hint=hint)
 
 
-def declared_name(cell: Cell, what: str, findings: Findings) -> Written | None:
+def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | None:
     """Read the name that a row declares."""
     name = cell.text.strip("`").strip()
     if not NAME.fullmatch(name):
@@ -73,10 +73,10 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> Written | None:
     if reserved := [part for part in name.split(".") if part in RESERVED]:
         findings.error("DSA203", f"'{reserved[0]}' is reserved and cannot name {what}", cell.span())
         return None
-    return Written(name, cell.span())
+    return WrittenName(name, cell.span())
 
 
-def separated(parser: Parser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
+def separated(parser: ExpressionParser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
     """Read items with a separator between them, or none where the cell ends; one after the last is allowed."""
     found = []
     while parser.next.kind != "end":
@@ -86,25 +86,25 @@ def separated(parser: Parser, separator: str, read: Callable[[], T]) -> tuple[T,
     return tuple(found)
 
 
-def written_name(parser: Parser, cell: Cell, what: str) -> Written:
+def written_name(parser: ExpressionParser, cell: Cell, what: str) -> WrittenName:
     """Read a name of a cell."""
     token = parser.name(what)
-    return Written(token.text, cell.span(token.start, token.end))
+    return WrittenName(token.text, cell.span(token.start, token.end))
 
 
-def name_list(cell: Cell, what: str, findings: Findings) -> tuple[Written, ...]:
+def name_list(cell: Cell, what: str, findings: Findings) -> tuple[WrittenName, ...]:
     """Read comma-separated names; an empty cell gives none."""
 
-    def read(parser: Parser) -> tuple[Written, ...]:
+    def read(parser: ExpressionParser) -> tuple[WrittenName, ...]:
         return separated(parser, ",", lambda: written_name(parser, cell, what))
 
     hint = "names have letters, digits, '_' and '.', and are separated by ','"
     return _once(parsed(cell, read, findings, hint=hint) or (), findings)
 
 
-def _once(names: tuple[Written, ...], findings: Findings) -> tuple[Written, ...]:
+def _once(names: tuple[WrittenName, ...], findings: Findings) -> tuple[WrittenName, ...]:
     """Report names that stand twice in one cell; give each once."""
-    found: dict[str | int, Written] = {}
+    found: dict[str | int, WrittenName] = {}
     for name in names:
         same = duration_of(name.name) or name.name
         if same in found:
@@ -116,7 +116,7 @@ def _once(names: tuple[Written, ...], findings: Findings) -> tuple[Written, ...]
 def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
     """Read an `if` cell: whether it is an `else`, and the condition beside it, unresolved."""
 
-    def read(parser: Parser) -> tuple[bool, Expr]:
+    def read(parser: ExpressionParser) -> tuple[bool, Expr]:
         if parser.next.kind == "end":
             return False, TRUE
         if not parser.accept("else"):
@@ -142,7 +142,7 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
         findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), hint)
         return "", None
 
-    def read(parser: Parser) -> tuple[StateKind, Expr | None]:
+    def read(parser: ExpressionParser) -> tuple[StateKind, Expr | None]:
         is_initial = parser.accept("initial")
         if is_initial:
             parser.expect(",", "initial, end when CONDITION")
@@ -156,13 +156,13 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
 def updates(cell: Cell, findings: Findings) -> tuple[Assign | Revoke, ...] | None:
     """Read an `update` cell: `x = 1; y += 1; revoke z`, unresolved."""
 
-    def read(parser: Parser) -> tuple[Assign | Revoke, ...]:
+    def read(parser: ExpressionParser) -> tuple[Assign | Revoke, ...]:
         return separated(parser, ";", lambda: _update(parser, cell))
 
     return parsed(cell, read, findings, "DSA108", "updates are separated by ';'")
 
 
-def _update(parser: Parser, cell: Cell) -> Assign | Revoke:
+def _update(parser: ExpressionParser, cell: Cell) -> Assign | Revoke:
     start = parser.next.start
     if parser.accept("revoke"):
         token = parser.name("a workflow variable")
@@ -182,13 +182,13 @@ def _update(parser: Parser, cell: Cell) -> Assign | Revoke:
 def effects(cell: Cell, findings: Findings) -> tuple[Emit | Cancel, ...]:
     """Read an `effects` cell: `a, b`, `cancel a`, `cancel`."""
 
-    def read(parser: Parser) -> tuple[Emit | Cancel, ...]:
+    def read(parser: ExpressionParser) -> tuple[Emit | Cancel, ...]:
         return separated(parser, ",", lambda: _effect(parser, cell))
 
     return parsed(cell, read, findings, hint="effects are separated by ','") or ()
 
 
-def _effect(parser: Parser, cell: Cell) -> Emit | Cancel:
+def _effect(parser: ExpressionParser, cell: Cell) -> Emit | Cancel:
     start = parser.next.start
     if not parser.accept("cancel"):
         token = parser.name("the name of an effect")
@@ -202,7 +202,7 @@ def _effect(parser: Parser, cell: Cell) -> Emit | Cancel:
 def domain(cell: Cell, findings: Findings) -> Domain | None:
     """Read a domain: `bool`, `low..high`, `low..`, `{x, y}`; bounds are unresolved expressions."""
 
-    def read(parser: Parser) -> Domain:
+    def read(parser: ExpressionParser) -> Domain:
         if parser.accept("bool"):
             return BooleanDomain()
         if parser.accept("{"):
@@ -224,9 +224,9 @@ def domain(cell: Cell, findings: Findings) -> Domain | None:
     return found
 
 
-def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
+def events(cell: Cell, findings: Findings) -> tuple[WrittenName, ...]:
     """Read an `event` cell: names, or `after 30s`, comma-separated."""
-    found: list[Written] = []
+    found: list[WrittenName] = []
     for text, offset in _pieces(cell, ","):
         part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
         if text.split()[:1] != ["after"] and parse_duration(text):
@@ -236,7 +236,7 @@ def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
         elif not parse_duration(written := text.removeprefix("after").strip()):
             findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")
         else:
-            found.append(Written(TIMER_PREFIX + written, part.span()))
+            found.append(WrittenName(TIMER_PREFIX + written, part.span()))
     return _once(tuple(found), findings)
 
 
@@ -287,7 +287,7 @@ def one_of(cell: Cell, allowed: tuple[str, ...], default: str, findings: Finding
 
 def whole_number(cell: Cell, findings: Findings) -> int | None:
     """Read a whole number from 0; an empty cell gives None."""
-    return parsed(cell, Parser.integer, findings) if cell.text else None
+    return parsed(cell, ExpressionParser.integer, findings) if cell.text else None
 
 
 def duration_ms(cell: Cell, findings: Findings) -> int | None:
@@ -302,7 +302,7 @@ def duration_ms(cell: Cell, findings: Findings) -> int | None:
 def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
     """Read one probability, or several separated by commas, one per retry number."""
 
-    def read(parser: Parser) -> tuple[float, ...]:
+    def read(parser: ExpressionParser) -> tuple[float, ...]:
         found = [parser.number()]
         while parser.accept(","):
             found.append(parser.number())
@@ -311,7 +311,7 @@ def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
 
     hint = "write numbers between 0 and 1, one per retry, separated by ',': 0.9, 0.8"
     try:
-        found = read(Parser(cell)) if cell.text else ()
+        found = read(ExpressionParser(cell)) if cell.text else ()
     except UnreadableError as fault:
         findings.error("DSA107", "this is no probability", cell.span(fault.start, fault.end), hint)
         return ()
@@ -380,7 +380,7 @@ NAMED = frozenset({"cases", "prompt"})
 
 
 @attrs.frozen
-class Record:
+class TableRecord:
     """One row of a table by column; a column that the table leaves out reads as an empty cell."""
 
     cells: Mapping[str, Cell]
@@ -394,7 +394,7 @@ class Record:
 
 def records(
     section: Section, columns: Columns, findings: Findings, extra: frozenset[str] = frozenset()
-) -> list[Record]:
+) -> list[TableRecord]:
     """Give the rows of all tables of a section. `extra` are further columns allowed (a scenario's variables)."""
     found = []
     for table in section.tables:
@@ -413,7 +413,7 @@ def _require_inside(section: Section, findings: Findings) -> None:
     """Report rows that a table lost to an empty line or to indentation: GitHub shows them as prose, nobody reads them."""
     last_line = 0
     for block in section.blocks:
-        if not isinstance(block, Line | Indented) or not block.text.text.startswith("|"):
+        if not isinstance(block, ParagraphLine | IndentedLine) or not block.text.text.startswith("|"):
             continue
         findings.doubt(block.text.text)
         if block.text.line != last_line + 1:
@@ -424,7 +424,7 @@ def _require_inside(section: Section, findings: Findings) -> None:
         last_line = block.text.line
 
 
-def declaring(found: Iterable[Record], findings: Findings) -> Iterator[Record]:
+def declaring(found: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
     """Give the rows that declare something; the names in one that turns out to have a fault are in doubt."""
     for record in found:
         before = findings.count
@@ -434,7 +434,7 @@ def declaring(found: Iterable[Record], findings: Findings) -> Iterator[Record]:
 
 
 def _header(
-    table: Table, section: Section, columns: Columns, findings: Findings, extra: frozenset[str]
+    table: MarkdownTable, section: Section, columns: Columns, findings: Findings, extra: frozenset[str]
 ) -> list[str] | None:
     names = [cell.text.strip("`* ").lower() for cell in table.header.cells]
     raw = [cell.text.strip("`* ") for cell in table.header.cells]
@@ -459,7 +459,7 @@ def _header(
     return None if missing else names
 
 
-def _record(row: Row, names: list[str], columns: Columns, findings: Findings) -> Record | None:
+def _record(row: TableRow, names: list[str], columns: Columns, findings: Findings) -> TableRecord | None:
     if len(row.cells) != len(names):
         count = len(row.cells)
         message = f"this row has {count} cell{'s' if count > 1 else ''}, the header has {len(names)}"
@@ -473,4 +473,4 @@ def _record(row: Row, names: list[str], columns: Columns, findings: Findings) ->
     for column in empty:
         hint = _EMPTY.get((columns.filled[0], column), "")
         findings.error("DSA106", f"the column '{column}' must not be empty", cells[column].span(), hint)
-    return None if empty else Record(cells, row.span)
+    return None if empty else TableRecord(cells, row.span)

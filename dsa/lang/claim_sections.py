@@ -17,8 +17,8 @@ from dsa.declarations import (
     TIMER_PREFIX,
     Cancel,
     Emit,
-    Parameter,
-    Refused,
+    RefusedAction,
+    RunParameter,
     Scenario,
     ScenarioStep,
     parse_duration,
@@ -26,10 +26,10 @@ from dsa.declarations import (
 )
 from dsa.expr import OUTCOMES, Expr, Name, Outcome, Value, Verdict, concrete, unparse_domain, walk
 from dsa.lang import cells
-from dsa.lang.cells import COLUMNS, NOTE, Record, Written, records
+from dsa.lang.cells import COLUMNS, NOTE, TableRecord, WrittenName, records
 from dsa.lang.declaration_tables import literal
-from dsa.lang.expression_parser import Findings, Parser, Resolver, Scope, UnreadableError
-from dsa.lang.markdown import Bullet, Cell, Line, Section
+from dsa.lang.expression_parser import ExpressionParser, Findings, Resolver, Scope, UnreadableError
+from dsa.lang.markdown import Bullet, Cell, ParagraphLine, Section
 from dsa.lang.namespace import Names
 from dsa.machine import Machine, spelling_of
 from dsa.text import closest, nearest
@@ -62,7 +62,7 @@ def looks_like_property(cell: Cell) -> bool:
 
 
 def read_property(
-    bullet: Bullet, scope: Scope, named: Callable[[Written, str], None], findings: Findings
+    bullet: Bullet, scope: Scope, named: Callable[[WrittenName, str], None], findings: Findings
 ) -> declarations.Property | None:
     """Read and type one bullet. `named` is asked about each name after `assuming fair` and `even if`, with what is said of it."""
     cell = bullet.text
@@ -76,9 +76,9 @@ def read_property(
     if isinstance(form, declarations.LeadsTo):
         for name, said in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
             start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
-            named(Written(name, cell.span(start, start + len(name))), said)
+            named(WrittenName(name, cell.span(start, start + len(name))), said)
     typed = _typed(form, Resolver(scope, findings, cell.span()))
-    if isinstance(typed, declarations.Unchanged):
+    if isinstance(typed, declarations.UnchangedClaim):
         _require_lasting(typed, cell, findings)
     return declarations.Property(typed, span=cell.span()) if findings.count == before else None
 
@@ -108,14 +108,14 @@ def _form(cell: Cell) -> declarations.Form:
             raise max(fault, other, key=lambda each: each.start) from None  # the one that understood more
 
 
-def _whole(cell: Cell, read: Callable[[Parser], declarations.Form]) -> declarations.Form:
-    parser = Parser(cell)
+def _whole(cell: Cell, read: Callable[[ExpressionParser], declarations.Form]) -> declarations.Form:
+    parser = ExpressionParser(cell)
     form = read(parser)
     parser.end(_BETWEEN if isinstance(form, declarations.AtMost) else "")
     return form
 
 
-def _leading(parser: Parser) -> declarations.Form:
+def _leading(parser: ExpressionParser) -> declarations.Form:
     """Read the forms that begin with a word of their own."""
     if parser.accept("always"):
         return declarations.Always(parser.expression())
@@ -130,13 +130,13 @@ def _leading(parser: Parser) -> declarations.Form:
     if parser.accept("expected"):
         counted = parser.sum()
         parser.expect("<=")
-        return declarations.Expected(counted, parser.number())
+        return declarations.ExpectedCount(counted, parser.number())
     if parser.accept("on"):
         return _unchanged(parser)
     parser.fail("expected the first word of a property")
 
 
-def _at_most(parser: Parser) -> declarations.AtMost:
+def _at_most(parser: ExpressionParser) -> declarations.AtMost:
     bound, counted = parser.sum(), parser.negation()
     if not parser.accept("between"):
         return declarations.AtMost(bound, counted)
@@ -145,17 +145,17 @@ def _at_most(parser: Parser) -> declarations.AtMost:
     return declarations.AtMost(bound, counted, (opened, parser.negation()))
 
 
-def _unchanged(parser: Parser) -> declarations.Unchanged:
+def _unchanged(parser: ExpressionParser) -> declarations.UnchangedClaim:
     trigger = parser.expression()
     parser.expect(":", "write: on E: X unchanged")
     expressions = [parser.expression()]
     while parser.accept(","):
         expressions.append(parser.expression())
     parser.expect("unchanged", "write: on E: X unchanged")
-    return declarations.Unchanged(trigger, tuple(expressions))
+    return declarations.UnchangedClaim(trigger, tuple(expressions))
 
 
-def _infix(parser: Parser) -> declarations.Form:
+def _infix(parser: ExpressionParser) -> declarations.Form:
     left = parser.expression()
     if parser.accept("leads", "to"):
         return _leads_to(parser, left)
@@ -169,7 +169,7 @@ def _infix(parser: Parser) -> declarations.Form:
     parser.fail("expected 'leads to', 'only after' or 'with probability >= x'")
 
 
-def _leads_to(parser: Parser, cause: Expr) -> declarations.LeadsTo:
+def _leads_to(parser: ExpressionParser, cause: Expr) -> declarations.LeadsTo:
     goal, fair, doubts = parser.expression(), list[str](), list[declarations.Doubt]()
     is_weak = parser.at("assuming", "weakly")
     if parser.accept("assuming", "weakly", "fair") or parser.accept("assuming", "fair"):
@@ -183,7 +183,7 @@ def _leads_to(parser: Parser, cause: Expr) -> declarations.LeadsTo:
     return declarations.LeadsTo(cause, goal, tuple(fair), is_weak, tuple(doubts))
 
 
-def _doubt(parser: Parser) -> declarations.Doubt:
+def _doubt(parser: ExpressionParser) -> declarations.Doubt:
     effect = parser.name("an effect").text
     if parser.accept("fails"):
         return declarations.Doubt(effect, "fails")
@@ -205,8 +205,10 @@ def _typed(form: declarations.Form, resolver: Resolver) -> declarations.Form:
             | declarations.Probability()
         ):
             return attrs.evolve(form, condition=condition(form.condition))
-        case declarations.Unchanged(trigger, expressions):
-            return declarations.Unchanged(condition(trigger), tuple(resolver.infer(expr)[0] for expr in expressions))
+        case declarations.UnchangedClaim(trigger, expressions):
+            return declarations.UnchangedClaim(
+                condition(trigger), tuple(resolver.infer(expr)[0] for expr in expressions)
+            )
         case declarations.LeadsTo(cause, goal):
             return attrs.evolve(form, cause=condition(cause), goal=condition(goal))
         case declarations.OnlyAfter(later, earlier):
@@ -214,11 +216,11 @@ def _typed(form: declarations.Form, resolver: Resolver) -> declarations.Form:
         case declarations.AtMost(bound, counted, between):
             scoped = None if between is None else (condition(between[0]), condition(between[1]))
             return declarations.AtMost(resolver.expect(bound, "int"), condition(counted), scoped)
-        case declarations.Expected():
+        case declarations.ExpectedCount():
             return attrs.evolve(form, counted=condition(form.counted))
 
 
-def _require_lasting(form: declarations.Unchanged, cell: Cell, findings: Findings) -> None:
+def _require_lasting(form: declarations.UnchangedClaim, cell: Cell, findings: Findings) -> None:
     """Report what only happens at a moment, and so has no value before and after a step."""
     for node in (node for expr in form.expressions for node in walk(expr)):
         if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in {"event", "effect"}):
@@ -235,7 +237,7 @@ def read_scenario(section: Section, names: Names, machine: Machine, findings: Fi
     """Read one Scenario section of a machine; a row that cannot be read is reported and left out."""
     values: tuple[tuple[str, Value], ...] = ()
     for block in section.blocks:
-        if isinstance(block, Line) and block.text.text.startswith(_PARAMETERS):
+        if isinstance(block, ParagraphLine) and block.text.text.startswith(_PARAMETERS):
             more = _parameters(block.text, machine.parameters, findings)
             for name in dict(values).keys() & dict(more).keys():
                 findings.error("DSA202", f"'{name}' is given twice", block.text.span())
@@ -249,7 +251,7 @@ def read_scenario(section: Section, names: Names, machine: Machine, findings: Fi
     return Scenario(section.name or section.kind, done, values, span=section.heading.span())
 
 
-def _parameters(cell: Cell, known: tuple[Parameter, ...], findings: Findings) -> tuple[tuple[str, Value], ...]:
+def _parameters(cell: Cell, known: tuple[RunParameter, ...], findings: Findings) -> tuple[tuple[str, Value], ...]:
     text = cell.text.removeprefix(_PARAMETERS)
     rest = attrs.evolve(cell, text=text.strip(), column=cell.column + len(cell.text) - len(text.lstrip()), escapes=())
     found = []
@@ -269,7 +271,7 @@ def _parameters(cell: Cell, known: tuple[Parameter, ...], findings: Findings) ->
     return tuple(found)
 
 
-def _step(record: Record, names: Names, machine: Machine, findings: Findings) -> ScenarioStep | None:
+def _step(record: TableRecord, names: Names, machine: Machine, findings: Findings) -> ScenarioStep | None:
     before = findings.count
     event, verdicts = _percept(record["percept"], names, machine, findings)
     action = _action(record["action"], names, findings)
@@ -313,7 +315,7 @@ def _percept(
     if text.split(" ")[0] == TIMER_PREFIX.strip():
         return _timer(cell, text, machine, findings), ()
 
-    def read(parser: Parser) -> tuple[cells.Written, tuple[cells.Written, ...]]:
+    def read(parser: ExpressionParser) -> tuple[cells.WrittenName, tuple[cells.WrittenName, ...]]:
         event, verdict = cells.written_name(parser, cell, "an event"), "a verdict such as g.failed"
         return event, cells.separated(parser, ",", lambda: cells.written_name(parser, cell, verdict))
 
@@ -327,7 +329,7 @@ def _percept(
     return event.name, tuple(sorted(verdict for verdict in verdicts if verdict is not None))
 
 
-def _verdict(word: cells.Written, event: str, names: Names, findings: Findings) -> tuple[str, Outcome] | None:
+def _verdict(word: cells.WrittenName, event: str, names: Names, findings: Findings) -> tuple[str, Outcome] | None:
     guard, _, said = word.name.rpartition(".")
     outcome = next((known for known in OUTCOMES if known == said and known in names.guards.get(guard, ())), None)
     if outcome is None:
@@ -342,19 +344,19 @@ def _verdict(word: cells.Written, event: str, names: Names, findings: Findings) 
     return guard, outcome
 
 
-def _action(cell: Cell, names: Names, findings: Findings) -> tuple[Emit | Cancel, ...] | Refused:
+def _action(cell: Cell, names: Names, findings: Findings) -> tuple[Emit | Cancel, ...] | RefusedAction:
     word, colon, reason = (part.strip() for part in cell.text.strip("`").partition(":"))
     if word == "refused":
         if colon and reason not in REASONS:
             hint = closest(reason, REASONS)
             findings.error("DSA107", f"'{reason}' is no reason for a refusal", cell.span(), hint)
-        return Refused(reason or None)
+        return RefusedAction(reason or None)
     if cell.text in {"", "-"}:
         return ()
     items = cells.effects(cell, findings)
     for item in items:
         if item.effect is not None and item.effect not in names.effects and item.span is not None:
-            names.report_unknown("effect", cells.Written(item.effect, item.span), findings)
+            names.report_unknown("effect", cells.WrittenName(item.effect, item.span), findings)
     return items
 
 
@@ -366,11 +368,11 @@ def _state(cell: Cell, names: Names, findings: Findings) -> str | None:
         return None
     full = names.full_state(name)
     if full is None:
-        names.report_unknown("state", cells.Written(name, cell.span()), findings)
+        names.report_unknown("state", cells.WrittenName(name, cell.span()), findings)
     return full
 
 
-def _values(record: Record, names: Names, findings: Findings) -> tuple[tuple[str, Value], ...]:
+def _values(record: TableRecord, names: Names, findings: Findings) -> tuple[tuple[str, Value], ...]:
     found = []
     for variable, domain in names.variables.items():
         if variable in record.cells and record[variable].text and variable not in {*COLUMNS["scenario"].all, NOTE}:

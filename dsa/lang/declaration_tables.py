@@ -22,20 +22,11 @@ import attrs
 
 from dsa import declarations, expr
 from dsa.data_use import SPECIFICATION
-from dsa.declarations import (
-    Case,
-    Cases,
-    Guard,
-    Prompt,
-    Reference,
-    UnreadableReferenceError,
-    WorkflowStep,
-    read_reference,
-)
+from dsa.declarations import Case, Cases, Guard, Prompt, Reference, StepRow, UnreadableReferenceError, read_reference
 from dsa.errors import Span
 from dsa.lang import cells, expression_parser
-from dsa.lang.cells import COLUMNS, Record, Written, declaring, records
-from dsa.lang.expression_parser import Findings, Parser
+from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, declaring, records
+from dsa.lang.expression_parser import ExpressionParser, Findings
 from dsa.lang.markdown import Cell, Fence, Heading, Section
 from dsa.text import closest, nearest, some_of
 
@@ -43,7 +34,7 @@ from dsa.text import closest, nearest, some_of
 _ROUNDING = 1e-9
 
 
-def parameters(records: list[Record], findings: Findings) -> tuple[declarations.Parameter, ...]:
+def parameters(records: list[TableRecord], findings: Findings) -> tuple[declarations.RunParameter, ...]:
     """Read the Parameters table; bounds are literal numbers, defaults literal values."""
     found = []
     for record in declaring(records, findings):
@@ -53,12 +44,12 @@ def parameters(records: list[Record], findings: Findings) -> tuple[declarations.
             continue
         value = literal(record["default"], domain, findings) if _not_empty(record, domain, {}, findings) else None
         if value is not None and _fits(value, domain, record, {}, findings):
-            found.append(declarations.Parameter(name.name, domain, value, span=name.span))
+            found.append(declarations.RunParameter(name.name, domain, value, span=name.span))
     return tuple(found)
 
 
 def variables(
-    records: list[Record], known: tuple[declarations.Parameter, ...], findings: Findings
+    records: list[TableRecord], known: tuple[declarations.RunParameter, ...], findings: Findings
 ) -> tuple[declarations.Variable, ...]:
     """Read the Variables table; bounds and initial values are expressions over parameters."""
     parameter_domains = {parameter.name: parameter.domain for parameter in known}
@@ -84,7 +75,7 @@ def variables(
     return tuple(found)
 
 
-def _explored(known: tuple[declarations.Parameter, ...]) -> list[dict[str, expr.Value]]:
+def _explored(known: tuple[declarations.RunParameter, ...]) -> list[dict[str, expr.Value]]:
     """Give the parameter values that are explored by default: all defaults, and all minima."""
     smallest: dict[str, expr.Value] = {}
     for parameter in known:
@@ -94,7 +85,7 @@ def _explored(known: tuple[declarations.Parameter, ...]) -> list[dict[str, expr.
     return [defaults] if defaults == smallest else [defaults, smallest]
 
 
-def _domain(record: Record, scope: expression_parser.Scope, findings: Findings) -> expr.Domain | None:
+def _domain(record: TableRecord, scope: expression_parser.Scope, findings: Findings) -> expr.Domain | None:
     domain = cells.domain(record["domain"], findings)
     if not isinstance(domain, expr.RangeDomain):
         return domain
@@ -105,7 +96,7 @@ def _domain(record: Record, scope: expression_parser.Scope, findings: Findings) 
     return expr.RangeDomain(low, high) if findings.count == before else None
 
 
-def _bounded(record: Record, domain: expr.Domain, findings: Findings) -> bool:
+def _bounded(record: TableRecord, domain: expr.Domain, findings: Findings) -> bool:
     if isinstance(domain, expr.RangeDomain) and domain.high is None:
         hint = "give it an upper bound; what grows without bound belongs into the ledger, not into a variable"
         findings.error("DSA205", "a variable's domain must be finite", record["domain"].span(), hint)
@@ -113,7 +104,7 @@ def _bounded(record: Record, domain: expr.Domain, findings: Findings) -> bool:
     return True
 
 
-def _not_empty(record: Record, domain: expr.Domain, values: Mapping[str, expr.Value], findings: Findings) -> bool:
+def _not_empty(record: TableRecord, domain: expr.Domain, values: Mapping[str, expr.Value], findings: Findings) -> bool:
     span = expr.concrete(domain, values)
     if not isinstance(span, expr.Interval) or span.high is None or span.low <= span.high:
         return True
@@ -127,7 +118,7 @@ def _at(values: Mapping[str, expr.Value]) -> str:
     return f" at {shown}" if shown else ""
 
 
-def _one_value(parser: Parser) -> expr.Expr:
+def _one_value(parser: ExpressionParser) -> expr.Expr:
     found = None if parser.at("in") or parser.at("{") else parser.expression()
     if found is None or parser.at(",") or parser.at(".."):
         parser.reject("a variable has one initial value", "for several starts declare a parameter, and begin with it")
@@ -135,7 +126,7 @@ def _one_value(parser: Parser) -> expr.Expr:
 
 
 def _initial(
-    record: Record, domain: expr.Domain, scope: expression_parser.Scope, findings: Findings
+    record: TableRecord, domain: expr.Domain, scope: expression_parser.Scope, findings: Findings
 ) -> expr.Expr | None:
     cell = record["initial"]
     node = cells.parsed(cell, _one_value, findings, "DSA108")
@@ -151,7 +142,7 @@ def _initial(
 
 def literal(cell: Cell, domain: expr.Domain, findings: Findings) -> expr.Value | None:
     """Read a literal value of a domain: a number, `true`, `false`, or a value of the enumeration."""
-    node = cells.parsed(cell, Parser.literal, findings, "DSA108")
+    node = cells.parsed(cell, ExpressionParser.literal, findings, "DSA108")
     if node is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
@@ -171,7 +162,7 @@ def literal(cell: Cell, domain: expr.Domain, findings: Findings) -> expr.Value |
 def _fits(
     value: expr.Value,
     domain: expr.Domain,
-    record: Record,
+    record: TableRecord,
     values: Mapping[str, expr.Value],
     findings: Findings,
     column: str = "default",
@@ -183,7 +174,7 @@ def _fits(
     return False
 
 
-def events(records: list[Record], findings: Findings) -> tuple[tuple[declarations.Event, ...], list[Written]]:
+def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Event, ...], list[WrittenName]]:
     """Read the Events table; give the origins as written too, since that they are effects is asked later."""
     found, origins = [], []
     for record in declaring(records, findings):
@@ -195,14 +186,14 @@ def events(records: list[Record], findings: Findings) -> tuple[tuple[declaration
             findings.error("DSA107", "only an event from outside may be refused", record["otherwise"].span(), hint)
         if name is not None and origin is not None:
             found.append(declarations.Event(name.name, origin, otherwise, span=name.span))
-            origins.append(Written(origin, record["from"].span()))
+            origins.append(WrittenName(origin, record["from"].span()))
     return tuple(found), origins
 
 
-def guards(records: list[Record], findings: Findings) -> tuple[tuple[declarations.Guard, ...], list[Written]]:
+def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Guard, ...], list[WrittenName]]:
     """Read the Guards table; give the judged events as written too, since that they exist is asked later."""
     found: list[declarations.Guard] = []
-    judged: list[Written] = []
+    judged: list[WrittenName] = []
     for record in declaring(records, findings):
         name = cells.declared_name(record["guard"], "a guard", findings)
         if name is None:
@@ -224,7 +215,7 @@ def guards(records: list[Record], findings: Findings) -> tuple[tuple[declaration
     return tuple(found), judged
 
 
-def _odds(record: Record, findings: Findings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _odds(record: TableRecord, findings: Findings) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Read the assumed probabilities; of both lists the last number is repeated."""
     passes, fatals = (cells.probabilities(record[column], findings) for column in ("pass", "fatal"))
     for retry in range(max(len(passes), len(fatals))):
@@ -236,7 +227,7 @@ def _odds(record: Record, findings: Findings) -> tuple[tuple[float, ...], tuple[
     return passes, fatals
 
 
-def generators(records: list[Record], findings: Findings) -> tuple[declarations.Generator, ...]:
+def generators(records: list[TableRecord], findings: Findings) -> tuple[declarations.Generator, ...]:
     """Read the Generators table; no other declaration has these names, so that they are unique is asked here."""
     found: list[declarations.Generator] = []
     for record in declaring(records, findings):
@@ -250,12 +241,12 @@ def generators(records: list[Record], findings: Findings) -> tuple[declarations.
     return tuple(found)
 
 
-def _word(record: Record, column: str, what: str, findings: Findings) -> str:
+def _word(record: TableRecord, column: str, what: str, findings: Findings) -> str:
     cell = record[column]
     return (cells.one_name(cell, what, findings) if cell.text else None) or ""
 
 
-def effects(records: list[Record], findings: Findings) -> tuple[declarations.Effect, ...]:
+def effects(records: list[TableRecord], findings: Findings) -> tuple[declarations.Effect, ...]:
     """Read the Effects table: the driver's policy for each effect."""
     found = []
     for record in declaring(records, findings):
@@ -270,7 +261,7 @@ def effects(records: list[Record], findings: Findings) -> tuple[declarations.Eff
     return tuple(found)
 
 
-def states(records: list[Record], findings: Findings) -> tuple[declarations.State, ...]:
+def states(records: list[TableRecord], findings: Findings) -> tuple[declarations.State, ...]:
     """Read the States table, as written: parents that are not listed are added by `dsa.lang.document_reader`."""
     found = []
     for record in declaring(records, findings):
@@ -312,7 +303,7 @@ def read_cases(section: Section, findings: Findings) -> Cases:
     return Cases(section.name, cases, span=section.heading.span())
 
 
-def _case(record: Record, findings: Findings) -> Case | None:
+def _case(record: TableRecord, findings: Findings) -> Case | None:
     call, expected = record["call"].plain, record["expected"].plain
     tree = _python(call)
     if not isinstance(tree, ast.Call):
@@ -408,7 +399,7 @@ _JUDGED_IN_STEPS = "verdict"
 
 def with_uses(
     guards: Sequence[Guard],
-    records: Sequence[Record],
+    records: Sequence[TableRecord],
     events: Collection[str],
     taken: Collection[str],
     findings: Findings,
@@ -448,7 +439,7 @@ def _references(
 
 
 def read_prompts(
-    sections: Iterable[Section], steps: Iterable[WorkflowStep], events: Collection[str], findings: Findings
+    sections: Iterable[Section], steps: Iterable[StepRow], events: Collection[str], findings: Findings
 ) -> tuple[Prompt, ...]:
     """Read the Prompt sections: a placeholder is the specification, what the step uses, or what an event has brought."""
     names = _allowed(steps)
@@ -458,7 +449,7 @@ def read_prompts(
 
 
 def require_tasks_filled(
-    records: Iterable[Record], steps: Iterable[WorkflowStep], events: Collection[str], findings: Findings
+    records: Iterable[TableRecord], steps: Iterable[StepRow], events: Collection[str], findings: Findings
 ) -> None:
     """Report the placeholders in the column `task` of Steps that nothing fills in."""
     names = _allowed(steps)
@@ -466,5 +457,5 @@ def require_tasks_filled(
         require_placeholders(record["task"], names.get(record["step"].plain, (SPECIFICATION,)), events, findings)
 
 
-def _allowed(steps: Iterable[WorkflowStep]) -> Mapping[str, tuple[str, ...]]:
+def _allowed(steps: Iterable[StepRow]) -> Mapping[str, tuple[str, ...]]:
     return {step.name: (SPECIFICATION, *(name for name, _ in step.uses)) for step in steps}

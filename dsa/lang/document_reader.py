@@ -1,6 +1,6 @@
 """A document to a machine: sorts the sections, has each read, and puts the parts together.
 
-Takes text, gives a `Reading`: the machine, or None when there is an error, and everything found on the way. Every
+Takes text, gives a `DocumentReading`: the machine, or None when there is an error, and everything found on the way. Every
 stage runs on what the stages before could read, so that one reading reports the faults of the whole document.
 """
 
@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from dsa.declarations import STAY, Effect, Property, Scenario, State, Stated, Transition, Variable, WorkflowStep
+from dsa.declarations import STAY, Effect, Property, Scenario, SpecDeclaration, State, StepRow, Transition, Variable
 from dsa.errors import Diagnostic, Span
 from dsa.lang import cells, declaration_tables, steps_table, transition_table
-from dsa.lang.cells import COLUMNS, NAMED, PARTS, SECTIONS, Record, records
+from dsa.lang.cells import COLUMNS, NAMED, PARTS, SECTIONS, TableRecord, records
 from dsa.lang.claim_sections import looks_like_property, read_property, read_scenario
 from dsa.lang.declaration_tables import read_cases, read_constraints, read_prompts, require_tasks_filled, with_uses
 from dsa.lang.expression_parser import Findings, Resolver
-from dsa.lang.markdown import Bullet, Cell, Document, Line, Section, read
-from dsa.lang.namespace import Declared, Names, require_references, require_unique
+from dsa.lang.markdown import Bullet, Cell, MarkdownDocument, ParagraphLine, Section, read
+from dsa.lang.namespace import Declarations, Names, require_references, require_unique
 from dsa.lang.steps_table import Steps, read_steps
 from dsa.machine import Machine
 from dsa.text import closest
@@ -34,7 +34,7 @@ _HEADING_WORDS = ("cases: NAME", "prompt: NAME", "scenario: NAME")
 
 
 @attrs.frozen
-class Reading:
+class DocumentReading:
     """What reading a document gave. `machine` is None exactly when a diagnostic is an error; `name` is the heading's."""
 
     machine: Machine | None
@@ -46,7 +46,7 @@ class Reading:
 class Parts:
     """A document by kind of section."""
 
-    document: Document
+    document: MarkdownDocument
     sections: tuple[Section, ...]
 
     def of(self, kind: str) -> tuple[Section, ...]:
@@ -57,49 +57,49 @@ class Parts:
         """Find a paragraph line that starts with a word, before the sections or in some; give what follows it."""
         inside = (block for section in self.sections if section.kind in kinds for block in section.blocks)
         for block in (*self.document.preamble, *inside):
-            if isinstance(block, Line) and block.text.text.startswith(word):
+            if isinstance(block, ParagraphLine) and block.text.text.startswith(word):
                 text = block.text.text.removeprefix(word)
                 indent = len(text) - len(text.lstrip())
                 return attrs.evolve(block.text, text=text.strip(), column=block.text.column + len(word) + indent)
         return None
 
 
-def _too_large(text: str, path: str) -> Reading | None:
+def _too_large(text: str, path: str) -> DocumentReading | None:
     """Return the one thing to say of a document that is too long: it would take minutes, and gigabytes."""
     if len(text) <= MOST_CHARACTERS:
         return None
     message = f"the document has {len(text):,} characters, and {MOST_CHARACTERS:,} are read"
     line = text[:_FIRST_LINE].partition("\n")[0]
     hint = "name what repeats with families (`x[f]`), and keep data out of the document"
-    return Reading(None, (Diagnostic("DSA114", "error", message, Span(path, 1, 1, len(line) + 1, line), hint),))
+    return DocumentReading(None, (Diagnostic("DSA114", "error", message, Span(path, 1, 1, len(line) + 1, line), hint),))
 
 
-def _too_wide(document: Document) -> Reading | None:
+def _too_wide(document: MarkdownDocument) -> DocumentReading | None:
     """Return the one thing to say of a table with more columns than any section knows."""
     for table in (table for section in document.sections for table in section.tables):
         if len(table.header.cells) > MOST_COLUMNS:
             first = table.header.cells[MOST_COLUMNS]
             message = f"this table has {len(table.header.cells):,} columns, and {MOST_COLUMNS:,} are read"
             hint = "no section has so many; write rows"
-            return Reading(None, (Diagnostic("DSA114", "error", message, first.span(), hint),))
+            return DocumentReading(None, (Diagnostic("DSA114", "error", message, first.span(), hint),))
     return None
 
 
-def read_machine(text: str, path: str = "<text>") -> Reading:
+def read_machine(text: str, path: str = "<text>") -> DocumentReading:
     """Read a machine document."""
     if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
         return refused
     return _machine_in(document)
 
 
-def _machine_in(document: Document) -> Reading:
+def _machine_in(document: MarkdownDocument) -> DocumentReading:
     findings = Findings()
     parts = sort_sections(document, findings)
     name = _title(parts.document, findings)
     if (reference := parts.line(MACHINE_LINE)) is not None:
         hint = "a spec adds properties and scenarios to the machine it names; read it from its file"
         findings.error("DSA111", "this document is a spec, not a machine", reference.span(), hint)
-        return Reading(None, findings.diagnostics)
+        return DocumentReading(None, findings.diagnostics)
     steps = _steps(parts, findings)
     declared, written = _declared(parts, steps, findings)
     require_unique(declared, findings)
@@ -131,10 +131,10 @@ def _machine_in(document: Document) -> Reading:
     _require_owners(parts, made, findings)
     properties, scenarios = claims(parts, names, made, findings)
     machine = attrs.evolve(made, properties=properties, scenarios=scenarios)
-    return Reading(None if findings.any_error else machine, findings.diagnostics, name)
+    return DocumentReading(None if findings.any_error else machine, findings.diagnostics, name)
 
 
-def sort_sections(document: Document, findings: Findings) -> Parts:
+def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
     """Keep the sections of the language; warn of headings that look like one."""
     known = []
     for section in document.sections:
@@ -149,7 +149,7 @@ def sort_sections(document: Document, findings: Findings) -> Parts:
     return Parts(document, tuple(known))
 
 
-def _warn_unknown(document: Document, section: Section, findings: Findings) -> None:
+def _warn_unknown(document: MarkdownDocument, section: Section, findings: Findings) -> None:
     bullets = (block.text for block in section.blocks if isinstance(block, Bullet))
     if section.tables or any(looks_like_property(bullet) for bullet in bullets):
         hint = closest(section.kind, SECTIONS)
@@ -158,7 +158,7 @@ def _warn_unknown(document: Document, section: Section, findings: Findings) -> N
         findings.doubt("\n".join(document.lines[section.first : section.last]))
 
 
-def _title(document: Document, findings: Findings) -> str:
+def _title(document: MarkdownDocument, findings: Findings) -> str:
     if not document.titles:
         hint = "start with a first-level heading: # name_of_the_machine"
         findings.error("DSA101", "the document has no name", document.start, hint)
@@ -172,7 +172,7 @@ def _title(document: Document, findings: Findings) -> str:
     return name.name if name else "unnamed"
 
 
-def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = False) -> list[Record]:
+def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = False) -> list[TableRecord]:
     columns = PARTS if as_parts else COLUMNS[kind]
     found = []
     for section in parts.of(kind):
@@ -184,7 +184,7 @@ def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = Fa
     return found
 
 
-def _filled(parts: Parts, kind: str, findings: Findings) -> list[Record]:
+def _filled(parts: Parts, kind: str, findings: Findings) -> list[TableRecord]:
     """Give the rows of a section that, when it is there, declares all of a kind: without rows it declares nothing."""
     before = findings.count
     found = _records(parts, kind, findings)
@@ -196,7 +196,7 @@ def _filled(parts: Parts, kind: str, findings: Findings) -> list[Record]:
 
 
 def _no_table_hint(section: Section) -> str:
-    if any(isinstance(block, Line) and "|" in block.text.text for block in section.blocks):
+    if any(isinstance(block, ParagraphLine) and "|" in block.text.text for block in section.blocks):
         return "a row of dashes stands below the header, with as many cells as it has"
     return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
 
@@ -233,7 +233,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
 
 def _declared(
     parts: Parts, steps: Steps | None, findings: Findings
-) -> tuple[Declared, list[transition_table.WrittenRow]]:
+) -> tuple[Declarations, list[transition_table.WrittenRow]]:
     parameters = declaration_tables.parameters(_records(parts, "parameters", findings), findings)
     guard_rows = _records(parts, "guards", findings, as_parts=steps is not None)
     guards, judged = declaration_tables.guards(guard_rows, findings)
@@ -247,7 +247,9 @@ def _declared(
             attrs.evolve(effect, on_failure="stop") for effect in effects
         )  # nobody can add rows to what is generated
         all_parameters = steps_table.with_parameters(made.parameters, parameters)
-        declared = Declared(all_parameters, made.variables, made.events, (*made.guards, *guards), effects, made.states)
+        declared = Declarations(
+            all_parameters, made.variables, made.events, (*made.guards, *guards), effects, made.states
+        )
         return _with_uses(declared, guard_rows, steps.steps, findings), []
     before = findings.count
     written = transition_table.written(_records(parts, "transitions", findings), findings)
@@ -262,14 +264,14 @@ def _declared(
     states = _with_parents(declaration_tables.states(_filled(parts, "states", findings), findings))
     if not parts.of("states"):
         states = _states_from_rows(transition_table.mentioned_states(written), transition_table.first_source(written))
-    declared = Declared(parameters, variables, events, guards, effects, states)
+    declared = Declarations(parameters, variables, events, guards, effects, states)
     require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
     return _with_uses(declared, guard_rows, (), findings), written
 
 
 def _with_uses(
-    declared: Declared, guard_rows: list[Record], steps: tuple[WorkflowStep, ...], findings: Findings
-) -> Declared:
+    declared: Declarations, guard_rows: list[TableRecord], steps: tuple[StepRow, ...], findings: Findings
+) -> Declarations:
     taken = {name for step in steps for name, _ in step.uses}
     guards = with_uses(declared.guards, guard_rows, declared.names().events, taken, findings)
     return attrs.evolve(declared, guards=guards)
@@ -316,7 +318,7 @@ def claims(
     said = (f"{guard}.{outcome}" for guard, outcomes in names.guards.items() for outcome in outcomes)
     fair = [*names.effects, *names.events, *said]
 
-    def require_named(name: cells.Written, what: str) -> None:
+    def require_named(name: cells.WrittenName, what: str) -> None:
         known = fair if what == "fair" else [*names.effects]
         if name.name not in known:
             message = f"'{name.name}' is no {'event, no effect and no verdict' if what == 'fair' else 'effect'}"
@@ -327,7 +329,7 @@ def claims(
 
     blocks = [block for section in parts.of("properties") for block in section.blocks]
     for block in blocks:
-        if isinstance(block, Line) and looks_like_property(block.text):
+        if isinstance(block, ParagraphLine) and looks_like_property(block.text):
             message = "this property is no bullet, so it is not read"
             findings.warning("DSA110", message, block.text.span(), "begin its line with '- '")
     bullets = [block for block in blocks if isinstance(block, Bullet)]
@@ -461,7 +463,7 @@ def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
     return None if line is None else (line.plain.strip(), line.span())
 
 
-def read_spec(text: str, machine: Machine, path: str = "<text>") -> Reading:
+def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentReading:
     """Read a spec of a machine: the machine with the spec's properties and scenarios added to its own."""
     if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
         return refused
@@ -472,7 +474,7 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> Reading:
             message = f"a spec has no section {section.kind}; it belongs into the machine"
             hint = "a spec holds Properties, Scenarios, and what it says of Effects and Variables"
             findings.error("DSA111", message, section.heading.span(), hint)
-    declared = Declared(
+    declared = Declarations(
         machine.parameters, machine.variables, machine.events, machine.guards, machine.effects, machine.states
     )
     properties, scenarios = claims(parts, declared.names(), machine, findings)
@@ -482,10 +484,10 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> Reading:
         scenarios=machine.scenarios + scenarios,
         stated=machine.stated + _stated(parts, machine, findings),
     )
-    return Reading(None if findings.any_error else added, findings.diagnostics, machine.name)
+    return DocumentReading(None if findings.any_error else added, findings.diagnostics, machine.name)
 
 
-def _stated(parts: Parts, machine: Machine, findings: Findings) -> tuple[Stated, ...]:
+def _stated(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDeclaration, ...]:
     """Return what a spec says of effects and variables that its machine declares."""
     effects = _filled(parts, "effects", findings)
     variables = _filled(parts, "variables", findings)
@@ -503,11 +505,11 @@ def _stated(parts: Parts, machine: Machine, findings: Findings) -> tuple[Stated,
 
 def _said_of(
     kind: str,
-    written: list[Record],
+    written: list[TableRecord],
     said: Iterable[Effect | Variable],
     known: Iterable[Effect | Variable],
     findings: Findings,
-) -> Iterator[Stated]:
+) -> Iterator[SpecDeclaration]:
     rows_by_name = {record[kind].plain: record for record in written}
     names = [each.name for each in known]
     for each in said:
@@ -517,4 +519,4 @@ def _said_of(
                 "DSA201", f"the machine has no {kind} '{each.name}'", record[kind].span(), closest(each.name, names)
             )
         columns = tuple((name, field) for name, field in _FIELDS.items() if record[name].text)
-        yield Stated(each, columns, span=each.span)
+        yield SpecDeclaration(each, columns, span=each.span)

@@ -18,20 +18,20 @@ from dsa.declarations import (
     Effect,
     Event,
     Guard,
-    Parameter,
     Prompt,
-    Refused,
+    RefusedAction,
+    RunParameter,
     Scenario,
     ScenarioStep,
-    WorkflowStep,
+    StepRow,
     show,
     show_duration,
 )
 from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
 from dsa.lang import cells
 from dsa.lang.cells import COLUMNS
-from dsa.lang.expression_parser import Findings, Parser, UnreadableError
-from dsa.lang.markdown import Cell, Table, read
+from dsa.lang.expression_parser import ExpressionParser, Findings, UnreadableError
+from dsa.lang.markdown import Cell, MarkdownTable, read
 from dsa.lang.steps_table import ANY_COUNT, DEFAULT_GRANTS, GRANTS
 from dsa.machine import Machine, spelled_shortest
 from dsa.trace import ROW_COLUMNS, escaped, state_kind, table_lines, transition_cells
@@ -101,12 +101,12 @@ def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
         yield "Effects", _columns(machine.effects, _EFFECT_COLUMNS)
 
 
-def _own_parameters(machine: Machine) -> list[Parameter]:
+def _own_parameters(machine: Machine) -> list[RunParameter]:
     """Give the parameters that a Steps table does not say by itself."""
     if not machine.steps:
         return list(machine.parameters)
     bounds = {f"rmax.{step.name}" for step in machine.steps}
-    usual = Parameter(GRANTS, ANY_COUNT, DEFAULT_GRANTS)
+    usual = RunParameter(GRANTS, ANY_COUNT, DEFAULT_GRANTS)
     return [p for p in machine.parameters if p != usual and not (p.name in bounds and p.domain == ANY_COUNT)]
 
 
@@ -157,7 +157,7 @@ def _steps(machine: Machine) -> str:
     return _table(header, rows) + goal
 
 
-def _step(step: WorkflowStep, rmax: str) -> Cells:
+def _step(step: StepRow, rmax: str) -> Cells:
     requires = ", ".join(step.requires) if isinstance(step.requires, tuple) else unparse(step.requires)
     guards, optional = ", ".join(step.guards), "yes" if step.optional else ""
     return (step.name, requires, step.generator, guards, _options(step.uses), rmax, optional, _text(step.task))
@@ -223,7 +223,7 @@ def _scenario_cell(step: ScenarioStep, column: str) -> str:
 
 def action_text(step: ScenarioStep) -> str:
     """Write the action that a scenario's step expects."""
-    if isinstance(step.action, Refused):
+    if isinstance(step.action, RefusedAction):
         return f"refused: {step.action.reason}" if step.action.reason else "refused"
     return ", ".join(map(str, step.action))
 
@@ -247,7 +247,7 @@ def formatted(text: str) -> str:
     return "".join(piece + end for piece, end in zip(pieces, ends, strict=True))
 
 
-def _laid_out(table: Table, rule: str) -> list[str]:
+def _laid_out(table: MarkdownTable, rule: str) -> list[str]:
     """Lay out one table; one whose rows do not fit its header keeps its lines, except for the space around them."""
     header = [escaped(cell.text) for cell in table.header.cells]
     if any(len(row.cells) != len(header) for row in table.rows):
@@ -279,7 +279,7 @@ def _cell(cell: Cell, column: str) -> str:
 
 def _expression(cell: Cell) -> str | None:
     try:
-        parser = Parser(cell)
+        parser = ExpressionParser(cell)
         expr = parser.expression()
         parser.end()
     except UnreadableError:

@@ -97,7 +97,7 @@ def tokenize(cell: Cell) -> list[Token]:
     return tokens
 
 
-class Parser:
+class ExpressionParser:
     """A recursive-descent parser over the tokens of one cell; each method reads what its name says."""
 
     def __init__(self, cell: Cell) -> None:

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import attrs
 
-from dsa.declarations import OUTSIDE, Effect, Event, Guard, Parameter, State, Variable
+from dsa.declarations import OUTSIDE, Effect, Event, Guard, RunParameter, State, Variable
 from dsa.errors import Span
 from dsa.expr import OUTCOMES, Domain, EnumDomain, NameKind
-from dsa.lang.cells import Written
+from dsa.lang.cells import WrittenName
 from dsa.lang.expression_parser import Findings, Scope
 from dsa.text import closest
 
@@ -83,7 +83,7 @@ class Names:
             place, self.parameters, self.variables, self.guards, self.symbols, kinds, full, answered, self.kinds
         )
 
-    def report_unknown(self, kind: str, place: Written, findings: Findings) -> None:
+    def report_unknown(self, kind: str, place: WrittenName, findings: Findings) -> None:
         """Report a name that is not declared as what it is used for."""
         tables: dict[str, Iterable[str]] = {
             "state": self.states,
@@ -109,10 +109,10 @@ class Names:
 
 
 @attrs.frozen
-class Declared:
+class Declarations:
     """All declarations of a document."""
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[RunParameter, ...]
     variables: tuple[Variable, ...]
     events: tuple[Event, ...]
     guards: tuple[Guard, ...]
@@ -139,7 +139,7 @@ class Declared:
         )
 
 
-def require_unique(declared: Declared, findings: Findings) -> None:
+def require_unique(declared: Declarations, findings: Findings) -> None:
     """Report names that are declared twice, or that are another thing's implied name or an enumeration's value.
 
     A value may have the name of a state, event or effect: where it stands decides which of them is meant (`dsa.lang.expression_parser`).
@@ -167,8 +167,8 @@ def _is_moment(what: str) -> bool:
     return what in {"a state", "an event", "an effect"} or what.startswith("the failure of")
 
 
-def _declarations(declared: Declared) -> Iterator[tuple[str, str, Span | None]]:
-    kinds: dict[str, tuple[Parameter | Variable | Event | Guard | Effect | State, ...]] = {
+def _declarations(declared: Declarations) -> Iterator[tuple[str, str, Span | None]]:
+    kinds: dict[str, tuple[RunParameter | Variable | Event | Guard | Effect | State, ...]] = {
         "a parameter": declared.parameters,
         "a variable": declared.variables,
         "an event": declared.events,
@@ -181,7 +181,7 @@ def _declarations(declared: Declared) -> Iterator[tuple[str, str, Span | None]]:
             yield item.name, what, item.span
 
 
-def _implied(declared: Declared) -> Iterator[tuple[str, str, Span]]:
+def _implied(declared: Declarations) -> Iterator[tuple[str, str, Span]]:
     for guard in declared.guards:
         for outcome in OUTCOMES:
             if guard.span is not None:
@@ -199,9 +199,9 @@ def _implied(declared: Declared) -> Iterator[tuple[str, str, Span]]:
 
 
 def require_references(
-    declared: Declared,
-    origins: Iterable[Written],
-    judged: Iterable[Written],
+    declared: Declarations,
+    origins: Iterable[WrittenName],
+    judged: Iterable[WrittenName],
     findings: Findings,
     *,
     effects_listed: bool,

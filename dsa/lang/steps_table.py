@@ -1,4 +1,4 @@
-"""The Steps table: its rows as `WorkflowStep` values, and what they require of each other.
+"""The Steps table: its rows as `StepRow` values, and what they require of each other.
 
 Takes records, gives steps with their retry bounds and the goal; `dsa.lang.steps_table` makes them a machine.
 
@@ -21,12 +21,12 @@ from dsa.declarations import (
     Emit,
     Event,
     Guard,
-    Parameter,
     Revoke,
+    RunParameter,
     State,
+    StepRow,
     Transition,
     Variable,
-    WorkflowStep,
 )
 from dsa.errors import Span
 from dsa.expr import (
@@ -48,8 +48,8 @@ from dsa.expr import (
     names,
 )
 from dsa.lang import cells, expression_parser
-from dsa.lang.cells import Record, declaring
-from dsa.lang.expression_parser import NAME, Findings, Parser
+from dsa.lang.cells import TableRecord, declaring
+from dsa.lang.expression_parser import NAME, ExpressionParser, Findings
 from dsa.lang.markdown import Cell
 from dsa.machine import Machine
 from dsa.text import closest
@@ -64,12 +64,12 @@ _NAMES_ONLY = re.compile(r"[\w\s.,`]*")
 class Steps:
     """All steps in table order, each step's retry bound, and the goal (None: every step that is not optional)."""
 
-    steps: tuple[WorkflowStep, ...]
+    steps: tuple[StepRow, ...]
     rmax: dict[str, int]
     goal: Expr | None
 
 
-def read_steps(records: list[Record], goal: Cell | None, with_cases: frozenset[str], findings: Findings) -> Steps:
+def read_steps(records: list[TableRecord], goal: Cell | None, with_cases: frozenset[str], findings: Findings) -> Steps:
     """Read the Steps table and the line `Goal: EXPRESSION`. `with_cases` are the names that have a Cases section."""
     named = _named(records, findings)
     step_names = [name.name for name, _ in named]
@@ -83,9 +83,9 @@ def read_steps(records: list[Record], goal: Cell | None, with_cases: frozenset[s
     return plan
 
 
-def _named(records: list[Record], findings: Findings) -> list[tuple[cells.Written, Record]]:
+def _named(records: list[TableRecord], findings: Findings) -> list[tuple[cells.WrittenName, TableRecord]]:
     """Give the rows whose step has a name of its own, which no dot splits: dots nest the states made of it."""
-    found: dict[str, tuple[cells.Written, Record]] = {}
+    found: dict[str, tuple[cells.WrittenName, TableRecord]] = {}
     for record in declaring(records, findings):
         name = cells.declared_name(record["step"], "a step", findings)
         if name is None:
@@ -102,8 +102,8 @@ def _named(records: list[Record], findings: Findings) -> list[tuple[cells.Writte
 
 
 def _step(
-    name: cells.Written, record: Record, step_names: list[str], with_cases: frozenset[str], findings: Findings
-) -> WorkflowStep:
+    name: cells.WrittenName, record: TableRecord, step_names: list[str], with_cases: frozenset[str], findings: Findings
+) -> StepRow:
     guards = tuple(part.name for part in cells.name_list(record["guard"], "a guard", findings))
     if not guards and name.name in with_cases:
         guards = ("cases",)
@@ -114,7 +114,7 @@ def _step(
     if len(generators) > 1:
         findings.error("DSA107", "a step has one generator", generators[1].span, "write one name")
     uses = _uses(name.name, record["uses"], step_names, findings)
-    return WorkflowStep(
+    return StepRow(
         name.name,
         generators[0].name if generators else DEFAULT_GENERATOR,
         guards,
@@ -142,7 +142,7 @@ def _required(step: str, cell: Cell, step_names: list[str], findings: Findings) 
         for name in listed:
             _require_step(step, name, step_names, findings)
         return tuple(name.name for name in listed)
-    expr = cells.parsed(cell, Parser.expression, findings, "DSA108")
+    expr = cells.parsed(cell, ExpressionParser.expression, findings, "DSA108")
     resolved = () if expr is None else _over_steps(expr, cell, step_names, findings, "a requirement")
     if isinstance(resolved, Name):
         return (resolved.name,)
@@ -151,7 +151,7 @@ def _required(step: str, cell: Cell, step_names: list[str], findings: Findings) 
     return resolved
 
 
-def _require_step(step: str, name: cells.Written, step_names: list[str], findings: Findings) -> None:
+def _require_step(step: str, name: cells.WrittenName, step_names: list[str], findings: Findings) -> None:
     if name.name not in step_names:
         hint = closest(name.name, step_names)
         findings.error("DSA214", f"'{name.name}' is no step", name.span, hint, about=name.name)
@@ -165,7 +165,7 @@ def _over_steps(expr: Expr, cell: Cell, step_names: list[str], findings: Finding
 
 
 def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
-    expr = cells.parsed(cell, Parser.expression, findings, "DSA108")
+    expr = cells.parsed(cell, ExpressionParser.expression, findings, "DSA108")
     return None if expr is None else _over_steps(expr, cell, step_names, findings, "the goal")
 
 
@@ -195,7 +195,7 @@ def is_chain(plan: Steps) -> bool:
     return plan.goal is None
 
 
-def _require_made_before(name: str, record: Record, plan: Steps, findings: Findings) -> None:
+def _require_made_before(name: str, record: TableRecord, plan: Steps, findings: Findings) -> None:
     """Report the uses of a step that may not have passed when this one starts, where that can be told."""
     passed = _passed_before(name, plan)
     known = {step.name for step in plan.steps} - {name}
@@ -232,7 +232,7 @@ _FALSE = Boolean(value=False)
 class Expansion:
     """What a Steps table declares."""
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[RunParameter, ...]
     variables: tuple[Variable, ...]
     events: tuple[Event, ...]
     guards: tuple[Guard, ...]
@@ -270,9 +270,9 @@ def over_sigma(expr: Expr) -> Expr:
 def expand(plan: Steps) -> Expansion:
     """Give the machine's declarations for a Steps table that has at least one step."""
     chain = is_chain(plan)
-    parameters = [Parameter(f"rmax.{s.name}", ANY_COUNT, plan.rmax[s.name], span=s.span) for s in plan.steps]
+    parameters = [RunParameter(f"rmax.{s.name}", ANY_COUNT, plan.rmax[s.name], span=s.span) for s in plan.steps]
     return Expansion(
-        (*parameters, Parameter(GRANTS, ANY_COUNT, DEFAULT_GRANTS, span=plan.steps[0].span)),
+        (*parameters, RunParameter(GRANTS, ANY_COUNT, DEFAULT_GRANTS, span=plan.steps[0].span)),
         _variables(plan, chain=chain),
         _events(plan, chain=chain),
         tuple(_guard(step) for step in plan.steps),
@@ -303,7 +303,7 @@ def _events(plan: Steps, *, chain: bool) -> tuple[Event, ...]:
     return (Event("specification", span=plan.steps[0].span), *made, *outside)
 
 
-def _guard(step: WorkflowStep) -> Guard:
+def _guard(step: StepRow) -> Guard:
     if len(step.guards) == 1:
         return Guard(step.name, ("verdict",), step.guards[0], span=step.span)
     return Guard(step.name, ("verdict",), "in_order", (("of", ", ".join(step.guards)),), span=step.span)
@@ -348,13 +348,13 @@ class _Rows:
         failure = _row(span, "choosing", "advanced", "failed", ("reply_precondition_not_met",))
         return [*rows, attrs.evolve(failure, is_else=True)]
 
-    def _ready(self, step: WorkflowStep) -> Expr:
+    def _ready(self, step: StepRow) -> Expr:
         required = step.requires
         needs = [sigma(name) for name in required] if isinstance(required, tuple) else [over_sigma(required)]
         given_up = [Not(Name(f"given_up.{step.name}", "variable"))] if step.optional else []
         return conjunction([*needs, Not(sigma(step.name)), *given_up])
 
-    def _generating(self, step: WorkflowStep) -> list[Transition]:
+    def _generating(self, step: StepRow) -> list[Transition]:
         name, span, here = step.name, step.span, f"validating.{step.name}"
         below = Compare(_retries(name), (("<", Name(f"rmax.{name}", "parameter")),))
         failed = conjunction([_verdict(name, "failed"), below])
@@ -368,7 +368,7 @@ class _Rows:
             self._exhausted(step, here, "verdict"),
         ]
 
-    def _escalated(self, step: WorkflowStep) -> list[Transition]:
+    def _escalated(self, step: StepRow) -> list[Transition]:
         name, span, here = step.name, step.span, f"escalated.{step.name}"
         below = Compare(_retries(name), (("<", Name(f"rmax.{name}", "parameter")),))
         retry = (Assign(f"retries.{name}", Arithmetic("+", _retries(name), Integer(1))),)
@@ -386,7 +386,7 @@ class _Rows:
             _row(span, here, "aborted", "failed", ("reply_failure",)),
         ]
 
-    def _onward(self, step: WorkflowStep, effects: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    def _onward(self, step: StepRow, effects: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         """Give the effects and the target with which the workflow goes on after a step."""
         following = self._next.get(step.name)
         if not self._chain:
@@ -395,12 +395,12 @@ class _Rows:
             return (*effects, "reply_to_user"), "succeeded"
         return (*effects, "query_llm"), f"generating.{following.name}"
 
-    def _passed(self, step: WorkflowStep, source: str, event: str, condition: Expr) -> Transition:
+    def _passed(self, step: StepRow, source: str, event: str, condition: Expr) -> Transition:
         effects, target = self._onward(step, ("advance_state",))
         updates = (Assign(f"sigma.{step.name}", Boolean(value=True)), Assign(f"retries.{step.name}", Integer(0)))
         return _row(step.span, source, event, target, effects, condition, updates)
 
-    def _exhausted(self, step: WorkflowStep, source: str, event: str) -> Transition:
+    def _exhausted(self, step: StepRow, source: str, event: str) -> Transition:
         effects: tuple[str, ...] = ("refine_context", "reply_failure")
         target, updates = "failed", tuple[Assign, ...]()
         if step.optional:
@@ -430,15 +430,15 @@ def _row(
     return Transition(source, event, target, condition, updates=updates, effects=emits, span=span)
 
 
-def with_parameters(made: tuple[Parameter, ...], given: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
+def with_parameters(made: tuple[RunParameter, ...], given: tuple[RunParameter, ...]) -> tuple[RunParameter, ...]:
     """Let the rows of a Parameters table replace generated parameters of the same name, and add others."""
-    own: Mapping[str, Parameter] = {parameter.name: parameter for parameter in given}
+    own: Mapping[str, RunParameter] = {parameter.name: parameter for parameter in given}
     known = {parameter.name for parameter in made}
     replaced = tuple(own.get(parameter.name, parameter) for parameter in made)
     return replaced + tuple(parameter for parameter in given if parameter.name not in known)
 
 
-def unmet_requirements(plan: Steps) -> list[WorkflowStep]:
+def unmet_requirements(plan: Steps) -> list[StepRow]:
     """Give the steps whose listed requirements can never hold: they wait for each other in a circle."""
     done: set[str] = set()
     left = list(plan.steps)

@@ -11,7 +11,7 @@ from dsa.declarations import STAR, STAY, TIMER_PREFIX, Assign, Cancel, Emit, Rev
 from dsa.errors import Span
 from dsa.expr import TRUE, Expr, Verdict, walk
 from dsa.lang import cells, expression_parser
-from dsa.lang.cells import Record
+from dsa.lang.cells import TableRecord
 from dsa.lang.expression_parser import Findings
 from dsa.lang.namespace import Names
 from dsa.machine import duration_of
@@ -25,18 +25,18 @@ _DECLARING = ("source", "event", "effects", "target")
 class WrittenRow:
     """A row whose cells could be read; its names are not resolved yet."""
 
-    sources: tuple[cells.Written, ...]
-    events: tuple[cells.Written, ...]
+    sources: tuple[cells.WrittenName, ...]
+    events: tuple[cells.WrittenName, ...]
     is_else: bool
     condition: Expr
     updates: tuple[Assign | Revoke, ...]
     effects: tuple[Emit | Cancel, ...]
-    target: cells.Written
+    target: cells.WrittenName
     span: Span
     spans: tuple[tuple[str, Span], ...]
 
 
-def written(records: list[Record], findings: Findings) -> list[WrittenRow]:
+def written(records: list[TableRecord], findings: Findings) -> list[WrittenRow]:
     """Read the cells of every row; a row with an unreadable cell is reported and left out."""
     found, spelling = [], dict[int, str]()
     for record in records:
@@ -50,7 +50,7 @@ def written(records: list[Record], findings: Findings) -> list[WrittenRow]:
             condition,
             cells.updates(record["update"], findings) or (),
             cells.effects(record["effects"], findings),
-            target or cells.Written(STAY, record.span),
+            target or cells.WrittenName(STAY, record.span),
             record.span,
             tuple((column, record[column].span()) for column in _COLUMNS if column in record.cells),
         )
@@ -74,19 +74,19 @@ def _spelled_alike(row: WrittenRow, spelling: dict[int, str]) -> WrittenRow:
     return attrs.evolve(row, events=tuple(events))
 
 
-def _sources(record: Record, findings: Findings) -> tuple[cells.Written, ...]:
+def _sources(record: TableRecord, findings: Findings) -> tuple[cells.WrittenName, ...]:
     cell = record["source"]
     if cell.plain in {STAR, r"\*", STAY}:
-        return (cells.Written(STAY if cell.plain == STAY else STAR, cell.span()),)
+        return (cells.WrittenName(STAY if cell.plain == STAY else STAR, cell.span()),)
     return cells.name_list(cell, "a state ('*' stands alone)", findings)
 
 
-def _target(record: Record, findings: Findings) -> cells.Written | None:
+def _target(record: TableRecord, findings: Findings) -> cells.WrittenName | None:
     cell = record["target"]
     if cell.plain in {STAY, STAR}:
-        return cells.Written(cell.plain, cell.span())
+        return cells.WrittenName(cell.plain, cell.span())
     name = cells.one_name(cell, "a state, or '='", findings)
-    return None if name is None else cells.Written(name, cell.span())
+    return None if name is None else cells.WrittenName(name, cell.span())
 
 
 def mentioned_states(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
@@ -140,7 +140,7 @@ def resolved(rows: Iterable[WrittenRow], names: Names, findings: Findings) -> tu
     return tuple(found)
 
 
-def _state(place: cells.Written, names: Names, findings: Findings) -> str:
+def _state(place: cells.WrittenName, names: Names, findings: Findings) -> str:
     if place.name in {STAR, STAY}:
         return place.name
     full = names.full_state(place.name)
@@ -149,7 +149,7 @@ def _state(place: cells.Written, names: Names, findings: Findings) -> str:
     return full or place.name
 
 
-def _event(place: cells.Written, names: Names, findings: Findings) -> str:
+def _event(place: cells.WrittenName, names: Names, findings: Findings) -> str:
     if not place.name.startswith(TIMER_PREFIX) and place.name not in names.events:
         names.report_unknown("event", place, findings)
     return place.name
@@ -174,7 +174,7 @@ def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign
     span = update.span
     assert span is not None, "cells.updates gives every update its place"
     if update.variable not in names.variables:
-        names.report_unknown("variable", cells.Written(update.variable, span), findings)
+        names.report_unknown("variable", cells.WrittenName(update.variable, span), findings)
         return update
     if isinstance(update, Revoke):
         if names.variable_scopes[update.variable] != "workflow":
@@ -198,7 +198,7 @@ def _require_assigned_once(updates: tuple[Assign | Revoke, ...], findings: Findi
 
 def _effect(item: Emit | Cancel, names: Names, findings: Findings) -> Emit | Cancel:
     if item.effect is not None and item.effect not in names.effects and item.span is not None:
-        names.report_unknown("effect", cells.Written(item.effect, item.span), findings)
+        names.report_unknown("effect", cells.WrittenName(item.effect, item.span), findings)
     return item
 
 

@@ -16,13 +16,13 @@ from dsa.errors import DsaError, MachineError, ParameterError
 from dsa.expr import Value
 from dsa.lang import digest, loads
 from dsa.machine import Machine, spelled_like
-from dsa.runs.place import PART_OF, Place
+from dsa.runs.place import PART_OF, RunPlace
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.ledger import ChangeEntry, Entry, MachineEntry
 from dsa.runtime.run import Run, replay
-from dsa.runtime.run_store import Delivered, Recorded, RunSummary, delivered
+from dsa.runtime.run_store import Delivery, RunSummary, StoredRun, delivered
 from dsa.runtime.secrets import SecretError, Secrets
-from dsa.runtime.status import Standing, standing
+from dsa.runtime.status import RunStatus, standing
 from dsa.runtime.timeline import Moment
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ POLL_S = 0.01
 class RunArchive:
     """The runs of one place as they are recorded, whichever process drives them."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RunPlace) -> None:
         self._place = place
         self._known: WeakValueDictionary[str, RunHandle] = WeakValueDictionary()
 
@@ -56,7 +56,7 @@ class RunArchive:
         """Read a run. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
         return record_of(self._place.store.read(run_id))
 
-    def recorded(self, run_id: str) -> Recorded:
+    def recorded(self, run_id: str) -> StoredRun:
         """Read what is stored of a run, without replaying it. Raises UnknownRunError, DamageError."""
         return self._place.store.read(run_id)
 
@@ -85,7 +85,7 @@ class RunArchive:
             return ()
         return self._place.store.summaries(status=status, waiting_for=waiting_for, machine=machine, now_ms=now_ms)
 
-    def delivery(self, message: str) -> Delivered | None:
+    def delivery(self, message: str) -> Delivery | None:
         """Return what came of a message that was posted to a run's inbox; None while it waits there. Raises StoreError when there is none of that id."""
         outcome = self._place.store.outcome_of(message)
         return None if outcome is None else delivered(outcome)
@@ -160,7 +160,7 @@ def require_no_secret(text: str, secrets: Secrets) -> None:
         )
 
 
-def replayed(recorded: Recorded, fold: Callable[..., Run] = replay) -> tuple[Run, MachineEntry]:
+def replayed(recorded: StoredRun, fold: Callable[..., Run] = replay) -> tuple[Run, MachineEntry]:
     """Give a recorded run as it was when it was last written, and its first entry as it would read for the machine that runs now.
 
     `fold` is `replay`, or `rederive` for whoever compares. Raises OtherMachineError or ReplayError.
@@ -214,13 +214,13 @@ def _machine_of(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[M
 class RunRecord:
     """A recorded run: what is stored, its first entry as it would read for the machine that runs now, the run, how it stands."""
 
-    recorded: Recorded
+    recorded: StoredRun
     first: MachineEntry
     run: Run
-    standing: Standing
+    standing: RunStatus
 
 
-def record_of(recorded: Recorded) -> RunRecord:
+def record_of(recorded: StoredRun) -> RunRecord:
     """Replay a recorded run. Raises OtherMachineError or ReplayError."""
     run, first = replayed(recorded)
     return RunRecord(recorded, first, run, standing(run, recorded.holder))

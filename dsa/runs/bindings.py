@@ -38,11 +38,20 @@ from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.policy.call_tree import POLICY, CallNode, calls_of
-from dsa.runtime.policy.invocation import Replayed, replay_calls
-from dsa.runtime.policy.policies import Action, Answering, Payload, Policy, PolicyContext, Step, answering, event_step
+from dsa.runtime.policy.invocation import ReplayReport, replay_calls
+from dsa.runtime.policy.policies import (
+    Action,
+    AnsweringPolicy,
+    Payload,
+    Policy,
+    PolicyContext,
+    Step,
+    answering,
+    event_step,
+)
 from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.run import Run
-from dsa.runtime.secrets import Chosen
+from dsa.runtime.secrets import SecretOptions
 from dsa.text import nearest
 
 
@@ -67,7 +76,7 @@ def kind_of_object(given: object) -> str:
 
 
 def _of_policy(owner: str, policy: object) -> Iterator[BindingError]:
-    called = policy.policy if isinstance(policy, Answering) else policy
+    called = policy.policy if isinstance(policy, AnsweringPolicy) else policy
     if not callable(called) or isinstance(called, type):
         yield BindingError(f"{owner} is bound to {kind_of_object(policy)}, not to an async function")
     elif _is_plain(called):
@@ -204,7 +213,7 @@ def calls_of_policy(run: Run) -> tuple[CallNode, ...]:
     return calls_of(run.ledger, _KEY) if run.machine.name == POLICY else ()
 
 
-async def replayed_policy(run: Run, policies: Registry, config: Mapping[str, Any]) -> Replayed:
+async def replayed_policy(run: Run, policies: Registry, config: Mapping[str, Any]) -> ReplayReport:
     """Perform again what called others in a run, with nothing done to the world. Raises what `replay_calls` does."""
     asked, seed = _asked(run.specification)
     return await replay_calls(run.ledger, policies, asked, seed=seed, run_id=run.run_id, key=_KEY, config=config)
@@ -226,7 +235,7 @@ def bind(
     module: str | Path | Bindings | None = None,
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
-    chosen: Chosen | None = None,
+    chosen: SecretOptions | None = None,
     nested: Nested | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Bindings:
@@ -255,7 +264,7 @@ def bind(
     known = {**(config or {}), "model": model, "seed": seed}
     if faults := [*faults, *_settings_faults(modules, known)]:
         raise BindingError("\n".join(faults))
-    secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
+    secrets = environment_secrets(_secret_names(modules) | (chosen or SecretOptions()))
     return Bindings(
         effects, guards, generators, secrets, given.policies, known, tuple(notes), _spenders(modules, machine)
     )
@@ -286,7 +295,7 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
         policy = effects.get(name)
         if policy is None:
             faults.append(f"{_place(span)}the effect '{name}' has no policy: give one in `effects` of {BINDINGS_FILE}")
-        elif isinstance(policy, Answering):
+        elif isinstance(policy, AnsweringPolicy):
             declared = machine.answers.get(name, ())
             undeclared = sorted(policy.answers.difference(declared))
             faults.extend(
@@ -451,7 +460,7 @@ def _where(module: Names) -> str:
     return "the bindings" if isinstance(module, Bindings) else module.__file__ or module.__name__
 
 
-def _secret_names(modules: Iterable[Names]) -> Chosen:
+def _secret_names(modules: Iterable[Names]) -> SecretOptions:
     """Give the variables that modules call secrets. Raises BindingError for what are no names."""
     names: list[str] = []
     for module in modules:
@@ -460,7 +469,7 @@ def _secret_names(modules: Iterable[Names]) -> Chosen:
             where = _where(module)
             raise BindingError(f"{where}: `secret_names` is no list of the names of variables")
         names += given
-    return Chosen(tuple(names))
+    return SecretOptions(tuple(names))
 
 
 def _spenders(modules: Sequence[Names], machine: Machine) -> frozenset[str] | None:

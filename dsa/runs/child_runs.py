@@ -24,7 +24,7 @@ from dsa.machine import Machine
 from dsa.runs.archive import RunArchive, require_no_secret
 from dsa.runs.handle import require_place
 from dsa.runs.place import PART_OF, accepted_artifacts, new_run_id
-from dsa.runs.setup import Document, Options, Setup, setup_of, skip_replies, takes_specification
+from dsa.runs.setup import MachineDocument, Options, RunSetup, setup_of, skip_replies, takes_specification
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, render
 from dsa.runtime.ledger import ArtifactEntry, Entry, Part, PartWaitsError, asking_run, place_in_part
@@ -45,7 +45,7 @@ class MachineGenerator(AsyncGeneratorInterface):
     meant, if not the last one. ValueError for a machine that cannot be asked, or has no such step.
     """
 
-    def __init__(self, runs: "Runs", setup: Setup, *, step: str = "") -> None:
+    def __init__(self, runs: "Runs", setup: RunSetup, *, step: str = "") -> None:
         self._runs, self._setup, self._step = runs, setup, step
         self._machine = setup.machine
         _require_fit(self._machine, step)
@@ -151,7 +151,7 @@ class Machines:
                 raise ValueError(f"{shown} would be a part of itself")
             text = read_text(path)
             options = Options(model=self.options.model, seed=self.options.seed, chosen=self.options.chosen)
-            setup = setup_of(Document(loads(text, shown), text, path), options, attrs.evolve(self, above=within))
+            setup = setup_of(MachineDocument(loads(text, shown), text, path), options, attrs.evolve(self, above=within))
             return MachineGenerator(self.runs, setup, step=step)
         except (BindingError, DocumentError, MachineError) as error:
             raise ValueError("\n".join(_placed(line, shown) for line in str(error).splitlines())) from error

@@ -25,13 +25,13 @@ from dsa.edge.telemetry import LedgerLog
 from dsa.errors import DsaError, OccurrenceError
 from dsa.expr import Outcome
 from dsa.runs.archive import RunRecord, replayed
-from dsa.runs.place import PART_OF, Place, RunFolder, accepted_artifacts
-from dsa.runs.setup import Options, Setup, Source, as_started
+from dsa.runs.place import PART_OF, RunFolder, RunPlace, accepted_artifacts
+from dsa.runs.setup import Options, RunSetup, Source, as_started
 from dsa.runs.summary import SummaryJournal
 from dsa.runtime.ledger import Entry, Intent, ResumedEntry
 from dsa.runtime.run import Command, Run
-from dsa.runtime.run_store import Journal, Message, MessagesWaitError, Recorded, StoreError, error_text
-from dsa.runtime.status import Rest, Unfinished, parts, places, unfinished
+from dsa.runtime.run_store import InboxMessage, Journal, MessagesWaitError, StoredRun, StoreError, error_text
+from dsa.runtime.status import Rest, UnfinishedWork, parts, places, unfinished
 from dsa.runtime.timeline import Moment, OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 
@@ -84,7 +84,7 @@ _EVERY_S = 0.02
 class RunInbox:
     """The inbox of one run."""
 
-    def __init__(self, place: Place, run_id: str) -> None:
+    def __init__(self, place: RunPlace, run_id: str) -> None:
         self._place, self._run_id = place, run_id
         self._handed: set[str] = set()
 
@@ -108,7 +108,7 @@ class RunInbox:
 
 
 def post_message(
-    place: Place, record: RunRecord, occurrence: Occurrence, at: str | None, now_ms: int, options: Options
+    place: RunPlace, record: RunRecord, occurrence: Occurrence, at: str | None, now_ms: int, options: Options
 ) -> str:
     """Put an event into a run's inbox, without the secrets that the run and `options` have chosen, and return the message's id.
 
@@ -118,7 +118,7 @@ def post_message(
     secrets = environment_secrets(as_started(record.first, options).chosen)
     given = FromOutside(Bindings({}, secrets=secrets)).read(record.run, occurrence, at)
     asked = at or place.store.summary(run_id).summary.waits_for.get(given.event)
-    message = Message(token_hex(16), given.event, given.verdicts, given.data, asked, now_ms)
+    message = InboxMessage(token_hex(16), given.event, given.verdicts, given.data, asked, now_ms)
     place.store.post(run_id, message)
     return message.id
 
@@ -158,13 +158,13 @@ class InboxReader:
 
 
 @attrs.frozen
-class Setting:
+class RunEnvironment:
     """What surrounds a run: the place that keeps it, its clock, who watches it.
 
     `held` are the runs that this process holds, `known` those of which it has a handle, `sources` the bindings of runs that it has begun with objects.
     """
 
-    place: Place
+    place: RunPlace
     clock: Clock | None
     on_moment: OnMoment | None
     held: dict[str, Any]
@@ -182,13 +182,13 @@ class HeldRun:
 
     def __init__(
         self,
-        setting: Setting,
-        setup: Setup,
+        setting: RunEnvironment,
+        setup: RunSetup,
         run: Run,
         journal: Journal,
         *,
         commands: tuple[Command, ...] = (),
-        left: Unfinished | None = None,
+        left: UnfinishedWork | None = None,
         known: int = 0,
     ) -> None:
         self._setting, self._setup, self._journal = setting, setup, self._summarising(journal, run)
@@ -205,7 +205,7 @@ class HeldRun:
             setting.sources[self.id] = setup.source
         self._driver = self._made(run, commands, left)
 
-    def _made(self, run: Run, commands: tuple[Command, ...], left: Unfinished | None) -> Driver:
+    def _made(self, run: Run, commands: tuple[Command, ...], left: UnfinishedWork | None) -> Driver:
         return Driver(
             run,
             self._setup.binding,
@@ -307,7 +307,7 @@ class HeldRun:
         """Become the run's writer again, if it was released; go on from where others have got with it meanwhile."""
         if self._is_held:
             return
-        known = Recorded(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
+        known = StoredRun(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
         journal, recorded = self._setting.place.store.hold(self.id, known=known)
         self._journal, self._is_held = self._summarising(journal, self.run), True
         self._setting.held[self.id] = self

@@ -16,7 +16,7 @@ from typing import Literal
 import attrs
 
 from dsa.checks.diff.equivalence import Both, Comparison, Pair, Prospect, Trouble, compare, prospect
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.edge.performer import answer_in, steps_of
 from dsa.errors import ParameterError
 from dsa.expr import Value
@@ -50,13 +50,13 @@ class Fit:
     machine: Machine | None = attrs.field(default=None, repr=False)
 
 
-class Fitting:
+class FitJudge:
     """Judges the runs of one machine against another. What does not depend on a run's history is found once.
 
     `parameters` are those that the new machine is to have otherwise than a run.
     """
 
-    def __init__(self, new: Machine, limits: Limits, parameters: Mapping[str, Value] | None = None) -> None:
+    def __init__(self, new: Machine, limits: SearchLimits, parameters: Mapping[str, Value] | None = None) -> None:
         self._new, self._limits, self._parameters = new, limits, parameters or {}
         self._pairs: dict[tuple[tuple[str, Value], ...], Pair] = {}
         self._futures: dict[tuple[Pair, Both], tuple[Comparison, Prospect]] = {}

@@ -50,7 +50,7 @@ class _WhenWanted:
 
 
 @attrs.frozen
-class Place:
+class RunPlace:
     """A store of runs and where their artifacts are; `root` is the folder of both, None in memory. `close` it in the end.
 
     `lost` counts runs that were kept here and cannot be found any more. `by` says who this is, where anybody else may come.
@@ -90,7 +90,7 @@ class Place:
             shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
-def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:
+def opened_place(where: str | Path, *, must_exist: bool = False) -> RunPlace:
     """Open a folder of runs, or `memory:`. A folder that is not there is made when the first run begins. Raises DocumentError."""
     if str(where) == MEMORY:
         return place_in_memory()
@@ -103,16 +103,16 @@ def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:
         if opened.cache_info().currsize:
             opened().close()
 
-    return Place(
+    return RunPlace(
         opened, lambda run_id: open_artifacts(root, run_id), root, close, lambda: opened().lost(), this_process()
     )
 
 
-def place_in_memory(artifacts: ArtifactStore | None = None) -> Place:
+def place_in_memory(artifacts: ArtifactStore | None = None) -> RunPlace:
     """Return a place that forgets everything with its process; `artifacts` are kept in the given store."""
     kept = artifacts or MemoryArtifacts()
     store = MemoryStore()
-    return Place(lambda: store, lambda _run_id: kept)
+    return RunPlace(lambda: store, lambda _run_id: kept)
 
 
 def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:

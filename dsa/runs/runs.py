@@ -31,12 +31,12 @@ from dsa.machine import Machine
 from dsa.runs.archive import POLL_S, RunArchive, changed, replayed, require_no_secret, text_of
 from dsa.runs.bindings import require_policy
 from dsa.runs.child_runs import Machines, asked_run, driving_run
-from dsa.runs.handle import InboxReader, RunHandle, Setting, post_message, require_place
-from dsa.runs.place import DEFAULT_RUNS, Place, new_run_id, opened_place, place_in_memory
+from dsa.runs.handle import InboxReader, RunEnvironment, RunHandle, post_message, require_place
+from dsa.runs.place import DEFAULT_RUNS, RunPlace, new_run_id, opened_place, place_in_memory
 from dsa.runs.setup import (
-    Document,
+    MachineDocument,
     Options,
-    Setup,
+    RunSetup,
     Source,
     as_started,
     bound,
@@ -66,9 +66,9 @@ from dsa.runtime.ledger import (
 from dsa.runtime.policy.call_tree import call_key, numbered, outcome_step
 from dsa.runtime.policy.policies import Step, event_step, step_without
 from dsa.runtime.run import Run, begin
-from dsa.runtime.run_store import Beginning, HeldError, Posted, Recorded, UnknownRunError
+from dsa.runtime.run_store import HeldError, NewJournal, Posted, StoredRun, UnknownRunError
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.status import InFlight, Rest, Unfinished, unfinished
+from dsa.runtime.status import InFlight, Rest, UnfinishedWork, unfinished
 from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence, Refusal, Taken, require_known
 
@@ -77,7 +77,7 @@ class BranchError(DsaError):
     """Raised when a run cannot be branched at a place."""
 
 
-def branched(recorded: Recorded, length: int, name: str) -> Recorded:
+def branched(recorded: StoredRun, length: int, name: str) -> StoredRun:
     """Give the branch `name` of a run: its first `length` entries. Raises BranchError where something was under way then."""
     whole = len(recorded.entries)
     if not 1 <= length <= whole:
@@ -99,7 +99,7 @@ def branched(recorded: Recorded, length: int, name: str) -> Recorded:
     return branch
 
 
-def copy_artifacts(branch: Recorded, old: ArtifactStore, new: ArtifactStore) -> None:
+def copy_artifacts(branch: StoredRun, old: ArtifactStore, new: ArtifactStore) -> None:
     """Store what a branch's ledger names in the branch's own store, under the same ids, with the verdicts of that ledger."""
     named = {entry.artifact_id for entry in branch.entries if isinstance(entry, ArtifactEntry)}
     for attempt in old.attempts():
@@ -128,7 +128,7 @@ class DoubtError(DsaError):
 
 
 def require_decidable(
-    machine: Machine, left: Unfinished, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step]
+    machine: Machine, left: UnfinishedWork, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step]
 ) -> None:
     """Raise DoubtError or OccurrenceError unless all this can be said of effects in doubt, and of calls that their policies had under way."""
     effects = {flying.intent.key: flying for flying in left.in_flight if flying.in_doubt}
@@ -162,7 +162,7 @@ def _require_answer(machine: Machine, flying: InFlight | None, occurrence: Occur
     require_known(machine, occurrence)
 
 
-def doubted_in(left: Unfinished) -> Mapping[str, CallEntry]:
+def doubted_in(left: UnfinishedWork) -> Mapping[str, CallEntry]:
     """Return the calls under way in the effects that a run has left, by their keys."""
     return {call_key(call.key, call.path): call for flying in left.in_flight for call in flying.calls}
 
@@ -172,7 +172,7 @@ def settled(run: Run, decided: Mapping[str, Handling], answers: Mapping[str, Occ
 
     What is to be done again, and an effect that counts as failed or done, has its result when the run goes on.
     """
-    left = unfinished(run) if decided or answers else Unfinished()
+    left = unfinished(run) if decided or answers else UnfinishedWork()
     intents, calls = {flying.intent.key: flying.intent for flying in left.in_flight}, doubted_in(left)
     for key, handling in {**decided, **dict.fromkeys(answers, _DONE)}.items():
         said, call = answers.get(key), calls.get(key)
@@ -216,7 +216,7 @@ class Runs(RunArchive):
     """
 
     def __init__(
-        self, place: Place, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
+        self, place: RunPlace, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
     ) -> None:
         super().__init__(place)
         self._bindings, self._clock = bindings, clock
@@ -276,11 +276,11 @@ class Runs(RunArchive):
         await handle.exists()
         return handle
 
-    def setup(self, document: Document, options: Options) -> Setup:
+    def setup(self, document: MachineDocument, options: Options) -> RunSetup:
         """Bind a document for a run in this place. Raises what `start` does."""
         return setup_of(document, options, self._nested(options, document.path), self._config)
 
-    def begin(self, setup: Setup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
+    def begin(self, setup: RunSetup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
         """Return a new run that nothing drives yet. Nothing of it exists before its first entry is durable. Raises SecretError, MachineError."""
         require_sound(setup.machine)
         require_no_secret(setup.text, setup.binding.secrets)
@@ -289,7 +289,7 @@ class Runs(RunArchive):
         known = secrets.value(dict(setup.started)) if setup.started else {}
         means = setup.digest or (digest(machine) if setup.text else "")
         run, commands = begin(machine, run_id, digest=means, started=known, at_ms=self.now_ms())
-        journal = Beginning(self._place, run_id, setup.text)
+        journal = NewJournal(self._place, run_id, setup.text)
         return RunHandle(self._setting(on_moment), setup, run, journal, commands=commands)
 
     async def resume(
@@ -416,7 +416,7 @@ class Runs(RunArchive):
 
     def _as_started(
         self, run: Run, first: MachineEntry, text: str, options: Options, *, even_over: bool = False
-    ) -> Setup:
+    ) -> RunSetup:
         """Bind a recorded run as it was started, but for what is to be otherwise; one that is over only where that is asked for."""
         machine, known = run.machine, dict(first.started)
         source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
@@ -432,7 +432,7 @@ class Runs(RunArchive):
             binding = Bindings({})  # nothing is performed any more
         if options.model is None:
             skip_replies(binding, run.ledger)
-        return Setup(machine, binding, text, first.digest, started_now(known, now), limits_of(machine, now.budget))
+        return RunSetup(machine, binding, text, first.digest, started_now(known, now), limits_of(machine, now.budget))
 
     def _bindings_of(self, machine: str) -> Source | None:
         given = self._bindings
@@ -447,10 +447,10 @@ class Runs(RunArchive):
         """What every policy here can read."""
         return {} if self.root is None else {"runs": str(self.root.absolute())}
 
-    def _setting(self, on_moment: OnMoment | None) -> Setting:
+    def _setting(self, on_moment: OnMoment | None) -> RunEnvironment:
         if self.root is None:
-            return Setting(self._place, self._clock, on_moment, self._held, None, self._known, self._sources)
-        return Setting(
+            return RunEnvironment(self._place, self._clock, on_moment, self._held, None, self._known, self._sources)
+        return RunEnvironment(
             self._place, self._clock, on_moment, self._held, LedgerLog(), self._known, self._sources, self._inbox
         )
 

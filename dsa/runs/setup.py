@@ -20,14 +20,14 @@ from dsa.immutable import immutable
 from dsa.lang import digest, dumps, loads, machine_of
 from dsa.machine import Machine
 from dsa.runs.bindings import DEFAULT_MODEL, bind
-from dsa.runtime.costs import Limit, read_limit
+from dsa.runtime.costs import BudgetLimit, read_limit
 from dsa.runtime.ledger import ArtifactEntry, Entry, MachineEntry
-from dsa.runtime.secrets import Chosen
+from dsa.runtime.secrets import SecretOptions
 from dsa.semantics import Occurrence, accepted_events
 
 
 @attrs.frozen
-class Document:
+class MachineDocument:
     """A machine, the text that it was read from, and its file (None: there is none)."""
 
     machine: Machine
@@ -35,21 +35,23 @@ class Document:
     path: Path | None = None
 
 
-def document_of(file: str | Path | Machine) -> Document:
+def document_of(file: str | Path | Machine) -> MachineDocument:
     """Read a document: a file, the name of a shipped machine, or a spec that is about one; a machine stands for itself.
 
     Raises DocumentError and MachineError.
     """
     if isinstance(file, Machine):
-        written: Document | None = file.worked_out.get("document")
+        written: MachineDocument | None = file.worked_out.get("document")
         if written is None:
             text = dumps(file)  # which the run keeps: its lines are those of the rows
-            written = file.worked_out["document"] = Document(loads(text, file.name).at(dict(file.constants)), text)
+            written = file.worked_out["document"] = MachineDocument(
+                loads(text, file.name).at(dict(file.constants)), text
+            )
         return written
     path = locate(str(file))
     named = machine_of(read_text(path), str(file))
     found = path if named is None else locate(named[0], path.parent)
-    return Document(load(str(file) if found == locate(str(file)) else str(found)), read_text(found), found)
+    return MachineDocument(load(str(file) if found == locate(str(file)) else str(found)), read_text(found), found)
 
 
 def takes_specification(machine: Machine) -> bool:
@@ -101,12 +103,12 @@ class Options:
     seed: int | None = None
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
     budget: Sequence[str] = ()
-    chosen: Chosen = attrs.field(factory=Chosen)
+    chosen: SecretOptions = attrs.field(factory=SecretOptions)
     config: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 @attrs.frozen
-class Setup:
+class RunSetup:
     """A machine with its text and bindings, its limits, and with what it is bound (`started`): what the first entry of a new run keeps.
 
     `source` gave the bindings, where no other process could find it: this one needs it when it takes the run up again.
@@ -117,11 +119,13 @@ class Setup:
     text: str = ""
     digest: str = ""
     started: Mapping[str, Any] = attrs.field(factory=dict)
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[BudgetLimit, ...] = ()
     source: Source | None = None
 
 
-def setup_of(document: Document, options: Options, nested: Nested, config: Mapping[str, Any] | None = None) -> Setup:
+def setup_of(
+    document: MachineDocument, options: Options, nested: Nested, config: Mapping[str, Any] | None = None
+) -> RunSetup:
     """Bind a document's names and return what a run of it needs. `config` is what policies can read beside that of the options; not recorded.
 
     Raises BindingError, ModelUnavailable, BudgetError, SecretError, ParameterError.
@@ -142,7 +146,7 @@ def setup_of(document: Document, options: Options, nested: Nested, config: Mappi
     known = attrs.evolve(options, config={**options.config, **(config or {})})
     binding = bound(machine, known, document.path, nested, started)
     source = None if isinstance(options.bindings, str | Path) else options.bindings
-    return Setup(machine, binding, document.text, digest(machine), started, limits, source)
+    return RunSetup(machine, binding, document.text, digest(machine), started, limits, source)
 
 
 def bound(
@@ -177,7 +181,7 @@ def as_started(
     `source` binds it where those say nothing; `config` is what policies can read beside that of the options.
     """
     started = dict(first.started)
-    before = Chosen(**{name: tuple(said) for name, said in (started.get("secrets") or {}).items()})
+    before = SecretOptions(**{name: tuple(said) for name, said in (started.get("secrets") or {}).items()})
     return Options(
         now.bindings or source or started.get("module"),
         now.model or started.get("model"),
@@ -203,7 +207,7 @@ def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
             scripts[entry.author].skip(entry.step)
 
 
-def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[Limit, ...]:
+def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[BudgetLimit, ...]:
     """Read a run's budget. Raises BudgetError."""
     effects = [name for name, _ in effect_names(machine)] if budget else []
     return tuple(read_limit(text, effects) for text in budget)

@@ -1,6 +1,6 @@
 """Kinds of guards and generators: a name for a class, and the options that a table may give it.
 
-Takes a class or function and reads its signature; gives a `Kind` that turns the texts of an options cell into
+Takes a class or function and reads its signature; gives a `ComponentKind` that turns the texts of an options cell into
 arguments. It knows neither guards nor generators: `dsa.guards.guard_kinds` and `dsa.generators.generator_kinds` list theirs.
 
 What a generator is told: a template and a context, written as one text.
@@ -30,7 +30,7 @@ from dsa.data_use import FEEDBACK, SPECIFICATION
 from dsa.declarations import PLACEHOLDER
 from dsa.errors import BindingError, Span
 from dsa.immutable import immutable
-from dsa.runtime.prompt_budget import Shown, TokenBudget, Writable, fitted
+from dsa.runtime.prompt_budget import HistoryCut, TokenBudget, Writable, fitted
 from dsa.runtime.secrets import marked
 from dsa.text import closest
 
@@ -72,7 +72,7 @@ class Option:
 
 
 @attrs.frozen
-class Kind:
+class ComponentKind:
     """A name for what can be built. `supplied` are the arguments that come from elsewhere than the options cell.
 
     `description` is the first paragraph of its docstring, in one line.
@@ -103,7 +103,7 @@ class Kind:
         return arguments
 
 
-def kind_of(name: str, build: Callable[..., Any], suppliable: frozenset[str]) -> Kind:
+def kind_of(name: str, build: Callable[..., Any], suppliable: frozenset[str]) -> ComponentKind:
     """Read a kind off a class or function: every named argument is an option unless it is among `suppliable`.
 
     TypeError when an argument has a type that no options cell can give.
@@ -117,7 +117,7 @@ def kind_of(name: str, build: Callable[..., Any], suppliable: frozenset[str]) ->
         else:
             options.append(_option(parameter, hints.get(parameter.name, str), name))
     description = " ".join((inspect.getdoc(build) or "").partition("\n\n")[0].split())
-    return Kind(name, build, tuple(options), frozenset(supplied), description)
+    return ComponentKind(name, build, tuple(options), frozenset(supplied), description)
 
 
 def _option(parameter: inspect.Parameter, hint: Any, kind: str) -> Option:  # noqa: ANN401  # a type hint
@@ -218,7 +218,7 @@ def render(template: PromptTemplate | None, context: "Context", budget: TokenBud
     times is said once; the text that was rejected last gives way as the very last, its feedback never. PromptTooLong when what is left has
     more tokens all the same. The same arguments give the same prompt.
     """
-    written: Writable = _Plain(context) if template is None else _Templated(template, context)
+    written: Writable = _Plain(context) if template is None else _TemplatePrompt(template, context)
     return written.text(None if budget is None else fitted(written, budget))
 
 
@@ -232,7 +232,7 @@ def messages_of(
     """
     if template is None or not template.system:
         return [{"role": "user", "content": render(template, context, budget)}]
-    written = _Templated(template, context)
+    written = _TemplatePrompt(template, context)
     return written.messages(None if budget is None else fitted(written, budget))
 
 
@@ -248,13 +248,13 @@ def _said(context: "Context", attempts: int) -> list[tuple[int, str, str]]:
     return said[::-1]
 
 
-def _left_out(context: "Context", shown: Shown) -> str:
+def _left_out(context: "Context", shown: HistoryCut) -> str:
     """Write how many attempts are left out; nothing when none is."""
     count = len(context.feedback_history) - shown.attempts
     return f"({count} earlier attempt{' is' if count == 1 else 's are'} left out.)" if count and shown.attempts else ""
 
 
-class _Templated:
+class _TemplatePrompt:
     """A prompt by a template."""
 
     def __init__(self, template: PromptTemplate, context: "Context") -> None:
@@ -279,12 +279,12 @@ class _Templated:
         }
         return {**self._values, "Omega": self.context.ambient.constraints, **own}
 
-    def text(self, shown: Shown | None) -> str:
+    def text(self, shown: HistoryCut | None) -> str:
         """Write the prompt with this of the history; with None all of it, word by word."""
         parts = {"SYSTEM": self._system(), **self._parts(self._history(shown))}
         return "\n\n".join(f"# {heading}\n{text}" for heading, text in parts.items() if text)
 
-    def messages(self, shown: Shown | None) -> list[dict[str, str]]:
+    def messages(self, shown: HistoryCut | None) -> list[dict[str, str]]:
         """Write it as messages, with this of the history."""
         left_out = "" if shown is None else _left_out(self.context, shown)
         task = "\n\n".join(f"# {heading}\n{text}" for heading, text in self._parts(left_out).items() if text)
@@ -318,11 +318,11 @@ class _Templated:
         parts.extend(f"{name}:\n{self._values[name]}" for name in used)
         return "\n\n".join(part for part in parts if part)
 
-    def _history(self, shown: Shown | None) -> str:
+    def _history(self, shown: HistoryCut | None) -> str:
         left_out = "" if shown is None else _left_out(self.context, shown)
         return "\n\n".join(filter(None, (left_out, *(self._attempt(*each) for each in self._attempts(shown)))))
 
-    def _attempts(self, shown: Shown | None) -> list[tuple[int, str, str]]:
+    def _attempts(self, shown: HistoryCut | None) -> list[tuple[int, str, str]]:
         """Give number, text and feedback of the attempts that are shown, oldest first."""
         if shown is None:
             return [(number, *pair) for number, pair in enumerate(self.context.feedback_history, start=1)]
@@ -353,7 +353,7 @@ class _Plain:
         used = {name: artifact.content for name, artifact in self.context.dependencies.items()}
         return {SPECIFICATION: self.context.specification, **used, "Omega": self.context.ambient.constraints}
 
-    def text(self, shown: Shown | None) -> str:
+    def text(self, shown: HistoryCut | None) -> str:
         """Write the prompt with this of the history; with None all of it, word by word."""
         context = self.context
         parts = [context.ambient.constraints, context.specification]
@@ -365,7 +365,7 @@ class _Plain:
             parts.append("Feedback:\n" + "\n".join(lines))
         return "\n\n".join(part for part in parts if part)
 
-    def _feedback(self, shown: Shown | None) -> list[str]:
+    def _feedback(self, shown: HistoryCut | None) -> list[str]:
         if shown is None:
             numbered = enumerate(self.context.feedback_history, start=1)
             return [f"Attempt {number}: {feedback}" for number, (_, feedback) in numbered]

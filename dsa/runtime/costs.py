@@ -53,7 +53,7 @@ class BudgetSpentError(DsaError):
 
 
 @attrs.frozen
-class Limit:
+class BudgetLimit:
     """At most so much of a unit, of one effect or of the whole run."""
 
     unit: str
@@ -66,7 +66,7 @@ class Limit:
         return f"at most {amount} {f'of {self.effect}' if self.effect else 'in all'}"
 
 
-def read_limit(text: str, effects: Iterable[str]) -> Limit:
+def read_limit(text: str, effects: Iterable[str]) -> BudgetLimit:
     """Read `calls=20`, `usd=0.5`, or `query_llm.tokens=4000`. Raises BudgetError."""
     what, _, amount = text.partition("=")
     effect, _, unit = what.strip().rpartition(".")
@@ -84,7 +84,7 @@ def read_limit(text: str, effects: Iterable[str]) -> Limit:
         raise BudgetError(f"'{text}' is no budget: '{amount}' is no number from 0")
     if unit in _WHOLE and not most.is_integer():
         raise BudgetError(f"'{text}' is no budget: {unit} are counted in whole numbers")
-    return Limit(unit, most, effect)
+    return BudgetLimit(unit, most, effect)
 
 
 class Meter:
@@ -94,7 +94,9 @@ class Meter:
     further try of `spenders`, by default of all that it counts.
     """
 
-    def __init__(self, limits: Iterable[Limit], counted: Iterable[str], spenders: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, limits: Iterable[BudgetLimit], counted: Iterable[str], spenders: Iterable[str] | None = None
+    ) -> None:
         self._limits, self._counted = tuple(limits), frozenset(counted)
         self._spenders = self._counted if spenders is None else frozenset(spenders)
         self._spent: dict[tuple[str, str], float] = defaultdict(float)
@@ -150,15 +152,15 @@ class Meter:
         for scope in self._scopes(effect):
             self._under_way[scope] += more
 
-    def exhausted(self, effect: str) -> Limit | None:
+    def exhausted(self, effect: str) -> BudgetLimit | None:
         """Give the limit that allows no further try of an effect, or None."""
         return next((limit for limit in self._of(effect) if self._left(limit) <= 0), None)
 
-    def spent(self, effect: str) -> Limit | None:
+    def spent(self, effect: str) -> BudgetLimit | None:
         """Give the limit that allows no further call within an effect that is under way, or None."""
         return next((limit for limit in self._of(effect) if self._spent[limit.effect, limit.unit] >= limit.most), None)
 
-    def left(self) -> tuple[Limit, ...]:
+    def left(self) -> tuple[BudgetLimit, ...]:
         """Give the limits of what is left."""
         return tuple(attrs.evolve(limit, most=max(0.0, self._left(limit))) for limit in self._limits)
 
@@ -166,12 +168,12 @@ class Meter:
         """Give how long a try may take; infinite when nothing limits it."""
         return min((self._left(limit) for limit in self._of(effect) if limit.unit == "seconds"), default=inf)
 
-    def _of(self, effect: str) -> list[Limit]:
+    def _of(self, effect: str) -> list[BudgetLimit]:
         return [
             limit for limit in self._limits if limit.effect == effect or (not limit.effect and effect in self._spenders)
         ]
 
-    def _left(self, limit: Limit) -> float:
+    def _left(self, limit: BudgetLimit) -> float:
         under_way = self._under_way[limit.effect] if limit.unit == "calls" else 0
         return limit.most - self._spent[limit.effect, limit.unit] - under_way
 

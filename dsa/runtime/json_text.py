@@ -97,7 +97,7 @@ def require_text_keys(value: Any, depth: int = 0) -> None:  # noqa: ANN401  (wha
                 require_text_keys(part, depth + 1)
 
 
-class Written(dict[str, Any]):
+class WrittenJson(dict[str, Any]):
     """An object with its text beside it, for whoever sends it again and again. Nobody may change it."""
 
     __slots__ = ("text",)
@@ -108,14 +108,14 @@ class Written(dict[str, Any]):
 
 
 def request_text(body: Mapping[str, Any]) -> str:
-    """Write the body of a request as JSON; the text of what stands `Written` in its lists is taken as it is. ValueError for NaN and infinity in all else."""
+    """Write the body of a request as JSON; the text of what stands `WrittenJson` in its lists is taken as it is. ValueError for NaN and infinity in all else."""
     return f"{{{','.join(f'{quoted(name)}:{_sent(value)}' for name, value in body.items())}}}"
 
 
 def _sent(value: object) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(_sent, value))}]"
-    return value.text if isinstance(value, Written) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return value.text if isinstance(value, WrittenJson) else json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 #: How a field is written, by its converter; those of other converters, and of none, are JSON as they are.

@@ -267,7 +267,7 @@ class ArtifactEntry:
 
 
 @attrs.frozen
-class Judgement:
+class GuardVerdict:
     """What one guard said."""
 
     guard: str
@@ -275,8 +275,8 @@ class Judgement:
     feedback: str = ""
 
 
-def _judgements(given: Iterable[Judgement | Mapping[str, Any]]) -> tuple[Judgement, ...]:
-    return tuple(item if isinstance(item, Judgement) else Judgement(**item) for item in given)
+def _judgements(given: Iterable[GuardVerdict | Mapping[str, Any]]) -> tuple[GuardVerdict, ...]:
+    return tuple(item if isinstance(item, GuardVerdict) else GuardVerdict(**item) for item in given)
 
 
 @attrs.frozen
@@ -287,7 +287,7 @@ class VerdictEntry:
     step: str
     attempt: int
     artifact_id: str
-    judgements: tuple[Judgement, ...] = attrs.field(converter=_judgements)
+    judgements: tuple[GuardVerdict, ...] = attrs.field(converter=_judgements)
     seconds: float = 0.0
 
     @property
@@ -412,7 +412,7 @@ _KINDS: dict[str, type[Entry]] = {
 _NAMES = {entry_class: name for name, entry_class in _KINDS.items()}
 
 
-def _judgements_as_json(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:
+def _judgements_as_json(judgements: Iterable[GuardVerdict]) -> list[dict[str, Any]]:
     return [{"guard": said.guard, "outcome": said.outcome, "feedback": said.feedback} for said in judgements]
 
 

@@ -4,7 +4,7 @@ WorkflowState and EnvironmentState of the agent program are read off these value
 
 Moves in a run: the keys, the changes and the steps' views after a row was taken.
 
-Takes the `Move` of the compiled step, which is the same for all runs of a machine, and the run's own keys, values and views.
+Takes the `CompiledRow` of the compiled step, which is the same for all runs of a machine, and the run's own keys, values and views.
 
 Folding what was recorded, quickly: entries that are plainly those of the machine are compared, and not derived one by one.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import attrs
 
-from dsa.compiled_step import CompiledStep, Move, compiled_step
+from dsa.compiled_step import CompiledRow, CompiledStep, compiled_step
 from dsa.data_use import SPECIFICATION
 from dsa.declarations import STAY
 from dsa.errors import DsaError
@@ -125,7 +125,7 @@ _NOWHERE: Mapping[str, int] = MappingProxyType({})
 
 
 @attrs.frozen
-class Stop:
+class StopEffect:
     """Stop an effect that is under way: it was cancelled, and its answer would be late."""
 
     key: str
@@ -133,17 +133,17 @@ class Stop:
 
 
 #: What the driver is to do, in this order: stop, drop, arm, then perform the intents as S6 says.
-Command = Stop | DropTimer | ArmTimer | Intent
+Command = StopEffect | DropTimer | ArmTimer | Intent
 
 
-def keys_after(move: Move, keys: Mapping[str, str], place: str) -> dict[str, str]:
+def keys_after(move: CompiledRow, keys: Mapping[str, str], place: str) -> dict[str, str]:
     """Give the keys of what is outstanding after a move; `place` is what the keys of all that it starts begin with."""
     after = dict(keys)
     change_keys(move, after, place)
     return after
 
 
-def change_keys(move: Move, keys: dict[str, str], place: str) -> None:
+def change_keys(move: CompiledRow, keys: dict[str, str], place: str) -> None:
     """Make of the keys of what is outstanding before a move those after it (`keys_after`)."""
     for effect in move.ended:
         keys.pop(effect, None)
@@ -152,7 +152,7 @@ def change_keys(move: Move, keys: dict[str, str], place: str) -> None:
             keys[effect] = place + ordinal
 
 
-def timers_after(move: Move, timers: Timers, at_ms: int) -> Timers:
+def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
     """Give the deadlines of what is armed after a move that was made at this time; what was started last stands last."""
     if not move.timers:
         return timers
@@ -171,7 +171,7 @@ def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
 
 
 def places_after(
-    move: Move, event: EventEntry, entered: int, taken: Mapping[str, int]
+    move: CompiledRow, event: EventEntry, entered: int, taken: Mapping[str, int]
 ) -> tuple[int, Mapping[str, int]]:
     """Give the number of the event that entered the leaf, and those of the events from outside that were taken there since."""
     if move.row.target != STAY:
@@ -181,7 +181,7 @@ def places_after(
     return entered, {**taken, event.event: event.seq}
 
 
-def changes(move: Move, before: tuple[Value, ...], after: tuple[Value, ...]) -> tuple[tuple[str, Value], ...]:
+def changes(move: CompiledRow, before: tuple[Value, ...], after: tuple[Value, ...]) -> tuple[tuple[str, Value], ...]:
     """Give the variables that have other values after a move, with these."""
     if not move.updated or after == before:
         return ()
@@ -189,7 +189,7 @@ def changes(move: Move, before: tuple[Value, ...], after: tuple[Value, ...]) -> 
 
 
 def views_after(
-    move: Move, views: Mapping[str, StepView]
+    move: CompiledRow, views: Mapping[str, StepView]
 ) -> tuple[Mapping[str, StepView], tuple[tuple[str, str], ...]]:
     """Give the steps' views after a move, and what it finalised: steps and artifacts.
 
@@ -315,7 +315,7 @@ class Fold:
 
 
 def _follows(
-    entries: Sequence[Entry], position: int, move: Move, changed: object, accepted: object, place: str
+    entries: Sequence[Entry], position: int, move: CompiledRow, changed: object, accepted: object, place: str
 ) -> bool:
     """Return whether the row of a move stands at a position, and the effects that it starts behind it."""
     started = move.started
@@ -346,7 +346,7 @@ __all__ = [
     "Intent",
     "ReplayError",
     "Run",
-    "Stop",
+    "StopEffect",
     "begin",
     "place_of",
     "rederive",
@@ -447,7 +447,9 @@ class Run:
         accepted = accepted_events(self.machine, self.configuration.state)
         return Refusal("late", self.configuration, why, (), accepted)
 
-    def _moved(self, move: Move, values: tuple[Value, ...], arrived: EventEntry) -> tuple["Run", tuple[Command, ...]]:
+    def _moved(
+        self, move: CompiledRow, values: tuple[Value, ...], arrived: EventEntry
+    ) -> tuple["Run", tuple[Command, ...]]:
         seq, place, steps = arrived.seq, f"{arrived.seq}/", self.steps
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
@@ -474,7 +476,7 @@ class Run:
         )
         if not (move.stopped or move.timers):
             return moved, tuple(intents)
-        stopped = [Stop(self.keys[effect], effect) for effect in move.stopped]
+        stopped = [StopEffect(self.keys[effect], effect) for effect in move.stopped]
         return moved, (*stopped, *move.timers, *intents)
 
     def record(self, entry: Record) -> "Run":

@@ -82,7 +82,7 @@ class LeaseLostError(StoreError):
 
 
 @attrs.frozen
-class Recorded:
+class StoredRun:
     """A run as a store has it: the text of its machine, its entries, who writes it now (None: nobody).
 
     `head` is the hash of the last commit, in stores that chain them.
@@ -183,7 +183,7 @@ class RunSummary:
 
 
 @attrs.frozen
-class Message:
+class InboxMessage:
     """An event that was sent to a run and waits in its inbox. `id` is chosen by the sender, `at` is the place that it answers."""
 
     id: str
@@ -193,7 +193,7 @@ class Message:
     at: str | None = None
     posted_ms: int | None = None
 
-    def repeats(self, other: "Message") -> bool:
+    def repeats(self, other: "InboxMessage") -> bool:
         """Return whether this is the other one, sent again: only the time differs."""
         return attrs.evolve(self, posted_ms=None) == attrs.evolve(other, posted_ms=None)
 
@@ -204,8 +204,8 @@ Taking = tuple[str, str]
 _AS_JSON: AsJson = {_mapping: dict}
 #: Write a summary, or a message, as one line of JSON.
 summary_line = line_writer(Summary, "summary", _AS_JSON)
-_message_line = line_writer(Message, "message", _AS_JSON)
-_read_summary, _read_message = reader(Summary), reader(Message)
+_message_line = line_writer(InboxMessage, "message", _AS_JSON)
+_read_summary, _read_message = reader(Summary), reader(InboxMessage)
 
 
 def summary_of(line: str) -> Summary:
@@ -214,14 +214,14 @@ def summary_of(line: str) -> Summary:
     return found
 
 
-def message_line(message: Message) -> str:
+def message_line(message: InboxMessage) -> str:
     """Write a message as one line of JSON. Raises TooLargeError; ValueError or TypeError if its data is not JSON."""
     return _bounded(f"message {message.id}", _message_line(message))
 
 
-def message_of(line: str) -> Message:
+def message_of(line: str) -> InboxMessage:
     """Read a message from its line. ValueError, KeyError or TypeError for other text."""
-    found: Message = _read_message(value_of(line))
+    found: InboxMessage = _read_message(value_of(line))
     return found
 
 
@@ -281,13 +281,13 @@ class RunStore(Protocol):
     def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> Journal:
         """Begin a run with the machine's text and its first entries. Raises StoreError when the id is or was in use."""
 
-    def hold(self, run: str, *, take: bool = False, known: Recorded | None = None) -> tuple[Journal, Recorded]:
+    def hold(self, run: str, *, take: bool = False, known: StoredRun | None = None) -> tuple[Journal, StoredRun]:
         """Become the writer of a run, and read it. `take` takes it from a writer that is alive.
 
         Of a run that is `known` only the entries after it are read and verified. Raises HeldError.
         """
 
-    def read(self, run: str) -> Recorded:
+    def read(self, run: str) -> StoredRun:
         """Read a run, whether or not somebody writes it."""
 
     def read_after(self, run: str, position: int) -> tuple[Entry, ...]:
@@ -310,13 +310,13 @@ class RunStore(Protocol):
     def summary(self, run: str) -> RunSummary:
         """Return how one run stands."""
 
-    def post(self, run: str, message: Message) -> None:
+    def post(self, run: str, message: InboxMessage) -> None:
         """Put a message into a run's inbox, whoever holds the run. Once it is there, posting it again changes nothing.
 
         Raises TooLargeError, or StoreError if there is another message of that id.
         """
 
-    def waiting_messages(self, run: str) -> tuple[Message, ...]:
+    def waiting_messages(self, run: str) -> tuple[InboxMessage, ...]:
         """Return the messages that wait in a run's inbox, in the order they were posted. Cheap as long as nothing changes."""
 
     def outcome_of(self, message: str) -> str | None:
@@ -347,7 +347,7 @@ class _Creator(Protocol):
         """Begin a run."""
 
 
-class Beginning:
+class NewJournal:
     """A `Journal` of a run that does not exist before its first entries are written: then all of it is there, or nothing."""
 
     def __init__(self, store: _Creator, run: str, text: str) -> None:
@@ -379,7 +379,7 @@ class Beginning:
 
 
 @attrs.frozen
-class Delivered:
+class Delivery:
     """What became of a message: the state after it; `reason` and `message` say why it was refused, and are empty where it was taken."""
 
     state: str = ""
@@ -397,7 +397,7 @@ class Posted:
 
     run: str
     message: str
-    delivered: Delivered | None = None
+    delivered: Delivery | None = None
 
 
 def outcome_text(became: Taken | Refusal) -> str:
@@ -414,7 +414,7 @@ def error_text(error: Exception) -> str:
     return json.dumps({"reason": "invalid", "message": str(error)})
 
 
-def delivered(text: str) -> Delivered:
+def delivered(text: str) -> Delivery:
     """Read what `outcome_text` and `error_text` have written."""
     written = json.loads(text)
-    return Delivered(**{**written, "accepted": tuple(written.get("accepted", ()))})
+    return Delivery(**{**written, "accepted": tuple(written.get("accepted", ()))})

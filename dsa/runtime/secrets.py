@@ -57,7 +57,7 @@ def marker(name: str) -> str:
     return f"{_MARK}{_ODD_IN_A_NAME.sub('_', name)[:100]}]"
 
 
-class Searched(Protocol):
+class Finder(Protocol):
     """Something that says where it is found in a text."""
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
@@ -65,7 +65,7 @@ class Searched(Protocol):
 
 
 @attrs.frozen
-class _Known:
+class _OwnPattern:
     """A pattern of ours, whose work for a text is bounded by its length."""
 
     pattern: re.Pattern[str]
@@ -76,20 +76,20 @@ class _Known:
 
 
 @attrs.frozen
-class Shape:
+class SecretShape:
     """What a kind of secret looks like, which has at least `shortest` characters.
 
     A text without any of the `anchors` has none; without anchors every text is looked at.
     """
 
     name: str
-    pattern: Searched
+    pattern: Finder
     shortest: int = 1
     anchors: tuple[str, ...] = ()
 
 
-def _token(name: str, pattern: str, shortest: int, *anchors: str) -> Shape:
-    return Shape(name, _Known(re.compile(rf"(?<![A-Za-z0-9]){pattern}")), shortest, anchors)
+def _token(name: str, pattern: str, shortest: int, *anchors: str) -> SecretShape:
+    return SecretShape(name, _OwnPattern(re.compile(rf"(?<![A-Za-z0-9]){pattern}")), shortest, anchors)
 
 
 _GITHUB = r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})"
@@ -103,7 +103,7 @@ SHAPES = (
     _token("google-key", r"AIza[A-Za-z0-9_-]{35}", 39, "AIza"),
     _token("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}", 15, "xox"),
     _token("huggingface-token", r"hf_[A-Za-z0-9]{30,}", 33, "hf_"),
-    Shape("private-key", _Known(re.compile(_PEM)), 27, ("PRIVATE KEY",)),
+    SecretShape("private-key", _OwnPattern(re.compile(_PEM)), 27, ("PRIVATE KEY",)),
 )
 
 
@@ -125,7 +125,7 @@ class Secrets:
 
     __slots__ = ("_by_rarest", "_escaped", "_free", "_needles", "_shapes", "_shortest", "names")
 
-    def __init__(self, values: Mapping[str, str] | None = None, shapes: Iterable[Shape] = SHAPES) -> None:
+    def __init__(self, values: Mapping[str, str] | None = None, shapes: Iterable[SecretShape] = SHAPES) -> None:
         self._needles = _sorted_needles(values or {})
         self._shapes = tuple(shapes)
         self._free = tuple(shape.pattern for shape in self._shapes if not shape.anchors)
@@ -370,7 +370,7 @@ def compiled(text: str, *, longest: bool = False) -> Any:  # noqa: ANN401  (RE2'
         ) from fault
 
 
-class Pattern:
+class SecretPattern:
     """A regular expression as RE2 has them: without references to groups and without looks around. Of several matches the longest counts.
 
     Raises ValueError for what is none, and for what matches the empty text.
@@ -423,7 +423,7 @@ class SecretError(DsaError):
 
 
 @attrs.frozen
-class Chosen:
+class SecretOptions:
     """What a user says about secrets, beside what is found by names.
 
     `names` of variables, regular expressions, and `spared`: names of variables and shapes that are no secrets.
@@ -433,11 +433,11 @@ class Chosen:
     patterns: tuple[str, ...] = ()
     spared: tuple[str, ...] = ()
 
-    def __or__(self, other: "Chosen") -> "Chosen":
+    def __or__(self, other: "SecretOptions") -> "SecretOptions":
         """Give both together, each thing once."""
         if not self or not other:
             return self or other
-        return Chosen(
+        return SecretOptions(
             tuple(dict.fromkeys(self.names + other.names)),
             tuple(dict.fromkeys(self.patterns + other.patterns)),
             tuple(dict.fromkeys(self.spared + other.spared)),
@@ -452,12 +452,12 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-def secrets_in(environment: Mapping[str, str], chosen: Chosen | None = None) -> Secrets:
+def secrets_in(environment: Mapping[str, str], chosen: SecretOptions | None = None) -> Secrets:
     """Give the secrets of an environment. SecretError for a value that is too short, and for what is no regular expression.
 
     A variable that is named and not there is passed over: its value cannot get anywhere from here.
     """
-    chosen = chosen or Chosen()
+    chosen = chosen or SecretOptions()
     values = dict(_found(environment))
     for name in chosen.names:
         if name in environment:
@@ -507,10 +507,10 @@ def _named(name: str, value: str) -> str:
     return value
 
 
-def _shapes(patterns: Iterable[str]) -> Iterator[Shape]:
+def _shapes(patterns: Iterable[str]) -> Iterator[SecretShape]:
     for number, pattern in enumerate(patterns, start=1):
         try:
-            searched = Pattern(pattern)
+            searched = SecretPattern(pattern)
         except ValueError as fault:
             raise SecretError(str(fault)) from fault
-        yield Shape(f"pattern-{number}", searched)
+        yield SecretShape(f"pattern-{number}", searched)

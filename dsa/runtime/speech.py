@@ -147,7 +147,7 @@ def each_text(value: Any, change: Callable[[str], str], *, with_names: bool = Fa
 
 
 @attrs.frozen
-class Addressed:
+class FunctionText:
     """What is addressed to a function and not to the user: its name as the model writes it, and the text."""
 
     recipient: str
@@ -155,18 +155,18 @@ class Addressed:
 
 
 @attrs.frozen
-class Spoken:
+class SpeechParts:
     """A text taken apart."""
 
     answer: str = ""
     drafts: str = ""
-    calls: tuple[Addressed, ...] = ()
+    calls: tuple[FunctionText, ...] = ()
 
 
-def spoken(text: str) -> Spoken:
+def spoken(text: str) -> SpeechParts:
     """Take a whole text apart."""
     if "<" not in text and text.isascii():  # no mark, no half of a character
-        return Spoken(text)
+        return SpeechParts(text)
     speech = Speech()
     speech.feed(text)
     return speech.finish()
@@ -305,7 +305,7 @@ class Speech:
         self._half = self._held = ""
         self._answer: list[str] = []
         self._drafts: list[str] = []
-        self._calls: list[Addressed] = []
+        self._calls: list[FunctionText] = []
         self._piece: list[str] = []  # of the draft, or the call, that goes on
         self._blank: list[str] = []  # before the first word
         self._is_trimmed = False
@@ -333,7 +333,7 @@ class Speech:
         self._is_plain = self._is_plain and bool(self._answer) and not self.begins_anew
         return shown
 
-    def finish(self) -> Spoken:
+    def finish(self) -> SpeechParts:
         """Return all that was said."""
         if not self._is_over:
             self._is_over = True
@@ -342,7 +342,7 @@ class Speech:
             self._close()
             self._answer += self._blank * (not self._is_trimmed)
             self._is_plain = False
-        return Spoken("".join(self._answer), "\n".join(filter(None, self._drafts)), tuple(self._calls))
+        return SpeechParts("".join(self._answer), "\n".join(filter(None, self._drafts)), tuple(self._calls))
 
     def _close(self) -> None:
         """End what goes on."""
@@ -351,7 +351,7 @@ class Speech:
         if self._mode is _Mode.DRAFT and self._reopened:  # never closed, in the middle of an answer: it was none
             self._say(f"{self._reopened}{said}")
         elif self._mode is _Mode.CALL:
-            self._calls.append(Addressed(self._recipient, said))
+            self._calls.append(FunctionText(self._recipient, said))
         elif self._mode is not _Mode.ANSWER:
             self._drafts.append(said or " ".join(self._header.values()) * (self._mode is _Mode.HEADER))
         self._mode = _Mode.ANSWER

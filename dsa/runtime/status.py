@@ -5,7 +5,7 @@ was looking is not known, and is called in doubt.
 
 How a run stands: over, waiting, in doubt, stopped or cut off, or in somebody's hands; and what it waits for.
 
-Takes a run that was replayed and who writes it now, gives a `Standing`. Pure: whether a holder is alive is for a store to say.
+Takes a run that was replayed and who writes it now, gives a `RunStatus`. Pure: whether a holder is alive is for a store to say.
 
 Rests: where a run no longer goes on by itself, for now or for good, and why.
 """
@@ -74,7 +74,7 @@ class InFlight:
 
 
 @attrs.frozen
-class Unfinished:
+class UnfinishedWork:
     """What a run that was cut off has left to do.
 
     Results to be taken as answers, effects to be performed in this order, and the armed timers' deadlines in milliseconds since 1970, in the
@@ -86,7 +86,7 @@ class Unfinished:
     timers: Timers = attrs.field(factory=dict)
 
 
-def unfinished(run: Run) -> Unfinished:
+def unfinished(run: Run) -> UnfinishedWork:
     """Read what is left to do. A failure that no row takes is to be tried again, as a person asks who resumes the run."""
     past = _Past(run)
     answered: list[tuple[Intent, ResultEntry]] = []
@@ -116,7 +116,7 @@ def unfinished(run: Run) -> Unfinished:
             waits = None if intent.key in past.tried_again else part
             flying.append(InFlight(intent, data, tries, in_doubt, calls, bool(results), root, raised, said, waits))
             blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
-    return Unfinished(tuple(answered), tuple(flying), run.timers)
+    return UnfinishedWork(tuple(answered), tuple(flying), run.timers)
 
 
 def handling_of(machine: Machine, flying: InFlight) -> Handling:
@@ -137,7 +137,7 @@ def asked_calls(flying: InFlight) -> Mapping[str, CallEntry]:
     return {key: call for key, call in calls.items() if key not in flying.decided}
 
 
-def resumption(run: Run, left: Unfinished, session: ResumedEntry) -> ResumedEntry | None:
+def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> ResumedEntry | None:
     """Return what is recorded as a run goes on: `session`, with what is done about effects and calls. None where that says nothing new.
 
     No person must be left to be asked.
@@ -269,7 +269,7 @@ _MOST_TAKE_UPS = 3
 
 
 @attrs.frozen
-class Standing:
+class RunStatus:
     """How a run stands, what is left to do in it, and where somebody has to say what became of an effect (`asked`).
 
     - `finished`: in a final state, and nothing is left to do
@@ -281,26 +281,26 @@ class Standing:
     """
 
     kind: StatusKind
-    left: Unfinished
+    left: UnfinishedWork
     asked: tuple[Intent, ...] = ()
     failure: str = ""
     holder: str | None = None
 
 
-def standing(run: Run, holder: str | None = None) -> Standing:
+def standing(run: Run, holder: str | None = None) -> RunStatus:
     """Say how a run stands; `holder` is who writes it and is alive."""
     left = unfinished(run)
     if holder is not None:
-        return Standing("under way", left, holder=holder)
+        return RunStatus("under way", left, holder=holder)
     asked = tuple(flying.intent for flying in left.in_flight if handling_of(run.machine, flying) == "ask")
     if asked:
-        return Standing("in doubt", left, asked)
+        return RunStatus("in doubt", left, asked)
     failure = _failure(run, left)
     if failure:
-        return Standing("stopped", left, failure=failure)
+        return RunStatus("stopped", left, failure=failure)
     if left.answered or any(flying.part is None for flying in left.in_flight):
-        return Standing("cut off", left)
-    return Standing("finished" if run.finished else "waiting", left)
+        return RunStatus("cut off", left)
+    return RunStatus("finished" if run.finished else "waiting", left)
 
 
 def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
@@ -383,7 +383,7 @@ def _take_ups(run: Run) -> int:
     return count
 
 
-def _failure(run: Run, left: Unfinished) -> str:
+def _failure(run: Run, left: UnfinishedWork) -> str:
     """Say what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
     for flying in left.in_flight:
         if flying.has_failed and not flying.in_doubt and flying.part is None:

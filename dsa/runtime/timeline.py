@@ -53,7 +53,7 @@ from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 
 
 @attrs.frozen
-class Happening:
+class EventRecord:
     """One event, what the table made of it, and what was recorded until the next event, in this order.
 
     `event` and `outcome` are None for what was recorded before the first event.
@@ -76,16 +76,16 @@ class Happening:
         return Occurrence(self.event.event, self.event.verdicts, self.event.source, self.event.data)
 
 
-def happenings(entries: Iterable[Entry]) -> tuple[Happening, ...]:
+def happenings(entries: Iterable[Entry]) -> tuple[EventRecord, ...]:
     """Give a run's events with all that came of them; what stands before the first event comes first, if there is anything."""
-    found: list[Happening] = []
+    found: list[EventRecord] = []
     event: EventEntry | None = None
     outcome: RowEntry | RefusalEntry | None = None
     after: list[Entry] = []
     for entry in entries:
         match entry:
             case EventEntry():
-                found.append(Happening(event, outcome, tuple(after)))
+                found.append(EventRecord(event, outcome, tuple(after)))
                 event, outcome, after = entry, None, []
             case RowEntry() | RefusalEntry():
                 outcome = entry
@@ -93,12 +93,12 @@ def happenings(entries: Iterable[Entry]) -> tuple[Happening, ...]:
                 pass
             case _:
                 after.append(entry)
-    found.append(Happening(event, outcome, tuple(after)))
+    found.append(EventRecord(event, outcome, tuple(after)))
     return tuple(found if found[0].after or found[0].event else found[1:])
 
 
 @attrs.frozen
-class Refused:
+class RefusedEvent:
     """An event that was refused, why, and the state that the run was in."""
 
     event: EventEntry
@@ -106,9 +106,9 @@ class Refused:
     state: str
 
 
-def refused_from_outside(run: Run, since: int) -> tuple[Refused, ...]:
+def refused_from_outside(run: Run, since: int) -> tuple[RefusedEvent, ...]:
     """Give the events from outside, and the answers of people, that a run has refused; `since` is the first entry that is looked at."""
-    state, found = start(run.machine).state, list[Refused]()
+    state, found = start(run.machine).state, list[RefusedEvent]()
     for position, entry in enumerate(run.ledger):
         if isinstance(entry, RowEntry):
             state = entry.target
@@ -116,7 +116,7 @@ def refused_from_outside(run: Run, since: int) -> tuple[Refused, ...]:
             event = run.ledger[position - 1]
             assert isinstance(event, EventEntry), "a refusal stands behind its event"
             is_sent = event.source is None and (event.key is None or event.at is not None)
-            found += [Refused(event, entry, state)] if is_sent else []
+            found += [RefusedEvent(event, entry, state)] if is_sent else []
     return tuple(found)
 
 
@@ -173,7 +173,7 @@ class Difference:
     event, by which `row` (None: by none), and `instead` what it leads to; or `fault` says why the event means nothing to it.
     """
 
-    happening: Happening
+    happening: EventRecord
     commands: tuple[Command, ...]
     here: Configuration
     outcome: RowEntry | RefusalEntry | None = None
@@ -325,7 +325,7 @@ class SpanEvent:
 
 
 @attrs.frozen
-class Span:
+class TelemetrySpan:
     """A piece of work that is over. Ids are those of W3C: 32 and 16 hexadecimal digits; times are in nanoseconds since 1970.
 
     `error` is None, or why it failed; `links` are ids of spans of the same trace.
@@ -354,7 +354,7 @@ def _span_id(*parts: object) -> str:
 
 
 @attrs.define
-class _Open:
+class _OpenSpan:
     """Work that has begun: since when, and what is known of it."""
 
     start_ns: int
@@ -374,11 +374,11 @@ class Spans:
         self._generating = generating
         self._first: MachineEntry | None = None
         self._recalled = 0
-        self._life: _Open | None = None
+        self._life: _OpenSpan | None = None
         self._event = self._model = ""
         self._intents = Intents()
         self._tries: dict[str, int] = {}
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenSpan] = {}
         self._calls: dict[tuple[str, str], tuple[CallEntry, int]] = {}
         self._made_by: dict[str, str] = {}  # artifact id to span id
 
@@ -396,19 +396,19 @@ class Spans:
             case _:
                 pass
 
-    def observe(self, entry: Entry, now_ns: int) -> list[Span]:
+    def observe(self, entry: Entry, now_ns: int) -> list[TelemetrySpan]:
         """Take note of a new entry; give the spans that are over."""
         if isinstance(entry, MachineEntry):
             self._first = entry
         if self._life is None:
-            self._life = _Open(now_ns)
+            self._life = _OpenSpan(now_ns)
         self._intents.take(entry)
         self._tell_of(entry, now_ns)
         match entry:
             case ResumedEntry(effects=effects):
-                self._open |= {key: _Open(now_ns) for key, _ in effects}
+                self._open |= {key: _OpenSpan(now_ns) for key, _ in effects}
             case EffectEntry():
-                self._open[entry.key] = _Open(now_ns)
+                self._open[entry.key] = _OpenSpan(now_ns)
             case ArtifactEntry() | VerdictEntry():
                 self._note(entry, now_ns)
             case CallEntry():
@@ -421,7 +421,7 @@ class Spans:
                 pass
         return []
 
-    def close(self, now_ns: int, error: str | None = None) -> list[Span]:
+    def close(self, now_ns: int, error: str | None = None) -> list[TelemetrySpan]:
         """Give the spans that are still open, and that of this life; none when nothing has happened in it."""
         life, first = self._life, self._first
         if life is None or first is None:
@@ -479,7 +479,7 @@ class Spans:
 
     def _note(self, entry: ArtifactEntry | VerdictEntry, now_ns: int) -> None:
         """Note what was generated, or judged, in the course of an effect."""
-        work = self._open.setdefault(entry.key, _Open(now_ns))
+        work = self._open.setdefault(entry.key, _OpenSpan(now_ns))
         about = {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
         if isinstance(entry, VerdictEntry):
             made_by = self._made_by.get(entry.artifact_id)
@@ -498,22 +498,22 @@ class Spans:
 
     # -- what is over -------------------------------------------------------------------------------------------------
 
-    def _tried(self, entry: ResultEntry, now_ns: int) -> Span:
+    def _tried(self, entry: ResultEntry, now_ns: int) -> TelemetrySpan:
         """Give the span of one try of an effect: from its intent, or, when it was tried before, as long as it took."""
-        work = self._open.pop(entry.key, None) or _Open(now_ns - round(entry.seconds * 1e9))
+        work = self._open.pop(entry.key, None) or _OpenSpan(now_ns - round(entry.seconds * 1e9))
         error, failed = _failure(entry.steps)
         work.attributes |= failed
         span = self._effect(entry.key, work, now_ns, error)
         self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
         return span
 
-    def _unfinished(self, key: str, now_ns: int) -> Span:
+    def _unfinished(self, key: str, now_ns: int) -> TelemetrySpan:
         """Give the span of an effect that has no result: it was cancelled, or the process stops."""
         work = self._open.pop(key)
         work.attributes["dsa.unfinished"] = True
         return self._effect(key, work, now_ns, None)
 
-    def _effect(self, key: str, work: _Open, now_ns: int, error: str | None) -> Span:
+    def _effect(self, key: str, work: _OpenSpan, now_ns: int, error: str | None) -> TelemetrySpan:
         intent = self._intents.get(key)
         effect = self._intents.effect(key)
         work.attributes |= _attributes({"effect": effect, "key": key, "try": self._tries.get(key, 0) + 1})
@@ -529,7 +529,7 @@ class Spans:
         named = model.partition("/")[2] or model
         return self._span(f"chat {named}".rstrip(), self._try_id(key), self._life_id(), work, now_ns, error, kind)
 
-    def _called(self, key: str, path: str, steps: Iterable[dict[str, Any]] | None, now_ns: int) -> Span:
+    def _called(self, key: str, path: str, steps: Iterable[dict[str, Any]] | None, now_ns: int) -> TelemetrySpan:
         """Give the span of a call, or of a turn of a loop, by what it gave; None: nothing yet."""
         call, start_ns = self._calls.pop((key, path))
         about = _attributes(
@@ -544,21 +544,23 @@ class Spans:
         error, failed = _failure(steps or ())
         caller = path.rpartition(".")[0]
         parent = self._call_id(key, caller) if "." in caller else self._try_id(key)
-        return self._span(name, self._call_id(key, path), parent, _Open(start_ns, about | failed), now_ns, error)
+        return self._span(name, self._call_id(key, path), parent, _OpenSpan(start_ns, about | failed), now_ns, error)
 
     def _span(
         self,
         name: str,
         span_id: str,
         parent: str | None,
-        work: _Open,
+        work: _OpenSpan,
         now_ns: int,
         error: str | None,
         kind: Literal["internal", "client"] = "internal",
-    ) -> Span:
+    ) -> TelemetrySpan:
         trace = trace_id_of(self._run)
         events, links = tuple(work.events), tuple(dict.fromkeys(work.links))
-        return Span(name, trace, span_id, parent, work.start_ns, now_ns, kind, work.attributes, events, links, error)
+        return TelemetrySpan(
+            name, trace, span_id, parent, work.start_ns, now_ns, kind, work.attributes, events, links, error
+        )
 
     # -- ids ----------------------------------------------------------------------------------------------------------
 

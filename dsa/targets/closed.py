@@ -1,6 +1,6 @@
 """A machine laid out for model checkers: locations, commands with their conditions, properties over locations and commands.
 
-Takes a machine, gives a `Closed` at its parameter values. What the values decide is left out of conditions; names stay names. Knows
+Takes a machine, gives a `ClosedModel` at its parameter values. What the values decide is left out of conditions; names stay names. Knows
 no target's syntax.
 """
 
@@ -16,7 +16,7 @@ from dsa.expr import FALSE, all_of, compared, negated
 from dsa.ground_system import Field, Ground, ground
 from dsa.machine import Machine, Precedence
 from dsa.semantics import Occurrence
-from dsa.system import Command, Location, Promise, System, closed_system
+from dsa.system import GuardedCommand, Location, Promise, System, closed_system
 from dsa.targets.spelling import ExportError
 from dsa.trace import show_values
 
@@ -25,11 +25,11 @@ LEAST, GREATEST = -(2**31), 2**31 - 1
 
 
 @attrs.frozen
-class Step:
+class ClosedCommand:
     """One command: `number` counts from 1; it is taken exactly when `condition` is true at its location."""
 
     number: int
-    command: Command
+    command: GuardedCommand
     condition: expr.Expr
     row: Transition
 
@@ -42,13 +42,13 @@ class Step:
 
 
 @attrs.frozen(slots=False)
-class Closed:
+class ClosedModel:
     """A machine at its parameter values, as model checkers take it. `fields` are its variables."""
 
     machine: Machine
     system: System
     ground: Ground
-    steps: tuple[Step, ...]
+    steps: tuple[ClosedCommand, ...]
     initial: Mapping[str, expr.Value]
 
     @property
@@ -106,11 +106,11 @@ class Closed:
         every = {promise for place in range(len(self.locations)) for promise in self.system.promises(place)}
         return tuple(sorted(every, key=str))
 
-    def numbers(self, wanted: Callable[[Step], bool]) -> tuple[int, ...]:
+    def numbers(self, wanted: Callable[[ClosedCommand], bool]) -> tuple[int, ...]:
         """Give the numbers of some steps."""
         return tuple(step.number for step in self.steps if wanted(step))
 
-    def is_idle(self, step: Step) -> expr.Expr:
+    def is_idle(self, step: ClosedCommand) -> expr.Expr:
         """Say when a step is possible and changes nothing, so that no checker of behaviours sees it; false for most."""
         command = step.command
         if command.source != command.target:
@@ -119,7 +119,7 @@ class Closed:
         return all_of([step.condition, *same])
 
 
-def closed(machine: Machine) -> Closed:
+def closed(machine: Machine) -> ClosedModel:
     """Lay out a machine. Raises ExportError when it is too large, or does not start in its domains."""
     system = closed_system(machine)
     if system.left_out:
@@ -127,11 +127,11 @@ def closed(machine: Machine) -> Closed:
     initial = initial_values(machine)
     whole = ground(system)
     steps = tuple(
-        Step(number, command, _condition(whole, command, rule.condition), machine.transitions[command.row])
+        ClosedCommand(number, command, _condition(whole, command, rule.condition), machine.transitions[command.row])
         for number, rule in enumerate(whole.rules, 1)
         for command in [system.commands[rule.command]]
     )
-    return Closed(machine, system, whole, steps, initial)
+    return ClosedModel(machine, system, whole, steps, initial)
 
 
 def initial_values(machine: Machine) -> dict[str, expr.Value]:
@@ -144,7 +144,7 @@ def initial_values(machine: Machine) -> dict[str, expr.Value]:
     return found
 
 
-def _condition(whole: Ground, command: Command, decided: expr.Expr) -> expr.Expr:
+def _condition(whole: Ground, command: GuardedCommand, decided: expr.Expr) -> expr.Expr:
     """Give when a command is taken, without what the parameters' values decide."""
     if decided == expr.TRUE:
         return expr.TRUE
@@ -178,7 +178,7 @@ def _read(whole: expr.Expr) -> set[str]:
     return {node.name for node in expr.walk(whole) if isinstance(node, expr.Name) and node.kind == "variable"}
 
 
-def require_small(laid: Closed, tool: str) -> None:
+def require_small(laid: ClosedModel, tool: str) -> None:
     """Raise ExportError where a number may lie outside the 32 bits that a model checker computes with."""
     ranges = ranges_of(laid.fields)
     for name, value in laid.machine.constants.items():

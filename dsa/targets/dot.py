@@ -17,10 +17,10 @@ from dsa.declarations import Transition
 from dsa.expr import Outcome
 from dsa.machine import Machine
 from dsa.targets.picture import (
-    Arrow,
     Box,
     Frame,
     Picture,
+    PictureArrow,
     Waiting,
     caption,
     end_lines,
@@ -202,7 +202,7 @@ class _Route:
     """An arrow with the id of its label's node, and where it runs."""
 
     label_id: str
-    arrow: Arrow
+    arrow: PictureArrow
     course: _Course
 
 

@@ -23,7 +23,7 @@ LineKind = Literal["event", "if", "update", "effects"]
 
 
 @attrs.frozen
-class Line:
+class LabelLine:
     """One line of a label: which part of the row it belongs to, and the text."""
 
     kind: LineKind
@@ -56,7 +56,7 @@ class Frame:
 
 
 @attrs.frozen
-class Arrow:
+class PictureArrow:
     """A row that is drawn as an arrow, from a source to a state or a parent."""
 
     source: str
@@ -73,14 +73,14 @@ class Picture:
     """A machine, ready to be spelled: the outermost frame, and the arrows in table order."""
 
     frame: Frame
-    arrows: tuple[Arrow, ...]
+    arrows: tuple[PictureArrow, ...]
 
 
 def picture(machine: Machine, waiting: Waiting | None = None) -> Picture:
     """Lay out a machine. `waiting` maps states to the effects outstanding there; None estimates it (`may_wait`)."""
     shown = may_wait(machine) if waiting is None else waiting
     children = _children(machine)
-    arrows = (Arrow(row.source, row.target, row) for row in machine.transitions if row.target != STAY)
+    arrows = (PictureArrow(row.source, row.target, row) for row in machine.transitions if row.target != STAY)
     return Picture(_frame(machine, shown, children, ""), tuple(arrows))
 
 
@@ -197,19 +197,19 @@ def _left_outstanding(
     return None if twice else outstanding
 
 
-def label_lines(row: Transition, width: int = 30) -> tuple[Line, ...]:
+def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:
     """Write a row as lines: the event, [condition], each update, the effects; `/ ` begins what the row does.
 
     Conditions and effects fill lines of about `width` characters; an operand longer than that stays whole.
     """
     condition = condition_text(row)
     asks = _filled("if", re.split(r"(?<=,) | (?=(?:and|or) )", f"[{condition}]"), width) if condition else []
-    updates = [Line("update", text) for text in update_texts(row)]
+    updates = [LabelLine("update", text) for text in update_texts(row)]
     effects = _filled("effects", re.split(r"(?<=,) ", ", ".join(effect_texts(row))), width) if row.effects else []
     does = [*updates, *effects]
     if does:
         does[0] = attrs.evolve(does[0], text=f"/ {does[0].text}")
-    return (Line("event", row.event), *asks, *does)
+    return (LabelLine("event", row.event), *asks, *does)
 
 
 def label_text(row: Transition) -> str:
@@ -218,7 +218,7 @@ def label_text(row: Transition) -> str:
     return row.event + (f" [{condition}]" if condition else "") + (f" / {does}" if does else "")
 
 
-def _filled(kind: LineKind, units: list[str], width: int) -> list[Line]:
+def _filled(kind: LineKind, units: list[str], width: int) -> list[LabelLine]:
     """Fill lines with whole units, at least one a line."""
     texts = [units[0]]
     for unit in units[1:]:
@@ -226,7 +226,7 @@ def _filled(kind: LineKind, units: list[str], width: int) -> list[Line]:
             texts.append(unit)
         else:
             texts[-1] += f" {unit}"
-    return [Line(kind, text) for text in texts]
+    return [LabelLine(kind, text) for text in texts]
 
 
 def sets_workflow(machine: Machine, row: Transition) -> bool:

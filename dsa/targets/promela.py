@@ -13,9 +13,9 @@ from dsa.declarations import Variable
 from dsa.expr import TRUE, BooleanDomain, Expr, Leaf, Name, Symbol, Value, Verdict, show_value, walk
 from dsa.ground_system import Field
 from dsa.machine import Machine
-from dsa.system import Command
-from dsa.targets.closed import Closed, Step, closed, happened_on, require_small, sequential
-from dsa.targets.spelling import Spelling, Syntax
+from dsa.system import GuardedCommand
+from dsa.targets.closed import ClosedCommand, ClosedModel, closed, happened_on, require_small, sequential
+from dsa.targets.spelling import Identifiers, Syntax
 
 SYNTAX = Syntax("&&", "||", "!")
 _BYTE, _SHORT = 256, 2**15
@@ -25,7 +25,7 @@ def promela(machine: Machine) -> str:
     """Write a machine as a Promela model at its parameter values. Raises ExportError."""
     laid = closed(machine)
     require_small(laid, "SPIN")
-    return "\n".join(_Model(laid).lines()) + "\n"
+    return "\n".join(_PromelaModel(laid).lines()) + "\n"
 
 
 def promela_unsaid(machine: Machine) -> tuple[str, ...]:
@@ -42,19 +42,19 @@ def _unsaid(form: declarations.Form) -> str:
             return "that an effect fails, or never answers, is no part of the model; dsa check judges it"
         case declarations.LeadsTo(is_weak=True):
             return "only strong fairness is written out; dsa check judges it"
-        case declarations.Probability() | declarations.Expected():
+        case declarations.Probability() | declarations.ExpectedCount():
             return "SPIN knows no probabilities; export to prism"
         case _:
             return ""
 
 
-class _Model:
-    def __init__(self, laid: Closed) -> None:
+class _PromelaModel:
+    def __init__(self, laid: ClosedModel) -> None:
         self._laid = laid
-        self.spelled = Spelling().give
+        self.spelled = Identifiers().give
         self._places = [self.spelled("at_", laid.label(place)) for place in range(len(laid.locations))]
         numbered = enumerate(laid.machine.properties, 1)
-        self._watches = [(number, item, _Watch(self, item.form)) for number, item in numbered]
+        self._watches = [(number, item, _PropertyWatch(self, item.form)) for number, item in numbered]
 
     def lines(self) -> Iterator[str]:
         laid = self._laid
@@ -143,7 +143,7 @@ class _Model:
             yield f"#define {self._leaf(node, frozenset())} ({' || '.join(places) or 'false'})"
         yield ""
 
-    def steps_at(self, wanted: Callable[[Command], bool]) -> list[str]:
+    def steps_at(self, wanted: Callable[[GuardedCommand], bool]) -> list[str]:
         """Say that the step taken is one of some."""
         return [f"step == {number}" for number in self._laid.numbers(lambda step: wanted(step.command))]
 
@@ -169,7 +169,7 @@ class _Model:
         yield "  /* Never taken: SPIN leaves variables that nothing reads out of its states. */"
         yield f"  :: d_step {{ at == {len(self._places)} && {total} == 0 -> skip }}"
 
-    def _guard(self, step: Step) -> str:
+    def _guard(self, step: ClosedCommand) -> str:
         here = f"at == {self._places[step.command.source]}"
         if step.condition == TRUE:
             return here
@@ -179,7 +179,7 @@ class _Model:
         text = self.write(condition)
         return f"({text})" if " || " in text else text
 
-    def _body(self, step: Step, *, has_properties: bool) -> str:
+    def _body(self, step: ClosedCommand, *, has_properties: bool) -> str:
         kept, updates = sequential(step.command.updates)
         parts = [f"{self.spelled('old_', name)} = {self.spelled('v_', name)}" for name in kept]
         parts += [f"{self.spelled('v_', name)} = {self.write(value, kept)}" for name, value in updates]
@@ -209,10 +209,10 @@ class _Model:
 
 
 @attrs.frozen
-class _Watch:
+class _PropertyWatch:
     """How one property is looked out for."""
 
-    model: _Model
+    model: _PromelaModel
     form: declarations.Form
 
     def atoms(self) -> Iterator[Name | Verdict]:
@@ -228,7 +228,7 @@ class _Watch:
             case declarations.LeadsTo():
                 yield from self._liveness(self.form)
                 return
-            case declarations.Unchanged(trigger, compared):
+            case declarations.UnchangedClaim(trigger, compared):
                 yield from (f"hidden int before_{place};" for place in range(len(compared)))
                 copies = "; ".join(f"before_{place} = ({write(expr)})" for place, expr in enumerate(compared))
                 yield f"#define BEFORE {copies};"

@@ -13,8 +13,8 @@ from dsa.declarations import STAR, Cancel
 from dsa.expr import Leaf
 from dsa.machine import Machine
 from dsa.targets.closed import initial_values, sequential
-from dsa.targets.spelling import Spelling, Syntax
-from dsa.targets.state_tree import Arrow, Leaves, Node, Timer, start_of, timer, timers_of, tree
+from dsa.targets.spelling import Identifiers, Syntax
+from dsa.targets.state_tree import LeafTransition, Leaves, Node, Timer, start_of, timer, timers_of, tree
 from dsa.trace import show_values
 
 #: The loader knows `&&`, `||` and `false`, and no `!`.
@@ -51,8 +51,8 @@ class _Document:
         self._machine, self._initial = machine, initial
         self._leaves = Leaves(machine)
         self._leaves.require_exact("ECMAScript")
-        self._ids, self._events = Spelling(TAKEN), Spelling(TAKEN)
-        self._data, self._symbols, self._guards = Spelling(), Spelling(_WORDS), Spelling(_OTHER_DATA)
+        self._ids, self._events = Identifiers(TAKEN), Identifiers(TAKEN)
+        self._data, self._symbols, self._guards = Identifiers(), Identifiers(_WORDS), Identifiers(_OTHER_DATA)
         self._flags = {effect: self._data.give("waits_", effect) for effect in machine.answers}
 
     def lines(self) -> Iterator[str]:
@@ -157,7 +157,7 @@ class _Document:
                 yield f"{indent}<!-- {arrow.comment.replace('--', '- -')} -->"
                 yield from self._transition(arrow, indent)
 
-    def _transition(self, arrow: Arrow, indent: str) -> Iterator[str]:
+    def _transition(self, arrow: LeafTransition, indent: str) -> Iterator[str]:
         source, event = arrow.key
         name = self._event(event) if source is None else self._timer(timer(source, event))
         parts = [f'<transition event="{name}"']
@@ -173,7 +173,7 @@ class _Document:
         yield from (f"{indent}  {line}" for line in content)
         yield f"{indent}</transition>"
 
-    def _content(self, arrow: Arrow) -> Iterator[str]:
+    def _content(self, arrow: LeafTransition) -> Iterator[str]:
         kept, updates = sequential(arrow.updates)
         for name in kept:
             yield f'<assign location="{self._data.give("old_", name)}" expr="{self._variable(name)}"/>'

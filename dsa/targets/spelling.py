@@ -35,7 +35,7 @@ class ExportError(DsaError, ValueError):
     """Raised when a machine cannot be written for a tool at these parameter values; the message says why."""
 
 
-class Spelling:
+class Identifiers:
     """Gives every name an identifier of letters, digits and `_`, the same one each time; `a.b` and `a_b` get different ones."""
 
     def __init__(self, reserved: Collection[str] = ()) -> None:

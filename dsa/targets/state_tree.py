@@ -28,7 +28,7 @@ _EXACT = 2**53 - 1
 
 
 @attrs.frozen
-class Arrow:
+class LeafTransition:
     """One row in one leaf.
 
     `key` is the event, or the timer with its source. `target` is the leaf entered, None where nothing is left. `flags` are the
@@ -82,14 +82,14 @@ class Leaves:
         met = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))
         require_numbers(self._ranges, met, tool, -_EXACT, _EXACT)
 
-    def arrows(self, leaf: str) -> Iterator[Arrow]:
+    def arrows(self, leaf: str) -> Iterator[LeafTransition]:
         """Give the arrows that leave a leaf: for each event, those of `else` last, else in table order."""
         for key, rows in supplied(self._machine, leaf):
             for row in sorted(rows, key=lambda row: row.is_else):
                 if (leaf, key[0], self._places[id(row)]) in self._taken:
                     yield self._arrow(leaf, key, row, rows)
 
-    def _arrow(self, leaf: str, key: EventKey, row: Transition, rows: tuple[Transition, ...]) -> Arrow:
+    def _arrow(self, leaf: str, key: EventKey, row: Transition, rows: tuple[Transition, ...]) -> LeafTransition:
         machine, number = self._machine, self._places[id(row)]
         entered = leaf if row.target == STAY else machine.entered(row.target)
         updates = tuple(_updates(machine, row))
@@ -103,7 +103,7 @@ class Leaves:
         changed = tuple((n, self._with_values(v)) for n, v in updates if v != Name(n, "variable"))
         target = None if row.target == STAY else entered
         again = key[0] is not None and (target is None or key[0] not in sources_left(machine, leaf, entered))
-        return Arrow(leaf, key, row, number, condition, changed, flags, target, again)
+        return LeafTransition(leaf, key, row, number, condition, changed, flags, target, again)
 
     def _enabled(self, leaf: str, row: Transition, rows: tuple[Transition, ...]) -> Iterator[Expr]:
         """Say when a row is enabled and no other one is, as far as the order in which arrows are tried does not say it."""

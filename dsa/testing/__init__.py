@@ -15,8 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dsa.testing.doubles import StillClock, Texts, Verdicts
-    from dsa.testing.explored_graph import Coverage, CoverageError, Graph, TooLargeError, graph_of, row_tour, tour
-    from dsa.testing.implementations import Charted, Implementation, Observed, Refused, Replayed, Stepped, View
+    from dsa.testing.explored_graph import (
+        Coverage,
+        CoverageError,
+        ExploredGraph,
+        GraphTooLargeError,
+        graph_of,
+        row_tour,
+        tour,
+    )
+    from dsa.testing.implementations import (
+        Implementation,
+        Observation,
+        RefusedAction,
+        ReplayedMachine,
+        StatechartMachine,
+        SteppedMachine,
+        View,
+    )
     from dsa.testing.lockstep import DisagreementError, Lockstep, play, run_walks, state_machine_test
     from dsa.testing.strategies import configurations, machines, occurrences
     from dsa.testing.suites import CompleteSuite, complete_suite, read_test
@@ -24,8 +40,24 @@ if TYPE_CHECKING:
 #: The public names of each module; it is imported when one is first used: pytest imports this package at its start, and Hypothesis is heavy.
 _NAMES = {
     "doubles": ("StillClock", "Texts", "Verdicts"),
-    "explored_graph": ("Coverage", "CoverageError", "Graph", "TooLargeError", "graph_of", "row_tour", "tour"),
-    "implementations": ("Charted", "Implementation", "Observed", "Refused", "Replayed", "Stepped", "View"),
+    "explored_graph": (
+        "Coverage",
+        "CoverageError",
+        "ExploredGraph",
+        "GraphTooLargeError",
+        "graph_of",
+        "row_tour",
+        "tour",
+    ),
+    "implementations": (
+        "StatechartMachine",
+        "Implementation",
+        "Observation",
+        "RefusedAction",
+        "ReplayedMachine",
+        "SteppedMachine",
+        "View",
+    ),
     "lockstep": ("DisagreementError", "Lockstep", "play", "run_walks", "state_machine_test"),
     "strategies": ("configurations", "machines", "occurrences"),
     "suites": ("CompleteSuite", "complete_suite", "read_test"),
@@ -33,10 +65,34 @@ _NAMES = {
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "Charted", "CompleteSuite", "Coverage", "CoverageError", "DisagreementError", "Graph", "Implementation",
-    "Lockstep", "Observed", "Refused", "Replayed", "Stepped", "StillClock", "Texts", "TooLargeError", "Verdicts",
-    "View", "complete_suite", "configurations", "graph_of", "machines", "occurrences", "play", "read_test",
-    "row_tour", "run_walks", "state_machine_test", "tour",
+    "CompleteSuite",
+    "Coverage",
+    "CoverageError",
+    "DisagreementError",
+    "ExploredGraph",
+    "GraphTooLargeError",
+    "Implementation",
+    "Lockstep",
+    "Observation",
+    "RefusedAction",
+    "ReplayedMachine",
+    "StatechartMachine",
+    "SteppedMachine",
+    "StillClock",
+    "Texts",
+    "Verdicts",
+    "View",
+    "complete_suite",
+    "configurations",
+    "graph_of",
+    "machines",
+    "occurrences",
+    "play",
+    "read_test",
+    "row_tour",
+    "run_walks",
+    "state_machine_test",
+    "tour",
 ]  # fmt: skip
 
 

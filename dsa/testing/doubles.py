@@ -11,7 +11,7 @@ from itertools import count
 from math import inf
 from typing import TypeVar
 
-from dsa.edge.event_loop import Caller
+from dsa.edge.event_loop import CallerThread
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def _calls_of(loop: asyncio.AbstractEventLoop) -> bool:
     """Tell whether a call that a loop has had made in a thread goes on. A call of another loop may hang for ever."""
-    return any(isinstance(thread, Caller) and loop in thread.loops for thread in threading.enumerate())
+    return any(isinstance(thread, CallerThread) and loop in thread.loops for thread in threading.enumerate())
 
 
 class Texts(GeneratorInterface):
@@ -99,8 +99,8 @@ class StillClock:
     async def quiet(self) -> None:
         """Let everything run that can run without time, guards in the threads of this loop included."""
         loop, begun = asyncio.get_running_loop(), -1
-        while begun != Caller.begun or _calls_of(loop):  # what follows a call may have another one made
-            begun = Caller.begun
+        while begun != CallerThread.begun or _calls_of(loop):  # what follows a call may have another one made
+            begun = CallerThread.begun
             while _calls_of(loop):  # noqa: ASYNC110  (threads tell no Event)
                 await asyncio.sleep(0)
             await self.settle()

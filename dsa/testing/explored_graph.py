@@ -1,7 +1,7 @@
 """The explored machine as a graph: every configuration it can reach, and what each occurrence does there.
 
 Takes a machine at its parameters' values. Tours and complete suites walk over this graph; it is small enough to be held
-whole, or `TooLargeError` says so.
+whole, or `GraphTooLargeError` says so.
 
 What tests have taken of a machine: rows, states, verdicts; and the gate that asks for enough of it.
 
@@ -32,7 +32,7 @@ from dsa.system import closed_system, location_of
 MAX_CONFIGURATIONS = 50_000
 
 
-class TooLargeError(DsaError):
+class GraphTooLargeError(DsaError):
     """Raised when a machine has more configurations than a graph may hold. `limit` is that number."""
 
     def __init__(self, machine: Machine, limit: int) -> None:
@@ -44,7 +44,7 @@ class TooLargeError(DsaError):
 
 
 @attrs.frozen
-class Move:
+class GraphEdge:
     """A row taken: on what, from which configuration to which (by number), and the row's index."""
 
     source: int
@@ -55,7 +55,7 @@ class Move:
 
 
 @attrs.frozen(slots=False, field_transformer=immutable)
-class Graph:
+class ExploredGraph:
     """All that a machine can do at its parameters' values. Configuration 0 is the start.
 
     `moves` are sorted by source. `alphabet` has every occurrence that can come in some configuration, in the order it is first met:
@@ -64,13 +64,13 @@ class Graph:
 
     machine: Machine = attrs.field(repr=False)
     configurations: tuple[Configuration, ...]
-    moves: tuple[Move, ...]
+    moves: tuple[GraphEdge, ...]
     alphabet: tuple[Occurrence, ...]
 
     @cached_property
-    def moves_from(self) -> tuple[tuple[Move, ...], ...]:
+    def moves_from(self) -> tuple[tuple[GraphEdge, ...], ...]:
         """The moves of each configuration."""
-        found: list[list[Move]] = [[] for _ in self.configurations]
+        found: list[list[GraphEdge]] = [[] for _ in self.configurations]
         for move in self.moves:
             found[move.source].append(move)
         return tuple(map(tuple, found))
@@ -132,7 +132,7 @@ class Graph:
         return tuple(map(tuple, found))
 
 
-def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) -> Graph:
+def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) -> ExploredGraph:
     """Explore a machine at its parameters' values. Raises TooLargeError."""
     system, step = closed_system(machine), compiled_step(machine).step
     possible: list[dict[Occurrence, None]] = [{} for _ in system.locations]
@@ -141,11 +141,11 @@ def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) 
     for fault in system.faults:
         possible[fault.location][fault.occurrence] = None
     row_index = {id(row): place for place, row in enumerate(machine.transitions)}
-    order, moves, alphabet = [start(machine)], list[Move](), dict[Occurrence, None]()
+    order, moves, alphabet = [start(machine)], list[GraphEdge](), dict[Occurrence, None]()
     index = {order[0]: 0}
     for place, configuration in enumerate(order):  # grows while it is walked
         if len(order) > max_configurations or system.left_out:
-            raise TooLargeError(machine, max_configurations)
+            raise GraphTooLargeError(machine, max_configurations)
         for occurrence in possible[location_of(system, configuration)]:
             alphabet[occurrence] = None
             taken = step(configuration, occurrence)
@@ -155,8 +155,8 @@ def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) 
                     index[after] = len(order)
                     order.append(after)
                 row = row_index[id(taken.transition)]
-                moves.append(Move(place, occurrence, index[after], row, taken.effects))
-    return Graph(machine, tuple(order), tuple(moves), tuple(alphabet))
+                moves.append(GraphEdge(place, occurrence, index[after], row, taken.effects))
+    return ExploredGraph(machine, tuple(order), tuple(moves), tuple(alphabet))
 
 
 Verdict = tuple[str, str]
@@ -189,7 +189,7 @@ class Coverage:
         self.states.add(state)
         self.verdicts.update(occurrence.verdicts)
 
-    def require(self, share: float, graph: Graph) -> None:
+    def require(self, share: float, graph: ExploredGraph) -> None:
         """Raise CoverageError unless this share of the rows that can be taken was taken."""
         missing = sorted(graph.rows - self.rows)
         if len(missing) > (1 - share) * len(graph.rows) + 1e-9:
@@ -200,7 +200,7 @@ class Coverage:
                 f"{share:.0%} are required; not taken:\n{listed}"
             )
 
-    def report(self, graph: Graph) -> str:
+    def report(self, graph: ExploredGraph) -> str:
         """Say what was taken of what can be taken, and what is missing, as lines of text."""
         leaves = {configuration.state for configuration in graph.configurations}
         rows = self.machine.transitions
@@ -253,25 +253,25 @@ def tell_listeners(machine: Machine, occurrence: Occurrence, row: Transition, st
 Test = tuple[Occurrence, ...]
 
 
-def tour(machine: Machine | Graph, *, refused: bool = False) -> tuple[Test, ...]:
+def tour(machine: Machine | ExploredGraph, *, refused: bool = False) -> tuple[Test, ...]:
     """Give runs that take every transition which can be taken; the first of them take every row.
 
     With `refused`, each configuration is also given every occurrence that it refuses, once. Raises TooLargeError when there are
     too many configurations.
     """
-    graph = machine if isinstance(machine, Graph) else graph_of(machine)
+    graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine)
     walker = _Walker(graph, refused=refused)
     return walker.run()
 
 
-def row_tour(machine: Machine | Graph, *, but: Iterable[int] = ()) -> tuple[Test, ...]:
+def row_tour(machine: Machine | ExploredGraph, *, but: Iterable[int] = ()) -> tuple[Test, ...]:
     """Give runs that take every row which can be taken, except those of the indexes `but`."""
-    graph = machine if isinstance(machine, Graph) else graph_of(machine)
+    graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine)
     return _Walker(graph, rows=graph.rows - frozenset(but)).run(rows_only=True)
 
 
 class _Walker:
-    def __init__(self, graph: Graph, *, rows: frozenset[int] | None = None, refused: bool = False) -> None:
+    def __init__(self, graph: ExploredGraph, *, rows: frozenset[int] | None = None, refused: bool = False) -> None:
         self._graph = graph
         self._rows = set(graph.rows if rows is None else rows)
         self._moves = {id(move) for move in graph.moves}  # cheaper to look up than the moves
@@ -306,11 +306,11 @@ class _Walker:
         self._visited.add(place)
         return list(self._graph.refused(place))
 
-    def _nearest(self, place: int, wanted: Callable[[Move], bool]) -> list[Move] | None:
+    def _nearest(self, place: int, wanted: Callable[[GraphEdge], bool]) -> list[GraphEdge] | None:
         """Give the shortest way that ends with a wanted move; None when there is none."""
         if not (self._rows or self._moves):
             return None
-        came: dict[int, Move | None] = {place: None}
+        came: dict[int, GraphEdge | None] = {place: None}
         waiting = deque([place])
         while waiting:
             here = waiting.popleft()
@@ -323,7 +323,7 @@ class _Walker:
         return None
 
 
-def _way(came: dict[int, Move | None], place: int) -> list[Move]:
+def _way(came: dict[int, GraphEdge | None], place: int) -> list[GraphEdge]:
     way = []
     while (move := came[place]) is not None:
         way.append(move)

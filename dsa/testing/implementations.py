@@ -35,7 +35,7 @@ from typing import Protocol
 import attrs
 
 from dsa.compiled_step import compiled_step
-from dsa.declarations import Refused
+from dsa.declarations import RefusedAction
 from dsa.errors import OccurrenceError
 from dsa.expr import Value
 from dsa.immutable import immutable
@@ -49,7 +49,15 @@ from dsa.targets.statechart import StatechartRun
 from dsa.trace import show_occurrence
 
 __all__ = [
-    "Answer", "Charted", "Implementation", "MakeImplementation", "Observed", "Refused", "Stepped", "View", "view_of",
+    "Answer",
+    "Implementation",
+    "MakeImplementation",
+    "Observation",
+    "RefusedAction",
+    "StatechartMachine",
+    "SteppedMachine",
+    "View",
+    "view_of",
 ]  # fmt: skip
 
 
@@ -81,7 +89,7 @@ class View:
 
 
 @attrs.frozen(field_transformer=immutable)
-class Observed:
+class Observation:
     """What can be seen of an implementation beside the effects it asks for and whether it refuses.
 
     `state`: the leaf it is in; `values`: these variables; `pending`: which effects are outstanding; `reasons`: why it refuses.
@@ -101,7 +109,7 @@ class Observed:
 
 
 #: The effects asked for, in order, or `Refused()`; `Refused("late")` says why, and that is compared too.
-Answer = Iterable[str] | Refused
+Answer = Iterable[str] | RefusedAction
 
 
 class Implementation(Protocol):
@@ -128,10 +136,10 @@ def view_of(machine: Machine, configuration: Configuration) -> View:
 
 
 def _answer(result: Taken | Refusal) -> Answer:
-    return Refused(result.reason) if isinstance(result, Refusal) else result.effects
+    return RefusedAction(result.reason) if isinstance(result, Refusal) else result.effects
 
 
-class Stepped:
+class SteppedMachine:
     """A machine as an implementation of itself, or of another, on the compiled step."""
 
     def __init__(self, machine: Machine) -> None:
@@ -149,7 +157,7 @@ class Stepped:
         try:
             result = compiled_step(self._machine).step(self._here, occurrence)
         except OccurrenceError:
-            return Refused("malformed")
+            return RefusedAction("malformed")
         self._here = result.configuration
         return _answer(result)
 
@@ -158,7 +166,7 @@ class Stepped:
         return view_of(self._machine, self._here)
 
 
-class Charted:
+class StatechartMachine:
     """A machine as an implementation on python-statemachine (`dsa.targets.statechart`).
 
     Making one is slow, since its class is built; starting it again is not, so one may serve all tests.
@@ -180,14 +188,14 @@ class Charted:
         try:
             return _answer(self._run.send(occurrence))
         except OccurrenceError:
-            return Refused("malformed")
+            return RefusedAction("malformed")
 
     def view(self) -> View:
         """Show everything."""
         return view_of(self._machine, self._run.configuration)
 
 
-class Replayed:
+class ReplayedMachine:
     """A machine as an implementation of itself, or of another, on a `Run`; `text` is its ledger, an entry a line.
 
     Each occurrence takes a millisecond. Results are recorded as a driver does it: of an effect without answers when it is asked for, of another
@@ -211,7 +219,7 @@ class Replayed:
         try:
             expected = step(self._machine, self._run.configuration, occurrence)
         except OccurrenceError:
-            return Refused("malformed")
+            return RefusedAction("malformed")
         origin = "" if occurrence.source else self._machine.event_named[occurrence.event].origin
         key = self._run.keys.get(origin)
         if key is not None:
@@ -219,7 +227,7 @@ class Replayed:
         self._now_ms += 1
         self._run, commands = self._run.feed(occurrence, key, at_ms=self._now_ms)
         self._obey(commands)
-        return Refused(expected.reason) if isinstance(expected, Refusal) else expected.effects
+        return RefusedAction(expected.reason) if isinstance(expected, Refusal) else expected.effects
 
     def view(self) -> View:
         """Show everything."""

@@ -32,8 +32,16 @@ from dsa.declarations import OUTSIDE
 from dsa.expr import show_value
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
-from dsa.testing.explored_graph import Coverage, Graph, Move, Test, graph_of, row_tour, tell_listeners
-from dsa.testing.implementations import Answer, Implementation, MakeImplementation, Observed, Refused, View, view_of
+from dsa.testing.explored_graph import Coverage, ExploredGraph, GraphEdge, Test, graph_of, row_tour, tell_listeners
+from dsa.testing.implementations import (
+    Answer,
+    Implementation,
+    MakeImplementation,
+    Observation,
+    RefusedAction,
+    View,
+    view_of,
+)
 from dsa.trace import show_occurrence
 
 
@@ -57,13 +65,13 @@ class Lockstep:
         implementation: Implementation,
         coverage: Coverage | None = None,
         *,
-        observed: Observed | None = None,
+        observed: Observation | None = None,
     ) -> None:
         self.machine, self.configuration = machine, start(machine)
         self._implementation, self._coverage, self._observed = implementation, coverage, observed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told, self._fed = ["  0  start"], 0
-        self._remembered = _Remembered()
+        self._remembered = _ShownNames()
         self._row_index = {id(row): place for place, row in enumerate(machine.transitions)}
         if coverage is not None:
             coverage.begin(self.configuration.state)
@@ -150,7 +158,7 @@ class Lockstep:
 
     def _compare_answers(self, expected: Taken | Refusal, answer: Answer) -> None:
         wanted = f"refused: {expected.reason}" if isinstance(expected, Refusal) else _listed(expected.effects)
-        if isinstance(answer, Refused):
+        if isinstance(answer, RefusedAction):
             if answer.reason is None and self._observed is not None and self._observed.reasons:
                 raise TypeError("these tests are for an implementation that says why it refuses")
             same = isinstance(expected, Refusal) and answer.reason in {None, expected.reason}
@@ -215,7 +223,7 @@ def _listed(names: tuple[str, ...], none: str = "no effects") -> str:
     return ", ".join(names) or none
 
 
-def _require_shown(machine: Machine, observed: Observed, shown: View) -> None:
+def _require_shown(machine: Machine, observed: Observation, shown: View) -> None:
     """Raise TypeError when less is shown than tests were made for."""
     missing = [f"the value of {name}" for name in observed.values if name not in shown.values]
     if observed.state and machine.resolve_state(shown.state or "") not in machine.leaves:
@@ -231,7 +239,7 @@ def play(
     make_implementation: MakeImplementation,
     tests: Iterable[Iterable[Occurrence]],
     *,
-    observed: Observed | None = None,
+    observed: Observation | None = None,
 ) -> Coverage:
     """Play tests against an implementation, each from the start, at the machine's parameters; give what they covered.
 
@@ -247,7 +255,7 @@ def play_into(
     make_implementation: MakeImplementation,
     tests: Iterable[Iterable[Occurrence]],
     *,
-    observed: Observed | None = None,
+    observed: Observation | None = None,
 ) -> None:
     """Play tests as `play` does, and add what they cover to a coverage."""
     for test in tests:
@@ -259,7 +267,7 @@ def play_into(
             lockstep.close()
 
 
-class _Remembered:
+class _ShownNames:
     """What a table has no names for, as an implementation has shown it so far: keys of effects (S7) and deadlines of timers (S11)."""
 
     def __init__(self) -> None:
@@ -294,7 +302,7 @@ LONGEST_S = 20.0
 
 
 @attrs.define
-class Patience:
+class TimeBudget:
     """How long an implementation is asked, by a clock in seconds: until it ends, or, once a walk has failed, for as long again.
 
     `asked` counts the walks that were made, the first in any case, `unasked` those that were not any more.
@@ -317,18 +325,18 @@ class Patience:
 
 
 @attrs.frozen
-class Plan:
+class WalkPlan:
     """What all walks of one test share: the explored machine, what makes an implementation, what has been covered.
 
     `distances` has, for each row, how far each configuration is from one where the row is taken.
     """
 
-    graph: Graph
+    graph: ExploredGraph
     make: MakeImplementation
     coverage: Coverage
     distances: dict[int, list[int | None]] = attrs.field(repr=False)
-    patience: Patience = attrs.field(factory=Patience, repr=False)
-    _moves: dict[int, dict[str, Move]] = attrs.field(factory=dict, repr=False, init=False)
+    patience: TimeBudget = attrs.field(factory=TimeBudget, repr=False)
+    _moves: dict[int, dict[str, GraphEdge]] = attrs.field(factory=dict, repr=False, init=False)
     _refused: dict[int, dict[str, Occurrence]] = attrs.field(factory=dict, repr=False, init=False)
 
     def lockstep(self) -> Lockstep:
@@ -343,7 +351,7 @@ class Plan:
         self.patience.asked += 1
         return Lockstep(self.graph.machine, self.make(), self.coverage)
 
-    def moves(self, place: int) -> dict[str, Move]:
+    def moves(self, place: int) -> dict[str, GraphEdge]:
         """Give what can be taken in a configuration, by the text that names it."""
         if place not in self._moves:
             moves = self.graph.moves_from[place]
@@ -360,7 +368,7 @@ class Plan:
 class Walk(RuleBasedStateMachine):
     """One walk: an implementation in lockstep with the table. `state_machine_test` makes a subclass for a machine."""
 
-    plan: Plan
+    plan: WalkPlan
 
     def __init__(self) -> None:
         super().__init__()
@@ -388,12 +396,12 @@ class Walk(RuleBasedStateMachine):
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
-    def _moves(self) -> dict[str, Move]:
+    def _moves(self) -> dict[str, GraphEdge]:
         """Give what can be taken here: all but the answers that are lost (a failure tells of a lost one)."""
         moves = self.plan.moves(self._place)
         return {text: move for text, move in moves.items() if not self._is_lost(move)} if self._lost else moves
 
-    def _is_lost(self, move: Move) -> bool:
+    def _is_lost(self, move: GraphEdge) -> bool:
         return self._origin(move.occurrence) in self._lost and not move.occurrence.event.endswith(".failed")
 
     def _drawn_moves(self) -> "st.SearchStrategy[str]":
@@ -418,7 +426,7 @@ class Walk(RuleBasedStateMachine):
         moves = self._moves()
         return self._is_nearer(moves[shown]) or not any(map(self._is_nearer, moves.values()))
 
-    def _is_nearer(self, move: Move) -> bool:
+    def _is_nearer(self, move: GraphEdge) -> bool:
         assert self._aim is not None, "asked only while aiming"
         distance = self.plan.distances[self._aim]
         here, there = distance[self._place], distance[move.target]
@@ -493,7 +501,7 @@ class Walk(RuleBasedStateMachine):
         self._test.restart()
 
 
-def _shown(machine: Machine, move: Move) -> str:
+def _shown(machine: Machine, move: GraphEdge) -> str:
     """Name a row and what it is taken on: `line 49: validating, verdict g.failed`."""
     row = machine.transitions[move.row]
     place = f"line {row.span.line}" if row.span else f"row {move.row + 1}"
@@ -519,7 +527,7 @@ def state_machine_test(
     graph = graph_of(machine)
     sources = {row: [move.source for move in graph.moves if move.row == row] for row in graph.rows}
     distances = {row: graph.distances(dict.fromkeys(places)) for row, places in sources.items()}
-    plan, before = Plan(graph, make_implementation, Coverage(machine), distances), tuple(first)
+    plan, before = WalkPlan(graph, make_implementation, Coverage(machine), distances), tuple(first)
     name = re.sub(r"\W", "_", machine.name)
     made: type[Walk] = type(f"Walk_{name}", (Walk,), {"plan": plan})
     plain = made.TestCase
@@ -527,7 +535,7 @@ def state_machine_test(
     class Gated(plain):  # type: ignore[misc, valid-type]  # a unittest class, made by Hypothesis
         def runTest(self) -> None:  # noqa: N802  (unittest's name)
             play_into(plan.coverage, make_implementation, before)
-            made.plan = attrs.evolve(plan, patience=Patience())
+            made.plan = attrs.evolve(plan, patience=TimeBudget())
             run_state_machine_as_test(made, settings=_that_may_end(self.settings))
             if made.plan.patience.unasked:
                 message = f"after {LONGEST_S:g} s of walks the implementation was not asked any more: {made.plan.patience.unasked} walks were left"

@@ -109,13 +109,13 @@ class MachineCoverage:
                 share = f"{item.share:.0f} % of the rows of {item.title} are taken, {self._least:g} % are required"
                 terminalreporter.write_line(share, red=True)
 
-    def _short(self) -> "list[_Measured]":
+    def _short(self) -> "list[_CoverageLine]":
         least = self._least or 0.0
         return [item for item in self._measured() if item.share < least]
 
-    def _measured(self) -> "Iterator[_Measured]":
+    def _measured(self) -> "Iterator[_CoverageLine]":
         """Give each machine whose document was collected, with what scenarios and tests take; specs join their machine."""
-        found: dict[str, _Measured] = {}
+        found: dict[str, _CoverageLine] = {}
         for document in sorted(set(self.documents)):
             try:
                 machine = read_document(document).machine
@@ -124,7 +124,7 @@ class MachineCoverage:
             if machine is not None:
                 key = key_of(machine)
                 taken = self._taken.get(key) or Coverage(machine)
-                item = found.setdefault(key, _Measured([], machine, Coverage(machine), taken))
+                item = found.setdefault(key, _CoverageLine([], machine, Coverage(machine), taken))
                 item.documents.append(document)
                 for scenario in machine.scenarios:
                     _take(item.by_scenarios, machine, scenario)
@@ -132,7 +132,7 @@ class MachineCoverage:
 
 
 @attrs.frozen
-class _Measured:
+class _CoverageLine:
     """A machine with what scenarios and what tests take of it."""
 
     documents: list[str]
@@ -184,7 +184,7 @@ def _take(coverage: Coverage, machine: Machine, scenario: Scenario) -> None:
                 coverage.took(places[id(result.transition)], occurrence, here.state)
 
 
-def _table(measured: list[_Measured]) -> Iterator[str]:
+def _table(measured: list[_CoverageLine]) -> Iterator[str]:
     for item in measured:
         machine = item.machine
         guards = read_guards(machine.transitions)
@@ -199,7 +199,7 @@ def _table(measured: list[_Measured]) -> Iterator[str]:
             yield f"{item.title} by {title:9}  {figures}"
 
 
-def _missing(item: _Measured) -> str:
+def _missing(item: _CoverageLine) -> str:
     rows = item.machine.transitions
     missing = [described(row, place) for place, row in enumerate(rows) if place not in item.rows]
     if not missing:

@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 import pytest
 
-from dsa.checks.report import PropertyResult, Report, check
+from dsa.checks.report import CheckReport, PropertyResult, check
 from dsa.edge.document_files import read_document
 from dsa.errors import DocumentError
-from dsa.lang import Reading
+from dsa.lang import DocumentReading
 from dsa.trace import show_values
 
 
-class Failed(Exception):  # noqa: N818  (never seen by anyone: it carries the text of a failing item)
+class ItemFailure(Exception):  # noqa: N818  (never seen by anyone: it carries the text of a failing item)
     """Raised by an item that fails; its text is what is shown."""
 
 
@@ -32,12 +32,12 @@ class MachineFile(pytest.File):
         return shown_path(self.path)
 
     @cached_property
-    def reading(self) -> Reading:
+    def reading(self) -> DocumentReading:
         """What reading the document gives. Raises DocumentError when it cannot be read."""
         return read_document(self.shown)
 
     @cached_property
-    def report(self) -> Report:
+    def report(self) -> CheckReport:
         """What checking it gives: at all defaults and at all minima of the parameters."""
         assert self.reading.machine is not None, "only a machine has items beside `check`"
         return check(self.reading.machine)
@@ -83,7 +83,7 @@ class MachineItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401  (pytest's signature)
         """Show a failure as its text; anything else is a fault of ours and shown as such."""
-        return str(excinfo.value) if isinstance(excinfo.value, Failed) else super().repr_failure(excinfo, style)
+        return str(excinfo.value) if isinstance(excinfo.value, ItemFailure) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Say where the item stands: its line from 0."""
@@ -103,11 +103,11 @@ class CheckItem(MachineItem):
         try:
             reading = self.parent.reading
         except DocumentError as fault:
-            raise Failed(str(fault)) from None
+            raise ItemFailure(str(fault)) from None
         found = [*reading.diagnostics, *(self.parent.report.diagnostics if reading.machine else ())]
         errors = [item.render() for item in found if item.severity == "error" and item.code != "DSA310"]
         if errors:
-            raise Failed("\n".join(errors))
+            raise ItemFailure("\n".join(errors))
 
 
 class ClaimItem(MachineItem):
@@ -138,7 +138,7 @@ class PropertyItem(ClaimItem):
             # The one fault fails `check`; that nothing is known of the properties is no fault of theirs.
             pytest.skip(f"not judged while {' and '.join(result.standing)} stands: see {self.parent.shown}::check")
         if result.failed:
-            raise Failed(_shown(self.parent.shown, result))
+            raise ItemFailure(_shown(self.parent.shown, result))
 
 
 def _shown(path: str, result: PropertyResult) -> str:
@@ -158,4 +158,4 @@ class ScenarioItem(ClaimItem):
         result = self.parent.report.scenarios[self._place]
         if not result.ok:
             line = result.span.line if result.span else result.line
-            raise Failed(f"{self.parent.shown}:{line}: scenario '{result.name}': {result.message}")
+            raise ItemFailure(f"{self.parent.shown}:{line}: scenario '{result.name}': {result.message}")

@@ -251,10 +251,10 @@ def _shared(
     return expr.EnumDomain(("amber", *names))
 
 
-def _parameter(draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...]) -> declarations.Parameter:
+def _parameter(draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...]) -> declarations.RunParameter:
     natural, small = expr.RangeDomain(expr.Integer(0), None), expr.RangeDomain(expr.Integer(1), expr.Integer(4))
     domain = chosen(draw, (natural, natural, small, *domains))
-    return declarations.Parameter(name, domain, draw(values_in(_few(expr.concrete(domain, {})))))
+    return declarations.RunParameter(name, domain, draw(values_in(_few(expr.concrete(domain, {})))))
 
 
 def _few(values: expr.Values) -> expr.Values:
@@ -263,7 +263,7 @@ def _few(values: expr.Values) -> expr.Values:
 
 
 def _variable(
-    draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...], parameters: tuple[declarations.Parameter, ...]
+    draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...], parameters: tuple[declarations.RunParameter, ...]
 ) -> declarations.Variable:
     ranged = (p.name for p in parameters if isinstance(p.domain, expr.RangeDomain))
     bounds: list[expr.Expr] = [expr.Name(name, "parameter") for name in ranged]
@@ -373,10 +373,12 @@ def claim(draw: st.DrawFn, skeleton: Skeleton) -> declarations.Property:
                 declarations.Probability(p, chosen(draw, (0.01, 0.5, 0.99, 1.0)), draw(st.booleans()))
             )
         case 6:
-            return declarations.Property(declarations.Expected(label(draw, moments), chosen(draw, (0.5, 2.0, 12.25))))
+            return declarations.Property(
+                declarations.ExpectedCount(label(draw, moments), chosen(draw, (0.5, 2.0, 12.25)))
+            )
         case 7:
             lasting = (condition(draw, skeleton.vocabulary), number(draw, skeleton.vocabulary))
-            return declarations.Property(declarations.Unchanged(p, lasting[: draw(st.integers(1, 2))]))
+            return declarations.Property(declarations.UnchangedClaim(p, lasting[: draw(st.integers(1, 2))]))
         case 8:
             return declarations.Property(leads_to(draw, skeleton.machine, p, q))
         case _:
@@ -418,9 +420,9 @@ def scenario(draw: st.DrawFn, machine: Machine, name: str) -> declarations.Scena
 def _percept(draw: st.DrawFn, machine: Machine, event: str) -> declarations.ScenarioStep:
     judging = [guard for guard in machine.guards if event in guard.judges]
     verdicts = [(guard.name, chosen(draw, guard.outcomes)) for guard in judging if draw(st.booleans())]
-    action: tuple[Emit | Cancel, ...] | declarations.Refused = items(draw, machine, 2)
+    action: tuple[Emit | Cancel, ...] | declarations.RefusedAction = items(draw, machine, 2)
     if draw(st.integers(0, 3)) == 0:
-        action = declarations.Refused(chosen(draw, (None, "late", "invalid_state")))
+        action = declarations.RefusedAction(chosen(draw, (None, "late", "invalid_state")))
     compared = [variable.name for variable in machine.variables if draw(st.booleans())]
     values = tuple((name, draw(values_in(machine.values_of[name]))) for name in compared)
     state = chosen(draw, [None, *(state.name for state in machine.states)])

@@ -19,15 +19,15 @@ from functools import cached_property
 import attrs
 
 from dsa.checks.scenarios import run_scenario
-from dsa.declarations import Refused, Scenario, ScenarioStep
+from dsa.declarations import RefusedAction, Scenario, ScenarioStep
 from dsa.errors import DsaError, OccurrenceError
 from dsa.expr import OUTCOMES, Outcome, Value, show_value
 from dsa.immutable import immutable
 from dsa.lang import scenario_text
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, require_known, start, step
-from dsa.testing.explored_graph import Coverage, Graph, Test, graph_of
-from dsa.testing.implementations import MakeImplementation, Observed
+from dsa.testing.explored_graph import Coverage, ExploredGraph, Test, graph_of
+from dsa.testing.implementations import MakeImplementation, Observation
 from dsa.testing.lockstep import play
 from dsa.trace import show_occurrence
 
@@ -111,14 +111,14 @@ class Mealy:
         return best
 
 
-def mealy(graph: Graph, observed: Observed) -> Mealy:
+def mealy(graph: ExploredGraph, observed: Observation) -> Mealy:
     """Give the minimal automaton of an explored machine. Raises InseparableError."""
     whole = _whole(graph, observed)
     classes = _classes(whole)
     return _quotient(whole, classes)
 
 
-def require_separable(automaton: Mealy, graph: Graph, separating: dict[tuple[int, int], InputSequence]) -> None:
+def require_separable(automaton: Mealy, graph: ExploredGraph, separating: dict[tuple[int, int], InputSequence]) -> None:
     """Raise InseparableError unless each pair of states has a separating sequence."""
     count = len(automaton.after)
     for left in range(count):
@@ -131,7 +131,7 @@ def require_separable(automaton: Mealy, graph: Graph, separating: dict[tuple[int
                 )
 
 
-def _whole(graph: Graph, observed: Observed) -> Mealy:
+def _whole(graph: ExploredGraph, observed: Observation) -> Mealy:
     """Give the automaton with one state for each configuration."""
     names = [variable.name for variable in graph.machine.variables]
     wanted = [place for place, name in enumerate(names) if name in observed.values]
@@ -201,7 +201,7 @@ def _quotient(whole: Mealy, classes: list[int]) -> Mealy:
 
 #: More tests than this are not made unless asked for.
 MAX_TESTS = 100_000
-NOTHING = Observed()
+NOTHING = Observation()
 
 
 class TooManyTestsError(DsaError):
@@ -220,7 +220,7 @@ class CompleteSuite:
     """The tests, and what passing them says. `states` is how many configurations of the table can be told apart."""
 
     machine: Machine = attrs.field(repr=False)
-    observed: Observed
+    observed: Observation
     extra: int
     configurations: int
     states: int
@@ -258,10 +258,10 @@ class CompleteSuite:
 
 
 def complete_suite(
-    machine: Machine | Graph,
+    machine: Machine | ExploredGraph,
     extra: int = 0,
     *,
-    observed: Observed = NOTHING,
+    observed: Observation = NOTHING,
     parameters: Mapping[str, Value] | None = None,
     max_tests: int = MAX_TESTS,
 ) -> CompleteSuite:
@@ -270,7 +270,7 @@ def complete_suite(
     The number of tests grows by about the number of inputs for each extra state. Raises TooLargeError, TooManyTestsError, and
     InseparableError when two configurations that differ cannot be told apart by what is `observed`.
     """
-    graph = machine if isinstance(machine, Graph) else graph_of(machine.at(parameters or {}))
+    graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine.at(parameters or {}))
     automaton = mealy(graph, observed)
     identifiers = _identifiers(automaton, graph)
     tree = _Tree()
@@ -299,7 +299,7 @@ def _continued(automaton: Mealy, access: InputSequence, depth: int) -> Iterator[
         yield from layer
 
 
-def _identifiers(automaton: Mealy, graph: Graph) -> list[tuple[InputSequence, ...]]:
+def _identifiers(automaton: Mealy, graph: ExploredGraph) -> list[tuple[InputSequence, ...]]:
     """Give each state sequences that tell it from every other; for each pair both states have the same one (harmonised)."""
     shortest = automaton.separating()
     require_separable(automaton, graph, shortest)
@@ -438,7 +438,7 @@ def _percept(machine: Machine, here: Configuration, occurrence: Occurrence) -> t
     said = tuple((guard, outcome) for guard, outcome in occurrence.verdicts if outcome != "passed")
     result = step(machine, here, occurrence)
     if isinstance(result, Refusal):
-        return ScenarioStep(occurrence.event, said, Refused(result.reason), here.state), here
+        return ScenarioStep(occurrence.event, said, RefusedAction(result.reason), here.state), here
     after = result.configuration
     values = zip(machine.variables, here.values, after.values, strict=True)
     changed = tuple((variable.name, new) for variable, old, new in values if old != new)

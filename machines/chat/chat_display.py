@@ -17,11 +17,11 @@ from dsa.cli.command_line import printable
 from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from machines.chat.chat_resources import NAMED
-from machines.chat.conversation import DONE, FAILED, REASONS, CallRead, Came, Conversation, Said
+from machines.chat.conversation import DONE, FAILED, REASONS, ChatCall, ChatConversation, ChatResult, UserMessage
 from machines.chat.sql import TableInfo
 from machines.tool_use.machine_session import Lines
 from machines.tool_use.records import on_one_line, read_record, short
-from machines.tool_use.tool_call import Answer
+from machines.tool_use.tool_call import ModelAnswer
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
 _LONGEST_ERROR = 800
@@ -43,7 +43,7 @@ _BADGES = {
 }
 
 
-class Display(Lines):
+class ChatDisplay(Lines):
     """Shows a conversation. Give its methods to `Chat` as `on_moment`, `listen` and `notice`.
 
     `folder` is where the conversation's own folder is; with `is_verbose` it shows phases, and what was mended in calls.
@@ -52,7 +52,7 @@ class Display(Lines):
     def __init__(self, console: Console, folder: Path, *, is_verbose: bool = False) -> None:
         super().__init__(console)
         self._folder, self._is_verbose = folder, is_verbose
-        self._conversation = Conversation()
+        self._conversation = ChatConversation()
         self._arrived: EventEntry | None = None
         self._failed = ""
         self._shown = 0
@@ -91,15 +91,15 @@ class Display(Lines):
         before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
         if event.event in {"asked", "answered", "cut_off"} and not self.has_text:
             # a model that was not listened to: the turn was finished without us
-            self.listen(read_record(Answer, event.data).content)
+            self.listen(read_record(ModelAnswer, event.data).content)
         if event.event in {"sql_call", "python_call"}:
-            call = read_record(CallRead, event.data)
+            call = read_record(ChatCall, event.data)
             mended = f" [mended: {', '.join(call.rescues)}]" if self._is_verbose and call.rescues else ""
             self.line(f"{call.tool}  {short(call.text, _LONGEST_CALL)}{mended}", "cyan")
         if before != after and self._is_verbose:
             self.line(f"{before} -> {after}", "dim")
         if event.event in DONE | FAILED:
-            self._result(read_record(Came, event.data).result)
+            self._result(read_record(ChatResult, event.data).result)
         self.has_text = False
 
     def _result(self, result: Any) -> None:  # noqa: ANN401  (JSON)
@@ -156,10 +156,10 @@ def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
     return json.dumps(cell, ensure_ascii=False)
 
 
-class Transcript(Display):
+class TranscriptDisplay(ChatDisplay):
     """Shows a conversation with what was said in it: nobody types it here."""
 
     def _show(self, entry: Entry, run_id: str) -> None:
         if isinstance(entry, EventEntry) and entry.event == "message":
-            self.say(f"> {read_record(Said, entry.data).text}")
+            self.say(f"> {read_record(UserMessage, entry.data).text}")
         super()._show(entry, run_id)

@@ -23,10 +23,18 @@ from markdown_it.token import Token
 from dsa.guards.feedback import verdict_of
 from dsa.runtime.content import Artifact as Judged
 from dsa.runtime.policy.policies import Action, Policy, PolicyContext, Step, answering, event_step
-from machines.chat.chat_resources import Files, Resources, resources_in
-from machines.chat.conversation import Artifact, CallRead, Came, Conversation, Made, Presented, Turn
+from machines.chat.chat_resources import ChatResources, Files, resources_in
+from machines.chat.conversation import (
+    ChatArtifact,
+    ChatCall,
+    ChatConversation,
+    ChatResult,
+    ChatTurn,
+    NewArtifact,
+    PresentedAnswer,
+)
 from machines.tool_use.records import as_data, read_record
-from machines.tool_use.tool_call import LEFT_OUT, Answer, ToolResult, refused
+from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolResult, refused
 from machines.tool_use.transcript import Notice, results_told
 
 if TYPE_CHECKING:
@@ -38,7 +46,7 @@ _FONT, _MONO = "text", "mono"
 _NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def report_files(conversation: Conversation, files: Files) -> tuple[Made, ...]:
+def report_files(conversation: ChatConversation, files: Files) -> tuple[NewArtifact, ...]:
     """Keep the report of the last turn as Markdown and as PDF, and give both as artifacts; the same answer over the same files has one report."""
     turn, shown, inventory = conversation.turn, artifacts_of(conversation), conversation.inventory
     told = "\n".join([turn.answer.strip(), *(each.artifact_id for each in shown)])
@@ -48,20 +56,20 @@ def report_files(conversation: Conversation, files: Files) -> tuple[Made, ...]:
         return tuple(each.as_made() for each in known if each is not None)
     written = {"md": as_markdown(turn, shown).encode(), "pdf": as_pdf(turn, shown, files)}
     made = [
-        Made(f"report_{turn.number}.{kind}", kind, files.keep(content), len(content), f"report:{about}:{kind}")
+        NewArtifact(f"report_{turn.number}.{kind}", kind, files.keep(content), len(content), f"report:{about}:{kind}")
         for kind, content in written.items()
     ]
     return conversation.inventory.compared(made)
 
 
-def artifacts_of(conversation: Conversation) -> list[Artifact]:
+def artifacts_of(conversation: ChatConversation) -> list[ChatArtifact]:
     """Give the artifacts that a turn made or that its answer names, each once, oldest first."""
     turn, inventory = conversation.turn, conversation.inventory
     made = {artifact_id for call in turn.calls for artifact_id in call.artifacts}
     return [each for each in inventory if each.artifact_id in made or each.name in turn.answer]
 
 
-def as_markdown(turn: Turn, artifacts: list[Artifact]) -> str:
+def as_markdown(turn: ChatTurn, artifacts: list[ChatArtifact]) -> str:
     """Write the report as Markdown; figures and files are linked by their names beside it."""
     parts = [f"# {_title(turn)}", turn.answer.strip()]
     for artifact in artifacts:
@@ -70,7 +78,7 @@ def as_markdown(turn: Turn, artifacts: list[Artifact]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def as_pdf(turn: Turn, artifacts: list[Artifact], files: Files) -> bytes:
+def as_pdf(turn: ChatTurn, artifacts: list[ChatArtifact], files: Files) -> bytes:
     """Write the report as PDF: the answer with its headings, lists and tables, the names of the files, and each figure.
 
     An answer that cannot be laid out, as a table of sixty columns, stands there as it was written.
@@ -83,7 +91,9 @@ def as_pdf(turn: Turn, artifacts: list[Artifact], files: Files) -> bytes:
         return _written(turn, artifacts, files, _write_plain)
 
 
-def _written(turn: Turn, artifacts: list[Artifact], files: Files, write_answer: Callable[["FPDF", str], None]) -> bytes:
+def _written(
+    turn: ChatTurn, artifacts: list[ChatArtifact], files: Files, write_answer: Callable[["FPDF", str], None]
+) -> bytes:
     with _begun(turn) as pdf:
         write_answer(pdf, turn.answer.strip())
         for artifact in artifacts:
@@ -95,7 +105,7 @@ def _written(turn: Turn, artifacts: list[Artifact], files: Files, write_answer: 
 
 
 @contextmanager
-def _begun(turn: Turn) -> Iterator["FPDF"]:
+def _begun(turn: ChatTurn) -> Iterator["FPDF"]:
     """Begin a document with the title; no date and no name of a program stands in it."""
     from fpdf import FPDF
 
@@ -144,7 +154,7 @@ def _add_fonts(pdf: "FPDF") -> None:
             pdf.add_font(family, style, folder / f"{name}{ending}.ttf")
 
 
-def _title(turn: Turn) -> str:
+def _title(turn: ChatTurn) -> str:
     return " ".join(turn.text.split())
 
 
@@ -165,14 +175,14 @@ _FILE = re.compile(
 )
 
 
-def _read(context: PolicyContext) -> tuple[Resources, Conversation]:
+def _read(context: PolicyContext) -> tuple[ChatResources, ChatConversation]:
     """Give what the conversation works with, and the conversation."""
     chat = resources_in(context.config, context.run.run_id)
     return chat, chat.conversation(context.run)
 
 
-def _call_in(action: Action) -> CallRead:
-    return read_record(CallRead, action.payload["data"])
+def _call_in(action: Action) -> ChatCall:
+    return read_record(ChatCall, action.payload["data"])
 
 
 def _told(
@@ -237,14 +247,14 @@ async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
     return _told(action, LEFT_OUT, f"{len(results)} calls left out", *results, drops=True)
 
 
-def _refused_all(conversation: Conversation, reason: str, why: str) -> list[ToolResult]:
+def _refused_all(conversation: ChatConversation, reason: str, why: str) -> list[ToolResult]:
     return [refused(call_id, reason, why) for call_id in conversation.transcript.waiting()]
 
 
 async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
     """Say which artifacts were there already."""
     _, conversation = _read(context)
-    came = read_record(Came, {"result": {}, "call_id": "", **action.payload["data"]})
+    came = read_record(ChatResult, {"result": {}, "call_id": "", **action.payload["data"]})
     names = [(each.name, each.equal_to) for each in came.artifacts if each.equal_to]
     said = "; ".join(f"{name} is {known} ({conversation.inventory[known].name})" for name, known in names)
     return _told(action, "duplicate_artifact_prevented", said)
@@ -255,7 +265,7 @@ async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
 
 async def note_cut_off(action: Action, _context: PolicyContext) -> list[Step]:
     """Tell the model that its answer cannot be used."""
-    answer = read_record(Answer, action.payload["data"])
+    answer = read_record(ModelAnswer, action.payload["data"])
     return _told(action, "answer_cut_off", answer.why, note=answer.note)
 
 
@@ -266,10 +276,10 @@ async def present(action: Action, context: PolicyContext) -> list[Step]:
     chat.files.shown(conversation.inventory)
     lacking = what_is_missing(conversation, {table.source for table in chat.database.tables})
     made = report_files(conversation, chat.files) if chat.wants_report and not lacking else ()
-    return [event_step(action.policy, "presented", data=as_data(Presented(made, tuple(lacking))))]
+    return [event_step(action.policy, "presented", data=as_data(PresentedAnswer(made, tuple(lacking))))]
 
 
-def what_is_missing(conversation: Conversation, sources: Iterable[str]) -> list[str]:
+def what_is_missing(conversation: ChatConversation, sources: Iterable[str]) -> list[str]:
     """Say which files an answer names that are not there, and which kind of file the user wanted and nobody made."""
     turn, inventory, known = conversation.turn, conversation.inventory, set(sources)
     named = [name for name in dict.fromkeys(_FILE.findall(turn.answer)) if name not in known]
@@ -283,20 +293,20 @@ def what_is_missing(conversation: Conversation, sources: Iterable[str]) -> list[
     return lacking
 
 
-def _is_there(artifacts: Iterable[Artifact], kinds: set[str]) -> bool:
+def _is_there(artifacts: Iterable[ChatArtifact], kinds: set[str]) -> bool:
     return any(artifact.kind in kinds for artifact in artifacts)
 
 
 async def remind(action: Action, _context: PolicyContext) -> list[Step]:
     """Tell the model what its answer is missing."""
-    said = "; ".join(read_record(Presented, action.payload["data"]).missing)
+    said = "; ".join(read_record(PresentedAnswer, action.payload["data"]).missing)
     note = f"[Not there: {said}. Make it with a tool, or answer without it.]"
     return _told(action, "answer_incomplete", said, note=note)
 
 
 async def note_missing(action: Action, _context: PolicyContext) -> list[Step]:
     """Tell the user what an answer is missing."""
-    said = "; ".join(read_record(Presented, action.payload["data"]).missing)
+    said = "; ".join(read_record(PresentedAnswer, action.payload["data"]).missing)
     return _told(action, "answer_incomplete", said)
 
 

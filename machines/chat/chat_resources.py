@@ -21,11 +21,11 @@ import attrs
 
 from dsa.runtime.run import Run
 from machines.chat.chat_tools import CONTEXT_TOKENS
-from machines.chat.conversation import Artifact, Conversation
+from machines.chat.conversation import ChatArtifact, ChatConversation
 from machines.chat.python import Interpreter, PythonError
-from machines.chat.sql import Database
-from machines.tool_use.chat_model import Model, Wanted, model_of
-from machines.tool_use.machine_session import Known
+from machines.chat.sql import SqlDatabase
+from machines.tool_use.chat_model import Model, ModelOptions, model_of
+from machines.tool_use.machine_session import RunResources
 from machines.tool_use.records import JsonObject, read_record
 from machines.tool_use.transcript import CHARS_PER_TOKEN
 
@@ -60,7 +60,7 @@ class Files:
         """Give where bytes are kept."""
         return self._contents / digest
 
-    def shown(self, artifacts: Iterable[Artifact]) -> None:
+    def shown(self, artifacts: Iterable[ChatArtifact]) -> None:
         """Put artifacts under their names, each once; it looks at those that were added since the last time."""
         for artifact in islice(artifacts, self._shown, None):
             path = self.named(artifact)
@@ -69,7 +69,7 @@ class Files:
                 _write(path, self.content(artifact.digest))
             self._shown += 1
 
-    def named(self, artifact: Artifact) -> Path:
+    def named(self, artifact: ChatArtifact) -> Path:
         """Give where people find an artifact."""
         return self._folder / NAMED / artifact.file_name
 
@@ -114,7 +114,7 @@ class ChatSettings:
     context_tokens: int | None = None
 
 
-class Resources:
+class ChatResources:
     """Everything of one conversation. `config` is what the run was started with (see `ChatSettings`), `folder` its own folder.
 
     `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again.
@@ -123,22 +123,22 @@ class Resources:
     def __init__(self, config: JsonObject, folder: Path) -> None:
         self._settings = read_record(ChatSettings, config)
         self._folder = folder
-        self._conversation = Conversation()
+        self._conversation = ChatConversation()
         self.files = Files(folder)
         self.listen: Listener = lambda _text: None
         self.notice: Listener = lambda _text: None
 
-    def conversation(self, run: Run) -> Conversation:
+    def conversation(self, run: Run) -> ChatConversation:
         """Give what the run's ledger says."""
         if self._conversation.taken > len(run.ledger):
-            self._conversation = Conversation()
+            self._conversation = ChatConversation()
         self._conversation.take(run.ledger.after(self._conversation.taken))
         return self._conversation
 
     @cached_property
-    def database(self) -> Database:
+    def database(self) -> SqlDatabase:
         """The data; loaded at its first use. Raises LoadError."""
-        return Database([Path(path) for path in self._settings.data], self._folder)
+        return SqlDatabase([Path(path) for path in self._settings.data], self._folder)
 
     @property
     def is_loaded(self) -> bool:
@@ -164,7 +164,9 @@ class Resources:
         """Who answers. Raises ModelUnavailable, DocumentError."""
         tokens = self._settings.context_tokens
         window = None if tokens is None else tokens + _BESIDE_TOKENS
-        return model_of(self.asked_model, Wanted(self._settings.seed or 0, on_wait=self.tell, window_tokens=window))
+        return model_of(
+            self.asked_model, ModelOptions(self._settings.seed or 0, on_wait=self.tell, window_tokens=window)
+        )
 
     @property
     def asked_model(self) -> str:
@@ -207,5 +209,5 @@ class Resources:
             del self.database
 
 
-KNOWN = Known(Resources)
+KNOWN = RunResources(ChatResources)
 resources_in = KNOWN.of

@@ -14,18 +14,18 @@ from dsa.expr import Value
 from dsa.runs.handle import RunHandle
 from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
-from dsa.runtime.secrets import Chosen
+from dsa.runtime.secrets import SecretOptions
 from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence
-from machines.chat.chat_resources import KNOWN, Listener, Resources
-from machines.chat.conversation import Conversation, Turn
-from machines.tool_use.machine_session import Session, StoppedError, begun, taken_up
+from machines.chat.chat_resources import KNOWN, ChatResources, Listener
+from machines.chat.conversation import ChatConversation, ChatTurn
+from machines.tool_use.machine_session import MachineSession, StoppedError, begun, taken_up
 
 NAME = "chat"
 
 
 @attrs.frozen
-class Settings:
+class ChatStart:
     """With what a conversation is begun; kept in its ledger. `data` are the files that are loaded, `module` binds names in place of ours.
 
     Without `normalise` calls are taken as they were sent, without `dedup` nothing is noticed to have been done before: to measure both.
@@ -41,7 +41,7 @@ class Settings:
     context_tokens: int | None = None
     budget: tuple[str, ...] = ()
     module: str | None = None
-    chosen: Chosen = attrs.field(factory=Chosen)
+    chosen: SecretOptions = attrs.field(factory=SecretOptions)
 
     def config(self) -> dict[str, Any]:
         """Return what policies can read."""
@@ -60,7 +60,7 @@ class Settings:
         )
 
 
-class Chat(Session[Resources]):
+class Chat(MachineSession[ChatResources]):
     """One conversation, held by this process.
 
     `begin` and `resume` make it; it is kept in `runs`. `on_moment` is called with every moment of its run, `listen` with the model's text as it
@@ -70,7 +70,7 @@ class Chat(Session[Resources]):
     command = "dsa chat"
 
     def __init__(self, runs: Runs, handle: RunHandle, listen: Listener, notice: Listener, *, is_new: bool) -> None:
-        def prepare(resources: Resources) -> None:
+        def prepare(resources: ChatResources) -> None:
             resources.listen, resources.notice = listen, notice
             if is_new:
                 _ = resources.model, resources.database
@@ -81,7 +81,7 @@ class Chat(Session[Resources]):
     @classmethod
     def begin(
         cls,
-        settings: Settings,
+        settings: ChatStart,
         runs: Runs,
         *,
         on_moment: OnMoment | None = None,
@@ -126,11 +126,11 @@ class Chat(Session[Resources]):
         return self.state == "resting.error"
 
     @property
-    def conversation(self) -> Conversation:
+    def conversation(self) -> ChatConversation:
         """What was said and made so far."""
         return self.resources.conversation(self._handle.run)
 
-    async def say(self, text: str, *, rerun: bool | None = None) -> Turn:
+    async def say(self, text: str, *, rerun: bool | None = None) -> ChatTurn:
         """Say something, and give the turn when it rests. `rerun`: work that was done may be done again (None: as the text says).
 
         Raises StoppedError when no message is taken now, or when the turn was stopped by a fault of ours; the ledger keeps it.
@@ -141,7 +141,7 @@ class Chat(Session[Resources]):
             raise StoppedError(f"no message is taken while {self.state}")
         return self.conversation.turn
 
-    async def go_on(self) -> Turn | None:
+    async def go_on(self) -> ChatTurn | None:
         """Finish a turn that was cut off, if there is one; give the last turn."""
         await self.drive()
         return self.conversation.turn if self.conversation.turns else None

@@ -19,14 +19,14 @@ from functools import lru_cache
 
 import attrs
 
-from machines.chat.conversation import MOST_SHOWN, REUSE, Artifact, Conversation
+from machines.chat.conversation import MOST_SHOWN, REUSE, ChatArtifact, ChatConversation
 from machines.chat.python import compiles, is_empty
-from machines.chat.sql import Intent, TableInfo
+from machines.chat.sql import QueryIntent, TableInfo
 from machines.tool_use import tool_call
 from machines.tool_use.records import as_data, object_in
-from machines.tool_use.tool import LIMIT, Kind, Parameter, Tool
-from machines.tool_use.tool_call import Meant
-from machines.tool_use.transcript import CHARS_PER_TOKEN, Message, newest_that_fit, within
+from machines.tool_use.tool import LIMIT, ArgumentKind, Parameter, Tool
+from machines.tool_use.tool_call import ToolRequest
+from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, newest_that_fit, within
 
 #: Every kind of thing that is mended, with what it means to a reader.
 RESCUES: dict[str, str] = {
@@ -50,7 +50,7 @@ class DataTool(Tool):
     effect: str = attrs.field(kw_only=True)
 
 
-def text_of(call: Meant[DataTool]) -> str:
+def text_of(call: ToolRequest[DataTool]) -> str:
     """Return the SQL or code of a call; empty where there is none."""
     return str(call.arguments.get(call.tool.text, "")) if call.tool else ""
 
@@ -127,13 +127,13 @@ def _limit(value: object, parameter: Parameter, mended: list[str]) -> object:
     return parameter.default if not is_endless else parameter.most if value == math.inf else parameter.least
 
 
-_LIMIT = Kind(LIMIT.schema, _limit, has_bounds=True)
+_LIMIT = ArgumentKind(LIMIT.schema, _limit, has_bounds=True)
 _STRING = {"type": "string"}
 SQL = DataTool(
     "run_sql",
     "Run one SELECT over the tables and see the first rows, the true number of rows and what they are about.",
     (
-        Parameter("sql", Kind(_STRING, _sql), "one SELECT statement in DuckDB's SQL", "", required=True,
+        Parameter("sql", ArgumentKind(_STRING, _sql), "one SELECT statement in DuckDB's SQL", "", required=True,
                   aliases=("query", "statement", "sql_query", "q")),
         Parameter("limit", _LIMIT, "how many rows to see", 100, least=1, most=10_000, aliases=("max_rows", "row_limit", "rows")),
     ),
@@ -147,7 +147,7 @@ PYTHON = DataTool(
     "Run Python with pandas (pd), numpy (np) and matplotlib (plt). The latest SQL result is the DataFrame df. "
     "Files that it writes into the working folder, and open figures, are kept as artifacts.",
     (
-        Parameter("code", Kind(_STRING, _code), "Python code", "", required=True,
+        Parameter("code", ArgumentKind(_STRING, _code), "Python code", "", required=True,
                   aliases=("python", "python_code", "script", "source", "input", "query")),
         Parameter("timeout", _LIMIT, "seconds it may take", 30, least=1, most=120,
                   aliases=("timeout_s", "timeout_seconds", "time_limit", "seconds")),
@@ -171,13 +171,13 @@ _LEFT_OUT = "[{count} earlier turns are left out here; what they made is in the 
 
 
 def messages_for(
-    conversation: Conversation,
+    conversation: ChatConversation,
     tables: Sequence[TableInfo],
     *,
     offered: Iterable[str] = (),
     context_chars: int = CONTEXT_TOKENS * CHARS_PER_TOKEN,
     shortens: bool = False,
-) -> list[Message]:
+) -> list[ChatMessage]:
     """Give the messages of the next request. `tables` describes the data, `offered` are the tools that come with the request.
 
     A last turn that is too long by itself is sent whole, unless it `shortens` its largest texts.
@@ -185,7 +185,7 @@ def messages_for(
     turns = conversation.turns
     kept = newest_that_fit([turn.exchange for turn in turns], context_chars)
     left_out = len(turns) - len(kept)
-    system = Message("system", _system(conversation, tables, tuple(offered)))
+    system = ChatMessage("system", _system(conversation, tables, tuple(offered)))
     said = [message for exchange in kept for message in exchange.messages]
     if shortens and sum(exchange.size for exchange in kept) > context_chars:
         said = within(said, context_chars)
@@ -194,7 +194,7 @@ def messages_for(
     return [system, *said]
 
 
-def _system(conversation: Conversation, tables: Sequence[TableInfo], offered: tuple[str, ...]) -> str:
+def _system(conversation: ChatConversation, tables: Sequence[TableInfo], offered: tuple[str, ...]) -> str:
     inventory = conversation.inventory
     count = f" (the newest {MOST_SHOWN} of {len(inventory)})" if len(inventory) > MOST_SHOWN else ""
     parts = [
@@ -214,12 +214,12 @@ def _table(table: TableInfo) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _intent(intent: Intent) -> str:
+def _intent(intent: QueryIntent) -> str:
     return json.dumps(as_data(intent), ensure_ascii=False)
 
 
 @lru_cache(maxsize=1_024)
-def _described(artifact: Artifact) -> str:
+def _described(artifact: ChatArtifact) -> str:
     """Write what is told of an artifact; the next requests tell the same."""
     return json.dumps(artifact.described(), ensure_ascii=False)
 

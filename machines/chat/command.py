@@ -28,7 +28,7 @@ from dsa.cli.command_line import INTERRUPTED, note_run, write
 from dsa.cli.ledger_view import terminal
 from dsa.cli.run_options import (
     RunOptions,
-    Watched,
+    RunWatchers,
     faults_told,
     find,
     opened,
@@ -36,7 +36,7 @@ from dsa.cli.run_options import (
     runs_option,
     watching_options,
 )
-from dsa.cli.run_view import RunCommand, rest_report
+from dsa.cli.run_view import JsonRunCommand, rest_report
 from dsa.edge.processes import environment_secrets
 from dsa.errors import DsaError
 from dsa.expr import show_value
@@ -44,9 +44,9 @@ from dsa.runs.place import new_run_id
 from dsa.runs.runs import Runs, length_before, open_runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.timeline import Moment
-from machines.chat.chat_display import Display
-from machines.chat.chat_session import NAME, Chat, Settings
-from machines.chat.conversation import Conversation, Turn, conversation_of
+from machines.chat.chat_display import ChatDisplay
+from machines.chat.chat_session import NAME, Chat, ChatStart
+from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
 from machines.tool_use.records import as_data
 from machines.tool_use.transcript import LEAST_TOKENS
 
@@ -90,7 +90,7 @@ def counted(entries: Iterable[Entry]) -> dict[str, int | float | str]:
     }
 
 
-def counters_of(conversation: Conversation) -> ConversationCounters:
+def counters_of(conversation: ChatConversation) -> ConversationCounters:
     """Count what a conversation has seen."""
     guided, helped = conversation.guided, conversation.guided_well
     return ConversationCounters(
@@ -147,7 +147,7 @@ HELP = """\
 class Talk:
     """A conversation with somebody at a terminal."""
 
-    def __init__(self, chat: Chat, display: Display) -> None:
+    def __init__(self, chat: Chat, display: ChatDisplay) -> None:
         self._chat, self._display = chat, display
 
     def hold(self, perform: Perform, read: Callable[[str], str] = input) -> int:
@@ -242,7 +242,7 @@ _AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, -
 _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A conversation has no other default than its own."
 
 
-@click.command("chat", cls=RunCommand)
+@click.command("chat", cls=JsonRunCommand)
 @click.argument("data", nargs=-1, metavar="[DATA]...", type=click.Path(path_type=Path))
 @click.option("--ask", "asked", multiple=True, metavar="TEXT", help="Say this and end; several are said in turn.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other answers.")
@@ -284,7 +284,7 @@ def command(
     if any(not text.strip() for text in asked) or (options.json_wanted and not asked):
         raise click.UsageError("say something: --ask TEXT")
     folder = Path(root)
-    display = Display(terminal(), folder, is_verbose=verbose)
+    display = ChatDisplay(terminal(), folder, is_verbose=verbose)
     if context_tokens is not None:
         options = attrs.evolve(options, config={"context_tokens": context_tokens})
     if run is None:
@@ -301,28 +301,28 @@ def resumed(
     *,
     take: bool,
     asked: tuple[str, ...] = (),
-    display: Display | None = None,
+    display: ChatDisplay | None = None,
 ) -> int:
     """Go on with a conversation, at the terminal unless something is asked; give the exit code. `dsa resume` does it too."""
     note_run(root / run_id)
     with opened(root) as runs:
         options = options.continuing(runs.recorded(run_id))
     begin = partial(Chat.resume, run_id, options=options.changes, take=take)
-    return _held(display or Display(terminal(), root), root, options, asked, begin, is_new=False)
+    return _held(display or ChatDisplay(terminal(), root), root, options, asked, begin, is_new=False)
 
 
 def _settings(
     options: RunOptions, *, data: tuple[Path, ...], seed: int, format_: str, no_normalise: bool, no_dedup: bool
-) -> Settings:
+) -> ChatStart:
     """Put together what the command line says."""
-    return Settings(
+    return ChatStart(
         options.model or "", data, seed, format_, not no_normalise, not no_dedup, options.parameters,
         options.config.get("context_tokens"), budget=options.budget, module=options.module, chosen=options.watching.chosen,
     )  # fmt: skip
 
 
 def _held(
-    display: Display,
+    display: ChatDisplay,
     root: Path,
     options: RunOptions,
     asked: tuple[str, ...],
@@ -348,7 +348,7 @@ def _held(
         if is_new and is_shown:
             display.tables(chat.resources.database.tables)
         chat.resources.warm()
-        spoken = _Spoken(chat, display, options, watched, entered.enter_context(asyncio.Runner()))
+        spoken = _ChatSession(chat, display, options, watched, entered.enter_context(asyncio.Runner()))
         code = spoken.ask(asked) if asked else Talk(chat, display).hold(spoken.hear, spoken.read)
         if chat.rest is not None:
             watched.rested(chat.rest)
@@ -356,13 +356,13 @@ def _held(
 
 
 @attrs.frozen
-class _Spoken:
+class _ChatSession:
     """A conversation on the command line, and how it is shown."""
 
     chat: Chat
-    display: Display
+    display: ChatDisplay
     options: RunOptions
-    watched: Watched
+    watched: RunWatchers
     runner: asyncio.Runner
 
     def read(self, prompt: str) -> str:
@@ -374,7 +374,7 @@ class _Spoken:
     def hear(self, work: Any) -> Any:  # noqa: ANN401  (a coroutine, and what it gives)
         """Do something with the conversation; where nothing else is shown, what was answered is all the same."""
         found = _heard(self.runner, self.chat, work)
-        if isinstance(found, Turn) and self.options.shows_nothing and not self.options.json_wanted:
+        if isinstance(found, ChatTurn) and self.options.shows_nothing and not self.options.json_wanted:
             self.display.say(found.answer or found.why or found.ended)
         return found
 
@@ -399,7 +399,7 @@ class _Spoken:
             self.display.say(f"{chat.run_id}: {state}; go on with: dsa chat --resume {chat.run_id}{retry}")
         return code
 
-    def _write(self, turn: Turn, code: int, seconds: float) -> None:
+    def _write(self, turn: ChatTurn, code: int, seconds: float) -> None:
         """Write the run as a JSON object, with the turn."""
         assert self.chat.rest is not None, "a turn is over when the run rests"
         assert self.chat.runs.root is not None, "commands keep their runs in a folder"
@@ -463,7 +463,7 @@ class TurnReport:
     counters: ConversationCounters
 
 
-def turn_report(chat: Chat, turn: Turn) -> TurnReport:
+def turn_report(chat: Chat, turn: ChatTurn) -> TurnReport:
     """Return what is told of a turn."""
     calls = tuple(
         CallReport(

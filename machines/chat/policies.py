@@ -21,15 +21,15 @@ from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, 
 from dsa.runtime.run import Run, guards_for
 from dsa.runtime.speech import as_unicode
 from dsa.semantics import Configuration, Occurrence, Refusal
-from machines.chat.chat_resources import Resources, resources_in
+from machines.chat.chat_resources import ChatResources, resources_in
 from machines.chat.chat_tools import SQL, TOOLS, DataTool, messages_for, text_of
-from machines.chat.conversation import CallRead, Came, Conversation, Made, Table
+from machines.chat.conversation import ChatCall, ChatConversation, ChatResult, NewArtifact, ResultTable
 from machines.chat.python import FrameSource, PythonError, compiles, is_empty, normal_code
 from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
 from machines.tool_use.records import JsonObject, as_data, read_record
-from machines.tool_use.tool_call import Meant, answer_of, read_call, read_strictly
-from machines.tool_use.transcript import Message, asked_within, room_known, room_taken
+from machines.tool_use.tool_call import ToolRequest, answer_of, read_call, read_strictly
+from machines.tool_use.transcript import ChatMessage, asked_within, room_known, room_taken
 
 _AGAIN = re.compile(
     r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"
@@ -59,7 +59,7 @@ def message_brought(data: object) -> object:
 _LONGEST_TOLD = 6_000
 
 
-def _resources(context: PolicyContext) -> Resources:
+def _resources(context: PolicyContext) -> ChatResources:
     return resources_in(context.config, context.run.run_id)
 
 
@@ -101,10 +101,10 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     tools = [TOOLS[name] for name in tools_offered(context.run)]
     names = tuple(tool.name for tool in tools)
 
-    async def ask(messages: list[Message]) -> StreamResult:
+    async def ask(messages: list[ChatMessage]) -> StreamResult:
         return await chat.model.ask(messages, tools, number=transcript.answers, on_text=chat.listen)
 
-    def messages_within(chars: int) -> list[Message]:
+    def messages_within(chars: int) -> list[ChatMessage]:
         shortens = chat.is_limited or chars < chat.context_chars  # else a model may well read more
         return messages_for(conversation, tables, offered=names, context_chars=chars, shortens=shortens)
 
@@ -131,17 +131,17 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     asked = conversation.transcript.queue[0]
     call = (read_call if chat.normalises else read_strictly)(asked, TOOLS)
     if call.tool is None:
-        unknown = CallRead(call.call_id, "", rescues=call.rescues, fault=call.fault)
+        unknown = ChatCall(call.call_id, "", rescues=call.rescues, fault=call.fault)
         return [event_step(action.policy, "unknown_call", data=as_data(unknown))]
     text, turn = text_of(call), conversation.turn
     digest, fault = await in_thread(partial(_looked_at, call, chat, conversation.latest_table))
     earlier = conversation.earlier(digest) if chat.dedups else None
     seen = (digest, earlier, turn.number, turn.rerun, call.arguments)
-    read = CallRead(call.call_id, call.tool.name, text, call.rescues, fault, *seen)
+    read = ChatCall(call.call_id, call.tool.name, text, call.rescues, fault, *seen)
     return [event_step(action.policy, call.tool.event, data=as_data(read))]
 
 
-def _looked_at(call: Meant[DataTool], chat: Resources, table: Table | None) -> tuple[str, str]:
+def _looked_at(call: ToolRequest[DataTool], chat: ChatResources, table: ResultTable | None) -> tuple[str, str]:
     """Give what a call is known by, and what the parser has against it. `table` is what code would read."""
     text = text_of(call)
     if call.tool is SQL:
@@ -152,7 +152,7 @@ def _looked_at(call: Meant[DataTool], chat: Resources, table: Table | None) -> t
     return known_by, compiles(text) or ""
 
 
-def digest_of(call: Meant[DataTool], table: str = "") -> str:
+def digest_of(call: ToolRequest[DataTool], table: str = "") -> str:
     """Give the SHA-256 of all that a call's outcome depends on: equal for calls that differ in comments, white space and the like alone.
 
     SQL reads data that no call changes; code reads the latest result of SQL too, `table`, and may take a given time.
@@ -167,8 +167,8 @@ def digest_of(call: Meant[DataTool], table: str = "") -> str:
 # -- tools ----------------------------------------------------------------------------------------------------------------
 
 
-def _call_in(action: Action) -> CallRead:
-    return read_record(CallRead, action.payload["data"])
+def _call_in(action: Action) -> ChatCall:
+    return read_record(ChatCall, action.payload["data"])
 
 
 @answering("sql_done", "sql_failed", is_eager=True)
@@ -178,24 +178,24 @@ async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     try:
         found, digest, shared = await _interrupting(chat, partial(_queried, chat, call))
     except SqlError as error:
-        return [event_step(action.policy, "sql_failed", data=as_data(Came(call.call_id, _failed(error))))]
-    table = Table(digest, tuple(found.columns), tuple(found.types))
+        return [event_step(action.policy, "sql_failed", data=as_data(ChatResult(call.call_id, _failed(error))))]
+    table = ResultTable(digest, tuple(found.columns), tuple(found.types))
     made = _table_made(found, *shared, call.digest, chat.conversation(context.run), dedups=chat.dedups)
-    came = Came(call.call_id, _rows_told(found), found.intent, table, made)
+    came = ChatResult(call.call_id, _rows_told(found), found.intent, table, made)
     return [event_step(action.policy, "sql_done", data=as_data(came))]
 
 
 _Queried = tuple[SqlResult, str, tuple[str, int]]
 
 
-def _queried(chat: Resources, call: CallRead) -> _Queried:
+def _queried(chat: ChatResources, call: ChatCall) -> _Queried:
     """Query, and keep the rows: as they are, and as spreadsheets may read them, with the SHA-256 of each and the size of the latter."""
     found = chat.database.query(call.text, limit=int(str(call.arguments["limit"])))
     shared = for_spreadsheets(found.csv)
     return found, chat.files.keep(found.csv), (chat.files.keep(shared), len(shared))
 
 
-async def _interrupting(chat: Resources, query: Callable[[], _Queried]) -> _Queried:
+async def _interrupting(chat: ChatResources, query: Callable[[], _Queried]) -> _Queried:
     """Query in a thread; a query that nobody waits for any more is stopped."""
     try:
         return await in_thread(query)
@@ -212,13 +212,13 @@ def _rows_told(found: SqlResult) -> JsonObject:
 
 
 def _table_made(
-    found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: Conversation, *, dedups: bool
-) -> tuple[Made, ...]:
+    found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: ChatConversation, *, dedups: bool
+) -> tuple[NewArtifact, ...]:
     """Give the table as an artifact, unless it is a single value."""
     if found.row_count * len(found.columns) < 2:  # noqa: PLR2004  (more than one value)
         return ()
     about = "_".join(found.intent.datasets[:2]) or "result"
-    made = Made(f"{about}_{call_digest[:6]}.csv", "csv", digest, size_bytes, f"sql:{call_digest[:12]}")
+    made = NewArtifact(f"{about}_{call_digest[:6]}.csv", "csv", digest, size_bytes, f"sql:{call_digest[:12]}")
     return conversation.inventory.compared([made], dedups=dedups)
 
 
@@ -234,17 +234,19 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
         ran = await in_thread(lambda: chat.interpreter.run(call.text, table, timeout_s=timeout_s))
     except PythonError as error:
         output = {"output": error.output} if error.output else {}
-        return [event_step(action.policy, "python_failed", data=as_data(Came(call.call_id, _failed(error, **output))))]
+        return [
+            event_step(action.policy, "python_failed", data=as_data(ChatResult(call.call_id, _failed(error, **output))))
+        ]
     of = known.digest[:12] if known else "-"
     made = []
     for file in ran.files:
         content = for_spreadsheets(file.content) if file.kind in {"csv", "tsv"} else file.content
         digest = await in_thread(partial(chat.files.keep, content))
-        made.append(Made(file.name, file.kind, digest, len(content), f"python:{file.name}:{of}"))
+        made.append(NewArtifact(file.name, file.kind, digest, len(content), f"python:{file.name}:{of}"))
     told = {"output": ran.output, "value": ran.value, "files": [file.name for file in ran.files]}
     result = {name: value for name, value in told.items() if value}
     artifacts = conversation.inventory.compared(made, dedups=chat.dedups)
-    came = Came(call.call_id, result, None, None, artifacts, ran.rung, tuple(sorted(ran.features)))
+    came = ChatResult(call.call_id, result, None, None, artifacts, ran.rung, tuple(sorted(ran.features)))
     return [event_step(action.policy, "python_done", data=as_data(came))]
 
 

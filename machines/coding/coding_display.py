@@ -17,10 +17,20 @@ from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, Row
 from dsa.runtime.timeline import Moment
 from dsa.text import plural
 from machines.coding.coding_work import Work
-from machines.coding.task_plan import REASONS, Apart, CallRead, Came, Decomposed, Goal, PartsDone, Task, WorkNotice
+from machines.coding.task_plan import (
+    REASONS,
+    Apart,
+    CodingCall,
+    CodingResult,
+    Decomposition,
+    Goal,
+    PartsDone,
+    Task,
+    WorkNotice,
+)
 from machines.coding.workspace_view import (
     LONGEST,
-    Outcome,
+    CallOutcome,
     arguments_shown,
     how_changed,
     outcome_of,
@@ -29,7 +39,7 @@ from machines.coding.workspace_view import (
 )
 from machines.tool_use.machine_session import Lines
 from machines.tool_use.records import JsonObject, read_record, short
-from machines.tool_use.tool_call import LEFT_OUT, Answer, ToolResult
+from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolResult
 from machines.tool_use.transcript import notices_in
 
 _MOST_LINES = 12
@@ -40,12 +50,12 @@ _STYLES = {
 }  # fmt: skip
 
 
-class Display(Lines):
+class CodingDisplay(Lines):
     """Shows the work. Give its methods to `Agent` as `on_moment`, `listen` and `notice`. `part` is the place of the part that it shows."""
 
     def __init__(self, console: Console, part: str = "") -> None:
         super().__init__(console, part)
-        self._run, self._parts = "", dict[str, Display]()
+        self._run, self._parts = "", dict[str, CodingDisplay]()
         self._arrived: EventEntry | None = None
         self._bounds: Mapping[str, Value] = {}
         self._tokens, self._usd, self._seconds = 0, 0.0, 0.0
@@ -66,7 +76,7 @@ class Display(Lines):
         self._run = self._run or moment.run
         place = moment.run.removeprefix(f"{self._run}{PART_OF}")
         if place != self._run:
-            self._parts.setdefault(place, Display(self.console, place)).on_moment(moment, is_new)
+            self._parts.setdefault(place, CodingDisplay(self.console, place)).on_moment(moment, is_new)
             return
         self.console.quiet = not is_new
         self._show(moment.entry)
@@ -96,27 +106,27 @@ class Display(Lines):
             self.line(f"goal: {goal.text}", "bold")
             self._tasks(goal.tasks or (), step)
         if event == "decomposed":
-            plan = read_record(Decomposed, data)
+            plan = read_record(Decomposition, data)
             self._count(plan)
             self._tasks(plan.tasks, step)
         if event == "apart" and step.target.endswith("delegating"):
             self.line(f"together: {', '.join(read_record(Apart, data).places)}", "bold")
         if event in {"asked", "said", "cut_off"}:
-            answer = read_record(Answer, data)
+            answer = read_record(ModelAnswer, data)
             self._count(answer)
             if answer.content and not self.has_text:
                 self.listen(answer.content)
             self.has_text = False
         if event == "tool_call":
-            call = read_record(CallRead, data)
+            call = read_record(CodingCall, data)
             self._tool = call.tool
             self.line(f"{call.tool}  {arguments_shown(call)}", "cyan")
         if event in {"tool_done", "tool_failed"}:
-            self._result(read_record(Came, data))
+            self._result(read_record(CodingResult, data))
         if event in {"parts_done", "parts_failed"}:
             self._add(read_record(PartsDone, data).usage)
 
-    def _count(self, answer: Answer) -> None:
+    def _count(self, answer: ModelAnswer) -> None:
         self._add(attrs.asdict(answer.usage))
 
     def _add(self, usage: JsonObject) -> None:
@@ -133,7 +143,7 @@ class Display(Lines):
             for subtask in task.subtasks:
                 self.line(f"   - {subtask}", "")
 
-    def _result(self, came: Came) -> None:
+    def _result(self, came: CodingResult) -> None:
         self._add(came.usage)
         fault = ToolResult(came.call_id, came.result).fault
         if fault is not None:
@@ -145,7 +155,7 @@ class Display(Lines):
         if came.unkept:
             self.line(f"  {short(came.unkept, 4 * LONGEST)}", "yellow")
 
-    def _gave(self, outcome: Outcome) -> None:
+    def _gave(self, outcome: CallOutcome) -> None:
         lines = text_of(outcome).splitlines()
         for line in lines[:_MOST_LINES]:
             self.line(f"  {line}", "dim")
@@ -188,9 +198,9 @@ class Display(Lines):
         )
 
 
-def of_run(console: Console, _root: Path) -> Display:
+def of_run(console: Console, _root: Path) -> CodingDisplay:
     """Return what shows a run as it was shown: its records name no files of its folder."""
-    return Display(console)
+    return CodingDisplay(console)
 
 
 def _not_made(told: WorkNotice) -> int:

@@ -7,26 +7,26 @@ Each effect gives one step with a text for people, the reason by its name (`REAS
 from typing import Literal
 
 from dsa.runtime.policy.policies import Action, Policy, PolicyContext, Step
-from machines.coding.coding_resources import Resources, resources_in
+from machines.coding.coding_resources import CodingResources, resources_in
 from machines.coding.coding_work import Work
-from machines.coding.task_plan import CallRead, Denial, WorkNotice
+from machines.coding.task_plan import CodingCall, Denial, WorkNotice
 from machines.tool_use.records import JsonObject, read_record
-from machines.tool_use.tool_call import LEFT_OUT, Answer, ToolResult, refused
+from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolResult, refused
 from machines.tool_use.transcript import results_told
 
 _ANOTHER_WAY = "Take another way."
 
 
-def read(context: PolicyContext) -> tuple[Resources, Work]:
+def read(context: PolicyContext) -> tuple[CodingResources, Work]:
     """Give what the run works with, and the work."""
     agent = resources_in(context.config, context.run.run_id)
     return agent, agent.work(context.run)
 
 
-def _call_in(action: Action) -> CallRead:
+def _call_in(action: Action) -> CodingCall:
     """Give the call that has led here; an empty one where something else has."""
     data = action.payload["data"]
-    return read_record(CallRead, data if isinstance(data, dict) else {})
+    return read_record(CodingCall, data if isinstance(data, dict) else {})
 
 
 def _message_in(action: Action) -> str:
@@ -87,14 +87,14 @@ async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
     _, work = read(context)
     data = action.payload["data"]
     is_call = isinstance(data, dict) and "call_id" in data
-    call = _call_in(action) if is_call else work.call or CallRead()
+    call = _call_in(action) if is_call else work.call or CodingCall()
     denial = None if is_call else read_record(Denial, data if isinstance(data, dict) else {})
     reason, why, is_blocked = _why(call, denial)
     results = results_told(refused(call.call_id, reason, f"{why}. {_ANOTHER_WAY}"))
     return _told(action, WorkNotice(reason, why, results=results, blocked=is_blocked))
 
 
-def _why(call: CallRead, denial: Denial | None) -> tuple[str, str, bool]:
+def _why(call: CodingCall, denial: Denial | None) -> tuple[str, str, bool]:
     """Give the reason, the words, and whether the call counts as blocked."""
     if not call.tool:
         return "unknown_tool", call.fault or "no such tool", False
@@ -141,7 +141,7 @@ async def nudge(action: Action, _context: PolicyContext) -> list[Step]:
 
 async def note_cut_off(action: Action, _context: PolicyContext) -> list[Step]:
     """Tell the model that its answer cannot be used."""
-    answer = read_record(Answer, action.payload["data"])
+    answer = read_record(ModelAnswer, action.payload["data"])
     return _told(action, WorkNotice("answer_cut_off", answer.why, answer.note))
 
 
@@ -162,7 +162,7 @@ async def report_done(action: Action, context: PolicyContext) -> list[Step]:
 
 async def report_answer(action: Action, context: PolicyContext) -> list[Step]:
     """Say what the model has answered."""
-    answer = read_record(Answer, action.payload["data"])
+    answer = read_record(ModelAnswer, action.payload["data"])
     return _ended(action, context, "answered", answer.content.strip())
 
 

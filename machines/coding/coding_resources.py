@@ -25,16 +25,16 @@ from dsa.errors import BindingError
 from dsa.runs.runs import Runs
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.run import Run
-from dsa.runtime.run_store import Recorded
+from dsa.runtime.run_store import StoredRun
 from dsa.runtime.timeline import OnMoment
 from machines.coding.coding_tools import Did
 from machines.coding.coding_work import Work
 from machines.coding.task_plan import Approval
 from machines.coding.toolbox import Toolbox
-from machines.tool_use.chat_model import Model, Wanted, model_of
-from machines.tool_use.machine_session import Known
+from machines.tool_use.chat_model import Model, ModelOptions, model_of
+from machines.tool_use.machine_session import RunResources
 from machines.tool_use.records import JsonObject, read_record
-from machines.tool_use.transcript import CHARS_PER_TOKEN, Message, joined, shortened_to, size_of
+from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, joined, shortened_to, size_of
 
 #: Exchanges that are kept (seed 003: HISTORY_KEEP).
 HISTORY_KEEP = 5
@@ -59,11 +59,11 @@ def messages_for(
     context_chars: int = CONTEXT_TOKENS * CHARS_PER_TOKEN,
     test_first: bool = False,
     files: Sequence[str] = (),
-) -> list[Message]:
+) -> list[ChatMessage]:
     """Give the messages of the next request; `test_first` where new modules are to be written with their tests, `files` were there before."""
     head = [
-        Message("system", f"{INSTRUCTIONS} {TEST_FIRST}" if test_first else INSTRUCTIONS),
-        Message("user", where_it_stands(work, files)),
+        ChatMessage("system", f"{INSTRUCTIONS} {TEST_FIRST}" if test_first else INSTRUCTIONS),
+        ChatMessage("user", where_it_stands(work, files)),
     ]
     room = context_chars - size_of(head)
     said = [list(exchange.messages) for exchange in work.transcript.exchanges if exchange.messages]
@@ -93,7 +93,7 @@ def _listed(paths: Sequence[str]) -> str:
     return f"{shown} and {len(paths) - _MOST_FILES} more" if len(paths) > _MOST_FILES else shown
 
 
-def _fitted(exchanges: list[list[Message]], room: int) -> list[list[Message]]:
+def _fitted(exchanges: list[list[ChatMessage]], room: int) -> list[list[ChatMessage]]:
     """Shorten, then leave out, then shorten the last one, until it fits."""
     if _sizes(exchanges) <= room or not exchanges:
         return exchanges
@@ -108,7 +108,7 @@ def _fitted(exchanges: list[list[Message]], room: int) -> list[list[Message]]:
     return [*shortened, last if _sizes([*shortened, last]) <= room else [shortened_to(each, most) for each in last]]
 
 
-def _sizes(exchanges: Iterable[list[Message]]) -> int:
+def _sizes(exchanges: Iterable[list[ChatMessage]]) -> int:
     return sum(map(size_of, exchanges))
 
 
@@ -172,7 +172,7 @@ def workspace_fault(settings: CodingSettings) -> str:
     return f"{workspace}: the run's workspace is gone; the run stays as it is until the folder is back"
 
 
-def settings_recorded(recorded: Recorded) -> CodingSettings:
+def settings_recorded(recorded: StoredRun) -> CodingSettings:
     """Return the settings that a run was begun with, its budget among them; of one without any, none."""
     first = recorded.entries[0]
     started = dict(first.started) if isinstance(first, MachineEntry) else {}
@@ -192,7 +192,7 @@ def polled_command(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text))
 
 
-class Resources:
+class CodingResources:
     """Everything of one run. `config` is what it was started with (see `CodingSettings`), `folder` its own folder.
 
     `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again, `watch_part` with the moments of its parts, `others` gives what
@@ -230,7 +230,7 @@ class Resources:
     def model(self) -> Model:
         """Who answers. Raises ModelUnavailable, DocumentError."""
         settings = self.settings
-        wanted = Wanted(
+        wanted = ModelOptions(
             settings.seed or 0,
             settings.temperature,
             settings.max_tokens,
@@ -309,5 +309,5 @@ class Resources:
             self.toolbox.close()
 
 
-KNOWN = Known(Resources)
+KNOWN = RunResources(CodingResources)
 resources_in = KNOWN.of

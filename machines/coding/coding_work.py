@@ -23,12 +23,12 @@ from machines.coding.coding_tools import KEPT, TOOLS, WINDOW, Did, tool_of
 from machines.coding.task_plan import (
     REASONS,
     Apart,
-    CallRead,
-    Came,
     Chapter,
-    Decomposed,
+    CodingCall,
+    CodingResult,
+    Decomposition,
+    FileChange,
     Goal,
-    Move,
     PartDone,
     PartsDone,
     Permission,
@@ -40,8 +40,8 @@ from machines.coding.task_plan import (
     fallback,
 )
 from machines.tool_use.records import JsonObject, read_record
-from machines.tool_use.tool_call import LEFT_OUT, Answer, ToolCall, ToolResult, refused
-from machines.tool_use.transcript import Called, Transcript, called_of, notices_in
+from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolCall, ToolResult, refused
+from machines.tool_use.transcript import CallSummary, Transcript, called_of, notices_in
 
 _RUNS = frozenset({"run", "rerun", "run_cmd", "execute", "test", "retest", "pytest", "python"})
 _COMMANDS = frozenset({"run_cmd", "write_tested"})
@@ -108,14 +108,14 @@ _WORD = re.compile(r"[^\s\"'`(),;<>\[\]{}|=]+")
 
 
 @attrs.frozen
-class Given:
+class ToolEvidence:
     """What a tool gave a result for: the tool, and the names of files that it has read, written or run, as far as the call or the result has them."""
 
     tool: str
     files: frozenset[str]
 
 
-def given_of(call: CallRead, came: Came) -> Given:
+def given_of(call: CodingCall, came: CodingResult) -> ToolEvidence:
     """Return what a call was for, by its event and by that of its result."""
     words = [value for value in call.arguments.values() if isinstance(value, str) and len(value) < _LONGEST]
     words += [str(file.get("path", "")) for file in _listed(call.arguments, "files") if isinstance(file, Mapping)]
@@ -123,7 +123,7 @@ def given_of(call: CallRead, came: Came) -> Given:
     words += [change.path for change in came.changes]
     words += [str(line).partition(":")[0] for line in _listed(came.result, "matches")]
     words += [str(each.get("path", "")) for each in _listed(came.result, "files") if isinstance(each, Mapping)]
-    return Given(call.tool, frozenset(map(posixpath.basename, words)))
+    return ToolEvidence(call.tool, frozenset(map(posixpath.basename, words)))
 
 
 _LONGEST = 4_096
@@ -134,7 +134,7 @@ def _listed(result: JsonObject, name: str) -> Iterable[Any]:
     return found if isinstance(found, list) else ()
 
 
-def lacking(subtask: str, results: Sequence[Given]) -> str:
+def lacking(subtask: str, results: Sequence[ToolEvidence]) -> str:
     """Say what is lacking to show that a subtask is completed; nothing where a result fits it."""
     if not results:
         return "no tool has given a result in this subtask"
@@ -171,11 +171,11 @@ def _first_word(text: str) -> str:
 
 
 @attrs.define
-class WorkCall(Called):
+class WorkCall(CallSummary):
     """A call as the user sees it: `asked` are its arguments as the model wrote them, `about` how it is meant, once it was read."""
 
     asked: JsonObject = attrs.field(factory=dict)
-    about: CallRead | None = None
+    about: CodingCall | None = None
 
 
 class Work:
@@ -188,11 +188,11 @@ class Work:
         self.plan_faults: list[str] = []
         self.transcript = Transcript(_begun)
         self.calls: list[WorkCall] = []
-        self.given: list[Given] = []
+        self.given: list[ToolEvidence] = []
         self.past: deque[Did] = deque(maxlen=KEPT)
         self.past_apart: deque[Did] = deque(maxlen=KEPT)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
-        self.moves: list[Move] = []
+        self.moves: list[FileChange] = []
         self.made: set[str] = set()
         self.under_way: list[str] = []
         self.spans: list[tuple[str, str]] = []
@@ -301,16 +301,16 @@ class Work:
             case "goal" | "planned":
                 self._wanted(entry, read_record(Goal, data))
             case "decomposed":
-                self._planned(entry, read_record(Decomposed, data))
+                self._planned(entry, read_record(Decomposition, data))
             case "probed":
                 self.probe = read_record(Probe, data)
             case "asked" | "said" | "cut_off":
-                self._model_said(entry.event, read_record(Answer, data))
+                self._model_said(entry.event, read_record(ModelAnswer, data))
             case "tool_call" | "completion" | "giving_up" | "unknown_call":
-                self._called(read_record(CallRead, data))
+                self._called(read_record(CodingCall, data))
                 self._is_shown = dict(entry.verdicts).get("has_evidence") == "passed"
             case "tool_done" | "tool_failed":
-                self._came(entry.event == "tool_done", read_record(Came, data))
+                self._came(entry.event == "tool_done", read_record(CodingResult, data))
             case "permitted" if read_record(Permission, data).always and (call := self.call) is not None:
                 self.allowed.add(call.asks)
             case "run_tool.failed":
@@ -323,7 +323,7 @@ class Work:
                 self._joined(read_record(PartsDone, data))
 
     @property
-    def call(self) -> CallRead | None:
+    def call(self) -> CodingCall | None:
         """The call that is made, as it is meant."""
         return None if self.transcript.current is None else self.transcript.current.about
 
@@ -332,7 +332,7 @@ class Work:
         if entry.event == "planned" and dict(entry.verdicts).get("concrete") == "passed":
             self._set_tasks(goal.tasks or ())
 
-    def _planned(self, entry: EventEntry, plan: Decomposed) -> None:
+    def _planned(self, entry: EventEntry, plan: Decomposition) -> None:
         self.transcript.count(plan)
         self._add_usage(attrs.asdict(plan.usage))
         if dict(entry.verdicts).get("concrete") == "passed":
@@ -365,7 +365,7 @@ class Work:
     def _add_usage(self, usage: JsonObject) -> None:
         self.usage.update({name: value for name, value in usage.items() if isinstance(value, int | float)})
 
-    def _model_said(self, event: str, answer: Answer) -> None:
+    def _model_said(self, event: str, answer: ModelAnswer) -> None:
         self._add_usage(attrs.asdict(answer.usage))
         self.transcript.begin()
         known = len(self.transcript.calls)
@@ -374,12 +374,12 @@ class Work:
         if event == "said":
             self.answer = answer.content
 
-    def _called(self, call: CallRead) -> None:
+    def _called(self, call: CodingCall) -> None:
         called = self.transcript.take_next(call.tool, call.rescues)
         if called is not None:
             called.about = call
 
-    def _came(self, is_done: bool, came: Came) -> None:  # noqa: FBT001  (one of two events)
+    def _came(self, is_done: bool, came: CodingResult) -> None:  # noqa: FBT001  (one of two events)
         called, call = self.transcript.current, self.call
         if called is None or call is None:
             return
@@ -387,7 +387,7 @@ class Work:
         self.tools[f"{called.tool} {called.status}"] += 1
         self.past.append(did_of(call, came, self._now_ms, self.transcript.answers))
         if came.changes:
-            self._changed(Move(came.before, came.after, came.changes, came.made, self._now_ms))
+            self._changed(FileChange(came.before, came.after, came.changes, came.made, self._now_ms))
         self._add_usage(came.usage)
         self.commands += [came.ran] * bool(came.ran)
         self.errors += [came.error] * bool(came.error)
@@ -396,7 +396,7 @@ class Work:
             self.given.append(given_of(call, came))
         self.transcript.result(ToolResult(called.call_id, came.result))
 
-    def _changed(self, move: Move) -> None:
+    def _changed(self, move: FileChange) -> None:
         """Keep which files are others now, and between which marks of the workspace's history."""
         self.moves.append(move)
         self.made.update(move.made)

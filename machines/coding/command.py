@@ -22,11 +22,11 @@ import attrs
 import click
 from click.core import ParameterSource
 
-from dsa.cli.command_line import Ended, note_run, say, show_line, write
+from dsa.cli.command_line import CommandExit, note_run, say, show_line, write
 from dsa.cli.ledger_view import terminal
 from dsa.cli.run_options import (
     RunOptions,
-    Watched,
+    RunWatchers,
     faults_told,
     find,
     opened,
@@ -34,7 +34,7 @@ from dsa.cli.run_options import (
     runs_option,
     watching_options,
 )
-from dsa.cli.run_view import RunCommand, rest_report
+from dsa.cli.run_view import JsonRunCommand, rest_report
 from dsa.edge.event_loop import interruptible
 from dsa.edge.processes import environment_secrets
 from dsa.errors import ModelUnavailable
@@ -44,11 +44,11 @@ from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry
-from dsa.runtime.run_store import Recorded
+from dsa.runtime.run_store import StoredRun
 from dsa.runtime.status import Rest
 from dsa.runtime.timeline import Moment, OnMoment
 from dsa.text import plural
-from machines.coding.coding_display import Display, totals
+from machines.coding.coding_display import CodingDisplay, totals
 from machines.coding.coding_resources import MODES, CodingSettings, settings_recorded, workspace_fault
 from machines.coding.coding_work import Work, work_of
 from machines.coding.configuration import (
@@ -59,10 +59,10 @@ from machines.coding.configuration import (
     default_model,
     read_configuration,
 )
-from machines.coding.task_plan import TEMPLATES, CallRead, Task, faults_of, template
+from machines.coding.task_plan import TEMPLATES, CodingCall, Task, faults_of, template
 from machines.coding.tools.command_runner import not_installed
 from machines.coding.tools.program_rules import Rules
-from machines.coding.work_session import NAME, Agent, Settings, exit_code, unfinished_run
+from machines.coding.work_session import NAME, Agent, WorkStart, exit_code, unfinished_run
 from machines.coding.workspace_view import Projection, was_idle
 from machines.tool_use.records import as_data
 from machines.tool_use.transcript import LEAST_TOKENS
@@ -106,7 +106,7 @@ def counters_of(work: Work) -> WorkCounters:
 
 
 @attrs.frozen
-class Begun:
+class RunStart:
     """With what a run was begun: its settings, the budget among them, its bounds, its goal, and its tasks, as JSON, where a template gave them."""
 
     settings: CodingSettings
@@ -115,7 +115,7 @@ class Begun:
     tasks: Sequence[object]
 
 
-def begun_of(recorded: Recorded) -> Begun | None:
+def begun_of(recorded: StoredRun) -> RunStart | None:
     """Give with what a run of the coding machine was begun; None for any other."""
     first = recorded.entries[0]
     if not isinstance(first, MachineEntry) or first.name != NAME:
@@ -123,7 +123,7 @@ def begun_of(recorded: Recorded) -> Begun | None:
     said: Any = next((entry.data for entry in recorded.entries if isinstance(entry, EventEntry)), None)
     given = said if isinstance(said, Mapping) else {}
     settings = settings_recorded(recorded)
-    return Begun(settings, dict(first.parameters), given.get("text", ""), given.get("tasks") or ())
+    return RunStart(settings, dict(first.parameters), given.get("text", ""), given.get("tasks") or ())
 
 
 @attrs.frozen
@@ -155,7 +155,7 @@ class CommandLine:
 
 
 def fault_of(
-    begun: Begun,
+    begun: RunStart,
     said: CodingSettings,
     bounds: Mapping[str, Value],
     file: CodeConfiguration,
@@ -173,7 +173,7 @@ def fault_of(
 
 
 def _others(
-    begun: Begun, said: CodingSettings, bounds: Mapping[str, Value], file: CodeConfiguration
+    begun: RunStart, said: CodingSettings, bounds: Mapping[str, Value], file: CodeConfiguration
 ) -> Iterator[tuple[str, object]]:
     """Give each option that is another one, and what the run has."""
     for name, value in said.items():
@@ -191,7 +191,7 @@ def _others(
             yield f"{name} of --config", has
 
 
-def _had(begun: Begun, name: str) -> object:
+def _had(begun: RunStart, name: str) -> object:
     has: object = getattr(begun.settings, name)
     return 1 if has is None and name == "parallel" else has
 
@@ -217,7 +217,7 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Olla
 _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 
 
-@click.command("code", cls=RunCommand)
+@click.command("code", cls=JsonRunCommand)
 @click.argument("goal", required=False, default="")
 @click.option(
     "--workspace",
@@ -337,12 +337,12 @@ def _begun(
     try:
         return Agent.begin(_settings(goal, workspace, line, options), runs, **how)
     except (ValueError, OSError) as error:
-        raise Ended(str(error), _UNREADABLE) from error
+        raise CommandExit(str(error), _UNREADABLE) from error
 
 
 def _held(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: str = "") -> int:
     """Work until the end, or until somebody has to say something who is not there; give the exit code."""
-    display, is_shown, began = Display(terminal()), not options.shows_nothing, time.monotonic()
+    display, is_shown, began = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
     with ExitStack() as entered:
         entered.enter_context(faults_told(root))
         runs = entered.enter_context(open_runs(root))
@@ -365,7 +365,7 @@ def _held(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
     return code
 
 
-def _observing(root: Path, display: Display | None, watched: Watched) -> OnMoment:
+def _observing(root: Path, display: CodingDisplay | None, watched: RunWatchers) -> OnMoment:
     """Return who sees the moments of a run and of its parts. Spans are those of the whole: each part is a call in it."""
 
     def show(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
@@ -378,7 +378,7 @@ def _observing(root: Path, display: Display | None, watched: Watched) -> OnMomen
     return lambda moment, is_new: (show if PART_OF in moment.run else whole)(moment, is_new)
 
 
-def _fault(begun: Begun, line: CommandLine, bounds: Mapping[str, Value]) -> str:
+def _fault(begun: RunStart, line: CommandLine, bounds: Mapping[str, Value]) -> str:
     """Say which option is another one than the run was begun with; empty when none is. Raises ValueError for a file that means nothing."""
     file = CodeConfiguration() if line.file is None else read_configuration(Path.cwd(), line.file)
     tasks, said = None, line.settings()
@@ -400,29 +400,29 @@ def _require_as_begun(
     try:
         fault = "" if line is None else _fault(begun, line, bounds or {})
     except ValueError as error:
-        raise Ended(str(error), _UNREADABLE) from error
+        raise CommandExit(str(error), _UNREADABLE) from error
     if fault:
-        raise Ended(f"{run_id}: {fault}", _UNREADABLE)
+        raise CommandExit(f"{run_id}: {fault}", _UNREADABLE)
     workspace = Path(begun.settings.workspace)
     if gone := workspace_fault(begun.settings):
-        raise Ended(gone, _UNREADABLE)
+        raise CommandExit(gone, _UNREADABLE)
     _require_workspace(workspace)
     if fault := Projection(workspace).fault():  # no command leaves any behind: it is protected from them
-        raise Ended(fault, _UNREADABLE)
+        raise CommandExit(fault, _UNREADABLE)
 
 
 def _require_workspace(workspace: Path) -> None:
     """Raise Ended for what is no folder to work in; say so where it is a whole home."""
     if not workspace.is_dir():
-        raise Ended(f"{workspace}: there is no such folder to work in", _UNREADABLE)
+        raise CommandExit(f"{workspace}: there is no such folder to work in", _UNREADABLE)
     if workspace == workspace.parent:
-        raise Ended(f"{workspace}: all of this machine is no folder to work in: name one with -w", _UNREADABLE)
+        raise CommandExit(f"{workspace}: all of this machine is no folder to work in: name one with -w", _UNREADABLE)
     home = os.environ.get("HOME")
     if home and workspace == Path(home).resolve():
         say(f"{workspace} is your home: all that is in it can be read and changed; -w names another", err=True)
 
 
-def _settings(goal: str, workspace: Path, line: CommandLine, options: RunOptions) -> Settings:
+def _settings(goal: str, workspace: Path, line: CommandLine, options: RunOptions) -> WorkStart:
     """Put together what the file says and what the command line says before it."""
     file = read_configuration(Path.cwd(), line.file, workspace)
     said = attrs.evolve(line.settings(), model=options.model, budget=options.budget or None)
@@ -436,7 +436,7 @@ def _settings(goal: str, workspace: Path, line: CommandLine, options: RunOptions
     _hint(settings, workspace, is_named=line.file is not None)
     tasks = () if line.named is None else _tasks(line.named, goal, file.templates)
     bounds = {**file.parameters, **options.parameters}
-    return Settings(goal, settings, tasks, bounds, options.module, options.watching.chosen)
+    return WorkStart(goal, settings, tasks, bounds, options.module, options.watching.chosen)
 
 
 def _hint(settings: CodingSettings, workspace: Path, *, is_named: bool) -> None:
@@ -453,14 +453,14 @@ def _hint(settings: CodingSettings, workspace: Path, *, is_named: bool) -> None:
 def _tasks(named: str, goal: str, own: Mapping[str, tuple[Task, ...]]) -> tuple[Task, ...]:
     if named not in TEMPLATES and named not in own:
         known = ", ".join([*TEMPLATES, *own])
-        raise Ended(f"there is no template '{named}'; there are: {known}", _UNREADABLE)
+        raise CommandExit(f"there is no template '{named}'; there are: {known}", _UNREADABLE)
     tasks = template(named, goal, own)
     if faults := faults_of(tasks):
-        raise Ended(f"the template '{named}' cannot be worked at for this goal: {'; '.join(faults)}", _UNREADABLE)
+        raise CommandExit(f"the template '{named}' cannot be worked at for this goal: {'; '.join(faults)}", _UNREADABLE)
     return tasks
 
 
-def _worked(agent: Agent, display: Display, *, is_json: bool) -> int:
+def _worked(agent: Agent, display: CodingDisplay, *, is_json: bool) -> int:
     """Work until the end, or until somebody has to say something who is not there."""
     try:
         with asyncio.Runner() as runner:
@@ -474,7 +474,7 @@ def _worked(agent: Agent, display: Display, *, is_json: bool) -> int:
     return exit_code(agent.state, agent.work)
 
 
-def _allowed(agent: Agent, call: CallRead, display: Display) -> Any:  # noqa: ANN401  (a coroutine)
+def _allowed(agent: Agent, call: CodingCall, display: CodingDisplay) -> Any:  # noqa: ANN401  (a coroutine)
     """Ask the user for leave; always is for calls of the same kind: all edits, or all runs of the program."""
     display.asks(call.tool, agent.asked_shown)
     question = f"may {call.tool} happen? [y]es, [a]lways, [n]o, [s]top, ?, or why not: "
@@ -504,7 +504,7 @@ def _typed(prompt: str) -> str:
         raise
 
 
-def _report(agent: Agent, display: Display, code: int, runs: Path) -> None:
+def _report(agent: Agent, display: CodingDisplay, code: int, runs: Path) -> None:
     again = _resuming(runs, agent.run_id)
     what = f"{agent.state}; {totals(agent.work, int(agent.values['rounds']))}"
     display.say("; ".join([f"{agent.run_id}: {what}", *_not_done(agent.state, agent.work)]))

@@ -37,10 +37,10 @@ from dsa.text import closest, nearest
 from machines.coding.coding_resources import MODES, CodingSettings, polled_command
 from machines.coding.coding_tools import COMPLETE, TOOLS
 from machines.coding.servers.mcp_results import prefix
-from machines.coding.servers.mcp_tools import Server
+from machines.coding.servers.mcp_tools import McpServer
 from machines.coding.task_plan import Task, faults_of, tasks_from
 from machines.coding.tools.program_rules import Rules
-from machines.coding.tools.workspace_paths import Pattern
+from machines.coding.tools.workspace_paths import PathPattern
 from machines.tool_use.records import JsonObject
 from machines.tool_use.transcript import LEAST_TOKENS
 
@@ -147,7 +147,7 @@ def checked(code: object) -> CodeConfiguration:
     _require_lists(settings)
     rules = Rules.from_mapping(settings.commands or {})
     for name, server in (settings.mcp or {}).items():
-        Server.from_mapping(name, server)
+        McpServer.from_mapping(name, server)
     _require_polling(settings, rules)
     tasks = {name: _tasks(name, said) for name, said in code.get("templates", {}).items()}
     return CodeConfiguration(settings, {name: code[name] for name in PARAMETERS if name in code}, tasks)
@@ -175,7 +175,7 @@ def _require_lists(settings: CodingSettings) -> None:
         texts = getattr(settings, name) or ()
         if not all(each.strip() for each in texts):
             raise ValueError(f"{name} = {list(texts)!r} has an empty text in it")
-    _require_each("protected", settings.protected, Pattern)
+    _require_each("protected", settings.protected, PathPattern)
     _require_each("network", settings.network, places)
     if settings.budget is not None:
         _require_each("budget", settings.budget, partial(read_limit, effects=load(str(_MACHINE)).answers))

@@ -24,17 +24,17 @@ from dsa.runtime.run_store import UnknownRunError
 from dsa.runtime.speech import as_unicode
 from dsa.semantics import Occurrence
 from machines.coding.coding_notices import read
-from machines.coding.coding_resources import KNOWN, Resources
+from machines.coding.coding_resources import KNOWN, CodingResources
 from machines.coding.coding_tools import Did, together
 from machines.coding.coding_work import Work
 from machines.coding.task_plan import Goal, PartDone, PartsDone, Task
-from machines.coding.work_session import NAME, PAUSED, Worker
+from machines.coding.work_session import NAME, PAUSED, WorkRun
 from machines.coding.workspace_view import added, kept_parts, name_of, note_of, summary_of
 from machines.tool_use.machine_session import begun, taken_up
 from machines.tool_use.records import as_data
 
 
-class _Part(Worker):
+class _HeldPart(WorkRun):
     """A part that is held."""
 
     async def go_on(self, goal: str, task: Task) -> str:
@@ -48,7 +48,7 @@ class _Part(Worker):
 
 
 @attrs.frozen
-class _Ended:
+class _PartResult:
     """What came of a part: its account, what it took, and why it is not over."""
 
     told: PartDone
@@ -60,7 +60,7 @@ class _Group:
     """The parts of one task: so many at a time, each knowing what the others have done."""
 
     def __init__(
-        self, tasks: Mapping[str, Task], work: Work, context: PolicyContext, agent: Resources, runs: Runs
+        self, tasks: Mapping[str, Task], work: Work, context: PolicyContext, agent: CodingResources, runs: Runs
     ) -> None:
         self._tasks, self._goal, self._whole = tasks, work.goal, context.run.run_id
         self._agent, self._runs = agent, runs
@@ -72,7 +72,7 @@ class _Group:
         kept = kept_parts(runs, self._whole, tasks)
         self._done |= {place: partial(tuple, tuple(part.past)) for place, part in kept}
 
-    async def ended(self) -> list[_Ended]:
+    async def ended(self) -> list[_PartResult]:
         """Have all of them work until they rest. Raises what the first of them raises that cannot go on."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -81,7 +81,7 @@ class _Group:
             raise faults.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _one(self, place: str) -> _Ended:
+    async def _one(self, place: str) -> _PartResult:
         task = self._tasks[place]
         async with self._turns:
             with self._held(place) as part:
@@ -94,12 +94,12 @@ class _Group:
                     await part.resources.model.aclose()
                 self._done[place] = partial(tuple, part.resources.past)
                 told = summary_of(place, part.run_id, part.own_work, part.state)
-                return _Ended(told, part.own_work.usage, fault)
+                return _PartResult(told, part.own_work.usage, fault)
 
-    def _held(self, place: str) -> _Part:
+    def _held(self, place: str) -> _HeldPart:
         """Take a part up, or begin it."""
 
-        def prepare(resources: Resources) -> None:
+        def prepare(resources: CodingResources) -> None:
             resources.notice = lambda text: self._agent.notice(f"{place}: {text}")
 
         run_id, watch = name_of(self._whole, place), self._agent.watch_part
@@ -108,7 +108,7 @@ class _Group:
             handle = taken_up(self._runs, run_id, NAME, options, take=True, on_moment=watch)  # by who holds the whole
         except UnknownRunError:
             handle = begun(self._runs, NAME, self._share, run_id=run_id, on_moment=watch)
-        return _Part(handle, KNOWN, prepare)
+        return _HeldPart(handle, KNOWN, prepare)
 
     def _done_beside(self, place: str) -> tuple[Did, ...]:
         return together((), chain.from_iterable(done() for at, done in self._done.items() if at != place))
@@ -131,7 +131,7 @@ async def work_apart(action: Action, context: PolicyContext) -> list[Step]:
     return [event_step(action.policy, event, data=as_unicode(as_data(done)))]
 
 
-def _not_over(ended: Iterable[_Ended]) -> str:
+def _not_over(ended: Iterable[_PartResult]) -> str:
     """Say which parts are not over, and why; what holds for several is said once."""
     places: dict[str, list[str]] = {}
     for each in ended:
@@ -141,7 +141,7 @@ def _not_over(ended: Iterable[_Ended]) -> str:
 
 
 @asynccontextmanager
-async def _runs_of(agent: Resources) -> AsyncIterator[Runs]:
+async def _runs_of(agent: CodingResources) -> AsyncIterator[Runs]:
     """Give the runs beside that of an agent; without a session they are opened for the time being."""
     if agent.runs is not None:
         yield agent.runs

@@ -17,9 +17,9 @@ from typing import Any, Literal
 import attrs
 
 from machines.coding.coding_tools import TOOLS, Did, Kind, Round, digest_of, tool_of
-from machines.coding.tools.workspace import Change
+from machines.coding.tools.workspace import FileEdit
 from machines.tool_use.records import JsonObject, short
-from machines.tool_use.tool_call import Answer, Fault
+from machines.tool_use.tool_call import CallFault, ModelAnswer
 from machines.tool_use.transcript import Notice
 
 MOST_TASKS, MOST_SUBTASKS, LONGEST = 3, 8, 400
@@ -222,7 +222,7 @@ class Goal:
 
 
 @attrs.frozen
-class Decomposed(Answer):
+class Decomposition(ModelAnswer):
     """The model's answer to a goal: tasks, and what is the matter with them."""
 
     tasks: tuple[Task, ...] = ()
@@ -276,14 +276,14 @@ class Look:
 
     faults: CallFaults = CallFaults()
     asks: str = ""
-    planned: tuple[Change, ...] = ()
-    cannot: Fault | None = None
+    planned: tuple[FileEdit, ...] = ()
+    cannot: CallFault | None = None
     argv: tuple[str, ...] = ()
     named: Mapping[str, str | None] = attrs.field(factory=dict)
 
 
 @attrs.frozen
-class CallRead(Look):
+class CodingCall(Look):
     """A call as it is meant. `fault` says why it is of no tool, whose name is empty then.
 
     `key` is what it is known by, `round` how far round it goes, `approval` whether it may happen. `polled`: its command is declared as polling. `files` are those that a commit
@@ -308,7 +308,7 @@ class CallRead(Look):
 
 
 @attrs.frozen
-class Came:
+class CodingResult:
     """What came of a call: `result` for the model, or `seen` where a note was put beside that.
 
     `error` is what went wrong in a line, `fault` the same for calls that went wrong in the same way; `ran` is a command and its exit code. `before` and `after` are marks of the
@@ -320,7 +320,7 @@ class Came:
     error: str = ""
     fault: str = ""
     ran: str = ""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FileEdit, ...] = ()
     made: tuple[str, ...] = ()
     usage: JsonObject = attrs.field(factory=dict)
     unkept: str = ""
@@ -329,7 +329,7 @@ class Came:
     seen: JsonObject | None = None
 
 
-def did_of(call: CallRead, came: Came, at_ms: int = 0, answer: int = 0) -> Did:
+def did_of(call: CodingCall, came: CodingResult, at_ms: int = 0, answer: int = 0) -> Did:
     """Give an action as the detector of circles remembers it."""
     changed = any(change.before != change.after for change in came.changes)
     result = digest_of(came.result if came.seen is None else came.seen)
@@ -352,12 +352,12 @@ class Probe:
 
 
 @attrs.frozen
-class Move:
+class FileChange:
     """Files that a call has changed, between two marks of the workspace's history, and when; `made` are those that were not there."""
 
     before: str
     after: str
-    changes: tuple[Change, ...]
+    changes: tuple[FileEdit, ...]
     made: tuple[str, ...] = ()
     at_ms: int = 0
 
@@ -372,7 +372,7 @@ class PartCall:
     status: str
     result: JsonObject | None = None
     asked: JsonObject = attrs.field(factory=dict)
-    about: CallRead | None = None
+    about: CodingCall | None = None
 
 
 @attrs.frozen
@@ -392,7 +392,7 @@ class PartDone:
     commands: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     asked: int = 0
-    moves: tuple[Move, ...] = ()
+    moves: tuple[FileChange, ...] = ()
     past: tuple[Did, ...] = ()
     calls: tuple[PartCall, ...] = ()
 

@@ -15,22 +15,22 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.sandbox.command_sandbox import Stop
+from dsa.edge.sandbox.command_sandbox import StopSwitch
 from machines.coding.coding_tools import COMPLETE, TOOLS, Kind, WorkspaceTool
-from machines.coding.history import Begun, History
-from machines.coding.servers.mcp_tools import Foreign, ForeignTool, Server
-from machines.coding.task_plan import CallFaults, CallRead, Came, Look, Probe
+from machines.coding.history import CallMark, WorkspaceHistory
+from machines.coding.servers.mcp_tools import Foreign, ForeignTool, McpServer
+from machines.coding.task_plan import CallFaults, CodingCall, CodingResult, Look, Probe
 from machines.coding.test_first import Layout, Places, WriteTested, write_tested
 from machines.coding.tools import command_runner
 from machines.coding.tools.command_runner import alone
 from machines.coding.tools.file_arguments import FILE_TOOLS, FileCall, ListDir, read
 from machines.coding.tools.git_tools import GitTools
 from machines.coding.tools.program_rules import Rules, executed
-from machines.coding.tools.workspace import Change, FileChanges, Workspace
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.tools.workspace import FileChanges, FileEdit, Workspace
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.chat_model import Model
 from machines.tool_use.records import JsonObject, as_data, read_record, shell_line, short
-from machines.tool_use.tool_call import Fault, Meant, refused
+from machines.tool_use.tool_call import CallFault, ToolRequest, refused
 
 _LONGEST_COMMAND, _LONGEST_ERROR, _LONGEST_DIFF, _MOST_NAMES = 150, 240, 400_000, 40
 #: What says what an agent may do is not for the agent to write.
@@ -55,7 +55,7 @@ class CommandResult:
 
 
 @attrs.frozen
-class RunCommand:
+class CommandArguments:
     """What `run_cmd` is asked with."""
 
     cmd: Any
@@ -65,10 +65,10 @@ class RunCommand:
 
 
 @attrs.frozen
-class Done:
+class CallDone:
     """What came of a call, and whether it was done."""
 
-    came: Came
+    came: CodingResult
     is_done: bool = True
 
 
@@ -76,10 +76,10 @@ class Done:
 _ORDER_S = 0.5
 
 
-class _Stopped:
+class _StopCheck:
     """Says whether a call was stopped, and so long ago that nothing more is done for it."""
 
-    def __init__(self, stop: Stop, grace_s: float = 0.0) -> None:
+    def __init__(self, stop: StopSwitch, grace_s: float = 0.0) -> None:
         self._waiting, self._grace_s = select.poll(), grace_s
         self._waiting.register(stop.fileno(), select.POLLIN)
         self._since_s: float | None = None
@@ -110,9 +110,9 @@ class Toolbox:
         self._unkept = ""
 
     @cached_property
-    def history(self) -> History:
+    def history(self) -> WorkspaceHistory:
         """What the workspace was like before and after each call."""
-        history = History(self._folder / "history", self.root)
+        history = WorkspaceHistory(self._folder / "history", self.root)
         history.progress = lambda text: self.progress(text)  # noqa: PLW0108  (set later)
         return history
 
@@ -120,7 +120,9 @@ class Toolbox:
     def foreign(self) -> Foreign | None:
         """The tools of MCP servers; None where none are configured."""
         servers = self._config.get("mcp") or {}
-        return Foreign({name: Server.from_mapping(name, said) for name, said in servers.items()}) if servers else None
+        return (
+            Foreign({name: McpServer.from_mapping(name, said) for name, said in servers.items()}) if servers else None
+        )
 
     @property
     def is_listed(self) -> bool:
@@ -144,7 +146,7 @@ class Toolbox:
 
     # -- before a call --------------------------------------------------------------------------------------------------
 
-    def looked_at(self, call: Meant[WorkspaceTool]) -> Look:
+    def looked_at(self, call: ToolRequest[WorkspaceTool]) -> Look:
         """Give what the guards have to know of a call: its faults, what it would change, what it asks leave for."""
         assert call.tool is not None, "a call of no tool is not looked at"
         name, look = call.tool.name, Look(asks=call.tool.needs)
@@ -154,15 +156,15 @@ class Toolbox:
         if name in FILE_TOOLS:
             return self._planned(look, read(name, call.arguments))
         if name == "run_cmd":
-            return self._command(look, read_record(RunCommand, call.arguments))
+            return self._command(look, read_record(CommandArguments, call.arguments))
         is_ours = name in {"git_status", "git_diff", "git_log", COMPLETE}
         return look if is_ours else attrs.evolve(look, asks=f"run {name}")
 
-    def _command(self, look: Look, asked: RunCommand) -> Look:
+    def _command(self, look: Look, asked: CommandArguments) -> Look:
         """Give what a command would run, or why it is none that is allowed."""
         try:
             argv = command_runner.asked(asked.cmd)
-        except ToolError as error:
+        except WorkspaceToolError as error:
             return attrs.evolve(look, faults=CallFaults(command_allowed=str(error)))
         faults = CallFaults(command_allowed=_command_fault(argv, self.rules, self.root, asked.cwd))
         named = executed(argv, self.root, asked.cwd)
@@ -175,18 +177,18 @@ class Toolbox:
             return attrs.evolve(look, faults=CallFaults(inside_workspace=fault))
         try:
             return attrs.evolve(look, planned=tuple(self.workspace.planned(asked)))
-        except ToolError as error:
-            return attrs.evolve(look, cannot=Fault(error.code, str(error)))
+        except WorkspaceToolError as error:
+            return attrs.evolve(look, cannot=CallFault(error.code, str(error)))
 
-    def shown(self, call: CallRead) -> str:
+    def shown(self, call: CodingCall) -> str:
         """Give what a call would do, for a person: a diff, or the command."""
         if call.planned:
             try:
                 text = self.workspace.diff(read(call.tool, call.arguments))
-            except ToolError as error:
+            except WorkspaceToolError as error:
                 return str(error)
         elif call.argv:
-            text = _command_shown(call.argv, read_record(RunCommand, call.arguments))
+            text = _command_shown(call.argv, read_record(CommandArguments, call.arguments))
         else:
             text = json.dumps(call.arguments, ensure_ascii=False, indent=1)
         left = len(text) - _LONGEST_DIFF
@@ -195,13 +197,13 @@ class Toolbox:
 
     # -- a call ---------------------------------------------------------------------------------------------------------
 
-    def do(self, call: CallRead, *, key: str, stop: Stop, was_asked: bool = False) -> Done:
+    def do(self, call: CodingCall, *, key: str, stop: StopSwitch, was_asked: bool = False) -> CallDone:
         """Do a call; `key` is that of its effect. What goes wrong in it is told; only a fault of ours raises.
 
         `was_asked`: a person has let it happen, for the files that its command executes as they were then; it is not done when one is another now.
         """
         if call.cannot is not None:
-            return _failed(call, ToolError(call.cannot.code, call.cannot.message))
+            return _failed(call, WorkspaceToolError(call.cannot.code, call.cannot.message))
         if call.kind in {"looking", "polling"}:
             return self._done(call, stop)
         try:
@@ -211,41 +213,41 @@ class Toolbox:
                 if was_asked:
                     self._require_unchanged(call)
                 names = self._written(call)
-                begun = self.history.begin(key, f"before {call.tool}", names, _Stopped(stop))
+                begun = self.history.begin(key, f"before {call.tool}", names, _StopCheck(stop))
                 done = self._done(call, stop) if write is None else write()
-                over = self.history.end(begun, f"after {call.tool}", names, _Stopped(stop, _ORDER_S))
-        except ToolError as error:
+                over = self.history.end(begun, f"after {call.tool}", names, _StopCheck(stop, _ORDER_S))
+        except WorkspaceToolError as error:
             return _failed(call, error)
         return self._with_changes(done, over)
 
-    def _require_unchanged(self, call: CallRead) -> None:
+    def _require_unchanged(self, call: CodingCall) -> None:
         """Raise ToolError when a file that the command executes is not what it was when leave was asked for."""
         if not call.argv:
             return
-        asked = read_record(RunCommand, call.arguments)
+        asked = read_record(CommandArguments, call.arguments)
         known, now = call.named, executed(call.argv, self.root, asked.cwd)
         changed = sorted(path for path in {*known, *now} if known.get(path) != now.get(path))
         if changed:
             which = f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed"
             told = f"not run: {which} since leave was asked for this command; look at it, and ask for the command again"
-            raise ToolError("changed_since", told)
+            raise WorkspaceToolError("changed_since", told)
 
-    def cut_off(self, call: CallRead, key: str, stop: Stop) -> Done:
+    def cut_off(self, call: CodingCall, key: str, stop: StopSwitch) -> CallDone:
         """Give what is known of a call that was cut off and is not done again: what has changed since it began."""
         told = refused(call.call_id, "interrupted", _INTERRUPTED).content
-        done = Done(Came(call.call_id, told, error=f"{call.tool}: interrupted"), is_done=False)
-        found = self.history.cut_off(key, _Stopped(stop))
+        done = CallDone(CodingResult(call.call_id, told, error=f"{call.tool}: interrupted"), is_done=False)
+        found = self.history.cut_off(key, _StopCheck(stop))
         return done if found is None else self._with_changes(done, found)
 
-    def _written(self, call: CallRead) -> tuple[str, ...]:
+    def _written(self, call: CodingCall) -> tuple[str, ...]:
         """Name the files that a call will write, as far as it says so."""
         if call.tool == "write_tested":
             return tuple(map(self.workspace.known_as, read_record(WriteTested, call.arguments).files().paths))
         return tuple(each.path for each in call.planned)
 
-    def _with_changes(self, done: Done, call: Begun) -> Done:
+    def _with_changes(self, done: CallDone, call: CallMark) -> CallDone:
         changes = [] if call.before == call.after else self.history.changed(call.before, call.after, call.made)
-        told = tuple(Change(each.path, each.before, each.after) for each in changes)
+        told = tuple(FileEdit(each.path, each.before, each.after) for each in changes)
         made = tuple(path for path in call.made if any(each.path == path for each in changes))
         unkept, before = self.history.unkept(call.after), self._unkept
         self._unkept = unkept
@@ -256,18 +258,22 @@ class Toolbox:
             came = attrs.evolve(came, before=call.before, after=call.after)
         return attrs.evolve(done, came=came)
 
-    def _done(self, call: CallRead, stop: Stop) -> Done:
+    def _done(self, call: CodingCall, stop: StopSwitch) -> CallDone:
         try:
-            return Done(self._called(call, stop))
-        except ToolError as error:
+            return CallDone(self._called(call, stop))
+        except WorkspaceToolError as error:
             return _failed(call, error)
         except OSError as error:  # a workspace that is gone raises another one, which ends the run
-            return _failed(call, ToolError("failed", f"the system refuses it: {_complaint(error)}"))
+            return _failed(call, WorkspaceToolError("failed", f"the system refuses it: {_complaint(error)}"))
 
-    def _called(self, call: CallRead, stop: Stop) -> Came:
-        return self._ran(call, stop) if call.tool == "run_cmd" else Came(call.call_id, _told(self._found(call, stop)))
+    def _called(self, call: CodingCall, stop: StopSwitch) -> CodingResult:
+        return (
+            self._ran(call, stop)
+            if call.tool == "run_cmd"
+            else CodingResult(call.call_id, _told(self._found(call, stop)))
+        )
 
-    def _found(self, call: CallRead, stop: Stop) -> object:
+    def _found(self, call: CodingCall, stop: StopSwitch) -> object:
         """Give what a tool found, as its record."""
         name, given = call.tool, call.arguments
         if name in FILE_TOOLS:
@@ -279,7 +285,7 @@ class Toolbox:
         assert self.foreign is not None, "a tool that is not ours is a server's"
         return self.foreign.call(name, given, stop=stop)
 
-    def _tested(self, call: CallRead, stop: Stop) -> Callable[[], Done]:
+    def _tested(self, call: CodingCall, stop: StopSwitch) -> Callable[[], CallDone]:
         """Have a module and its tests written; gives what puts them into the workspace."""
         assert self.model is not None, "the tool is offered where a model is asked"
         asked = read_record(WriteTested, call.arguments)
@@ -289,16 +295,16 @@ class Toolbox:
         )
         tested = write_tested(self.model, asked.specification, Layout(places, run), self.asked)
 
-        def write() -> Done:
+        def write() -> CallDone:
             found = self.workspace.write(asked.files(tested.code, tested.tests))
             told = {"answers": tested.attempts, "code": tested.code, "tests": tested.tests}
             result = {"result": f"{found.result}; {tested.how}", **told}
-            return Done(Came(call.call_id, result, usage=tested.usage))
+            return CallDone(CodingResult(call.call_id, result, usage=tested.usage))
 
         return write
 
-    def _ran(self, call: CallRead, stop: Stop) -> Came:
-        asked = read_record(RunCommand, call.arguments)
+    def _ran(self, call: CodingCall, stop: StopSwitch) -> CodingResult:
+        asked = read_record(CommandArguments, call.arguments)
         ran = command_runner.run(
             call.argv, root=self.root, cwd=asked.cwd, stdin=asked.stdin, timeout_s=asked.timeout_sec,
             protected=self._protected, network=tuple(self._config.get("network") or ()), rules=self.rules,
@@ -313,7 +319,7 @@ class Toolbox:
         outcome = f"{short(shell_line(call.argv), _LONGEST_COMMAND)} -> {rc}"
         failed = "" if ran.code == 0 else short(f"{outcome}: {_last_line(ran.output)}", _LONGEST_ERROR)
         fault = f"{rc} {_last_line(ran.output)}" if failed else ""
-        return Came(call.call_id, _told(told), failed, fault, outcome)
+        return CodingResult(call.call_id, _told(told), failed, fault, outcome)
 
     def contents(self) -> str:
         """Name what lies in the workspace itself, not in its folders."""
@@ -343,17 +349,19 @@ def _told(found: object) -> JsonObject:
     return {"result": found.result} if isinstance(found, FileChanges) else as_data(found)
 
 
-def _failed(call: CallRead, error: ToolError) -> Done:
+def _failed(call: CodingCall, error: WorkspaceToolError) -> CallDone:
     line = " ".join(str(error).split())
     told = refused(call.call_id, error.code, str(error)).content
     fault = f"{error.code} {call.arguments.get('path', '')}"
-    return Done(Came(call.call_id, told, short(f"{call.tool}: {line}", _LONGEST_ERROR), fault), is_done=False)
+    return CallDone(
+        CodingResult(call.call_id, told, short(f"{call.tool}: {line}", _LONGEST_ERROR), fault), is_done=False
+    )
 
 
 _INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look before you do it again"
 
 
-def _command_shown(argv: Sequence[str], asked: RunCommand) -> str:
+def _command_shown(argv: Sequence[str], asked: CommandArguments) -> str:
     """Give all that makes a command do what it does: where it runs and what it reads may be the program."""
     lines = [shell_line(argv)]
     if (where := posixpath.normpath(asked.cwd)) != ".":

@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.cli.command_line import Ended, json_option, say, show_line
+from dsa.cli.command_line import CommandExit, json_option, say, show_line
 from dsa.cli.run_options import faults_told, find, runs_option
 from dsa.edge.sandbox.command_sandbox import stop
 from dsa.errors import DsaError
@@ -19,7 +19,7 @@ from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
 from machines.coding.coding_work import Work
-from machines.coding.history import Conflict, History, Undone
+from machines.coding.history import Conflict, Undone, WorkspaceHistory
 from machines.coding.tools.command_runner import alone
 from machines.coding.tools.workspace_paths import RECORDS, shown_path
 from machines.coding.work_session import EXIT
@@ -47,7 +47,7 @@ def undone(runs: Runs, run_id: str) -> list[Undone]:
         return [history.undo(first, last, work.made) for first, last in reversed(work.spans)]
 
 
-def _changed(runs: Runs, run_id: str) -> tuple[Work, History | None]:
+def _changed(runs: Runs, run_id: str) -> tuple[Work, WorkspaceHistory | None]:
     """Give the work, and the history where it has changed something: also by a call that was cut off, unless the run goes on."""
     work = _work(runs, run_id)
     if not work.spans and not work.under_way:
@@ -74,7 +74,7 @@ def _work(runs: Runs, run_id: str) -> Work:
     return gathered(entries, runs, run_id)
 
 
-def _opened(runs: Runs, run_id: str) -> History:
+def _opened(runs: Runs, run_id: str) -> WorkspaceHistory:
     assert runs.root is not None, "it is kept in a folder"
     start = _start(runs, run_id)
     folder = runs.root / (start.part_of or run_id)  # of all parts the whole keeps it
@@ -83,7 +83,7 @@ def _opened(runs: Runs, run_id: str) -> History:
     workspace = Path(start.workspace)
     if not workspace.is_dir():
         raise DsaError(f"{workspace}: the run's workspace is not there")
-    history = History(folder / "history", workspace)
+    history = WorkspaceHistory(folder / "history", workspace)
     history.progress = show_line
     return history
 
@@ -100,7 +100,7 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
     with faults_told(Path(root)), open_runs(root, must_exist=True) as runs:
         run = find(runs.ids(), run, Path(root))
         if _goes_on(runs, run):
-            raise Ended(f"run {run.partition(PART_OF)[0]} goes on: stop it first", 1)
+            raise CommandExit(f"run {run.partition(PART_OF)[0]} goes on: stop it first", 1)
         work, done = _work(runs, run), undone(runs, run)
         stays = _records(runs, run)
         unkept = _opened(runs, run).unkept(work.spans[-1][1]) if work.spans else ""

@@ -15,15 +15,15 @@ from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.run import Run
-from dsa.runtime.run_store import Recorded
-from dsa.runtime.secrets import Chosen
+from dsa.runtime.run_store import StoredRun
+from dsa.runtime.secrets import SecretOptions
 from dsa.runtime.timeline import Moment, OnMoment
 from dsa.semantics import Occurrence
-from machines.coding.coding_resources import KNOWN, MODES, CodingSettings, Listener, Resources, settings_recorded
+from machines.coding.coding_resources import KNOWN, MODES, CodingResources, CodingSettings, Listener, settings_recorded
 from machines.coding.coding_work import Work, work_of
-from machines.coding.task_plan import CallRead, Goal, Task
+from machines.coding.task_plan import CodingCall, Goal, Task
 from machines.coding.workspace_view import Projection, gathered
-from machines.tool_use.machine_session import Session, WrongRunError, begun, taken_up
+from machines.tool_use.machine_session import MachineSession, WrongRunError, begun, taken_up
 from machines.tool_use.records import as_data
 
 NAME = "coding"
@@ -49,7 +49,7 @@ def code_of_end(run: Run) -> int | None:
 
 
 @attrs.frozen
-class Settings:
+class WorkStart:
     """With what the work is begun; kept in its ledger. `tasks` are those of a template, if one is used, `module` binds names in place of ours.
 
     `settings` are what policies read.
@@ -60,7 +60,7 @@ class Settings:
     tasks: tuple[Task, ...] = ()
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
     module: str | None = None
-    chosen: Chosen = attrs.field(factory=Chosen)
+    chosen: SecretOptions = attrs.field(factory=SecretOptions)
 
     def options(self) -> Options:
         """Return how the run is started."""
@@ -89,7 +89,7 @@ class _Rounds:
             self.on_round()
 
 
-class Worker(Session[Resources]):
+class WorkRun(MachineSession[CodingResources]):
     """A run of the coding machine that is held: of the work on a goal, or of a part of it."""
 
     @property
@@ -103,7 +103,7 @@ class Worker(Session[Resources]):
         return self.resources.work(self._handle.run)
 
 
-class Agent(Worker):
+class Agent(WorkRun):
     """The work on one goal; `begin` and `resume` make it.
 
     It is kept in `runs`. `on_moment` is called with every moment of its run and of the parts of it, `listen` with the model's text as it comes, `notice`
@@ -122,7 +122,7 @@ class Agent(Worker):
         *,
         is_new: bool,
     ) -> None:
-        def prepare(resources: Resources) -> None:
+        def prepare(resources: CodingResources) -> None:
             resources.listen, resources.notice = listen, lambda text: notice(f"model: {text}")
             resources.runs, resources.watch_part = runs, on_moment
             _ = resources.model, resources.toolbox
@@ -137,7 +137,7 @@ class Agent(Worker):
     @classmethod
     def begin(
         cls,
-        settings: Settings,
+        settings: WorkStart,
         runs: Runs,
         *,
         on_moment: OnMoment | None = None,
@@ -185,7 +185,7 @@ class Agent(Worker):
         return self.state in PAUSED
 
     @property
-    def asks(self) -> CallRead | None:
+    def asks(self) -> CodingCall | None:
         """The call for which leave is asked, as its event has it; None where nobody is asked."""
         return self.work.call if self.state == "approving" else None
 
@@ -265,7 +265,7 @@ def unfinished_run(goal: str, workspace: Path, runs: Runs) -> str | None:
     return None
 
 
-def _is_open(recorded: Recorded, goal: str) -> bool:
+def _is_open(recorded: StoredRun, goal: str) -> bool:
     """Tell whether a run is of this goal, and not over."""
     events = (
         entry.data for entry in recorded.entries if isinstance(entry, EventEntry) and entry.event in {"goal", "planned"}

@@ -33,8 +33,8 @@ from dsa.runtime.speech import each_text
 from machines.coding.coding_tools import COMPLETE, TOOLS
 from machines.coding.coding_work import Work, WorkCall, work_of
 from machines.coding.history import UNKNOWN
-from machines.coding.task_plan import CallRead, PartCall, PartDone
-from machines.coding.tools.workspace import Change
+from machines.coding.task_plan import CodingCall, PartCall, PartDone
+from machines.coding.tools.workspace import FileEdit
 from machines.tool_use.records import JsonObject, as_data, read_record, shell_line, short
 from machines.tool_use.tool_call import ToolResult
 
@@ -84,7 +84,7 @@ def _call(run_id: str, call: WorkCall) -> PartCall:
     about = call.about
     if about is not None:
         kept = {name: getattr(about, name) for name in ("tool", "argv", "kind", "round", "reason", "subtask")}
-        about = CallRead(call_id=about.call_id, arguments=shortened(about.arguments), **kept)
+        about = CodingCall(call_id=about.call_id, arguments=shortened(about.arguments), **kept)
     name = f"{part}:{call.call_id}"
     return PartCall(
         name, call.tool, call.provider_id, call.status, shortened(call.result), shortened(call.asked), about
@@ -173,7 +173,7 @@ class _Attachment:
 
 
 @attrs.frozen
-class Outcome:
+class CallOutcome:
     """What a result says, whichever tool it is of: texts, how a command has ended, what git says, what a server's tool gave beside its text."""
 
     output: object = None
@@ -201,18 +201,18 @@ class Outcome:
     note: str = ""
 
 
-def outcome_of(result: JsonObject | None) -> Outcome:
+def outcome_of(result: JsonObject | None) -> CallOutcome:
     """Read a result as it stands in the ledger."""
-    return read_record(Outcome, result or {})
+    return read_record(CallOutcome, result or {})
 
 
-def text_of(said: Outcome) -> str:
+def text_of(said: CallOutcome) -> str:
     """Give what a call that was done says."""
     text = next(filter(None, (said.output, said.result, said.text, said.diff)), "")
     return str(text) or "\n".join([*_of_git(said), *_of_servers(said)])
 
 
-def _of_git(said: Outcome) -> Iterator[str]:
+def _of_git(said: CallOutcome) -> Iterator[str]:
     if said.commits is not None:
         yield from (f"{each.commit[:_SHORT_ID]} {each.subject}" for each in said.commits)
     elif said.commit and said.files is not None:
@@ -224,7 +224,7 @@ def _of_git(said: Outcome) -> Iterator[str]:
                 yield f"{name}: {_listed(paths)}"
 
 
-def _of_servers(said: Outcome) -> Iterator[str]:
+def _of_servers(said: CallOutcome) -> Iterator[str]:
     if said.structured is not None:
         yield json.dumps(said.structured, ensure_ascii=False)
     for each in said.attachments:
@@ -237,7 +237,7 @@ def _listed(entries: Sequence[object]) -> str:
     return ", ".join(paths[:_MOST_FILES]) + more
 
 
-def remarks_on(said: Outcome) -> list[str]:
+def remarks_on(said: CallOutcome) -> list[str]:
     """Say what there is to know of a call beside its text: how a command ended, what was put back, what the model was told."""
     found = [how_ended(said)] if said.rc or said.signal is not None or said.ended is not None else []
     if said.put_back:
@@ -251,21 +251,21 @@ def remarks_on(said: Outcome) -> list[str]:
     return [*found, *([f"note: {said.note}"] if said.note else [])]
 
 
-def how_changed(change: Change) -> str:
+def how_changed(change: FileEdit) -> str:
     """Say in a word what a call did to a file; of one that a .gitignore named before it nobody knows whether it was there."""
     if change.before == UNKNOWN:
         return "new, or there before and ignored"
     return "new" if change.before is None else "removed" if change.after is None else "changed"
 
 
-def how_ended(said: Outcome) -> str:
+def how_ended(said: CallOutcome) -> str:
     """Say how a command ended: its exit code, or what ended it."""
     if said.ended:
         return _ENDED.get(said.ended, f"ended: {said.ended}")
     return f"ended by {said.signal}" if said.signal else f"rc={said.rc}"
 
 
-def arguments_shown(call: CallRead) -> str:
+def arguments_shown(call: CodingCall) -> str:
     """Write what a call is asked with in one line: a command, a path, a pattern, or all of it."""
     if call.argv:
         return short(shell_line(call.argv), LONGEST)
@@ -273,7 +273,7 @@ def arguments_shown(call: CallRead) -> str:
     return short(shown or json.dumps(call.arguments, ensure_ascii=False), LONGEST)
 
 
-def _short_form(call: CallRead) -> str:
+def _short_form(call: CodingCall) -> str:
     """Give what matters of the arguments of a tool of ours; a server's tool may mean anything by the same names."""
     given = call.arguments
     if call.tool == "search":
@@ -285,7 +285,7 @@ def _short_form(call: CallRead) -> str:
     return ", ".join(_paths_in(call))
 
 
-def _paths_in(call: CallRead) -> list[str]:
+def _paths_in(call: CodingCall) -> list[str]:
     """Name the files that a call is of."""
     if "path" in call.arguments:
         return [str(call.arguments["path"])]
@@ -305,7 +305,7 @@ def object_of(called: WorkCall) -> str:
 
 def log_lines(called: WorkCall) -> list[str]:
     """Give the lines of a call that was done; none for one that only looked."""
-    call = called.about or CallRead()
+    call = called.about or CodingCall()
     given, result = call.arguments, outcome_of(called.result)
     if called.tool == "run_cmd":
         return [f"CMD {shell_line(call.argv)} -> {how_ended(result)}"]

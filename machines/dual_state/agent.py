@@ -24,7 +24,7 @@ from dsa.machine import Machine
 from dsa.runs.handle import RunHandle
 from dsa.runs.place import new_run_id
 from dsa.runs.runs import runs_in_memory
-from dsa.runs.setup import Setup
+from dsa.runs.setup import RunSetup
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 from dsa.runtime.run import Run
@@ -169,7 +169,7 @@ class DualStateAgent:
     ) -> None:
         self._pair, self._dag, self._on_moment = action_pair, artifact_dag, on_moment
         self._machine = _table(rmax, constraints)
-        self._generator = Asking(action_pair)
+        self._generator = PairGenerator(action_pair)
         self.run: Run | None = None
 
     @property
@@ -212,9 +212,9 @@ class DualStateAgent:
             self._pair.prompt_template.require(dependencies or ())
         store = store_of(self._dag)
         used = {name: handed_in(store, artifact) for name, artifact in (dependencies or {}).items()}
-        self._generator = Asking(self._pair, used)
-        binding = Bindings(effects, {_GUARD: Judging(self._pair.guard, used)}, {_GENERATOR: self._generator})
-        artifacts = Scoped(store, tuple(artifact.artifact_id for artifact in used.values())) if used else store
+        self._generator = PairGenerator(self._pair, used)
+        binding = Bindings(effects, {_GUARD: ContextGuard(self._pair.guard, used)}, {_GENERATOR: self._generator})
+        artifacts = ScopedStore(store, tuple(artifact.artifact_id for artifact in used.values())) if used else store
         handle = in_memory(self._machine, binding, artifacts, self._on_moment)
         rest = await handle.drive(Occurrence(SPECIFICATION, data=specification))
         self.run = rest.run
@@ -234,7 +234,7 @@ class DualStateAgent:
         raise RmaxExhausted(f"Failed after {len(rejected) - 1} retries", rejected)
 
 
-class Asking(GeneratorInterface):
+class PairGenerator(GeneratorInterface):
     """A pair's generator with the pair's prompt; `asked` is the context it was last given."""
 
     def __init__(self, pair: ActionPair, dependencies: Mapping[str, Artifact] | None = None) -> None:
@@ -250,7 +250,7 @@ class Asking(GeneratorInterface):
         return self._pair.generator.generate(context, self._pair.prompt_template or template)
 
 
-class Judging(GuardInterface):
+class ContextGuard(GuardInterface):
     """A guard that is given what the caller handed in as well."""
 
     def __init__(self, guard: GuardInterface, dependencies: Mapping[str, Artifact]) -> None:
@@ -263,7 +263,7 @@ class Judging(GuardInterface):
 
 
 @attrs.frozen
-class Scoped:
+class ScopedStore:
     """A store whose new artifacts name what the caller handed in as their dependencies."""
 
     _store: ArtifactStore
@@ -287,7 +287,7 @@ def _table(rmax: int, constraints: str) -> Machine:
 def in_memory(machine: Machine, binding: Bindings, artifacts: ArtifactStore, on_moment: OnMoment | None) -> RunHandle:
     """Return a new run that no disk keeps but for its artifacts."""
     run_id = new_run_id(machine.name, entropy=token_hex(8))  # no store refuses an id twice
-    return runs_in_memory(artifacts).begin(Setup(machine, binding), run_id=run_id, on_moment=on_moment)
+    return runs_in_memory(artifacts).begin(RunSetup(machine, binding), run_id=run_id, on_moment=on_moment)
 
 
 def workflow_state_of(run: Run, variables: Mapping[str, str]) -> WorkflowState:

@@ -28,7 +28,7 @@ from dsa.runtime.content import (
     placeholders,
 )
 from dsa.runtime.event_data import as_text, guard_data, placeholder_values
-from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, Ledger, VerdictEntry
+from dsa.runtime.ledger import PERSON, ArtifactEntry, GuardVerdict, Ledger, VerdictEntry
 from dsa.runtime.policy.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.run import Rejection, guards_for
 from dsa.runtime.speech import heard
@@ -39,7 +39,7 @@ _LONGEST_ID = 1000
 
 
 @attrs.frozen(eq=False)
-class History(Sequence[Rejected]):
+class FeedbackHistory(Sequence[Rejected]):
     """H of Definition 3 as pairs of rejected text and feedback, oldest first.
 
     A text is fetched when it is looked at, so that an attempt costs the same however many came before it; who writes
@@ -63,7 +63,7 @@ class History(Sequence[Rejected]):
         return self._pair(self._rejections[index])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, History | tuple | list) and tuple(self) == tuple(other)
+        return isinstance(other, FeedbackHistory | tuple | list) and tuple(self) == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]  # it equals lists
 
@@ -92,7 +92,7 @@ def _template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | 
 def context_for(context: PolicyContext, step: str, effect: str, key: str = "") -> Context:
     """Compose C of Definition 3 for a step: E, the specification, what was rejected and why, what it uses, what events have brought."""
     run, artifacts = context.run, context.artifacts
-    rejected = History(run.step(step).history, artifacts)
+    rejected = FeedbackHistory(run.step(step).history, artifacts)
     specification = context.latest(f"{SPECIFICATION}?") if SPECIFICATION in run.machine.event_named else None
     return Context(
         AmbientEnvironment(artifacts, run.machine.constraints),
@@ -237,7 +237,7 @@ async def refine_context(action: Action, context: PolicyContext) -> list[Step]:
         step = step_of(context.run.machine, wanted["source"])
         view, data = context.run.step(step), wanted["data"]
         if view.latest is not None:
-            said = (Judgement(PERSON, "failed", data if isinstance(data, str) else ""),)
+            said = (GuardVerdict(PERSON, "failed", data if isinstance(data, str) else ""),)
             context.record(VerdictEntry(wanted["key"], step, view.attempts, view.latest, said))
     return []
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import attrs
 
 from dsa.edge.git import GitArtifacts
-from dsa.runtime.artifacts import ArtifactStore, Attempt, MemoryArtifacts, attempt_of, identified
+from dsa.runtime.artifacts import ArtifactStore, AttemptRecord, MemoryArtifacts, attempt_of, identified
 from dsa.runtime.content import Artifact, Context, GuardResult
 from dsa.runtime.ledger import VerdictEntry
 
@@ -44,7 +44,7 @@ class ArtifactDAGInterface(ABC):
         """Keep what a guard said of a version. One that has no place for verdicts need not: the run's ledger has them."""
 
 
-class _Kept(ArtifactDAGInterface):
+class _StoreDag(ArtifactDAGInterface):
     """A DAG on one of the stores that runs use."""
 
     def __init__(self, artifacts: ArtifactStore) -> None:
@@ -65,19 +65,19 @@ class _Kept(ArtifactDAGInterface):
         """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
         return self.artifacts.get_provenance(artifact_id)
 
-    def attempts(self) -> tuple[Attempt, ...]:
+    def attempts(self) -> tuple[AttemptRecord, ...]:
         """Give every version without its text and with its verdicts, in the order in which they were stored."""
         return self.artifacts.attempts()
 
 
-class InMemoryArtifactDAG(_Kept):
+class InMemoryArtifactDAG(_StoreDag):
     """A DAG that ends with the program."""
 
     def __init__(self) -> None:
         super().__init__(MemoryArtifacts())
 
 
-class GitArtifactDAG(_Kept):
+class GitArtifactDAG(_StoreDag):
     """A DAG in the bare git repository at `repo_path`, made when missing: the branch `runs/RUN`, a commit for each record.
 
     Durable when a call returns; any number of processes may use one repository. Raises ArtifactStoreError when it cannot be used.
@@ -110,7 +110,7 @@ class _PassedOn(MemoryArtifacts):
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
         return self._dag.get_provenance(artifact_id)
 
-    def lineage(self, artifact_id: str) -> list[Attempt]:
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
         found = ((each, each.artifact_id) for each in self.get_provenance(artifact_id))
         return [self._attempts[name] if name in self._attempts else attempt_of(each) for each, name in found]
 
@@ -123,7 +123,7 @@ class _PassedOn(MemoryArtifacts):
 
 def store_of(dag: ArtifactDAGInterface) -> ArtifactStore:
     """Return the store that a run uses for a DAG."""
-    return dag.artifacts if isinstance(dag, _Kept) else _PassedOn(dag)
+    return dag.artifacts if isinstance(dag, _StoreDag) else _PassedOn(dag)
 
 
 def handed_in(store: ArtifactStore, artifact: Artifact) -> Artifact:

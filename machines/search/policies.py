@@ -43,11 +43,11 @@ from dsa.runtime.policy.policies import (
     text_step,
 )
 from dsa.runtime.policy.policy_registry import Registry
-from machines.tool_use.chat_model import Wanted, failure_in, model_of
+from machines.tool_use.chat_model import ModelOptions, failure_in, model_of
 from machines.tool_use.records import JsonObject, read_record
 from machines.tool_use.tool import Tool
 from machines.tool_use.tool_call import ToolCall, answer_of
-from machines.tool_use.transcript import Message, Role
+from machines.tool_use.transcript import ChatMessage, Role
 
 MOST_FILES = 20_000
 LARGEST_BYTES = 1_000_000
@@ -66,7 +66,7 @@ class SearchError(Exception):
 
 
 @attrs.frozen
-class Place:
+class SearchHit:
     """Where something was found: the path within the folder, the line from 1, and what stands there."""
 
     file: str
@@ -75,15 +75,15 @@ class Place:
 
 
 @attrs.frozen
-class Found:
+class SearchHits:
     """The best places first, how many files were searched, and how many were left out."""
 
-    places: tuple[Place, ...]
+    places: tuple[SearchHit, ...]
     searched: int
     left_out: int
 
 
-def search(folder: Path, query: str, limit: int = 5) -> Found:
+def search(folder: Path, query: str, limit: int = 5) -> SearchHits:
     """Find passages with the words of a query, those with rare words and with many of them first.
 
     Words count in all their forms. Raises SearchError: NO_WORDS, NO_FOLDER, TOO_MANY_FILES.
@@ -94,7 +94,7 @@ def search(folder: Path, query: str, limit: int = 5) -> Found:
     if not folder.is_dir():
         raise SearchError("NO_FOLDER", f"{folder} is no folder that can be searched")
     index = _index_of(folder, tuple(files_in(folder)))
-    return Found(tuple(index.places(words, limit)), index.searched, index.left_out)
+    return SearchHits(tuple(index.places(words, limit)), index.searched, index.left_out)
 
 
 def files_in(folder: Path) -> Iterator[tuple[str, int, int]]:
@@ -144,7 +144,7 @@ class Index:
                 self._database.executemany("INSERT INTO passages VALUES (?, ?, ?)", rows)
         self.left_out = len(files) - self.searched
 
-    def places(self, words: list[str], limit: int) -> Iterator[Place]:
+    def places(self, words: list[str], limit: int) -> Iterator[SearchHit]:
         """Give the best places; a match in the file's name counts double."""
         quoted = " OR ".join(f'"{word}"' for word in words)  # quoted, nothing in it is syntax
         rows = self._database.execute(
@@ -179,13 +179,13 @@ def _passages(text: str) -> Iterator[tuple[int, str]]:
             yield part[0][0], "\n".join(line for _, line in part)
 
 
-def _place(file: str, first: int, marked: list[str]) -> Place:
+def _place(file: str, first: int, marked: list[str]) -> SearchHit:
     """Give the line of a passage with most of what was found, and the passage from there on."""
     best = max(range(len(marked)), key=lambda n: (marked[n].count(_BEGIN), -n))
     excerpt = "\n".join(marked[best:]).replace(_BEGIN, "").replace(_END, "")
     is_cut = len(excerpt.strip()) > _EXCERPT
     text = f"{excerpt.strip()[: _EXCERPT - len(_CUT)]}{_CUT}" if is_cut else excerpt.strip()
-    return Place(file, first + best, text)
+    return SearchHit(file, first + best, text)
 
 
 ASSISTANT: Final = "assistant"
@@ -196,7 +196,7 @@ _LONGEST_FAULT = 200
 
 
 @attrs.frozen
-class Settings:
+class SearchSettings:
     """What the agent is set to. `timeout_s` bounds an answer, in seconds."""
 
     answers: str | None = None
@@ -209,7 +209,7 @@ class Settings:
 
 
 @attrs.frozen
-class Reply:
+class SearchReply:
     """What a model said: a text, the calls that it asks for, and what it took."""
 
     text: str = ""
@@ -217,7 +217,7 @@ class Reply:
     usage: JsonObject = attrs.field(factory=dict)
 
 
-def messages_of(ledger: Iterable[Step]) -> list[Message]:
+def messages_of(ledger: Iterable[Step]) -> list[ChatMessage]:
     """Write a ledger as messages. What other policies than the model called, and what came of it, is told as the user's.
 
     Servers refuse a conversation in which a tool call has no answer or an answer no call: each call has its result right behind it, and one
@@ -225,18 +225,18 @@ def messages_of(ledger: Iterable[Step]) -> list[Message]:
     """
     steps = list(ledger)
     results = _results(steps)
-    messages: list[Message] = []
+    messages: list[ChatMessage] = []
     is_open = False  # the last message is of the turn that goes on
     for at, step in enumerate(steps):
         if step.type == TEXT:
             role = _ROLES.get(step.actor, "user")
-            messages.append(Message(role, step.payload["text"]))
+            messages.append(ChatMessage(role, step.payload["text"]))
         elif step.type == ACTION_CALL and step.actor == ASSISTANT:
             if not is_open:
-                messages.append(Message(ASSISTANT, None))
+                messages.append(ChatMessage(ASSISTANT, None))
             messages[-1] = attrs.evolve(messages[-1], calls=(*messages[-1].calls, _call(step, _id(at, step))))
         elif step.type == ACTION_RESULT and at not in results.values():
-            messages.append(Message("user", f"{step.actor} gave: {_written(step.payload)}"))
+            messages.append(ChatMessage("user", f"{step.actor} gave: {_written(step.payload)}"))
         is_open = step.actor == ASSISTANT and step.type in {TEXT, ACTION_CALL}
     told = {_id(at, steps[at]): _written(steps[result].payload) for at, result in results.items()}
     return [written for message in messages for written in (message, *_answers(message, told))]
@@ -254,9 +254,9 @@ def _results(steps: list[Step]) -> dict[int, int]:
     return results
 
 
-def _answers(message: Message, told: Mapping[str, str]) -> list[Message]:
+def _answers(message: ChatMessage, told: Mapping[str, str]) -> list[ChatMessage]:
     """Give the messages that have to stand behind one with calls: what came of each."""
-    return [Message("tool", told.get(call.id, _NO_RESULT), answers=call.id) for call in message.calls]
+    return [ChatMessage("tool", told.get(call.id, _NO_RESULT), answers=call.id) for call in message.calls]
 
 
 def _call(step: Step, call_id: str) -> ToolCall:
@@ -273,7 +273,7 @@ def _written(payload: object) -> str:
     return json.dumps(payload, ensure_ascii=False)
 
 
-def steps_of(reply: Reply) -> list[Step]:
+def steps_of(reply: SearchReply) -> list[Step]:
     """Give a reply as steps. Arguments that are no JSON object are told in the step, and are nobody's payload.
 
     The first step says what the reply took.
@@ -324,7 +324,7 @@ _ASKED = {"type": "object", "properties": {"system": {"type": "string"}, "text":
 async def search_agent(action: Action, context: PolicyContext) -> list[Step]:
     """Let a model answer, and search while it asks for that. A seeded ledger is the conversation so far."""
     asked = Action(
-        _answering(read_record(Settings, dict(context.config))),
+        _answering(read_record(SearchSettings, dict(context.config))),
         {"system": INSTRUCTIONS},
         frozenset({"web_search_policy"}),
     )
@@ -333,7 +333,7 @@ async def search_agent(action: Action, context: PolicyContext) -> list[Step]:
     return await context.call(asked, decorators, seed=conversation)
 
 
-def _answering(config: Settings) -> str:
+def _answering(config: SearchSettings) -> str:
     """Name the policy that answers: the one set, else a model, else the one that does without."""
     return config.answers or ("quoting_policy" if config.model in _WITHOUT_TOOLS else "llm_policy")
 
@@ -345,7 +345,7 @@ async def web_search_policy(action: Action, context: PolicyContext) -> list[Step
     """Search the files of the folder `over` (seed 004, 6.2; this one never goes to the web)."""
     asked, folder = action.payload, Path(context.config.get("over", "."))
     try:
-        found: Found = await in_thread(partial(search, folder, asked["query"], asked.get("limit", 5)))
+        found: SearchHits = await in_thread(partial(search, folder, asked["query"], asked.get("limit", 5)))
     except SearchError as error:
         return [error_step(action.policy, error.code, str(error))]
     places = [{"file": place.file, "line": place.line, "excerpt": place.excerpt} for place in found.places]
@@ -360,15 +360,15 @@ async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
     The payload's `system` and `text` stand before the ledger. Raises GenerationError: the run stops there and can be resumed.
     """
     given = action.payload
-    before = (Message("system", given.get("system")), Message("user", given.get("text")))
+    before = (ChatMessage("system", given.get("system")), ChatMessage("user", given.get("text")))
     messages = [*(each for each in before if each.content), *messages_of(await context.get_ledger())]
-    config = read_record(Settings, dict(context.config))
+    config = read_record(SearchSettings, dict(context.config))
     if config.model in _WITHOUT_TOOLS:
         raise GenerationError(
             "The search agent needs a model that can call tools: name one (the local model cannot), or let quoting_policy answer.",
             "unavailable",
         )
-    wanted = Wanted(
+    wanted = ModelOptions(
         derive_seed(config.seed, context.key, 1, json.dumps([message.as_openai for message in messages])),
         config.temperature, config.max_tokens, whole_s=config.timeout_s, api_base=config.api_base,
     )  # fmt: skip
@@ -396,7 +396,7 @@ async def quoting_policy(action: Action, context: PolicyContext) -> list[Step]:
     return [text_step(ASSISTANT, "\n\n".join([QUOTED, *quotes]) if quotes else "The files do not have these words.")]
 
 
-def _read(model: str, result: StreamResult) -> Reply:
+def _read(model: str, result: StreamResult) -> SearchReply:
     """Read an answer. Raises GenerationError for one that says nothing, was cut off, or whose calls nobody may make."""
     failure = failure_in(result)
     if failure is not None:
@@ -408,4 +408,4 @@ def _read(model: str, result: StreamResult) -> Reply:
         raise GenerationError(
             f"The answer of {model} cannot be used: {answer.why}; try again or use another model.", "bad_answer"
         )
-    return Reply(answer.content, answer.calls, {"model": model, **attrs.asdict(answer.usage)})
+    return SearchReply(answer.content, answer.calls, {"model": model, **attrs.asdict(answer.usage)})

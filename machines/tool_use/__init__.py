@@ -4,12 +4,28 @@ A table of your own gets its effects from `ToolAgent`; docs/how-to/tools.md show
 providers are sent.
 """
 
-from machines.tool_use.tool import CONTENT, LIMIT, NUMBER, TEXT, TRUTH, Kind, Parameter, Tool
-from machines.tool_use.tool_agent import CallRead, FunctionGuard, FunctionTool, ToolAgent, ToolError
-from machines.tool_use.tool_call import Answer, ToolCall, ToolResult
+from machines.tool_use.tool import CONTENT, LIMIT, NUMBER, TEXT, TRUTH, ArgumentKind, Parameter, Tool
+from machines.tool_use.tool_agent import AgentCall, FunctionGuard, FunctionTool, ToolAgent, ToolError
+from machines.tool_use.tool_call import ModelAnswer, ToolCall, ToolResult
 from machines.tool_use.transcript import Notice, Transcript
 
 __all__ = [
-    "CONTENT", "LIMIT", "NUMBER", "TEXT", "TRUTH",
-    "Answer", "CallRead", "FunctionGuard", "FunctionTool", "Kind", "Notice", "Parameter", "Tool", "ToolAgent", "ToolCall", "ToolError", "ToolResult", "Transcript",
+    "CONTENT",
+    "LIMIT",
+    "NUMBER",
+    "TEXT",
+    "TRUTH",
+    "AgentCall",
+    "ArgumentKind",
+    "FunctionGuard",
+    "FunctionTool",
+    "ModelAnswer",
+    "Notice",
+    "Parameter",
+    "Tool",
+    "ToolAgent",
+    "ToolCall",
+    "ToolError",
+    "ToolResult",
+    "Transcript",
 ]  # fmt: skip

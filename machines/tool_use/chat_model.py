@@ -21,7 +21,7 @@ import attrs
 
 from dsa.edge.http.model_server import SCHEMES, Retries, reason_of
 from dsa.errors import DocumentError, GenerationError, ModelUnavailable
-from dsa.generators import ChatClient, Limits, Settings
+from dsa.generators import ChatClient, ServerSettings, StreamLimits
 from dsa.generators.local_model import served
 from dsa.generators.model_options import derive_seed
 from dsa.generators.provider import LiteLLMGenerator
@@ -29,7 +29,7 @@ from dsa.generators.streams import StreamReconciler, StreamResult
 from dsa.generators.substitutes import parse_script
 from machines.tool_use.records import JsonObject, parse_json, read_record
 from machines.tool_use.tool import Tool
-from machines.tool_use.transcript import Message, joined
+from machines.tool_use.transcript import ChatMessage, joined
 
 _ANSWER = "answer"
 
@@ -43,7 +43,7 @@ class WrittenCall:
 
 
 @attrs.frozen
-class Reply:
+class ModelReply:
     """What a model has written: a text, or a call of a tool."""
 
     content: str = ""
@@ -67,7 +67,7 @@ def _choice(name: str, arguments: JsonObject) -> JsonObject:
     }
 
 
-def with_tools_told(messages: Sequence[Message], tools: Iterable[Tool]) -> list[Message]:
+def with_tools_told(messages: Sequence[ChatMessage], tools: Iterable[Tool]) -> list[ChatMessage]:
     """Return messages whose first one says which tools there are, and how they are called."""
     told = "\n".join([
         'Answer with one JSON object and nothing else: {"tool": NAME, "arguments": {..}}. The tools:',
@@ -86,23 +86,23 @@ def _signature(tool: Tool) -> str:
     return f"{tool.name}({', '.join(names)})"
 
 
-def as_texts(messages: Iterable[Message]) -> list[Message]:
+def as_texts(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     """Return messages of plain text: a call as the JSON that the model would write, its result as the user's word."""
-    said: list[Message] = []
+    said: list[ChatMessage] = []
     names: dict[str, str] = {}
     for message in messages:
         if message.role == "tool":
-            said.append(Message("user", f"[{names.get(message.answers, 'a tool')} gave] {message.content}"))
+            said.append(ChatMessage("user", f"[{names.get(message.answers, 'a tool')} gave] {message.content}"))
             continue
         lines = [message.content] if message.content else []
         for call in message.calls:
             names[call.provider_id] = call.name
             lines.append(json.dumps({"tool": call.name, "arguments": call.arguments or {}}, ensure_ascii=False))
-        said.append(Message(message.role, "\n".join(lines)))
+        said.append(ChatMessage(message.role, "\n".join(lines)))
     return joined(said, "\n", {"system", "user", "assistant"})  # small models were trained with turns
 
 
-def read_reply(text: str) -> Reply | None:
+def read_reply(text: str) -> ModelReply | None:
     """Return what a model has written; None for what is no such JSON."""
     said = parse_json(text)
     if not isinstance(said, dict) or not isinstance(said.get("tool"), str):
@@ -110,8 +110,8 @@ def read_reply(text: str) -> Reply | None:
     given = said.get("arguments")
     arguments = given if isinstance(given, dict) else {}
     if said["tool"] == _ANSWER:
-        return Reply(str(arguments.get("text") or ""))
-    return Reply(calls=(WrittenCall(said["tool"], arguments),))
+        return ModelReply(str(arguments.get("text") or ""))
+    return ModelReply(calls=(WrittenCall(said["tool"], arguments),))
 
 
 Show = Callable[[str], object]
@@ -129,7 +129,7 @@ ASKED_AGAIN = "\n[the answer broke off, and is asked for again]\n"
 
 
 @attrs.frozen
-class Patience:
+class RetryLimits:
     """`again_s` bounds the waits from the first failure on, also those that a server asks for; `whole_s` all tries and waits together."""
 
     again_s: float = _AGAIN_S
@@ -149,7 +149,7 @@ class Patience:
         return cls(again_s, whole_s)
 
 
-async def asked(once: Once, patience: Patience, on_text: Show | None, on_wait: Show) -> StreamResult:
+async def asked(once: Once, patience: RetryLimits, on_text: Show | None, on_wait: Show) -> StreamResult:
     """Give the answer of the first try that brings a whole one, else that of the last try: what came of it, or its GenerationError.
 
     `on_wait` is told before each pause what is wrong, and how long the pause is.
@@ -157,7 +157,7 @@ async def asked(once: Once, patience: Patience, on_text: Show | None, on_wait: S
     clock = asyncio.get_running_loop().time
     over_at = clock() + patience.whole_s
     retries = Retries(_MOST_TRIES if patience.again_s else 0, longest_pause_s=patience.again_s, most_s=patience.again_s)
-    shown = None if on_text is None else _Shown(on_text)
+    shown = None if on_text is None else _ShownText(on_text)
     failed_at = math.inf
     broken = 0
     for failed in count():
@@ -195,7 +195,7 @@ def failure_in(result: StreamResult) -> GenerationError | None:
     return GenerationError(str(error), reason)
 
 
-class _Shown:
+class _ShownText:
     """Shows text, and says where it begins anew."""
 
     def __init__(self, on_text: Show) -> None:
@@ -222,7 +222,7 @@ class Model(Protocol):
     """Whoever answers."""
 
     async def ask(
-        self, messages: Sequence[Message], tools: Sequence[Tool], /, *, number: int, on_text: Show | None
+        self, messages: Sequence[ChatMessage], tools: Sequence[Tool], /, *, number: int, on_text: Show | None
     ) -> StreamResult:
         """Give the answer; `on_text` is called with text as it can be shown. `number` is how many the conversation has had.
 
@@ -234,7 +234,7 @@ class Model(Protocol):
 
 
 @attrs.frozen
-class Wanted:
+class ModelOptions:
     """How a model is asked. None leaves it to the provider.
 
     `json_mode` is for models that call no tools: they fill in a JSON schema, which the server has to hold them to. `whole_s` bounds an answer, with all
@@ -253,13 +253,13 @@ class Wanted:
     api_base: str = ""
 
 
-def model_of(name: str, wanted: Wanted | None = None) -> Model:
+def model_of(name: str, wanted: ModelOptions | None = None) -> Model:
     """Give who answers under a name, as `dsa run --model` takes it.
 
     ModelUnavailable for the local model, which calls no tools and makes up what it says, unless it is asked in JSON mode, and where JSON mode cannot
     be had. DocumentError for a script that cannot be read.
     """
-    wanted = wanted or Wanted()
+    wanted = wanted or ModelOptions()
     if name.startswith(_SCRIPTED):
         return _Script(Path(name.removeprefix(_SCRIPTED)))
     if name in {"", "local"}:
@@ -280,19 +280,19 @@ def model_of(name: str, wanted: Wanted | None = None) -> Model:
 class _Server:
     """A server that speaks the OpenAI protocol, or Ollama's own."""
 
-    def __init__(self, name: str, wanted: Wanted, key: str = "") -> None:
+    def __init__(self, name: str, wanted: ModelOptions, key: str = "") -> None:
         self._name, self._key, self._wanted = name, key, wanted
-        self._settings = Settings(wanted.temperature, wanted.max_tokens, window_tokens=wanted.window_tokens)
-        self._patience = Patience.of_environment(wanted.whole_s)
+        self._settings = ServerSettings(wanted.temperature, wanted.max_tokens, window_tokens=wanted.window_tokens)
+        self._patience = RetryLimits.of_environment(wanted.whole_s)
         self._client = self._client_within(wanted.whole_s, keeps_connection=True)
 
     def _client_within(self, whole_s: float, *, keeps_connection: bool = False) -> ChatClient:
         first_s = min(_FIRST_S, whole_s)
-        limits = Limits(first_s=first_s, whole_s=whole_s, most_bytes=most_bytes(self._wanted.max_tokens))
+        limits = StreamLimits(first_s=first_s, whole_s=whole_s, most_bytes=most_bytes(self._wanted.max_tokens))
         return ChatClient(self._name, key=self._key, limits=limits, keeps_connection=keeps_connection)
 
     async def ask(
-        self, messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
+        self, messages: Sequence[ChatMessage], tools: Sequence[Tool], *, number: int, on_text: Show | None
     ) -> StreamResult:
         return await self.ask_with({}, messages, tools, number=number, on_text=on_text)
 
@@ -300,7 +300,13 @@ class _Server:
         await self._client.aclose()
 
     async def ask_with(
-        self, more: JsonObject, messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
+        self,
+        more: JsonObject,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Tool],
+        *,
+        number: int,
+        on_text: Show | None,
     ) -> StreamResult:
         settings = attrs.evolve(self._settings, seed=derive_seed(self._wanted.seed, "", number, ""), more=more)
         kept = iter([self._client])  # later tries have connections of their own, and what is left of the time
@@ -328,7 +334,7 @@ class _InJson:
         self._server = server
 
     async def ask(
-        self, messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
+        self, messages: Sequence[ChatMessage], tools: Sequence[Tool], *, number: int, on_text: Show | None
     ) -> StreamResult:
         if not tools:
             return await self._server.ask(as_texts(messages), (), number=number, on_text=on_text)
@@ -348,9 +354,9 @@ class _InJson:
 class _LiteLLM:
     """Any provider that LiteLLM knows."""
 
-    def __init__(self, name: str, wanted: Wanted) -> None:
+    def __init__(self, name: str, wanted: ModelOptions) -> None:
         self._name, self._wanted = name, wanted
-        self._patience = Patience.of_environment(wanted.whole_s)
+        self._patience = RetryLimits.of_environment(wanted.whole_s)
         self._generator_within(wanted.whole_s)  # what is wrong with its settings is said now
 
     def _generator_within(self, left_s: float) -> LiteLLMGenerator:
@@ -366,7 +372,7 @@ class _LiteLLM:
         )
 
     async def ask(
-        self, messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
+        self, messages: Sequence[ChatMessage], tools: Sequence[Tool], *, number: int, on_text: Show | None
     ) -> StreamResult:
         seed = derive_seed(self._wanted.seed, "", number, "")
 
@@ -396,7 +402,7 @@ class _Script:
             raise DocumentError(str(path), "the script has no reply: each is a fenced block (```)")
 
     async def ask(
-        self, _messages: Sequence[Message], tools: Sequence[Tool], *, number: int, on_text: Show | None
+        self, _messages: Sequence[ChatMessage], tools: Sequence[Tool], *, number: int, on_text: Show | None
     ) -> StreamResult:
         if number >= len(self._replies):
             told = f"{self._path} has no reply left: all {len(self._replies)} are used; add a fenced block."
@@ -405,13 +411,13 @@ class _Script:
         written = self._written(reply, number)
         return attrs.evolve(_reconciled(chunks_of(written, number), tools, on_text), model="scripted")
 
-    def _written(self, reply: str, number: int) -> Reply:
+    def _written(self, reply: str, number: int) -> ModelReply:
         """Read a reply: JSON with `tool_calls`, or a text. Raises DocumentError for calls that are none."""
         said = parse_json(reply)
         if not isinstance(said, dict) or not isinstance(said.get("tool_calls"), list):
-            return Reply(reply.strip())
+            return ModelReply(reply.strip())
         try:
-            return read_record(Reply, {"content": said.get("content") or "", "calls": said["tool_calls"]})
+            return read_record(ModelReply, {"content": said.get("content") or "", "calls": said["tool_calls"]})
         except ValueError as error:
             raise DocumentError(str(self._path), f"reply {number + 1} of the script cannot be read: {error}") from error
 
@@ -419,7 +425,7 @@ class _Script:
         """Nothing is kept open."""
 
 
-def as_openai(messages: Iterable[Message], tools: Iterable[Tool]) -> tuple[list[JsonObject], list[JsonObject]]:
+def as_openai(messages: Iterable[ChatMessage], tools: Iterable[Tool]) -> tuple[list[JsonObject], list[JsonObject]]:
     """Return messages and tools in OpenAI's form."""
     return [message.as_openai for message in messages], [tool.as_openai for tool in tools]
 
@@ -433,7 +439,7 @@ def _reconciled(chunks: Iterable[JsonObject], tools: Iterable[Tool], on_text: Sh
     return reconciler.finish()
 
 
-def chunks_of(reply: Reply, number: int) -> list[JsonObject]:
+def chunks_of(reply: ModelReply, number: int) -> list[JsonObject]:
     """Write a reply as a server would stream it; calls have ids with its number."""
     if not reply.calls:
         return [_chunk({"role": "assistant", "content": reply.content}), _chunk({}, "stop")]

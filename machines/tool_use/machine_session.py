@@ -67,17 +67,17 @@ class Lines:
         self.line(text)
 
 
-class Closing(Protocol):
+class ClosingActions(Protocol):
     """What is let go of at the end of a run."""
 
     def close(self) -> None:
         """Let go."""
 
 
-T = TypeVar("T", bound=Closing)
+T = TypeVar("T", bound=ClosingActions)
 
 
-class Known(Generic[T]):
+class RunResources(Generic[T]):
     """The resources of the runs of one machine."""
 
     def __init__(self, make: Callable[[Mapping[str, Any], Path], T]) -> None:
@@ -107,7 +107,7 @@ class WrongRunError(DsaError):
     """Raised for a run of another machine than was meant."""
 
 
-class Session(Generic[T]):
+class MachineSession(Generic[T]):
     """A run with what its policies work with (`resources`). Use it as a context manager, or `close` it. `command` takes such a run up again.
 
     The resources are made at once, before anything is recorded of a new run, and `prepare` is called with them: what is wrong with them is raised here.
@@ -117,7 +117,7 @@ class Session(Generic[T]):
     #: How it came to rest the last time that it was driven here.
     rest: Rest | None = None
 
-    def __init__(self, handle: RunHandle, known: Known[T], prepare: Callable[[T], object]) -> None:
+    def __init__(self, handle: RunHandle, known: RunResources[T], prepare: Callable[[T], object]) -> None:
         self._handle = handle
         with ExitStack() as undone:
             undone.callback(handle.release)

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import attrs
 
-from dsa.runtime.json_text import Written
+from dsa.runtime.json_text import WrittenJson
 from machines.tool_use.records import JsonObject, list_in, object_in
 
 #: Reads what a model has written for a parameter, and adds what it has mended to the list. Raises ValueError for what cannot be meant.
@@ -26,7 +26,7 @@ Reader = Callable[[Any, "Parameter", list[str]], object]
 
 
 @attrs.frozen
-class Kind:
+class ArgumentKind:
     """What an argument is: its JSON schema, and how it is read. `has_bounds`: it is a number from `least` to `most`."""
 
     schema: JsonObject = attrs.field(eq=False)
@@ -42,7 +42,7 @@ class Parameter:
     """
 
     name: str
-    kind: Kind
+    kind: ArgumentKind
     about: str
     default: object = None
     required: bool = False
@@ -98,10 +98,10 @@ class Tool:
         return self.schema or {"type": "object", "properties": properties, "required": list(self.required)}
 
     @cached_property
-    def as_openai(self) -> Written:
+    def as_openai(self) -> WrittenJson:
         """The tool in OpenAI's form; the same object each time."""
         function = {"name": self.name, "description": self.about, "parameters": dict(self.arguments_schema())}
-        return Written({"type": "function", "function": function})
+        return WrittenJson({"type": "function", "function": function})
 
     @property
     def size(self) -> int:
@@ -242,18 +242,18 @@ def _files(value: object, parameter: Parameter, mended: list[str]) -> list[dict[
 
 _FILE = {"type": "object", "properties": {"path": _STRING, "content": _STRING}, "required": ["path", "content"]}
 
-TEXT = Kind(_STRING, _text)
+TEXT = ArgumentKind(_STRING, _text)
 #: The whole of a file.
-CONTENT = Kind(_STRING, _content)
+CONTENT = ArgumentKind(_STRING, _content)
 #: A whole number; what is out of bounds is refused.
-NUMBER = Kind({"type": "integer"}, _number, has_bounds=True)
+NUMBER = ArgumentKind({"type": "integer"}, _number, has_bounds=True)
 #: How much is wanted at most; what is out of bounds is the nearest that is not.
-LIMIT = Kind({"type": "integer"}, _nearest, has_bounds=True)
-TRUTH = Kind({"type": "boolean"}, _truth)
+LIMIT = ArgumentKind({"type": "integer"}, _nearest, has_bounds=True)
+TRUTH = ArgumentKind({"type": "boolean"}, _truth)
 #: A program and its arguments.
-COMMAND = Kind({"type": "array", "items": _STRING}, _words)
+COMMAND = ArgumentKind({"type": "array", "items": _STRING}, _words)
 #: Files with their whole contents.
-FILES = Kind({"type": "array", "items": _FILE}, _files)
+FILES = ArgumentKind({"type": "array", "items": _FILE}, _files)
 
 
 _LONGEST = 64

@@ -33,14 +33,14 @@ from dsa.runtime.policy.policies import (
 )
 from dsa.runtime.run import Run
 from dsa.runtime.speech import as_unicode
-from machines.tool_use.chat_model import Wanted, model_of
+from machines.tool_use.chat_model import ModelOptions, model_of
 from machines.tool_use.records import JsonObject, as_data, read_record
 from machines.tool_use.tool import Tool, name_sent
-from machines.tool_use.tool_call import LEFT_OUT, Answer, ToolCall, ToolResult, answer_of, read_call, refused
+from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolCall, ToolResult, answer_of, read_call, refused
 from machines.tool_use.transcript import (
     CHARS_PER_TOKEN,
-    Called,
-    Message,
+    CallSummary,
+    ChatMessage,
     Notice,
     Transcript,
     asked_within,
@@ -90,7 +90,7 @@ class FunctionTool(Tool):
 
 
 @attrs.frozen
-class CallRead:
+class AgentCall:
     """A call as it is meant: the data of `tool_call`, and of `unknown_call` with its `fault`. `rescues` names what was mended."""
 
     call_id: str
@@ -101,14 +101,14 @@ class CallRead:
 
 
 @attrs.frozen
-class Came:
+class AgentResult:
     """What came of the call that was read last: the data of `tool_done` and `tool_failed`."""
 
     result: JsonObject
 
 
 @attrs.frozen
-class Said:
+class PersonMessage:
     """What a person says: the data of `message`, and of `denied`."""
 
     text: str
@@ -122,11 +122,11 @@ REASONS = {
 }
 
 
-def _said(data: object) -> Said:
+def _said(data: object) -> PersonMessage:
     """Read what a person says: a text, an object with one, or nothing. ValueError for anything else."""
     text = data.get("text", "") if isinstance(data, dict) else "" if data is None else data
     if isinstance(text, str):
-        return Said(as_unicode(text))
+        return PersonMessage(as_unicode(text))
     raise ValueError('it brings a text, or {"text": TEXT}')
 
 
@@ -146,7 +146,7 @@ def denial_brought(data: object) -> object:
 def came_brought(data: object) -> object:
     """Return what a person says has come of a call, as it is recorded: a text, an object, or an object with `result`."""
     given = data.get("result", data) if isinstance(data, dict) else data
-    return as_data(Came(as_unicode(_content(given))))
+    return as_data(AgentResult(as_unicode(_content(given))))
 
 
 def _content(given: object) -> JsonObject:
@@ -163,7 +163,7 @@ _BROUGHT = {
 }
 
 
-class Conversation:
+class AgentConversation:
     """What a ledger says of a conversation. `take` is given entries; everything else is read."""
 
     def __init__(self) -> None:
@@ -184,11 +184,11 @@ class Conversation:
             self.first = self.first or entry
             self.taken += 1
 
-    def unanswered(self) -> list[Message]:
+    def unanswered(self) -> list[ChatMessage]:
         """Return results of the calls that have none, for a request: a provider refuses one without."""
         waiting = map(self.transcript.open_call, self.transcript.waiting())
         return [
-            Message("tool", refused(call.call_id, "not_made", _NOT_MADE).as_text(), answers=call.provider_id)
+            ChatMessage("tool", refused(call.call_id, "not_made", _NOT_MADE).as_text(), answers=call.provider_id)
             for call in waiting
             if call is not None
         ]
@@ -202,12 +202,12 @@ class Conversation:
                 transcript.say(_said(data).text)
             case "asked" | "said" | "cut_off":
                 self._close()
-                transcript.answered(read_record(Answer, data))
+                transcript.answered(read_record(ModelAnswer, data))
             case "tool_call" | "unknown_call":
-                call = read_record(CallRead, data)
+                call = read_record(AgentCall, data)
                 transcript.take_next(call.tool, call.rescues)
             case "tool_done" | "tool_failed" if transcript.current is not None:
-                came = read_record(Came, came_brought(data))  # a person may have said it
+                came = read_record(AgentResult, came_brought(data))  # a person may have said it
                 transcript.result(ToolResult(transcript.current.call_id, came.result))
             case "run_tool.failed" if transcript.current is not None:
                 transcript.result(refused(transcript.current.call_id, "interrupted", _UNKNOWN))
@@ -232,8 +232,8 @@ _UNKNOWN = "it failed, and nobody knows what came of it: look before you ask for
 _NOT_MADE = "it was not made: the work went on without it; ask again if it is still wanted"
 
 
-def _called(call: ToolCall) -> Called:
-    return Called(**called_of(call))
+def _called(call: ToolCall) -> CallSummary:
+    return CallSummary(**called_of(call))
 
 
 class ToolAgent:
@@ -265,7 +265,7 @@ class ToolAgent:
                 )
                 raise ValueError(f"the tool {tool.name!r} {why}")
             self.tools[tool.name] = tool
-        self._conversations: dict[str, Conversation] = {}
+        self._conversations: dict[str, AgentConversation] = {}
         self.effects: dict[str, Policy] = {
             "ask_model": answering("asked", "said", "cut_off", reads=_BROUGHT)(self.ask_model),
             "next_call": answering("tool_call", "unknown_call", "no_more_calls", is_eager=True)(self.next_call),
@@ -277,11 +277,11 @@ class ToolAgent:
             "reply": self.reply,
         }
 
-    def conversation(self, run: Run) -> Conversation:
+    def conversation(self, run: Run) -> AgentConversation:
         """Return what the run's ledger says."""
         known = self._conversations.get(run.run_id)
         if known is None or known.taken > len(run.ledger) or (known.taken and known.first != run.ledger[0]):
-            known = self._conversations[run.run_id] = Conversation()
+            known = self._conversations[run.run_id] = AgentConversation()
             while len(self._conversations) > _MOST_KNOWN:
                 del self._conversations[next(iter(self._conversations))]
         known.take(run.ledger.after(known.taken))
@@ -294,17 +294,19 @@ class ToolAgent:
         tools = tuple(self.tools.values())
         name, seed = str(config.get("model") or ""), config.get("seed") or 0
         wanted_chars = int(config.get("context_tokens") or CONTEXT_TOKENS) * CHARS_PER_TOKEN
-        head, open_calls = Message("system", self.instructions), conversation.unanswered()
-        model = model_of(name, Wanted(seed))
+        head, open_calls = ChatMessage("system", self.instructions), conversation.unanswered()
+        model = model_of(name, ModelOptions(seed))
 
-        async def ask(messages: list[Message]) -> StreamResult:
+        async def ask(messages: list[ChatMessage]) -> StreamResult:
             return await model.ask(messages, tools, number=transcript.answers, on_text=context.show)
 
-        def messages_within(chars: int) -> list[Message]:
+        def messages_within(chars: int) -> list[ChatMessage]:
             kept = newest_that_fit(transcript.exchanges, chars)
             said = [message for exchange in kept for message in exchange.messages]
             left_out = len(transcript.exchanges) - len(kept)
-            note = [Message("system", f"{head.content}\n[{left_out} earlier messages of the user are left out here.]")]
+            note = [
+                ChatMessage("system", f"{head.content}\n[{left_out} earlier messages of the user are left out here.]")
+            ]
             return [*(note if left_out else [head]), *within([*said, *open_calls], chars)]
 
         room = room_known(transcript.room, wanted_chars, name)
@@ -324,7 +326,7 @@ class ToolAgent:
             return [event_step(action.policy, "no_more_calls")]
         call = read_call(queue[0], self.tools)
         event, tool = ("tool_call", call.tool.name) if call.tool else ("unknown_call", "")
-        read = CallRead(call.call_id, tool, call.arguments, call.rescues, call.fault)
+        read = AgentCall(call.call_id, tool, call.arguments, call.rescues, call.fault)
         return [event_step(action.policy, event, data=as_data(read))]
 
     async def run_tool(self, action: Action, context: PolicyContext) -> list[Step]:
@@ -346,9 +348,9 @@ class ToolAgent:
             return _came(action, "tool_failed", refused(call.call_id, "no_json", told).content)
         return _came(action, "tool_done", as_unicode(content))
 
-    def _current(self, context: PolicyContext) -> CallRead:
+    def _current(self, context: PolicyContext) -> AgentCall:
         """Return the call that was read last. LookupError where the table has read none."""
-        return read_record(CallRead, _read_last(context).data)
+        return read_record(AgentCall, _read_last(context).data)
 
     async def ask_person(self, action: Action, context: PolicyContext) -> list[Step]:
         """Tell a person which call waits for leave, with its arguments, and why it does."""
@@ -372,16 +374,16 @@ class ToolAgent:
 
     async def note_cut_off(self, action: Action, _context: PolicyContext) -> list[Step]:
         """Tell the model that its answer cannot be used."""
-        answer = read_record(Answer, action.payload["data"])
+        answer = read_record(ModelAnswer, action.payload["data"])
         return [Notice("answer_cut_off", answer.why, answer.note).as_step(action.policy)]
 
     async def reply(self, action: Action, _context: PolicyContext) -> list[Step]:
         """Tell the user the answer."""
-        return [text_step(action.policy, read_record(Answer, action.payload["data"]).content)]
+        return [text_step(action.policy, read_record(ModelAnswer, action.payload["data"]).content)]
 
 
 def _came(action: Action, event: str, result: JsonObject) -> list[Step]:
-    return [event_step(action.policy, event, data=as_data(Came(result)))]
+    return [event_step(action.policy, event, data=as_data(AgentResult(result)))]
 
 
 def _read_last(context: PolicyContext) -> EventEntry:

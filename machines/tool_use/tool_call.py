@@ -54,7 +54,7 @@ class ToolCall:
 
 
 @attrs.frozen
-class Meant(Generic[AnyTool]):
+class ToolRequest(Generic[AnyTool]):
     """A call as it is meant: a tool, and arguments as that takes them. `tool` is None, and `fault` says why, for one that is of no tool or cannot be read.
 
     `rescues` names each kind of thing that was mended.
@@ -68,7 +68,7 @@ class Meant(Generic[AnyTool]):
 
 
 @attrs.frozen
-class Fault:
+class CallFault:
     """Why a call was not made, or not to its end: a code, and words for the model."""
 
     code: str
@@ -83,11 +83,11 @@ class ToolResult:
     content: JsonObject
 
     @cached_property
-    def fault(self) -> Fault | None:
+    def fault(self) -> CallFault | None:
         """Why it was not made, or not to its end; None where it was."""
         error = self.content.get("error")
         is_fault = isinstance(error, dict) and {"code", "message"} <= error.keys()
-        return Fault(str(error["code"]), str(error["message"])) if isinstance(error, dict) and is_fault else None
+        return CallFault(str(error["code"]), str(error["message"])) if isinstance(error, dict) and is_fault else None
 
     @property
     def is_left_out(self) -> bool:
@@ -124,40 +124,40 @@ RESCUES: dict[str, str] = {
 _TRUNCATED = "truncated_arguments"
 
 
-def read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Meant[AnyTool]:
+def read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> ToolRequest[AnyTool]:
     """Return a call as it is meant."""
     tool = tool_meant(call.name, tools)
     if tool is None:
         told = f"there is no tool '{name_told(call.name)}'; the tools are: {', '.join(tools)}"
-        return Meant(call.id, None, fault=told)
+        return ToolRequest(call.id, None, fault=told)
     mended = [] if call.name == tool.name else ["tool_name"]
     arguments = _arguments(call, tool, mended)
     if arguments is None:
         why = "end before they are complete" if call.error == _TRUNCATED else "are no JSON object"
         fault = f"the arguments of {name_told(call.name)} {why}; send them again, whole"
-        return Meant(call.id, None, {}, tuple(mended), fault)
+        return ToolRequest(call.id, None, {}, tuple(mended), fault)
     if tool.schema is not None:
-        return Meant(call.id, tool, dict(arguments), tuple(mended))
+        return ToolRequest(call.id, tool, dict(arguments), tuple(mended))
     known = {tool.text} if tool.text else {name for each in tool.parameters for name in each.names}
     given = unnested(arguments, known, mended)
     try:
         found = {each.name: _argument(each, given, tool, mended) for each in tool.parameters}
     except Exception as error:  # noqa: BLE001  (kinds are foreign code, and a model must not end a run)
-        return Meant(call.id, None, {}, tuple(dict.fromkeys(mended)), f"{tool.name}: {error}")
+        return ToolRequest(call.id, None, {}, tuple(dict.fromkeys(mended)), f"{tool.name}: {error}")
     said = {name: value for name, value in found.items() if value is not None}
     if not is_writable(said):
         fault = f"{tool.name}: an argument has a number beyond all bounds, or is nested too deep"
-        return Meant(call.id, None, {}, tuple(dict.fromkeys(mended)), fault)
-    return Meant(call.id, tool, said, tuple(dict.fromkeys(mended)))
+        return ToolRequest(call.id, None, {}, tuple(dict.fromkeys(mended)), fault)
+    return ToolRequest(call.id, tool, said, tuple(dict.fromkeys(mended)))
 
 
-def read_strictly(call: ToolCall, tools: Mapping[str, AnyTool]) -> Meant[AnyTool]:
+def read_strictly(call: ToolCall, tools: Mapping[str, AnyTool]) -> ToolRequest[AnyTool]:
     """Return a call as it stands, with nothing mended: what measures how much mending does."""
     tool, given = tools.get(call.name), call.arguments
     if tool is None or given is None:
-        return Meant(call.id, None, fault="there is no such tool, or its arguments are no JSON object")
+        return ToolRequest(call.id, None, fault="there is no such tool, or its arguments are no JSON object")
     kept = {each.name: _as_it_stands(each, given.get(each.name)) for each in tool.parameters}
-    return Meant(call.id, tool, kept)
+    return ToolRequest(call.id, tool, kept)
 
 
 def _as_it_stands(parameter: Parameter, value: object) -> object:
@@ -219,7 +219,7 @@ FreeId = Callable[[str, Collection[str]], str]
 
 
 @attrs.frozen
-class Usage:
+class ModelUsage:
     """What an answer took, as far as its provider says it."""
 
     prompt_tokens: int | None = None
@@ -240,7 +240,7 @@ class Room:
 
 
 @attrs.frozen
-class Answer:
+class ModelAnswer:
     """An answer. `calls` are what it asks for; `why` it cannot be used, and `advice` what the model is to do then; `misplaced` names a call in its text.
 
     `offered` names the tools that came with the request, where these are not all.
@@ -248,7 +248,7 @@ class Answer:
 
     content: str = ""
     rescues: Mapping[str, int] = attrs.field(factory=dict)
-    usage: Usage = Usage()
+    usage: ModelUsage = ModelUsage()
     model: str = ""
     calls: tuple[ToolCall, ...] = ()
     why: str = ""
@@ -266,14 +266,14 @@ class Answer:
 
 def answer_of(
     result: streams.StreamResult, free_id: FreeId, tools: Iterable[Tool] = (), *, misplaced: int = 0
-) -> tuple[AnswerKind, Answer]:
+) -> tuple[AnswerKind, ModelAnswer]:
     """Return what kind of answer came, and the answer.
 
     A text that seems to call one of `tools` is no answer, unless the last answers have been such texts `MOST_MISPLACED` times (`misplaced`).
     """
     count = result.count
-    usage = Usage(count("prompt_tokens"), count("completion_tokens"), result.cost_usd)
-    answer = Answer(result.content, dict(result.rescues), usage, result.model)
+    usage = ModelUsage(count("prompt_tokens"), count("completion_tokens"), result.cost_usd)
+    answer = ModelAnswer(result.content, dict(result.rescues), usage, result.model)
     why, advice = _fault_of(result)
     if why:
         return "cut_off", attrs.evolve(answer, why=why, advice=advice)
@@ -315,7 +315,7 @@ _ADVICE = {
 MOST_MISPLACED = 2
 
 
-def _calls(calls: tuple[streams.ToolCall, ...], free_id: FreeId) -> tuple[ToolCall, ...]:
+def _calls(calls: tuple[streams.StreamCall, ...], free_id: FreeId) -> tuple[ToolCall, ...]:
     """Return the calls with ids of our own, which are unique; the provider's are echoed as they came."""
     taken: set[str] = set()
     found = []

@@ -26,19 +26,19 @@ import attrs
 from dsa.edge.http.model_server import ServerError
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
-from dsa.runtime.json_text import Written
+from dsa.runtime.json_text import WrittenJson
 from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.policy.policies import Step, text_step
 from dsa.runtime.speech import each_text
 from machines.tool_use.records import JsonObject, as_data, cut, read_record
 from machines.tool_use.tool import name_told
-from machines.tool_use.tool_call import Answer, Room, ToolCall, ToolResult
+from machines.tool_use.tool_call import ModelAnswer, Room, ToolCall, ToolResult
 
 Role = Literal["system", "user", "assistant", "tool"]
 
 
 @attrs.frozen
-class Message:
+class ChatMessage:
     """One message. `calls` are what the model asks for in it, `answers` the provider's id of the call whose result it is."""
 
     role: Role
@@ -47,11 +47,11 @@ class Message:
     answers: str = ""
 
     @cached_property
-    def as_openai(self) -> Written:
+    def as_openai(self) -> WrittenJson:
         """The message in OpenAI's form; the same object each time."""
         calls = {"tool_calls": [call.as_part() for call in self.calls]} if self.calls else {}
         answers = {"tool_call_id": self.answers} if self.role == "tool" else {}
-        return Written({"role": self.role, **answers, "content": self.content, **calls})
+        return WrittenJson({"role": self.role, **answers, "content": self.content, **calls})
 
     @cached_property
     def size(self) -> int:
@@ -59,14 +59,14 @@ class Message:
         return len(self.as_openai.text)
 
 
-def size_of(messages: Iterable[Message]) -> int:
+def size_of(messages: Iterable[ChatMessage]) -> int:
     """Return how many characters messages have as JSON."""
     return sum(message.size for message in messages)
 
 
-def joined(messages: Iterable[Message], between: str, roles: Container[Role]) -> list[Message]:
+def joined(messages: Iterable[ChatMessage], between: str, roles: Container[Role]) -> list[ChatMessage]:
     """Join neighbouring messages of the same role, where that is one of these: some templates refuse turns that do not alternate."""
-    found: list[Message] = []
+    found: list[ChatMessage] = []
     for message in messages:
         if found and found[-1].role == message.role and message.role in roles:
             found[-1] = attrs.evolve(found[-1], content=f"{found[-1].content}{between}{message.content}")
@@ -76,7 +76,7 @@ def joined(messages: Iterable[Message], between: str, roles: Container[Role]) ->
 
 
 @attrs.define
-class Called:
+class CallSummary:
     """A call as the user sees it. `status` is waiting, running, done, failed, or the reason why it was not made; `result` is what the model is told."""
 
     call_id: str
@@ -86,7 +86,7 @@ class Called:
     result: JsonObject | None = None
 
 
-AnyCalled = TypeVar("AnyCalled", bound=Called)
+AnyCalled = TypeVar("AnyCalled", bound=CallSummary)
 
 
 class Exchange:
@@ -95,11 +95,11 @@ class Exchange:
     __hash__ = None  # type: ignore[assignment]  # it grows
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        self._messages: list[ChatMessage] = []
         self._size = 0
         self._names: dict[str, str] = {}
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[ChatMessage]:
         return iter(self.messages)
 
     def __eq__(self, other: object) -> bool:
@@ -109,7 +109,7 @@ class Exchange:
         return f"Exchange({list(self.messages)!r})"
 
     @property
-    def messages(self) -> Sequence[Message]:
+    def messages(self) -> Sequence[ChatMessage]:
         """The messages, in order."""
         if self._names:
             self._rename()
@@ -122,7 +122,7 @@ class Exchange:
             self._rename()
         return self._size
 
-    def add(self, message: Message) -> None:
+    def add(self, message: ChatMessage) -> None:
         """Add a message."""
         self._messages.append(message)
         self._size += message.size
@@ -164,14 +164,14 @@ class Transcript(Generic[AnyCalled]):
 
     def say(self, text: str) -> None:
         """Take what the user says, or what the model is told in his place."""
-        self._add(Message("user", text))
+        self._add(ChatMessage("user", text))
 
-    def count(self, answer: Answer) -> None:
+    def count(self, answer: ModelAnswer) -> None:
         """Take note of an answer that is no part of the conversation."""
         self.answers += 1
         self.rescues.update(answer.rescues)
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ModelAnswer) -> None:
         """Take an answer; its calls wait."""
         self.count(answer)
         self.misplaced = self.misplaced + 1 if answer.misplaced else 0
@@ -184,7 +184,7 @@ class Transcript(Generic[AnyCalled]):
             self._ids.add(call.id)
             self.calls.append(called)
         if answer.content or answer.calls:
-            exchange = self._add(Message("assistant", answer.content or None, answer.calls))
+            exchange = self._add(ChatMessage("assistant", answer.content or None, answer.calls))
             self._asked_in |= {call.id: exchange for call in answer.calls}
 
     def take_next(self, tool: str, rescues: Collection[str] = ()) -> AnyCalled | None:
@@ -206,7 +206,7 @@ class Transcript(Generic[AnyCalled]):
         self._asked_in.pop(result.call_id, None)
         if called is not None:
             called.result = result.content
-            self._add(Message("tool", result.as_text(), answers=called.provider_id))
+            self._add(ChatMessage("tool", result.as_text(), answers=called.provider_id))
         if self.current is not None and self.current.call_id == result.call_id:
             self.current = None
 
@@ -234,7 +234,7 @@ class Transcript(Generic[AnyCalled]):
             name = f"{call_id}-{number}"
         return name
 
-    def _add(self, message: Message) -> Exchange:
+    def _add(self, message: ChatMessage) -> Exchange:
         exchange = self.exchanges[-1] if self.exchanges else self.begin()
         exchange.add(message)
         return exchange
@@ -302,8 +302,8 @@ def room_taken(took: int, wanted: int, model: str) -> Room | None:
 
 
 async def asked_within(
-    ask: Callable[[list[Message]], Awaitable[StreamResult]],
-    messages_within: Callable[[int], list[Message]],
+    ask: Callable[[list[ChatMessage]], Awaitable[StreamResult]],
+    messages_within: Callable[[int], list[ChatMessage]],
     room: int,
     *,
     beside: int,
@@ -330,7 +330,7 @@ async def asked_within(
     return await ask(messages), room
 
 
-def _less(messages_within: Callable[[int], list[Message]], room: int, target: int) -> tuple[int, list[Message]]:
+def _less(messages_within: Callable[[int], list[ChatMessage]], room: int, target: int) -> tuple[int, list[ChatMessage]]:
     """Return a smaller room, and the messages that it has: those that are no longer than is wanted, or the fewest."""
     messages = messages_within(room)
     while size_of(messages) > target and room > _LEAST_CHARS:
@@ -361,7 +361,9 @@ def newest_that_fit(exchanges: Sequence[Exchange], chars: int) -> Sequence[Excha
     return exchanges[len(exchanges) - count :]
 
 
-def within(messages: Sequence[Message], room: int, levels: Sequence[int] = (4_000, 1_200, 300, 100)) -> list[Message]:
+def within(
+    messages: Sequence[ChatMessage], room: int, levels: Sequence[int] = (4_000, 1_200, 300, 100)
+) -> list[ChatMessage]:
     """Return messages whose texts are shortened until all are no longer than a room, as far as that can be; what the user says stays as it is."""
     found = list(messages)
     left = size_of(found) - room
@@ -375,7 +377,7 @@ def within(messages: Sequence[Message], room: int, levels: Sequence[int] = (4_00
     return found
 
 
-def shortened_to(message: Message, most: int) -> Message:
+def shortened_to(message: ChatMessage, most: int) -> ChatMessage:
     """Return a message whose texts have at most so many characters, a mark in the middle of each that was cut."""
     shorten = _result_shortened if message.role == "tool" else cut
     content = None if message.content is None else shorten(message.content, most)

@@ -20,7 +20,15 @@ from dsa.runtime.run import Run
 from dsa.runtime.status import Rest
 from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence
-from machines.dual_state.agent import ActionPair, Asking, Rejected, in_memory, now, rejected_in, workflow_state_of
+from machines.dual_state.agent import (
+    ActionPair,
+    PairGenerator,
+    Rejected,
+    in_memory,
+    now,
+    rejected_in,
+    workflow_state_of,
+)
 from machines.dual_state.bindings import effects
 from machines.dual_state.dag import ArtifactDAGInterface, WorkflowState, store_of
 
@@ -98,7 +106,7 @@ class Workflow:
         self._store, self._on_moment = store_of(artifact_dag), on_moment
         self._guards: dict[str, GuardInterface] = {step.guard_id: step.action_pair.guard for step in steps}
         self._generators: dict[str, GeneratorInterface] = {
-            f"of_{step.guard_id}": Asking(step.action_pair) for step in steps
+            f"of_{step.guard_id}": PairGenerator(step.action_pair) for step in steps
         }
         self.run: Run | None = None
         self._handle: RunHandle | None = None

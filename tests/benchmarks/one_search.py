@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import families
 
 from dsa.checks.search import bdd_engine, c_engine, numpy_engine, python_engine
-from dsa.checks.search.engine import Found, Limits
+from dsa.checks.search.engine import SearchLimits, SearchResult
 from dsa.edge.processes import compiled as compile_c
 from dsa.ground_system import Ground, ground
 from dsa.system import closed_system
@@ -30,8 +30,8 @@ def _compile(source: str) -> CDLL:
     return library
 
 
-def _search(engine: str, system: Ground) -> Found:
-    limits = Limits(10**30)
+def _search(engine: str, system: Ground) -> SearchResult:
+    limits = SearchLimits(10**30)
     if engine == "C":
         return c_engine.search(system, (), limits, _compile)
     if engine == "NumPy":

@@ -30,7 +30,7 @@ from machines.coding.coding_resources import INSTRUCTIONS, settings_of
 from machines.coding.coding_tools import TOOLS
 from machines.coding.tools.file_arguments import read
 from machines.coding.tools.workspace import Workspace
-from machines.coding.work_session import Agent, Settings
+from machines.coding.work_session import Agent, WorkStart
 from machines.tool_use.records import as_data
 
 ROUND_MS, GROWTH = 10.0, 1.5
@@ -97,7 +97,7 @@ def worked(model, what, rounds):
     with memory_folder() as folder:
         config = config_of(model, filled(folder))
         bounds = {"max_rounds": rounds, "max_turns": rounds}
-        settings = Settings(what, settings_of(config), parameters=bounds)
+        settings = WorkStart(what, settings_of(config), parameters=bounds)
         with (
             open_runs(folder / "runs") as runs,
             Agent.begin(settings, runs, on_moment=marks.on_moment) as agent,

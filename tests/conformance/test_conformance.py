@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from dsa.compiled_step import compiled_step
-from dsa.declarations import TIMER_PREFIX, Emit, Refused, Scenario, ScenarioStep
+from dsa.declarations import TIMER_PREFIX, Emit, RefusedAction, Scenario, ScenarioStep
 from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
 from dsa.expr import (
@@ -87,7 +87,7 @@ def occurrence_of(machine: Machine, state: str, percept: ScenarioStep) -> Occurr
 
 def differences(machine: Machine, before: Configuration, percept: ScenarioStep, answer: Taken | Refusal) -> list[str]:
     """Say in which ways an answer is not what the percept's row of the scenario expects."""
-    if isinstance(percept.action, Refused):
+    if isinstance(percept.action, RefusedAction):
         if isinstance(answer, Taken):
             return [f"taken: {answer.transition}"]
         wrong = [] if percept.action.reason in {None, answer.reason} else [f"refused: {answer.reason}"]

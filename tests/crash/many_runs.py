@@ -17,7 +17,7 @@ from quick_time import hurry
 
 import dsa
 from dsa.edge.binding import Bindings
-from dsa.runs.setup import Document, Options
+from dsa.runs.setup import MachineDocument, Options
 from dsa.runtime.policy.policies import error_step, event_step
 from dsa.semantics import Occurrence
 
@@ -51,7 +51,7 @@ class Crowd:
 
 async def drive(runs, name, crowd):
     """Drive one run; give how it ended."""
-    setup = runs.setup(Document(parcels.MACHINE, parcels.TEXT), Options(bindings=lambda *_: crowd.binding()))
+    setup = runs.setup(MachineDocument(parcels.MACHINE, parcels.TEXT), Options(bindings=lambda *_: crowd.binding()))
     rest = await runs.begin(setup, run_id=name).drive(Occurrence("specification", data=name))
     return rest.kind, len(rest.run.ledger)
 

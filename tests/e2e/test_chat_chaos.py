@@ -24,7 +24,7 @@ from results import results_of
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry
-from machines.chat.chat_session import Chat, Settings
+from machines.chat.chat_session import Chat, ChatStart
 from machines.chat.conversation import conversation_of
 
 SAMPLE, ALL = 4, 130
@@ -163,7 +163,7 @@ def troubled(folder):
         return scripted(*TROUBLE)(body, number) if number < len(TROUBLE) else Said("Not stopped.")
 
     with playing(player) as played:
-        settings = Settings(played.model, (CARS,), parameters={"max_rounds": 4, "max_refusals": 4})
+        settings = ChatStart(played.model, (CARS,), parameters={"max_rounds": 4, "max_refusals": 4})
         stops = []
 
         def on_moment(moment, _is_new):

@@ -16,7 +16,7 @@ from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
 from machines.coding.coding_resources import settings_of
 from machines.coding.undo import diff, undone
-from machines.coding.work_session import Agent, Settings, unfinished_run
+from machines.coding.work_session import Agent, WorkStart, unfinished_run
 from machines.tool_use.machine_session import WrongRunError
 
 GOAL = "Write two files"
@@ -202,7 +202,7 @@ def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
 
 
 def test_a_script_cannot_play_several(tmp_path):
-    settings = Settings(GOAL, settings_of(config_of("scripted:script.md", tmp_path, parallel=2)))
+    settings = WorkStart(GOAL, settings_of(config_of("scripted:script.md", tmp_path, parallel=2)))
     with open_runs(tmp_path / "runs") as runs:
         with pytest.raises(ValueError, match="a script cannot play several models"):
             Agent.begin(settings, runs)

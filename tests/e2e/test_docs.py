@@ -34,7 +34,7 @@ from markdown_it import MarkdownIt
 import dsa.generators.generator_kinds
 import dsa.guards.guard_kinds
 from dsa.lang import formatted
-from dsa.runtime.content import _TYPES, Kind
+from dsa.runtime.content import _TYPES, ComponentKind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -337,7 +337,7 @@ def rows_of(text: str) -> list[list[str]]:
     return [row for row in rows if row and not set("".join(row)) <= set("-: ") and row[0] not in {"option", "guard"}]
 
 
-def described(kinds: dict[str, Kind]) -> dict[str, tuple[str, list[list[str]]]]:
+def described(kinds: dict[str, ComponentKind]) -> dict[str, tuple[str, list[list[str]]]]:
     """Give what the page must say of each kind: its line, and option, type and default of each option."""
     shown = {attrs.NOTHING: "must be given", "": "", None: ""}
     expected = {}
@@ -368,7 +368,7 @@ def described(kinds: dict[str, Kind]) -> dict[str, tuple[str, list[list[str]]]]:
     [("Guards", dsa.guards.guard_kinds.KINDS), ("Generators", dsa.generators.generator_kinds.KINDS)],
     ids=["guards", "generators"],
 )
-def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, Kind]):
+def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, ComponentKind]):
     section = re.search(rf"^## {part}\n(.*?)(?=^## |\Z)", prose_of(KINDS_PAGE), re.MULTILINE | re.DOTALL)[1]
     said = {}
     for name, body in re.findall(r"^### `(\w+)`\n(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL):

@@ -21,7 +21,7 @@ from dsa.checks.definition4 import definition4
 from dsa.checks.mutation import row_mutants
 from dsa.checks.proof.prover import judged, prove
 from dsa.checks.report import check
-from dsa.declarations import AtMost, Expected, Probability
+from dsa.declarations import AtMost, ExpectedCount, Probability
 from dsa.edge.document_files import read_document, shipped
 from dsa.expr import EnumDomain, evaluate
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify
@@ -33,7 +33,7 @@ from dsa.testing.strategies import machines
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.filter_too_much)
 MOST = 400
-ODDS = Probability | Expected
+ODDS = Probability | ExpectedCount
 
 
 def agree(machine: Machine, most: int = MOST) -> str:

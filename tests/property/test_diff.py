@@ -12,13 +12,13 @@ from property.test_driver import BUSY_MACHINES
 
 from dsa.checks.diff.document_diff import changes, same_control
 from dsa.checks.diff.equivalence import Pair, compare
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.edge.document_files import load
-from dsa.runs.migration import Fitting
+from dsa.runs.migration import FitJudge
 from dsa.semantics import Taken, step
 from dsa.testing.strategies import machines
 
-LIMITS = Limits(100_000)
+LIMITS = SearchLimits(100_000)
 RUNS = 20
 #: With the number of edits.
 SHIPPED = (("dual_state", 25), ("workflow", 8), ("examples/polling", 25))
@@ -46,7 +46,7 @@ def require_parting_is_real(old, new, here, parting):
 
 
 def require_right(old, new, chance, runs, seen):
-    fitting = Fitting(new, LIMITS)
+    fitting = FitJudge(new, LIMITS)
     pair = Pair(old, new)
     try:
         apart = fits.told_apart(old, new, *pair.start)

@@ -13,36 +13,36 @@ from hypothesis import assume, event, given, settings
 
 from dsa.checks.observers import observed
 from dsa.checks.search import bdd_engine, c_engine, numpy_engine, python_engine
-from dsa.checks.search.engine import Engine, Found, Limits
-from dsa.declarations import Expected, Probability, Variable
+from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
+from dsa.declarations import ExpectedCount, Probability, Variable
 from dsa.edge.processes import compiled as compile_c
 from dsa.expr import TRUE, Integer, RangeDomain, evaluate
-from dsa.ground_system import Ground, Watch, ground
+from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 from dsa.testing.strategies import machines
 
-UNLIMITED = Limits(10**12)
+UNLIMITED = SearchLimits(10**12)
 #: A search of a random machine that finds more configurations than this tells no more.
-MOST = Limits(3_000)
+MOST = SearchLimits(3_000)
 MANY = settings(deadline=None, max_examples=400)
 
 
-def compiled_engine(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+def compiled_engine(system: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
     return c_engine.search(system, watches, limits, compile_c)
 
 
-def bdd_without_cudd(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+def bdd_without_cudd(system: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
     with patch.dict(sys.modules, {"dd.cudd": None}):
         return bdd_engine.search(system, watches, limits)
 
 
-def numpy_hashed(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+def numpy_hashed(system: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
     with patch.object(numpy_engine, "MAX_BYTES", -1):
         return numpy_engine.search(system, watches, limits)
 
 
-def python_in_sets(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+def python_in_sets(system: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
     with patch.object(python_engine, "_MAX_BYTES", -1):
         return python_engine.search(system, watches, limits)
 
@@ -60,16 +60,16 @@ ENGINES: dict[str, Engine] = {
 EACH_ENGINE = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 
 
-def everything(system: Ground) -> list[Watch]:
+def everything(system: Ground) -> list[GroundWatch]:
     """Look out for every location, and for what every rule needs."""
-    places = [Watch(place, TRUE) for place in range(len(system.system.locations))]
-    return [*places, *(Watch(rule.source, rule.condition) for rule in system.rules)]
+    places = [GroundWatch(place, TRUE) for place in range(len(system.system.locations))]
+    return [*places, *(GroundWatch(rule.source, rule.condition) for rule in system.rules)]
 
 
-def asked(machine: Machine) -> tuple[Ground, list[Watch]] | None:
+def asked(machine: Machine) -> tuple[Ground, list[GroundWatch]] | None:
     """Give what the first property asks that needs a search: a system that remembers enough, and what to look out for."""
     for claim in machine.properties:
-        if not isinstance(claim.form, Probability | Expected):
+        if not isinstance(claim.form, Probability | ExpectedCount):
             found = observed(closed_system(machine), claim.form, machine.constants)
             if evaluate(found.at_start, machine.constants) is True:
                 continue  # broken before anything happens, so no search is made; what counts may be out of its domain
@@ -79,7 +79,7 @@ def asked(machine: Machine) -> tuple[Ground, list[Watch]] | None:
     return None
 
 
-def assert_same(system: Ground, watches: Sequence[Watch], found: Found, expected: Found) -> None:
+def assert_same(system: Ground, watches: Sequence[GroundWatch], found: SearchResult, expected: SearchResult) -> None:
     """The engines agree; of several nearest configurations each may show another."""
     assert found == attrs.evolve(expected, engine=found.engine, hits=found.hits, layers=found.layers)
     assert expected.layers is not None
@@ -93,7 +93,7 @@ def assert_same(system: Ground, watches: Sequence[Watch], found: Found, expected
         assert [sorted(layer) for layer in found.layers] == [sorted(layer) for layer in expected.layers]
 
 
-def compare(engine: Engine, system: Ground, watches: Sequence[Watch]) -> None:
+def compare(engine: Engine, system: Ground, watches: Sequence[GroundWatch]) -> None:
     expected = plain.search(system, watches, MOST)
     assume(expected.complete)
     event("more than 10 configurations" if expected.configurations > 10 else "few configurations")

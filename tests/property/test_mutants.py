@@ -7,7 +7,7 @@ from oracle import possible, timers_ended
 from plain import search
 
 from dsa.checks.mutation import differences, row_mutants
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.ground_system import ground
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Taken, start, step
@@ -72,7 +72,7 @@ def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
     grounded = ground(system)
     sights = differences(system, closed_system(mutant))
     watches = [w for w in grounded.watches((s.location, s.condition) for s in sights) if w is not None]
-    found = search(grounded, watches, Limits(10_000))
+    found = search(grounded, watches, SearchLimits(10_000))
     assert any(hit is not None for hit in found.hits) == expected
 
 

@@ -11,7 +11,7 @@ from odds_chains import as_prism, chains, gained
 from odds_documents import chain, closed_form
 
 from dsa.checks.mutation import row_mutants
-from dsa.checks.odds.chain_solver import Chosen
+from dsa.checks.odds.chain_solver import DecisionChain
 from dsa.checks.odds.retry_target import NoLimitError, limit, varied
 from dsa.checks.odds.run_odds import odds, question
 from dsa.declarations import OUTSIDE
@@ -215,7 +215,7 @@ def test_storm_finds_the_same_in_fractions_where_somebody_chooses(drawn, tmp_pat
     properties = stormpy.parse_properties(wanted, program)
     model = stormpy.build_model[stormpy.Rational](program, properties)
     exact = [stormpy.model_checking(model, each).get_value(model.initial_states[0]) for each in properties]
-    solver = Chosen(laid_out)
+    solver = DecisionChain(laid_out)
     ours = [solver.best(None, lambda end: float(worth[end]), most=most) for most in (False, True)]
     ours += [solver.best(gained, lambda _: 0.0, most=most) for most in (False, True)]
     assert ours == pytest.approx(

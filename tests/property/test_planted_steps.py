@@ -22,14 +22,14 @@ from dsa import machine, semantics
 from dsa.checks.certificate.certificate_proofs import require_same_steps
 from dsa.checks.certificate.certificate_writer import behaviour
 from dsa.cli.main import program
-from dsa.compiled_step import _Writer
+from dsa.compiled_step import _StepWriter
 from dsa.expr import show_value
 from dsa.kernel import TABLE, Claim
 from dsa.lang import dumps, expanded
 from dsa.semantics import start
 
 MACHINES = {name: machine.at(SMALL.get(name, {})) for name, machine in shipped_machines().items()}
-WRITE = _Writer.source
+WRITE = _StepWriter.source
 
 # -- each generated line ----------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ def is_refused(machine, claim):
 
 def lines_of(machine):
     """Every generated line: its group, its place there."""
-    writer = _Writer(machine)
+    writer = _StepWriter(machine)
     return [(group, place) for group, rows in machine.rows_from.items() for place, _ in enumerate(WRITE(writer, rows))]
 
 
@@ -104,12 +104,12 @@ def spoil(patch, group, place, way):
             lines[place] = spoiled(lines[place])[way]
         return tuple(lines)
 
-    patch.setattr(_Writer, "source", source)
+    patch.setattr(_StepWriter, "source", source)
 
 
 def is_noticed(machine, claim, place, patch):
     """Whether the step is refused with the line spoiled, in one way at least."""
-    line = WRITE(_Writer(machine), machine.rows_from[claim.group])[place]
+    line = WRITE(_StepWriter(machine), machine.rows_from[claim.group])[place]
     assert spoiled(line), line
     for way, _ in enumerate(spoiled(line)):
         with patch.context() as planted:
@@ -288,7 +288,7 @@ def test_a_fault_that_the_reference_shares_is_refused(monkeypatch):
 def test_a_fault_in_a_generated_line_is_refused_by_the_program(line, monkeypatch):
     (group, place), machine = line, MACHINES["dual_state"]
     honest, table = claims_about_the_step("dual_state"), table_of(machine, group)
-    for way, _ in enumerate(spoiled(WRITE(_Writer(machine), machine.rows_from[group])[place])):
+    for way, _ in enumerate(spoiled(WRITE(_StepWriter(machine), machine.rows_from[group])[place])):
         with monkeypatch.context() as patch:
             spoil(patch, group, place, way)
             said = said_by_verify("dual_state", honest)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from dsa.checks import properties
 from dsa.checks.monitor import is_monitor, monitor
-from dsa.checks.properties import Judgement, Questions, judge
-from dsa.checks.search.engine import Limits
+from dsa.checks.properties import PropertyValue, Questions, judge
+from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import (
     Always,
     AtMost,
     EverywherePossible,
-    Expected,
+    ExpectedCount,
     Form,
     LeadsTo,
     Never,
@@ -24,7 +24,7 @@ from dsa.declarations import (
     Possible,
     Probability,
     Property,
-    Unchanged,
+    UnchangedClaim,
 )
 from dsa.expr import TRUE, EnumDomain, guards_read
 from dsa.machine import Machine
@@ -34,7 +34,7 @@ from dsa.testing import strategies
 from dsa.testing.strategies import label, one_in, skeletons
 
 MANY = settings(max_examples=120, deadline=None)
-LIMITS = Limits(100_000)
+LIMITS = SearchLimits(100_000)
 
 
 @st.composite
@@ -60,14 +60,14 @@ def test_the_same_on_many_more(machine: Machine) -> None:
     compare(machine)
 
 
-def judgements(machine: Machine, forms: list[Form], traces: int = 1) -> list[tuple[Form, Judgement]]:
+def judgements(machine: Machine, forms: list[Form], traces: int = 1) -> list[tuple[Form, PropertyValue]]:
     questions = Questions(closed_system(machine), forms)
     found = judge(questions, questions.search(LIMITS), LIMITS, traces=traces)
     return [(form, found[form]) for form in forms]
 
 
 def compare(machine: Machine) -> None:
-    forms = [claim.form for claim in machine.properties if not isinstance(claim.form, Probability | Expected)]
+    forms = [claim.form for claim in machine.properties if not isinstance(claim.form, Probability | ExpectedCount)]
     for form, judged in judgements(machine, forms):
         try:
             expected = naive.violated(machine, form)
@@ -164,7 +164,7 @@ def test_leads_to_on_many_more(machine: Machine) -> None:
     compare(machine)
 
 
-COMPARED = (Always, Never, Possible, EverywherePossible, OnlyAfter, AtMost, Unchanged, LeadsTo)
+COMPARED = (Always, Never, Possible, EverywherePossible, OnlyAfter, AtMost, UnchangedClaim, LeadsTo)
 
 
 def features(machine: Machine) -> dict[str, bool]:

@@ -21,7 +21,7 @@ from dsa.edge.binding import Bindings
 from dsa.edge.document_files import load
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.composition import AllOf
-from dsa.runs.setup import Setup
+from dsa.runs.setup import RunSetup
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EffectEntry, EventEntry, VerdictEntry
@@ -130,7 +130,7 @@ def perform(name, rmax, texts, people):
 
     async def play():
         async with dsa.open_runs("memory:", clock=StillClock()) as runs:
-            handle = runs.begin(Setup(machine, binding), run_id="r")
+            handle = runs.begin(RunSetup(machine, binding), run_id="r")
             rest = await handle.drive(Occurrence("specification", data="Psi"))
             for said in people:
                 if rest.kind != "waiting":
@@ -278,7 +278,7 @@ def fatal_retried(patch):
 
 
 def history_dropped(patch):
-    real = bindings.History
+    real = bindings.FeedbackHistory
     patch.setattr(bindings, "History", lambda rejections, artifacts: real(rejections[-1:], artifacts))
 
 

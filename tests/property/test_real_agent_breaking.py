@@ -14,14 +14,14 @@ from dsa.edge.binding import Bindings
 from dsa.edge.stores.memory_store import MemoryStore
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.composition import AllOf
-from dsa.runs.place import Place
+from dsa.runs.place import RunPlace
 from dsa.runs.runs import Resumption, Runs
 from dsa.runs.setup import Options, document_of
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry
-from dsa.runtime.run_store import Beginning
-from dsa.runtime.status import Unfinished, unfinished
+from dsa.runtime.run_store import NewJournal
+from dsa.runtime.status import UnfinishedWork, unfinished
 from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 from machines.dual_state import bindings
@@ -38,7 +38,7 @@ class BreakingStore(MemoryStore):
     life = (0, False)
 
     def create(self, run, text, entries, summary=None):
-        journal = self._breaking(Beginning(super(), run, text))
+        journal = self._breaking(NewJournal(super(), run, text))
         journal.append(entries, summary)
         return journal
 
@@ -86,12 +86,12 @@ class Lives:
     async def live(self):
         self.store.life = self.crashes.pop(0) if self.crashes else (0, False)
         options, word = Options(bindings=lambda *_: self.binding), None
-        async with Runs(Place(lambda: self.store, lambda _run: self.artifacts), clock=StillClock()) as runs:
+        async with Runs(RunPlace(lambda: self.store, lambda _run: self.artifacts), clock=StillClock()) as runs:
             if RUN in self.store.runs():
                 self.handle = runs.hold(RUN, options=options, resumption=Resumption(take=True))
             else:
                 self.handle = runs.begin(runs.setup(self.document, options), run_id=RUN)
-            if unfinished(self.handle.run) == Unfinished():
+            if unfinished(self.handle.run) == UnfinishedWork():
                 word = self.next_word(self.handle.run)
             return await self.handle.drive(*([word] if word else []))
 

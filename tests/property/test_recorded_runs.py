@@ -11,7 +11,7 @@ from property.test_recovery import LIVES, lived
 
 from dsa.checks.mutation import row_mutants
 from dsa.checks.scenarios import run_scenarios
-from dsa.cli.command_line import Ended
+from dsa.cli.command_line import CommandExit
 from dsa.cli.ledger_view import story
 from dsa.cli.show import percept_lines, scenario_lines
 from dsa.errors import OccurrenceError
@@ -20,7 +20,7 @@ from dsa.runs.archive import RunRecord
 from dsa.runs.summary import summary_of_record
 from dsa.runtime.ledger import EffectEntry, EventEntry, Ledger, MachineEntry, Record, RefusalEntry, RowEntry
 from dsa.runtime.run import begin, replay
-from dsa.runtime.run_store import Recorded
+from dsa.runtime.run_store import StoredRun
 from dsa.runtime.status import standing
 from dsa.runtime.timeline import first_difference
 from dsa.semantics import Occurrence
@@ -30,7 +30,7 @@ from dsa.testing.strategies import machines
 def kept(machine, entries):
     entries = Ledger([attrs.evolve(entries[0], parameters=machine.constants), *list(entries)[1:]])
     run = replay(machine, entries)
-    return RunRecord(Recorded("r", dumps(machine), entries, 1), entries[0], run, standing(run))
+    return RunRecord(StoredRun("r", dumps(machine), entries, 1), entries[0], run, standing(run))
 
 
 def whole_prefixes(entries):
@@ -77,7 +77,7 @@ def require_told(machine, ledger):
     assert first_difference(machine, ledger, machine) is None
     try:
         section = "\n".join(scenario_lines(found))
-    except Ended as fault:
+    except CommandExit as fault:
         return "cannot be said" in fault.message
     results = run_scenarios(loads(f"{dumps(attrs.evolve(machine, scenarios=()))}\n{section}\n"))
     assert [result.ok for result in results] == [True], (section, results)

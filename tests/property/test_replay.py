@@ -17,7 +17,7 @@ from dsa.runtime.ledger import (
     ArtifactEntry,
     DecidedEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     MachineEntry,
     Record,
     ResultEntry,
@@ -72,7 +72,7 @@ def a_record(chance, run):
     """Something that policies do."""
     step = chance.choice([step_of(run.machine, run.configuration.state)] * 3 + ["other"])
     key, name = f"r/{run.seq}/1", f"a{chance.randint(1, 3)}"
-    said = [Judgement("g", chance.choice(["passed", "failed", "fatal"]), chance.choice(["", "no"]))]
+    said = [GuardVerdict("g", chance.choice(["passed", "failed", "fatal"]), chance.choice(["", "no"]))]
     return chance.choice(
         [
             ArtifactEntry(key, step, 1, name, "digest"),

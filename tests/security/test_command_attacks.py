@@ -21,7 +21,7 @@ from conftest import NOT_TESTED
 from dsa.edge.sandbox.command_sandbox import probed
 from machines.coding.tools.command_runner import asked, fault, run
 from machines.coding.tools.program_rules import Rules
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 REPOSITORY = Path(__file__).parents[2]
 SYNTAX = [
@@ -59,7 +59,7 @@ PIP_REFUSED = [
 
 @pytest.mark.parametrize("text", SYNTAX)
 def test_what_only_a_shell_understands_is_refused_with_another_way(text):
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(WorkspaceToolError) as refused:
         asked(text)
     assert refused.value.code == "shell_syntax"
     assert "[" in str(refused.value) or "list of arguments" in str(refused.value)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from machines.coding.history import History
+from machines.coding.history import WorkspaceHistory
 
 SECRET = "s3cret-outside"
 
@@ -28,7 +28,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def history(tmp_path, root):
-    return History(tmp_path / "history", root)
+    return WorkspaceHistory(tmp_path / "history", root)
 
 
 def outside(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from conftest import NOT_TESTED
 
 from dsa.edge.sandbox.command_sandbox import probed
-from machines.coding.tools.command_runner import Protected, run
+from machines.coding.tools.command_runner import ProtectedState, run
 from machines.coding.tools.program_rules import Rules
 
 PLANTED = [
@@ -50,7 +50,7 @@ def test_a_repository_that_is_only_moved_is_not_taken_away(tmp_path):
 
 
 def test_of_very_many_the_first_are_named(tmp_path):
-    before = Protected(tmp_path, ())
+    before = ProtectedState(tmp_path, ())
     for number in range(60):
         (tmp_path / f"{number:02}\n" / ".git").mkdir(parents=True)
     told = before.restored()
@@ -59,7 +59,7 @@ def test_of_very_many_the_first_are_named(tmp_path):
 
 
 def test_folders_too_deep_to_name_hold_nobody_up(tmp_path):
-    before = Protected(tmp_path, ())
+    before = ProtectedState(tmp_path, ())
     deep = "import os\nfor _ in range(700): os.mkdir('ddddddd'); os.chdir('ddddddd')\nos.mkdir('.git')"
     subprocess.run([sys.executable, "-c", deep], cwd=tmp_path, check=True)
     (tmp_path / "ddddddd" / ".git").mkdir()

@@ -19,7 +19,7 @@ from dsa.checks.certificate.certificate_writer import Certifier, behaviour, cert
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.edge.document_files import load
-from dsa.kernel import CONDITION, GUARDED, NUMBER, REST, STUCK, TABLE, Claim, Parser, verify
+from dsa.kernel import CONDITION, GUARDED, NUMBER, REST, STUCK, TABLE, Claim, KernelParser, verify
 from dsa.lang import dumps, loads
 
 SOURCE = Path(dsa.kernel.__file__)
@@ -105,7 +105,7 @@ TYPES = {"x": NUMBER, "y": NUMBER, "p": CONDITION, "q": CONDITION, "c": frozense
 
 
 def code_of(text):
-    parser = Parser(text, TYPES, ())
+    parser = KernelParser(text, TYPES, ())
     return parser.whole(parser.expression)
 
 

@@ -5,7 +5,7 @@ import pytest
 from dsa.checks import table_faults
 from dsa.generators import generator_kinds as generators
 from dsa.guards import guard_kinds as guards
-from dsa.runtime.content import Kind
+from dsa.runtime.content import ComponentKind
 
 FORMS = {
     "a text": "text",
@@ -17,7 +17,7 @@ FORMS = {
 SUPPLIED = {"parts": ("of", "names!"), "generator": ("by", "text")}
 
 
-def options(kind: Kind) -> dict[str, str]:
+def options(kind: ComponentKind) -> dict[str, str]:
     own = {option.name: FORMS[option.form] + "!" * option.is_required for option in kind.options}
     return own | dict(SUPPLIED[name] for name in kind.supplied if name in SUPPLIED)
 

@@ -24,7 +24,7 @@ from dsa.compiled_step import CompiledStep, Moved, compiled_step
 from dsa.declarations import OUTSIDE
 from dsa.errors import ParameterError
 from dsa.expr import EnumDomain, Interval, RangeDomain, Value, show_value
-from dsa.kernel import REST, Claim, Unknown, terms
+from dsa.kernel import REST, Claim, Polynomial, terms
 from dsa.machine import DropTimer, Machine, Precedence, duration_ms
 from dsa.semantics import Configuration, Occurrence, Refusal, step
 
@@ -53,7 +53,7 @@ class Prover:
         """Give the claim with its proofs, having tried it on the kernel. Raises NoProofError."""
         written = {**claim, "lemmas": dict(claim.get("lemmas", {})), "proofs": []}
         try:
-            recorder = _Recorder(self._text, written, self._locations, self._solver)
+            recorder = _ProofRecorder(self._text, written, self._locations, self._solver)
             recorder.explore()
             written["proofs"] = recorder.proofs_found
             Claim(self._text, written).explore()
@@ -64,7 +64,7 @@ class Prover:
         return written
 
 
-class _Recorder(Claim):
+class _ProofRecorder(Claim):
     """The kernel's claim, which finds each proof instead of reading it.
 
     The kernel goes by the words alone, so it may come to locations that the closed system does not have: none is ever reached, and
@@ -120,7 +120,7 @@ def paths(action: Callable[[], object], most: int = _MOST_PATHS) -> Iterator[tup
         if count > most:
             raise NoProofError(f"more than {most} paths")
         facts: list[Any] = []
-        Unknown.path = facts, todo.pop(), todo  # type: ignore[attr-defined]  # the kernel is not typed
+        Polynomial.path = facts, todo.pop(), todo  # type: ignore[attr-defined]  # the kernel is not typed
         failure = None
         try:
             action()
@@ -240,7 +240,7 @@ _MOST_PATHS_OF_A_MOVE = 20_000
 
 
 @attrs.frozen
-class Step:
+class KernelStep:
     """Where a step leads, what it ends, what happens with it, and the effect or timer behind it (or `outside`)."""
 
     target: int
@@ -255,7 +255,7 @@ def explored(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
     try:
         if "possible" in claim["form"] or "leads to" in claim["form"] or claim["form"] == REST:
             written["ranks"] = _Graph(text, written, most).ranks_found()
-        _Bounded(text, written, most).explore()
+        _BoundedKernel(text, written, most).explore()
     except (ValueError, AssertionError, KeyError, IndexError) as why:
         raise NoProofError(f"the kernel refuses it: {why}") from why
     return written
@@ -271,7 +271,7 @@ def guarded(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
     return written
 
 
-class _Bounded(Claim):
+class _BoundedKernel(Claim):
     """The kernel, which gives up beyond so many configurations."""
 
     def __init__(self, text: str, claim: dict[str, Any], most: int) -> None:
@@ -284,7 +284,7 @@ class _Bounded(Claim):
             raise NoProofError(f"it has more than {self._most} configurations")
 
 
-class _Free(_Bounded):
+class _Free(_BoundedKernel):
     """The kernel, which needs no evidence, and gives up where a move has too many paths."""
 
     def prove(self, _given: Any, _names: Any, action: Any, *arguments: Any) -> None:  # noqa: ANN401
@@ -292,13 +292,13 @@ class _Free(_Bounded):
             assert failure is None, failure
 
 
-class _Graph(_Bounded):
+class _Graph(_BoundedKernel):
     """The kernel's exploration, which notes what it sees and judges no progress."""
 
     def __init__(self, text: str, claim: dict[str, Any], most: int) -> None:
         super().__init__(text, claim | {"ranks": {}}, most)
         self._number: dict[str, int] = {}
-        self._steps: list[list[Step]] = []
+        self._steps: list[list[KernelStep]] = []
 
     def arrive(self, node: Any, may: bool) -> None:  # noqa: ANN401, ARG002, FBT001
         super().arrive(node, may=True)
@@ -309,7 +309,7 @@ class _Graph(_Bounded):
         steps = self._steps[self._number[self.key(node)]]
         for after, ended, true in self.take(node, move):
             self.arrive(after, may=True)
-            steps.append(Step(self._number[self.key(after)], frozenset(ended), frozenset(true), move[1]))
+            steps.append(KernelStep(self._number[self.key(after)], frozenset(ended), frozenset(true), move[1]))
 
     def go_on(self, node: Any) -> None:  # noqa: ANN401
         pass
@@ -369,11 +369,11 @@ class _Graph(_Bounded):
             found |= {place: [[str(number), reason], *deeper.get(place, [])] for place in part}
         return found
 
-    def _counting(self, place: int) -> list[Step]:
+    def _counting(self, place: int) -> list[KernelStep]:
         """Give the steps that must lead lower: all, but for coming to rest those alone that nothing outside brings about."""
         return [step for step in self._steps[place] if self.form != REST or step.origin != OUTSIDE]
 
-    def _fair(self, part: frozenset[int], inside: list[Step]) -> tuple[str, frozenset[int]]:
+    def _fair(self, part: frozenset[int], inside: list[KernelStep]) -> tuple[str, frozenset[int]]:
         """Give something fair that is possible in a component and never happens there, and where it is possible."""
         for name in sorted(said.removeprefix("fair ") for said in self.fair):
             able = frozenset(place for place in part if any(name in step.true for step in self._steps[place]))
@@ -395,7 +395,7 @@ class SealedError(Exception):
     """Raised when somebody looks at what is sealed."""
 
 
-class Sealed:
+class SealedValue:
     """The place of any value: it can be handed on, and raises SealedError when it is looked at."""
 
     def _looked_at(self, *_: object) -> Any:  # noqa: ANN401  (it never returns)
@@ -440,7 +440,7 @@ def require_same_steps(machine: Machine, claim: Claim, most: int = MOST_CASES) -
         require_few_cases(here, claim, most)
     except NoProofError as why:
         raise AssertionError(str(why)) from None
-    _Comparison(here, claim).run()
+    _StepComparison(here, claim).run()
 
 
 def _values(machine: Machine, texts: Mapping[str, object]) -> dict[str, Value]:
@@ -460,14 +460,14 @@ def _values(machine: Machine, texts: Mapping[str, object]) -> dict[str, Value]:
     return found
 
 
-class _Comparison:
+class _StepComparison:
     """What all cases share: the compiled step that runs use, and the values as the kernel numbers them."""
 
     def __init__(self, machine: Machine, claim: Any) -> None:  # noqa: ANN401  (the kernel is not annotated)
         self._machine, self._claim, self._compiled = machine, claim, compiled_step(machine)
         listed = [tuple(_listed(machine, variable.name)) for variable in machine.variables]
         self._of_number = [{self._number(value): value for value in values} for values in listed]
-        self._sealed = tuple(Sealed() for _ in listed)
+        self._sealed = tuple(SealedValue() for _ in listed)
         self._others = {tuple(values[0] for values in listed), tuple(values[-1] for values in listed)}
         self._armed = {leaf: claim.timers(claim.sources(leaf)) for leaf in machine.leaves}
 

@@ -14,9 +14,9 @@ import attrs
 from dsa import declarations, kernel
 from dsa.checks.certificate.certificate_proofs import NoProofError, Prover, explored, guarded, require_few_cases
 from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING
-from dsa.checks.proof.induction import Evidence, Explored, Fair, Inductive, Lemma, Ranked
+from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive, Lemma, RankEvidence
 from dsa.checks.proof.prover import Proof, ProofReport
-from dsa.checks.report import Report
+from dsa.checks.report import CheckReport
 from dsa.declarations import Effect, Event
 from dsa.expr import Expr, Leaf, Name, Value, negated, show_value, substituted, unparse
 from dsa.kernel import GUARDED, REST, STUCK, TABLE
@@ -39,7 +39,7 @@ _ODDS = "odds are not certified"
 
 
 @attrs.frozen
-class Certified:
+class CertificateDraft:
     """A certificate, and what it does not say: texts with reasons."""
 
     certificate: dict[str, Any]
@@ -110,14 +110,14 @@ class Certifier:
 
     def prove(self, form: declarations.Form | str, system: System, evidence: Evidence) -> bool:
         """Claim something for all parameter values; the lemmas that show the machine free of faults go into every such claim."""
-        if isinstance(evidence, Explored):
+        if isinstance(evidence, ExhaustiveEvidence):
             held = [self.hold(form, dict(values)) for values in evidence.valuations]
             return all(held)
         keys = [_key(place) for place in system.locations]
         lemmas = _lemmas(keys, form, evidence)
         known = {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
         given = {"lemmas": known}
-        if isinstance(evidence, Ranked):
+        if isinstance(evidence, RankEvidence):
             given["ranks"] = _ranks(keys, evidence)
         if self._prover is None:
             self._prover = Prover(self._text, frozenset(keys))
@@ -131,10 +131,12 @@ class Certifier:
         """Say that something is not certified."""
         self._left_out.append((said, why))
 
-    def certified(self) -> Certified:
+    def certified(self) -> CertificateDraft:
         """Give what was certified."""
         digest = hashlib.sha256(self._text.encode()).hexdigest()
-        return Certified({"digest": digest, "machine": self._text, "claims": self._claims}, tuple(self._left_out))
+        return CertificateDraft(
+            {"digest": digest, "machine": self._text, "claims": self._claims}, tuple(self._left_out)
+        )
 
     def _at(self, values: Mapping[str, Value]) -> dict[str, str]:
         return {name: show_value(values[name]) for name in self._machine.constants}
@@ -175,7 +177,7 @@ def spelled(form: declarations.Form | str) -> Claim | None:
             return _claim("from everywhere possible {}", p)
         case declarations.OnlyAfter(later, earlier):
             return _claim("{} only after {}", later, earlier)
-        case declarations.Unchanged(trigger, expressions):
+        case declarations.UnchangedClaim(trigger, expressions):
             return {"form": "on {}: {} unchanged", "parts": [unparse(trigger), ", ".join(map(unparse, expressions))]}
         case declarations.LeadsTo(cause, goal, fair, is_weak, doubts):
             assuming = f" assuming {'weakly ' if is_weak else ''}fair {{}}" if fair else ""
@@ -194,7 +196,7 @@ def _claim(form: str, *parts: Expr) -> Claim:
     return {"form": form, "parts": [unparse(part) for part in parts]}
 
 
-def _lemmas(keys: Sequence[str], form: declarations.Form | str, evidence: Inductive | Ranked) -> Lemmas:
+def _lemmas(keys: Sequence[str], form: declarations.Form | str, evidence: Inductive | RankEvidence) -> Lemmas:
     """Write lemmas down; what a bound says, which the kernel wants to know at every moment, is one everywhere."""
     found: Lemmas = {key: [] for key in keys}
     for lemma in evidence.lemmas:
@@ -206,7 +208,7 @@ def _lemmas(keys: Sequence[str], form: declarations.Form | str, evidence: Induct
     return found
 
 
-def _ranks(keys: Sequence[str], evidence: Ranked) -> dict[str, list[list[str]]]:
+def _ranks(keys: Sequence[str], evidence: RankEvidence) -> dict[str, list[list[str]]]:
     awaited = evidence.awaited or (None,) * len(keys)
     ranks = zip(keys, evidence.ranks, awaited, strict=True)
     return {key: _levels([*map(_spoken, parts)], promise) for key, parts, promise in ranks}
@@ -257,10 +259,10 @@ def certify_proofs(certifier: Certifier, report: ProofReport) -> None:
 def _certify_evidence(certifier: Certifier, report: ProofReport, faultless: Sequence[Evidence]) -> None:
     """Claim what has evidence; where the whole machine was explored, an exploration shows everything else too."""
     explorable = not report.machine.parameters and certifier.fits({})
-    together = Explored(((),), 0) if explorable else _together(faultless)
+    together = ExhaustiveEvidence(((),), 0) if explorable else _together(faultless)
     is_faultless = certifier.prove(FAULTLESS, report.system, together)
     for form, proof in _claimed(report):
-        evidence = together if isinstance(together, Explored) else proof.evidence
+        evidence = together if isinstance(together, ExhaustiveEvidence) else proof.evidence
         if not is_faultless:
             certifier.leave_out(proof.text, f"{FAULTLESS} is not certified, and this rests on it")
         elif evidence is not None:
@@ -278,13 +280,13 @@ def _together(evidence: Iterable[Evidence]) -> Evidence:
     """Give evidence for all claims at once: an exploration of all values, or the lemmas of all of them."""
     lemmas: dict[Lemma, None] = {}
     for each in evidence:
-        if isinstance(each, Explored):
+        if isinstance(each, ExhaustiveEvidence):
             return each
         lemmas |= dict.fromkeys(each.lemmas)
     return Inductive(tuple(lemmas))
 
 
-def certify_verdicts(certifier: Certifier, report: Report) -> None:
+def certify_verdicts(certifier: Certifier, report: CheckReport) -> None:
     """Claim what every machine owes, and all that holds, at the parameter values that a check explored."""
     for exploration in report.explorations:
         certifier.hold(FAULTLESS, exploration.parameters)

@@ -1,12 +1,12 @@
 """What two documents declare otherwise: everything but rows, compared by meaning.
 
-Takes two machines, gives `Change` values. Order, notes and the spelling of expressions make no difference. A change is one of *control* when a run
+Takes two machines, gives `DocumentChange` values. Order, notes and the spelling of expressions make no difference. A change is one of *control* when a run
 could go another way by it; of *content* when guards, generators or effects do their work otherwise under the same control; of *claims* when only what
 is claimed of the machine changes.
 
 Which transitions two machines have otherwise: rows compared by what they mean, not by how or where they are written.
 
-Takes two machines, gives `Change` values with the lines of both documents. A condition or an update is the same when it is after constants are
+Takes two machines, gives `DocumentChange` values with the lines of both documents. A condition or an update is the same when it is after constants are
 folded and operands sorted; a target, when the same leaf is entered. Whether other rows come to the same is not asked here: that is for `dsa.checks.diff.equivalence`.
 """
 
@@ -21,11 +21,11 @@ from dsa.declarations import (
     Assign,
     Effect,
     Guard,
-    Refused,
+    RefusedAction,
     Scenario,
     ScenarioStep,
+    StepRow,
     Transition,
-    WorkflowStep,
     show,
     show_duration,
 )
@@ -63,7 +63,7 @@ class Detail:
 
 
 @attrs.frozen
-class Change:
+class DocumentChange:
     """One thing that was added, removed or changed: a `what` (transition, variable, ..) of some name, with its lines where it has any."""
 
     aspect: Aspect
@@ -76,17 +76,17 @@ class Change:
 
 
 @attrs.frozen
-class _Thing:
+class _Declaration:
     """Something declared: its place, and its fields as texts that are equal when they mean the same."""
 
     span: Span | None
     fields: Mapping[str, str]
 
 
-_Things = dict[str, _Thing]
+_Things = dict[str, _Declaration]
 
 
-def declared_changes(old: Machine, new: Machine) -> Iterator[Change]:
+def declared_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     """Give every change but those of rows, control first."""
     for aspect, what, mine, theirs in _compared(old, new):
         yield from _changes(aspect, what, mine, theirs)
@@ -111,24 +111,24 @@ def _compared(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Things
     yield "content", "document", _document(old), _document(new)
 
 
-def _changes(aspect: Aspect, what: str, mine: _Things, theirs: _Things) -> Iterator[Change]:
+def _changes(aspect: Aspect, what: str, mine: _Things, theirs: _Things) -> Iterator[DocumentChange]:
     for name in dict.fromkeys([*mine, *theirs]):
         old, new = mine.get(name), theirs.get(name)
         if old is None or new is None:
             kind: Kind = "added" if old is None else "removed"
-            yield Change(aspect, what, kind, name, _line(old), _line(new), _fields(old, new))
+            yield DocumentChange(aspect, what, kind, name, _line(old), _line(new), _fields(old, new))
         elif old.fields != new.fields:
-            yield Change(aspect, what, "changed", name, _line(old), _line(new), _fields(old, new))
+            yield DocumentChange(aspect, what, "changed", name, _line(old), _line(new), _fields(old, new))
 
 
-def _fields(old: _Thing | None, new: _Thing | None) -> tuple[Detail, ...]:
+def _fields(old: _Declaration | None, new: _Declaration | None) -> tuple[Detail, ...]:
     """Give the fields that differ; of what was added or removed, those that say something."""
     mine, theirs = (old.fields if old else {}), (new.fields if new else {})
     pairs = ((name, mine.get(name, ""), theirs.get(name, "")) for name in dict.fromkeys([*mine, *theirs]))
     return tuple(Detail(*pair) for pair in pairs if pair[1] != pair[2])
 
 
-def _line(thing: _Thing | None) -> int | None:
+def _line(thing: _Declaration | None) -> int | None:
     return None if thing is None else line_at(thing.span)
 
 
@@ -142,12 +142,12 @@ def line_at(span: Span | None) -> int | None:
 
 def _initial(machine: Machine) -> _Things:
     state = machine.state_named[machine.initial]
-    return {"": _Thing(state.span, {"": machine.entered(machine.initial)})}
+    return {"": _Declaration(state.span, {"": machine.entered(machine.initial)})}
 
 
 def _states(machine: Machine) -> _Things:
     return {
-        state.name: _Thing(
+        state.name: _Declaration(
             state.span,
             {
                 "kind": state_kind(attrs.evolve(state, kind="")) or state.kind.removeprefix("initial"),
@@ -167,14 +167,14 @@ def _entered(machine: Machine, parent: str) -> str:
 
 def _parameters(machine: Machine) -> _Things:
     return {
-        p.name: _Thing(p.span, {"domain": unparse_domain(p.domain), "default": show_value(p.default)})
+        p.name: _Declaration(p.span, {"domain": unparse_domain(p.domain), "default": show_value(p.default)})
         for p in machine.parameters
     }
 
 
 def _variables(machine: Machine) -> _Things:
     return {
-        v.name: _Thing(
+        v.name: _Declaration(
             v.span, {"scope": v.scope, "domain": _domain(v.domain), "initial": unparse(canonical(v.initial))}
         )
         for v in machine.variables
@@ -186,12 +186,12 @@ def _domain(domain: Domain) -> str:
 
 
 def _events(machine: Machine) -> _Things:
-    return {event.name: _Thing(event.span, {"from": event.origin}) for event in machine.events}
+    return {event.name: _Declaration(event.span, {"from": event.origin}) for event in machine.events}
 
 
 def _judging(guards: Iterable[Guard]) -> _Things:
     return {
-        guard.name: _Thing(
+        guard.name: _Declaration(
             guard.span, {"judges": ", ".join(sorted(guard.judges)), "verdicts": ", ".join(sorted(guard.outcomes))}
         )
         for guard in guards
@@ -204,7 +204,7 @@ def _judging(guards: Iterable[Guard]) -> _Things:
 def _bound(machine: Machine, both: set[str]) -> _Things:
     """Give what guards are bound to; one that only one document has is named as control already."""
     return {
-        guard.name: _Thing(
+        guard.name: _Declaration(
             guard.span,
             {
                 "is": guard.kind,
@@ -223,7 +223,8 @@ def _effects(machine: Machine, named: set[str]) -> _Things:
     """Give what drivers are told of effects; that one is there or not is for rows to say."""
     known = {effect.name: effect for effect in machine.effects}
     return {
-        name: _Thing(known[name].span if name in known else None, _policy(known.get(name))) for name in sorted(named)
+        name: _Declaration(known[name].span if name in known else None, _policy(known.get(name)))
+        for name in sorted(named)
     }
 
 
@@ -239,12 +240,12 @@ def _policy(effect: Effect | None) -> dict[str, str]:
 
 
 def _generators(machine: Machine) -> _Things:
-    return {g.name: _Thing(g.span, {"is": g.kind, "options": _options(g.options)}) for g in machine.generators}
+    return {g.name: _Declaration(g.span, {"is": g.kind, "options": _options(g.options)}) for g in machine.generators}
 
 
-def _steps(steps: Iterable[WorkflowStep]) -> _Things:
+def _steps(steps: Iterable[StepRow]) -> _Things:
     return {
-        step.name: _Thing(
+        step.name: _Declaration(
             step.span,
             {
                 "generator": step.generator,
@@ -259,14 +260,14 @@ def _steps(steps: Iterable[WorkflowStep]) -> _Things:
 
 def _cases(machine: Machine) -> _Things:
     return {
-        cases.name: _Thing(cases.span, {"": "; ".join(f"{case.call} = {case.expected}" for case in cases.cases)})
+        cases.name: _Declaration(cases.span, {"": "; ".join(f"{case.call} = {case.expected}" for case in cases.cases)})
         for cases in machine.cases
     }
 
 
 def _prompts(machine: Machine) -> _Things:
     return {
-        p.name: _Thing(
+        p.name: _Declaration(
             p.span,
             {
                 "system": p.system,
@@ -281,7 +282,7 @@ def _prompts(machine: Machine) -> _Things:
 
 
 def _document(machine: Machine) -> _Things:
-    return {"": _Thing(machine.span, {"name": machine.name, "constraints": machine.constraints})}
+    return {"": _Declaration(machine.span, {"name": machine.name, "constraints": machine.constraints})}
 
 
 def _options(options: tuple[tuple[str, str], ...]) -> str:
@@ -291,7 +292,7 @@ def _options(options: tuple[tuple[str, str], ...]) -> str:
 # -- claims -----------------------------------------------------------------------------------------------------------
 
 
-def _claims(old: Machine, new: Machine) -> Iterator[Change]:
+def _claims(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     mine, theirs = ([(show(claim.form), claim.span) for claim in machine.properties] for machine in (old, new))
     for kind, ones, others in (("removed", mine, theirs), ("added", theirs, mine)):
         left = Counter(text for text, _ in others)
@@ -299,13 +300,13 @@ def _claims(old: Machine, new: Machine) -> Iterator[Change]:
             left[text] -= 1
             if left[text] < 0:
                 lines = (line_at(span), None) if kind == "removed" else (None, line_at(span))
-                yield Change("claims", "property", kind, text, *lines)  # type: ignore[arg-type]  # one of the two
+                yield DocumentChange("claims", "property", kind, text, *lines)  # type: ignore[arg-type]  # one of the two
     yield from _changes("claims", "scenario", _scenarios(old.scenarios), _scenarios(new.scenarios))
 
 
 def _scenarios(scenarios: Iterable[Scenario]) -> _Things:
     return {
-        each.name: _Thing(each.span, {"": "; ".join([show_values(each.parameters), *map(_percept, each.steps)])})
+        each.name: _Declaration(each.span, {"": "; ".join([show_values(each.parameters), *map(_percept, each.steps)])})
         for each in scenarios
     }
 
@@ -313,7 +314,7 @@ def _scenarios(scenarios: Iterable[Scenario]) -> _Things:
 def _percept(step: ScenarioStep) -> str:
     """Write a step of a scenario in one line."""
     action = step.action
-    did = f"refused {action.reason or ''}".strip() if isinstance(action, Refused) else ", ".join(map(str, action))
+    did = f"refused {action.reason or ''}".strip() if isinstance(action, RefusedAction) else ", ".join(map(str, action))
     said = show_occurrence(Occurrence(step.event, step.verdicts))
     uses = "" if step.dependencies is None else f" with {_options(step.dependencies)}"
     return f"{said} -> {did} ({', '.join(filter(None, (step.state, show_values(step.values))))}){uses}"
@@ -381,18 +382,18 @@ class _Row:
 _Match = Callable[[_Row, _Row], bool]
 
 
-def changes(old: Machine, new: Machine) -> tuple[Change, ...]:
+def changes(old: Machine, new: Machine) -> tuple[DocumentChange, ...]:
     """Give every change from one machine to another, transitions first."""
     new = spelled_like(new, old)
     return (*_row_changes(old, new), *declared_changes(old, new))
 
 
-def same_control(found: tuple[Change, ...]) -> bool:
+def same_control(found: tuple[DocumentChange, ...]) -> bool:
     """Tell whether no change is one of control: then both machines do the same, whatever the parameters' values."""
     return all(change.aspect != "control" for change in found)
 
 
-def _row_changes(old: Machine, new: Machine) -> Iterator[Change]:
+def _row_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     mine, theirs = ([_Row(machine, row) for row in machine.transitions] for machine in (old, new))
     left, added = _without_same(mine, theirs), _without_same(theirs, mine)
     matched: list[tuple[_Row, _Row]] = []
@@ -400,9 +401,9 @@ def _row_changes(old: Machine, new: Machine) -> Iterator[Change]:
         matched += _paired(left, added, match)
     yield from (_changed(one, other) for one, other in sorted(matched, key=lambda pair: line_at(pair[0].row.span) or 0))
     for row in (each.row for each in left):
-        yield Change("control", "transition", "removed", str(row), line_at(row.span), None, _cells(row, None))
+        yield DocumentChange("control", "transition", "removed", str(row), line_at(row.span), None, _cells(row, None))
     for row in (each.row for each in added):
-        yield Change("control", "transition", "added", str(row), None, line_at(row.span), _cells(None, row))
+        yield DocumentChange("control", "transition", "added", str(row), None, line_at(row.span), _cells(None, row))
 
 
 def _without_same(ones: list[_Row], others: list[_Row]) -> list[_Row]:
@@ -434,7 +435,7 @@ def _paired(left: list[_Row], added: list[_Row], match: _Match) -> Iterator[tupl
             yield one, other
 
 
-def _changed(one: _Row, other: _Row) -> Change:
+def _changed(one: _Row, other: _Row) -> DocumentChange:
     details = _cells(one.row, other.row)
     pairs = zip(_COLUMNS, one.meaning, other.meaning, strict=True)
     meant = {column for column, mine, theirs in pairs if mine != theirs}
@@ -442,7 +443,7 @@ def _changed(one: _Row, other: _Row) -> Change:
     if "target" in meant - {detail.field for detail in told}:  # the same parent enters another child
         told = (*told, Detail("target", str(one.meaning[-1]), str(other.meaning[-1])))
     old_line, new_line = line_at(one.row.span), line_at(other.row.span)
-    return Change("control", "transition", "changed", str(one.row), old_line, new_line, told)
+    return DocumentChange("control", "transition", "changed", str(one.row), old_line, new_line, told)
 
 
 def _cells(old: Transition | None, new: Transition | None) -> tuple[Detail, ...]:

@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 
 import attrs
 
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.compiled_step import compiled_step
 from dsa.declarations import OUTSIDE, Variable
 from dsa.errors import OccurrenceError
@@ -44,7 +44,7 @@ class TooManyVerdictsError(Exception):
 
 
 @attrs.frozen
-class Coming:
+class Input:
     """Something that may come: whether rows are for it there, the guards that they read, whether it must be taken (S7, S11)."""
 
     has_rows: bool
@@ -58,17 +58,17 @@ class Moves:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._step = compiled_step(machine).step
-        self._coming: dict[tuple[str, frozenset[str], Precedence], dict[Key, Coming]] = {}
+        self._coming: dict[tuple[str, frozenset[str], Precedence], dict[Key, Input]] = {}
         self._ways: dict[tuple[Key, tuple[str, ...]], tuple[Occurrence, ...]] = {}
 
-    def coming(self, here: Configuration) -> dict[Key, Coming]:
+    def coming(self, here: Configuration) -> dict[Key, Input]:
         """Give all that may come, in declared order; nothing in a final state."""
         place = (here.state, here.outstanding, here.precedence)
         if place not in self._coming:
             self._coming[place] = {} if here.state in self.machine.final_states else dict(self._may_come(here))
         return self._coming[place]
 
-    def _may_come(self, here: Configuration) -> Iterator[tuple[Key, Coming]]:
+    def _may_come(self, here: Configuration) -> Iterator[tuple[Key, Input]]:
         machine = self.machine
         for event in machine.event_named.values():
             rows = machine.rows_for(here.state, event.name)
@@ -76,12 +76,12 @@ class Moves:
             is_read = not is_failure or event.origin in machine.failures_handled
             comes = bool(rows) if event.origin == OUTSIDE else is_read and event.origin in here.outstanding
             if comes:
-                yield (event.name, None), Coming(bool(rows), read_guards(rows), event.origin != OUTSIDE)
+                yield (event.name, None), Input(bool(rows), read_guards(rows), event.origin != OUTSIDE)
         for source, timer in machine.armed(here.state):
             if preceding(here.precedence, (source, timer)):
                 continue
             guards = read_guards(machine.rows_from[source, timer])
-            yield (timer, source), Coming(has_rows=True, guards=guards, must_be_taken=True)
+            yield (timer, source), Input(has_rows=True, guards=guards, must_be_taken=True)
 
     def ways(self, key: Key, guards: tuple[str, ...]) -> tuple[Occurrence, ...]:
         """Give an event with each combination of what the guards can say. Raises TooManyVerdictsError."""
@@ -148,7 +148,7 @@ class Reaction:
 
 
 @attrs.frozen
-class Way:
+class Arrival:
     """One way in which something may come, as either machine is told of it.
 
     `is_strange`: one of them has no row for it, and need not have heard of it.
@@ -160,11 +160,11 @@ class Way:
 
 
 @attrs.frozen
-class Plan:
+class InputPlan:
     """All that may come to either machine; `apart` is something that tells them apart by coming, or by what is asked, with words for each."""
 
-    ways: tuple[Way, ...]
-    apart: tuple[Way, Words] | None = None
+    ways: tuple[Arrival, ...]
+    apart: tuple[Arrival, Words] | None = None
 
 
 class Pair:
@@ -186,7 +186,7 @@ class Pair:
         self._finality = (old.final_states ^ new.final_states) | {
             leaf for leaf in old.ends.keys() | new.ends.keys() if old.ends.get(leaf) != new.ends.get(leaf)
         }
-        self._plans: dict[tuple[str, frozenset[str], Precedence, Precedence], Plan] = {}
+        self._plans: dict[tuple[str, frozenset[str], Precedence, Precedence], InputPlan] = {}
 
     @property
     def start(self) -> Both:
@@ -236,17 +236,17 @@ class Pair:
 
     # -- what may come there ------------------------------------------------------------------------------------
 
-    def plan(self, here: Both) -> Plan:
+    def plan(self, here: Both) -> InputPlan:
         """Give what may come where both are alike. Raises TooManyVerdictsError."""
         place = (here[0].state, here[0].outstanding, here[0].precedence, here[1].precedence)
         if place not in self._plans:
             mine, theirs = self.old.coming(here[0]), self.new.coming(here[1])
             found = [self._ways(key, mine.get(key), theirs.get(key)) for key in dict.fromkeys([*mine, *theirs])]
             apart = next((plan.apart for plan in found if plan.apart is not None), None)
-            self._plans[place] = Plan(tuple(way for plan in found for way in plan.ways), apart)
+            self._plans[place] = InputPlan(tuple(way for plan in found for way in plan.ways), apart)
         return self._plans[place]
 
-    def _ways(self, key: Key, mine: Coming | None, theirs: Coming | None) -> Plan:
+    def _ways(self, key: Key, mine: Input | None, theirs: Input | None) -> InputPlan:
         """Give the ways in which one thing may come to either."""
         there = [coming for coming in (mine, theirs) if coming is not None]
         asking = [coming for coming in there if coming.has_rows]
@@ -254,13 +254,13 @@ class Pair:
         ways = tuple(self._told(key, guards, mine, theirs))
         if len(there) == 1 and there[0].must_be_taken:
             said = self._missing(key)
-            return Plan((), (ways[0], ("", said) if theirs is None else (said, "")))
+            return InputPlan((), (ways[0], ("", said) if theirs is None else (said, "")))
         if len(asking) > 1 and asking[0].guards != asking[1].guards:
             unsaid = Occurrence(key[0], (), key[1])
-            return Plan((), (Way(unsaid, unsaid), (_asks(asking[0]), _asks(asking[1]))))
-        return Plan(ways)
+            return InputPlan((), (Arrival(unsaid, unsaid), (_asks(asking[0]), _asks(asking[1]))))
+        return InputPlan(ways)
 
-    def _told(self, key: Key, guards: tuple[str, ...], mine: Coming | None, theirs: Coming | None) -> Iterator[Way]:
+    def _told(self, key: Key, guards: tuple[str, ...], mine: Input | None, theirs: Input | None) -> Iterator[Arrival]:
         """Give each combination of what the guards can say in either machine; a machine without rows for it is told of no verdicts."""
         declared = (self.old.machine.guard_named, self.new.machine.guard_named)
         said = [
@@ -271,7 +271,7 @@ class Pair:
         has_rows = [coming is not None and coming.has_rows for coming in (mine, theirs)]
         for occurrence in occurrences(key, guards, said):
             old, new = (occurrence if rows else silent for rows in has_rows)
-            yield Way(old, new, is_strange=mine is None or theirs is None)
+            yield Arrival(old, new, is_strange=mine is None or theirs is None)
 
     def _missing(self, key: Key) -> str:
         """Say why an answer or a timer of one machine cannot come to the other."""
@@ -285,7 +285,7 @@ class Pair:
 
     # -- what they make of it -----------------------------------------------------------------------------------
 
-    def reactions(self, here: Both, way: Way, words: Words = ("", "")) -> tuple[Reaction, Reaction]:
+    def reactions(self, here: Both, way: Arrival, words: Words = ("", "")) -> tuple[Reaction, Reaction]:
         """Give what each makes of something, for telling it; `words` are said in place of what is not empty there."""
         old = self._reaction(self.old, here[0], way.old, words[0])
         return old, self._reaction(self.new, here[1], way.new, words[1])
@@ -297,7 +297,7 @@ class Pair:
             return Reaction(here, outcome, "", moves.started(here.state, outcome), is_final)
         return Reaction(here, outcome, words if outcome is not None else words or "means nothing to it")
 
-    def tried(self, here: Both, way: Way) -> tuple[bool, Both | None]:
+    def tried(self, here: Both, way: Arrival) -> tuple[bool, Both | None]:
         """Tell whether both make the same of something, and where that leads; None when nothing is taken."""
         old, new = self.old.react(here[0], way.old), self.new.react(here[1], way.new)
         if isinstance(old, Taken) and isinstance(new, Taken):
@@ -323,7 +323,7 @@ def _waiting(here: Configuration) -> str:
     return f"outstanding: {', '.join(sorted(here.outstanding)) or 'nothing'}"
 
 
-def _asks(coming: Coming) -> str:
+def _asks(coming: Input) -> str:
     return f"asks {', '.join(coming.guards)}" if coming.guards else "asks no guard"
 
 
@@ -333,7 +333,7 @@ EVERY = 256
 
 
 @attrs.frozen
-class Parting:
+class Divergence:
     """Where two machines part: the `way` that both take alike, what comes then, and what each makes of it.
 
     `occurrence` is None when they are not in the same configuration to begin with.
@@ -351,24 +351,24 @@ class Comparison:
 
     verdict: Verdict
     configurations: int
-    parting: Parting | None = None
+    parting: Divergence | None = None
     limit: str = ""
 
 
-def compare(pair: Pair, here: Both, limits: Limits) -> Comparison:
+def compare(pair: Pair, here: Both, limits: SearchLimits) -> Comparison:
     """Compare two machines from where they are."""
     apart = pair.apart(here)
     if apart is not None:
         old, new = (Reaction(one, said=said) for one, said in zip(here, apart, strict=True))
-        return Comparison("DIFFERENT", 1, Parting((), None, old, new))
-    search = _Search(pair, here)
+        return Comparison("DIFFERENT", 1, Divergence((), None, old, new))
+    search = _PairSearch(pair, here)
     try:
         return search.run(limits)
     except TooManyVerdictsError as fault:
         return Comparison("UNKNOWN", len(search.order), limit=str(fault))
 
 
-class _Search:
+class _PairSearch:
     """A breadth-first search that ends where the machines part."""
 
     def __init__(self, pair: Pair, here: Both) -> None:
@@ -376,7 +376,7 @@ class _Search:
         self.order = [here]
         self._came: Came[Both] = {here: None}
 
-    def run(self, limits: Limits) -> Comparison:
+    def run(self, limits: SearchLimits) -> Comparison:
         for count, here in enumerate(self.order):  # grows while it is walked
             if stopped := met(limits, count, len(self.order)):
                 return Comparison("UNKNOWN", len(self.order), limit=stopped)
@@ -385,16 +385,16 @@ class _Search:
                 return Comparison("DIFFERENT", len(self.order), parting)
         return Comparison("EQUAL", len(self.order))
 
-    def _parting(self, here: Both) -> Parting | None:
+    def _parting(self, here: Both) -> Divergence | None:
         """Try all that may come, and note where it leads; give the first that tells the machines apart."""
         pair, plan = self._pair, self._pair.plan(here)
         if plan.apart is not None:
             way, words = plan.apart
-            return Parting(way_to(self._came, here), _fuller(way.old, way.new), *pair.reactions(here, way, words))
+            return Divergence(way_to(self._came, here), _fuller(way.old, way.new), *pair.reactions(here, way, words))
         for way in plan.ways:
             same, there = pair.tried(here, way)
             if not same:
-                return Parting(way_to(self._came, here), _fuller(way.old, way.new), *pair.reactions(here, way))
+                return Divergence(way_to(self._came, here), _fuller(way.old, way.new), *pair.reactions(here, way))
             if there is not None and there not in self._came:
                 self._came[there] = (here, way.old)
                 self.order.append(there)
@@ -406,7 +406,7 @@ def _fuller(old: Occurrence, new: Occurrence) -> Occurrence:
     return old if old.verdicts else new
 
 
-def met(limits: Limits, count: int, found: int) -> str:
+def met(limits: SearchLimits, count: int, found: int) -> str:
     """Name the limit that a search has met after so many configurations of those found; empty when there is none."""
     if found > limits.max_states:
         return f"the limit of {limits.max_states} configurations"
@@ -448,7 +448,7 @@ class Prospect:
     limit: str = ""
 
 
-def prospect(pair: Pair, here: Both, limits: Limits) -> Prospect:
+def prospect(pair: Pair, here: Both, limits: SearchLimits) -> Prospect:
     """Look for a fault to which the new machine can come from where it is, and the old one cannot.
 
     It is the same fault when state, values of the variables that both have, and what is outstanding are the same there, and the same
@@ -456,7 +456,7 @@ def prospect(pair: Pair, here: Both, limits: Limits) -> Prospect:
     """
     troubles, known, doubt = _Troubles(pair.new, here[1], limits), None, ""
     for trouble in troubles:
-        known = known or _Known(pair, here[0], limits)
+        known = known or _OldFaults(pair, here[0], limits)
         if not known.has(trouble):
             if not known.limit:
                 return Prospect(trouble)
@@ -464,10 +464,10 @@ def prospect(pair: Pair, here: Both, limits: Limits) -> Prospect:
     return Prospect(limit=troubles.limit or doubt)
 
 
-class _Known:
+class _OldFaults:
     """The faults of the old machine."""
 
-    def __init__(self, pair: Pair, here: Configuration, limits: Limits) -> None:
+    def __init__(self, pair: Pair, here: Configuration, limits: SearchLimits) -> None:
         self._pair = pair
         #: By what makes a fault the same, but verdicts: for each configuration the verdicts on which it is refused.
         self._refused: dict[object, dict[Configuration, set[Verdicts]]] = {}
@@ -503,7 +503,7 @@ class _Known:
 class _Troubles:
     """All faults of a machine from where it is, the nearest first; afterwards `limit` names what ended the search before its end."""
 
-    def __init__(self, moves: Moves, here: Configuration, limits: Limits) -> None:
+    def __init__(self, moves: Moves, here: Configuration, limits: SearchLimits) -> None:
         self._moves, self._here, self._limits = moves, here, limits
         self._came: Came[Configuration] = {here: None}
         self.limit = ""

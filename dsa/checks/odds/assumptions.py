@@ -68,7 +68,7 @@ class Odds:
 
 
 @attrs.frozen
-class Assumed:
+class GuardOdds:
     """What is known of each guard that may be asked; a guard without odds is in none of both."""
 
     odds: Mapping[str, Odds]
@@ -77,7 +77,7 @@ class Assumed:
 
 def assumed(
     machine: Machine, passes: Mapping[str, Numbers] | None = None, fatals: Mapping[str, Numbers] | None = None
-) -> Assumed:
+) -> GuardOdds:
     """Give the odds of a machine's guards: as given, else as declared, else put together from a composition's parts.
 
     Fatal odds that nobody gives are 0. Raises OddsError for a guard that is not declared, and for numbers that are no odds.
@@ -97,7 +97,7 @@ def assumed(
                 without_fatal.append(guard.name)
     sentence = f"fatal odds that are not given are 0 ({', '.join(without_fatal)})"
     can = [name for name in without_fatal if "fatal" in machine.guard_named[name].outcomes]
-    return Assumed(found, (sentence,) if can else ())
+    return GuardOdds(found, (sentence,) if can else ())
 
 
 def _of(

@@ -16,7 +16,7 @@ its value too (Baier, Katoen 2008, 10.6; Puterman 1994, 7.2 and 7.3).
 
 The odds of ends and average counts of a chain, as bounds over whoever chooses in it.
 
-Takes a complete `Chain` in which nothing is missing; gives `Bounds`.
+Takes a complete `Chain` in which nothing is missing; gives `OddsRange`.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -316,7 +316,7 @@ _TOLD, _LOST = 25, 25
 _RAREST = 300
 
 
-class Chosen:
+class DecisionChain:
     """A chain in which somebody chooses, ready to be asked."""
 
     def __init__(self, chain: Chain) -> None:
@@ -558,7 +558,7 @@ _ROUNDING = 1e-12
 
 
 @attrs.frozen
-class Bounds:
+class OddsRange:
     """The least and the most over whoever chooses where no odds say what comes; the same when nobody does."""
 
     low: float
@@ -575,40 +575,40 @@ class Averages:
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        self._solved: Visits | Chosen = Chosen(chain) if chain.is_chosen else visits(chain)
+        self._solved: Visits | DecisionChain = DecisionChain(chain) if chain.is_chosen else visits(chain)
 
-    def of(self, gain: Callable[[int, Edge], float]) -> Bounds:
+    def of(self, gain: Callable[[int, Edge], float]) -> OddsRange:
         """Give how much is gained; infinite when a run may, with odds above 0, gain again and again without end."""
-        if isinstance(self._solved, Chosen):
-            return Bounds(*(self._solved.best(gain, lambda _: 0.0, most=most) for most in (False, True)))
+        if isinstance(self._solved, DecisionChain):
+            return OddsRange(*(self._solved.best(gain, lambda _: 0.0, most=most) for most in (False, True)))
         total = 0.0
         for node, edge in self._chain.edges():
             if edge[0] > 0 and (worth := gain(node, edge)) > 0:
                 if node in self._solved.endless:
-                    return Bounds(inf, inf)
+                    return OddsRange(inf, inf)
                 total = min(total + self._solved.expected[node] * edge[0] * worth, LARGEST)
-        return Bounds(total, total)
+        return OddsRange(total, total)
 
     def at_least(self, wanted: Callable[[End], bool]) -> float:
         """Give the least odds of ending in a wanted way."""
-        if isinstance(self._solved, Chosen):
+        if isinstance(self._solved, DecisionChain):
             return self._solved.best(None, lambda node: float(wanted(self._chain.ends[node])), most=False)
         return sum(self._solved.expected[node] for node, end in self._chain.ends.items() if wanted(end))
 
-    def ending(self, wanted: Callable[[End], bool]) -> Bounds:
+    def ending(self, wanted: Callable[[End], bool]) -> OddsRange:
         """Give the odds of ending in a wanted way."""
         least = self.at_least(wanted)
-        if not isinstance(self._solved, Chosen):
-            return Bounds(least, least)
-        return Bounds(least, self._solved.best(None, lambda node: float(wanted(self._chain.ends[node])), most=True))
+        if not isinstance(self._solved, DecisionChain):
+            return OddsRange(least, least)
+        return OddsRange(least, self._solved.best(None, lambda node: float(wanted(self._chain.ends[node])), most=True))
 
     @property
-    def never_ends(self) -> Bounds:
+    def never_ends(self) -> OddsRange:
         """Give the odds of going round for ever."""
         if isinstance(self._solved, Visits):
-            return Bounds(self._solved.never_ends, self._solved.never_ends)
+            return OddsRange(self._solved.never_ends, self._solved.never_ends)
         ended, steps = self.ending(lambda _: True), self.of(lambda _node, _edge: 1.0)
         # Where a run is sure to end, its steps are finite on average: so rounding is not taken for odds of going on.
         least = 1 - ended.high if steps.low == inf else 0.0
         most = 1 - ended.low if steps.high == inf else 0.0
-        return Bounds(max(0.0, least), max(0.0, most))
+        return OddsRange(max(0.0, least), max(0.0, most))

@@ -24,9 +24,9 @@ from typing import Any, Unpack
 import attrs
 
 from dsa.checks.odds.assumptions import Numbers, OddsError, left_over
-from dsa.checks.odds.chain_solver import Bounds
+from dsa.checks.odds.chain_solver import OddsRange
 from dsa.checks.odds.markov_chain import Says
-from dsa.checks.odds.run_odds import Given, Question, Reckoning, question
+from dsa.checks.odds.run_odds import OddsAssumptions, Question, RunOdds, question
 from dsa.errors import DsaError
 from dsa.expr import OUTCOMES, Outcome
 from dsa.machine import Machine
@@ -93,7 +93,7 @@ def two_sided(deviation: float) -> float:
 
 
 @attrs.frozen
-class Attempt:
+class VerdictSample:
     """One verdict. `retry` counts how many times in a row the guard had failed before it in this run."""
 
     run: str
@@ -107,26 +107,26 @@ Digests = Callable[[Machine], Collection[str]]
 
 
 @attrs.frozen
-class Recorded:
+class RecordedAttempts:
     """The attempts of runs of one machine, run by run, each run's in the order in which they came.
 
     `ended` counts the runs at this machine's parameter values by the state they were last seen in; one that is not final has not succeeded.
     `notes` says what was left out.
     """
 
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[VerdictSample, ...] = ()
     runs: tuple[str, ...] = ()
     ended: Mapping[str, int] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
 
 
-def recorded(machine: Machine, texts: Iterable[tuple[str, str]], digests: Digests | None = None) -> Recorded:
+def recorded(machine: Machine, texts: Iterable[tuple[str, str]], digests: Digests | None = None) -> RecordedAttempts:
     """Read recorded runs; `texts` are names of files with what is in them, `digests` gives those of this machine's documents.
 
     Runs of machines with another name are left out, and so are verdicts of guards that this machine does not have. Raises OddsError
     for a line that is neither, for a trace that a check has found, and for a ledger with the digest of another machine.
     """
-    reader = _Reader(machine, digests)
+    reader = _LedgerReader(machine, digests)
     for name, text in texts:
         reader.read(name, text)
     return reader.done()
@@ -144,7 +144,7 @@ def _is_itf(text: str) -> bool:
     return isinstance(whole, dict) and "states" in whole
 
 
-class _Reader:
+class _LedgerReader:
     def __init__(self, machine: Machine, digests: Digests | None) -> None:
         self._machine, self._digests = machine, digests
         self._by_run: dict[str, list[tuple[str, Outcome]]] = {}
@@ -244,20 +244,20 @@ class _Reader:
     def _leave_out(self, what: str) -> None:
         self._left_out[what] = self._left_out.get(what, 0) + 1
 
-    def done(self) -> Recorded:
+    def done(self) -> RecordedAttempts:
         """Give everything read."""
-        attempts: list[Attempt] = []
+        attempts: list[VerdictSample] = []
         for run, said in self._by_run.items():
             attempts += numbered(run, said)
         notes = tuple(f"left out: {count} {what}" for what, count in self._left_out.items())
-        return Recorded(tuple(attempts), tuple(self._by_run), self._ended, notes)
+        return RecordedAttempts(tuple(attempts), tuple(self._by_run), self._ended, notes)
 
 
-def numbered(run: str, said: Iterable[tuple[str, Outcome]]) -> Iterator[Attempt]:
+def numbered(run: str, said: Iterable[tuple[str, Outcome]]) -> Iterator[VerdictSample]:
     """Give the retry numbers of one run's verdicts: failed verdicts of the guard in a row before each."""
     failed: dict[str, int] = {}
     for guard, outcome in said:
-        yield Attempt(run, guard, failed.get(guard, 0), outcome)
+        yield VerdictSample(run, guard, failed.get(guard, 0), outcome)
         failed[guard] = failed.get(guard, 0) + 1 if outcome == "failed" else 0
 
 
@@ -287,7 +287,7 @@ ALARM = 0.05
 _FEWEST = 5
 
 
-def independence(attempts: Sequence[Attempt]) -> tuple[Independence, Independence]:
+def independence(attempts: Sequence[VerdictSample]) -> tuple[Independence, Independence]:
     """Test whether passing depends on the retry number, and whether it depends on how the run went before.
 
     Both are score tests: sums of products of an attempt's deviation from its guard's mean with what was known before it, which are 0 on
@@ -297,7 +297,7 @@ def independence(attempts: Sequence[Attempt]) -> tuple[Independence, Independenc
     return _by_retry(attempts, means), _by_run(attempts, means)
 
 
-def _means(attempts: Sequence[Attempt]) -> dict[str, float]:
+def _means(attempts: Sequence[VerdictSample]) -> dict[str, float]:
     counts: dict[str, list[int]] = {}
     for attempt in attempts:
         count = counts.setdefault(attempt.guard, [0, 0])
@@ -306,7 +306,7 @@ def _means(attempts: Sequence[Attempt]) -> dict[str, float]:
     return {guard: passed / seen for guard, (seen, passed) in counts.items()}
 
 
-def _by_retry(attempts: Sequence[Attempt], means: Mapping[str, float]) -> Independence:
+def _by_retry(attempts: Sequence[VerdictSample], means: Mapping[str, float]) -> Independence:
     again = {guard: fmean(a.retry > 0 for a in attempts if a.guard == guard) for guard in means}
     total = variance = 0.0
     retries = 0
@@ -320,7 +320,7 @@ def _by_retry(attempts: Sequence[Attempt], means: Mapping[str, float]) -> Indepe
     return _tested("passing does not depend on the retry number", total, variance, retries, found)
 
 
-def _by_run(attempts: Sequence[Attempt], means: Mapping[str, float]) -> Independence:
+def _by_run(attempts: Sequence[VerdictSample], means: Mapping[str, float]) -> Independence:
     total = variance = 0.0
     pairs = 0
     before: dict[str, float] = {}
@@ -421,7 +421,7 @@ class Estimate:
     target.
     """
 
-    point: Reckoning
+    point: RunOdds
     confidence: float
     guards: tuple[GuardEstimate, ...]
     runs: int
@@ -470,7 +470,9 @@ def _within(count: Counts, risk: float, *, both: bool) -> Within:
     return Within(passed, (least, at_most(count.fatal, count.seen, risk)))
 
 
-def estimator(machine: Machine, seen: Recorded, *, confidence: float = 0.95, **given: Unpack[Given]) -> Estimator:
+def estimator(
+    machine: Machine, seen: RecordedAttempts, *, confidence: float = 0.95, **given: Unpack[OddsAssumptions]
+) -> Estimator:
     """Count what each guard that can be asked has said; a guard with `passes` keeps these.
 
     Odds of fatal that are given or declared are taken as they are; else they are estimated where fatal was seen, and 0 where it
@@ -492,7 +494,7 @@ def estimator(machine: Machine, seen: Recorded, *, confidence: float = 0.95, **g
     return Estimator(free, counts, confidence, fixed)
 
 
-def _counts(machine: Machine, attempts: Sequence[Attempt], guard: str, fatals: Mapping[str, Numbers]) -> Counts:
+def _counts(machine: Machine, attempts: Sequence[VerdictSample], guard: str, fatals: Mapping[str, Numbers]) -> Counts:
     said = [attempt.outcome for attempt in attempts if attempt.guard == guard]
     passed, failed, fatal = (said.count(outcome) for outcome in ("passed", "failed", "fatal"))
     declared = tuple(fatals.get(guard, machine.guard_named[guard].fatal_odds))
@@ -502,13 +504,13 @@ def _counts(machine: Machine, attempts: Sequence[Attempt], guard: str, fatals: M
     return Counts(guard, passed, failed, fatal, None if fatal and not declared else assumed)
 
 
-def estimate(this: Estimator, seen: Recorded, *, target: float | None = None) -> Estimate:
+def estimate(this: Estimator, seen: RecordedAttempts, *, target: float | None = None) -> Estimate:
     """Work out points, intervals and bounds, at the machine's parameter values."""
     estimated = {count.guard for count in this.counts}
     point = this.point().at()
     low = this.bounded().at()
     wide = this.bounded(sides=2).at()
-    success, both = low.success or Bounds(0.0, 1.0), wide.success or Bounds(0.0, 1.0)
+    success, both = low.success or OddsRange(0.0, 1.0), wide.success or OddsRange(0.0, 1.0)
     guards = this.asked.system.machine.guard_named
     quiet = any(count.fatal_odds == 0 and "fatal" in guards[count.guard].outcomes for count in this.counts)
     return Estimate(
@@ -539,13 +541,13 @@ def _guard(count: Counts, confidence: float) -> GuardEstimate:
     return GuardEstimate(count, count.passed / count.seen, sides[0], count.fatal / count.seen, sides[1])
 
 
-def _whole_runs(this: Estimator, seen: Recorded) -> float | None:
+def _whole_runs(this: Estimator, seen: RecordedAttempts) -> float | None:
     total = sum(seen.ended.values())
     good = sum(count for state, count in seen.ended.items() if state in this.asked.success)
     return at_least(good, total, 1 - this.confidence) if total else None
 
 
-def missing_runs(this: Estimator, runs: int, point: Reckoning, lower: float, target: float) -> int | None:
+def missing_runs(this: Estimator, runs: int, point: RunOdds, lower: float, target: float) -> int | None:
     """Say how many more runs at the same rates bring the lower bound to the target: 0 when it is there, None when none does."""
     if lower >= target:
         return 0

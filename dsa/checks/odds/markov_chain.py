@@ -21,17 +21,17 @@ from typing import Literal, Protocol
 import attrs
 
 from dsa.checks.odds.assumptions import ROUNDING, OddsError, left_over
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.expr import Outcome, show_value
-from dsa.ground_system import Ground, Rule, python_source
+from dsa.ground_system import Ground, GroundRule, python_source
 from dsa.machine import Machine
 from dsa.semantics import is_over
-from dsa.system import Command, Location, System
+from dsa.system import GuardedCommand, Location, System
 from dsa.text import closest
 
 #: More configurations than this are not laid out.
 MAX_NODES = 1_000_000
-_LIMITS = Limits(MAX_NODES)
+_LIMITS = SearchLimits(MAX_NODES)
 #: The clock is asked once for so many nodes.
 _ASKED = 1024
 
@@ -95,7 +95,7 @@ class Chain:
     def require_time(self) -> None:
         """Raise TooLargeError when the time is over."""
         if self.expired():
-            raise TooLargeError("the time limit was met before the odds were worked out")
+            raise ChainTooLargeError("the time limit was met before the odds were worked out")
 
     @property
     def system(self) -> System:
@@ -115,12 +115,12 @@ class Chain:
                     yield node, edge
 
 
-class TooLargeError(OddsError):
+class ChainTooLargeError(OddsError):
     """Raised where a limit is met before the odds are known; the message says which."""
 
 
 @attrs.frozen
-class World:
+class ChainAssumptions:
     """What is assumed beside the guards' odds.
 
     `events` gives the odds of events: of an answer among the answers of its effect, of an outside event where the run would wait, and
@@ -133,7 +133,7 @@ class World:
     outside: bool = False
 
 
-def chain_of(ground: Ground, world: World, limits: Limits = _LIMITS) -> Chain:
+def chain_of(ground: Ground, world: ChainAssumptions, limits: SearchLimits = _LIMITS) -> Chain:
     """Lay out the chain: empty when a variable starts outside its domain.
 
     Raises OddsError for events that do not exist or whose odds add up to more than 1.
@@ -144,7 +144,7 @@ def chain_of(ground: Ground, world: World, limits: Limits = _LIMITS) -> Chain:
         if not (values := machine.values_of[variable.name]).contains(value):
             why = f"{variable.name} starts as {show_value(value)}, outside {values}"
             return Chain(ground, (), (), {}, (), why)
-    return _Layout(ground, world, limits).run()
+    return _ChainLayout(ground, world, limits).run()
 
 
 def _require_events(machine: Machine, events: Mapping[str, float]) -> None:
@@ -171,8 +171,8 @@ class _Way:
     rules: tuple[tuple[tuple[Outcome, ...], tuple[tuple[_Act, int, int], ...]], ...]
 
 
-class _Layout:
-    def __init__(self, ground: Ground, world: World, limits: Limits) -> None:
+class _ChainLayout:
+    def __init__(self, ground: Ground, world: ChainAssumptions, limits: SearchLimits) -> None:
         self._ground, self._world, self._limits = ground, world, limits
         self._used: set[str] = set()
         self._unanswered: set[str] = set()
@@ -367,12 +367,12 @@ class _Layout:
         return self._ways[place]
 
 
-def _key(command: Command) -> str:
+def _key(command: GuardedCommand) -> str:
     source = command.occurrence.source
     return command.occurrence.event if source is None else f"{command.occurrence.event} of {source}"
 
 
-def _act(ground: Ground, rule: Rule) -> _Act:
+def _act(ground: Ground, rule: GroundRule) -> _Act:
     """Compile a rule: from a configuration's data to the data after it, or None where it is not taken."""
     spelled = {}
     for field in ground.fields:

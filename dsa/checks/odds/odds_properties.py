@@ -12,11 +12,11 @@ from typing import Literal
 import attrs
 
 from dsa.checks.odds.assumptions import OddsError
-from dsa.checks.odds.chain_solver import Averages, Bounds, is_possible, is_sure, rounded
+from dsa.checks.odds.chain_solver import Averages, OddsRange, is_possible, is_sure, rounded
 from dsa.checks.odds.markov_chain import MAX_NODES, Chain, Edge, End
 from dsa.checks.odds.run_odds import Question, obstacles, question
-from dsa.checks.search.engine import Limits
-from dsa.declarations import Expected, Form, Probability
+from dsa.checks.search.engine import SearchLimits
+from dsa.declarations import ExpectedCount, Form, Probability
 from dsa.expr import Boolean, Expr, evaluate
 from dsa.machine import Machine
 from dsa.system import after, at_start
@@ -29,13 +29,13 @@ _ROUNDING = 1e-12
 _CHOSEN = ", as somebody chooses"
 
 
-def judge(machine: Machine, form: Form, limits: Limits | None = None) -> Judgement:
+def judge(machine: Machine, form: Form, limits: SearchLimits | None = None) -> Judgement:
     """Judge `P with probability >= x` (or `<= x`) or `expected E <= x` at the machine's parameter values.
 
     The reason has the number, or what is missing; with a limit met the verdict is UNKNOWN. The assumptions are those that a number
     rests on.
     """
-    if not isinstance(form, Probability | Expected):
+    if not isinstance(form, Probability | ExpectedCount):
         return "UNKNOWN", "the form does not speak of odds", ()
     try:
         asked = question(machine)
@@ -46,7 +46,7 @@ def judge(machine: Machine, form: Form, limits: Limits | None = None) -> Judgeme
         return "UNKNOWN", str(wrong), ()
 
 
-def judged(asked: Question, form: Probability | Expected) -> Judgement:
+def judged(asked: Question, form: Probability | ExpectedCount) -> Judgement:
     """Judge a form where odds are assumed that the document does not have."""
     chain = asked.chain()
     unknown = obstacles(chain, asked.world)
@@ -97,12 +97,12 @@ def _exactly(stopped: Chain, form: Probability, *, good: bool, words: str) -> tu
     return good, words
 
 
-def _shown(found: Bounds) -> str:
+def _shown(found: OddsRange) -> str:
     low, high = rounded(found.low, 10), rounded(found.high, 10)
     return low if found.is_exact else f"{low} to {high}{_CHOSEN}"
 
 
-def _many(found: Bounds) -> str:
+def _many(found: OddsRange) -> str:
     low, high = ("infinitely many" if number == inf else f"{number:.10g}" for number in (found.low, found.high))
     return low if found.is_exact else f"{low} to {high}"
 
@@ -122,17 +122,17 @@ def up_to(chain: Chain, condition: Expr) -> Chain:
     return attrs.evolve(chain, numbers=numbers, choices=(*choices, ()), ends=ends)
 
 
-def odds_of_reaching(stopped: Chain) -> Bounds:
+def odds_of_reaching(stopped: Chain) -> OddsRange:
     """Return the odds of the end `reached`."""
     return Averages(stopped).ending(lambda end: end.kind == "reached")
 
 
-def counted(chain: Chain, condition: Expr) -> Bounds:
+def counted(chain: Chain, condition: Expr) -> OddsRange:
     """Give at how many moments of a run a condition is true, on average."""
     marked = _marked(chain, condition)
     found = Averages(chain).of(lambda node, edge: float(marked(node, edge)))
     first = float(_at_start(chain, condition))
-    return Bounds(found.low + first, found.high + first)
+    return OddsRange(found.low + first, found.high + first)
 
 
 def _at_start(chain: Chain, condition: Expr) -> bool:

@@ -14,10 +14,10 @@ from typing import Unpack
 
 import attrs
 
-from dsa.checks.odds.estimation import Estimate, Recorded, estimate, estimator
-from dsa.checks.odds.retry_target import Needed, smallest, varied
-from dsa.checks.odds.run_odds import CALL, Given, Question, Reckoning, question
-from dsa.declarations import WorkflowStep
+from dsa.checks.odds.estimation import Estimate, RecordedAttempts, estimate, estimator
+from dsa.checks.odds.retry_target import TargetResult, smallest, varied
+from dsa.checks.odds.run_odds import CALL, OddsAssumptions, Question, RunOdds, question
+from dsa.declarations import StepRow
 from dsa.expr import evaluate
 from dsa.machine import Machine
 
@@ -95,7 +95,7 @@ def _ready(machine: Machine, done: frozenset[str]) -> list[str]:
     return [step.name for step in machine.steps if step.name not in done and _may_start(machine, step, done)]
 
 
-def _may_start(machine: Machine, step: WorkflowStep, done: frozenset[str]) -> bool:
+def _may_start(machine: Machine, step: StepRow, done: frozenset[str]) -> bool:
     if not done.issuperset(used for _, used in step.uses):
         return False
     if isinstance(step.requires, tuple):
@@ -157,12 +157,12 @@ class OddsAnswer:
     """
 
     asked: Question
-    reckoning: Reckoning
+    reckoning: RunOdds
     order: Order | str | None
     target: float | None = None
-    needed: Needed | None = None
+    needed: TargetResult | None = None
     estimate: Estimate | None = None
-    needed_at_point: Needed | None = None
+    needed_at_point: TargetResult | None = None
 
     @property
     def failed(self) -> bool:
@@ -180,9 +180,9 @@ def odds_answer(
     *,
     target: float | None = None,
     vary: str | None = None,
-    seen: Recorded | None = None,
+    seen: RecordedAttempts | None = None,
     confidence: float = 0.95,
-    **given: Unpack[Given],
+    **given: Unpack[OddsAssumptions],
 ) -> OddsAnswer:
     """Answer everything at once; the arguments are those of `odds` and of `estimator`. Raises OddsError."""
     if seen is not None:

@@ -18,19 +18,19 @@ import attrs
 from dsa import expr
 from dsa.checks.odds.assumptions import OddsError
 from dsa.checks.odds.chain_solver import rounded
-from dsa.checks.odds.markov_chain import TooLargeError
-from dsa.checks.odds.run_odds import Question, Reckoning, obstacles
+from dsa.checks.odds.markov_chain import ChainTooLargeError
+from dsa.checks.odds.run_odds import Question, RunOdds, obstacles
 from dsa.declarations import Variable
 from dsa.expr import FALSE, Interval, Value, all_of, any_of, concrete, constant, negated, substituted
 from dsa.machine import Machine
-from dsa.system import Command, System, in_domain
+from dsa.system import GuardedCommand, System, in_domain
 from dsa.text import closest
 
 _OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @attrs.frozen
-class Limit:
+class UnboundedSystem:
     """The system with infinite parameters.
 
     `is_ceiling`: at every finite value success is at most as likely as here, and grows with the parameters. It is
@@ -45,7 +45,7 @@ class NoLimitError(Exception):
     """What a system tends to cannot be worked out this way; the message says why."""
 
 
-def limit(system: System, growing: Iterable[str], success: Iterable[str]) -> Limit:
+def limit(system: System, growing: Iterable[str], success: Iterable[str]) -> UnboundedSystem:
     """Give the system at infinity. Raises NoLimitError when the parameters are more than bounds in comparisons."""
     grown = frozenset(growing)
     decide = _Decision(grown, system.machine.constants)
@@ -67,10 +67,10 @@ def limit(system: System, growing: Iterable[str], success: Iterable[str]) -> Lim
     wanted = frozenset(success)
     is_ceiling = not any(_reaches(system, place, wanted) for place in late)
     reduced = attrs.evolve(system, machine=_without(system.machine, needed), variables=variables, commands=kept)
-    return Limit(reduced, is_ceiling)
+    return UnboundedSystem(reduced, is_ceiling)
 
 
-def _plain(system: System, decide: "_Decision") -> list[Command]:
+def _plain(system: System, decide: "_Decision") -> list[GuardedCommand]:
     """Give the commands, each with all in one condition, and safe when it stays in the domains that do not grow.
 
     An update that leaves a domain that grows is refused at every finite value, but later and later.
@@ -84,7 +84,7 @@ def _plain(system: System, decide: "_Decision") -> list[Command]:
     return found
 
 
-def _require_finite(system: System, plain: Sequence[Command], decide: "_Decision") -> None:
+def _require_finite(system: System, plain: Sequence[GuardedCommand], decide: "_Decision") -> None:
     """Raise NoLimitError when a variable grows that may be compared with what grows, or that has a domain which does not."""
     read = _needed(plain)
     for variable in system.variables:
@@ -100,11 +100,11 @@ def _without(machine: Machine, needed: frozenset[str]) -> Machine:
     return attrs.evolve(machine, variables=tuple(v for v in machine.variables if v.name in needed))
 
 
-def _kept(command: Command, needed: frozenset[str]) -> tuple[tuple[str, expr.Expr], ...]:
+def _kept(command: GuardedCommand, needed: frozenset[str]) -> tuple[tuple[str, expr.Expr], ...]:
     return tuple((name, value) for name, value in command.updates if name in needed)
 
 
-def _needed(commands: Iterable[Command]) -> frozenset[str]:
+def _needed(commands: Iterable[GuardedCommand]) -> frozenset[str]:
     """Give the variables that conditions and domains read, and those that their updates read, and so on."""
     every = list(commands)
     needed = {name for command in every for name in expr.names(command.condition)}
@@ -240,7 +240,7 @@ Answer = Literal["reached", "impossible", "unknown"]
 
 
 @attrs.frozen
-class Needed:
+class TargetResult:
     """What a target needs: the smallest value of the parameter, or why there is none.
 
     `ceiling` is what success tends to as the parameter grows; with `is_ceiling` no value gives more. `reckoning` is at
@@ -253,12 +253,12 @@ class Needed:
     value: int | None = None
     ceiling: float | None = None
     is_ceiling: bool = False
-    reckoning: Reckoning | None = None
+    reckoning: RunOdds | None = None
     reason: str = ""
 
 
 @attrs.frozen
-class Varied:
+class VariedParameter:
     """A parameter, or the first part of several (`rmax` of `rmax.g_test`), with the values that all of them can have."""
 
     name: str
@@ -271,7 +271,7 @@ class Varied:
         return dict.fromkeys(self.parameters, value)
 
 
-def varied(machine: Machine, name: str | None = None) -> Varied:
+def varied(machine: Machine, name: str | None = None) -> VariedParameter:
     """Find what to vary; without a name `rmax`, else the only number. Raises OddsError when there is no such number."""
     numbers = {p.name: d for p in machine.parameters if isinstance(d := concrete(p.domain, {}), Interval)}
     wanted = name or DEFAULT_VARY
@@ -285,15 +285,15 @@ def varied(machine: Machine, name: str | None = None) -> Varied:
     if high is not None and high < low:
         named = ", ".join(found)
         raise OddsError(f"no value lies in the domains of all of {named}: vary one of them (--vary {found[0]})")
-    return Varied(wanted, tuple(found), low, high)
+    return VariedParameter(wanted, tuple(found), low, high)
 
 
-def curve(asked: Question, what: Varied, values: Iterable[int]) -> tuple[tuple[int, Reckoning], ...]:
+def curve(asked: Question, what: VariedParameter, values: Iterable[int]) -> tuple[tuple[int, RunOdds], ...]:
     """Work out the odds at several values of a parameter."""
     return tuple((value, asked.at(what.at(value))) for value in values)
 
 
-def smallest(asked: Question, target: float, what: Varied) -> Needed:
+def smallest(asked: Question, target: float, what: VariedParameter) -> TargetResult:
     """Find the smallest value at which success is at least `target` (the least, where somebody chooses).
 
     A value counts only where nothing is unknown: not where the table refuses what can come, or a variable starts outside its
@@ -302,21 +302,21 @@ def smallest(asked: Question, target: float, what: Varied) -> Needed:
     if not 0 < target <= 1:
         raise OddsError(f"{target:g} is no target: it lies above 0, and is at most 1")
     if not asked.success:
-        return Needed(what.name, target, "unknown", reason="nothing counts as success")
+        return TargetResult(what.name, target, "unknown", reason="nothing counts as success")
     try:
-        found = _Search(asked, target, what).run()
-    except TooLargeError as limit_met:
-        return Needed(what.name, target, "unknown", reason=str(limit_met))
+        found = _TargetSearch(asked, target, what).run()
+    except ChainTooLargeError as limit_met:
+        return TargetResult(what.name, target, "unknown", reason=str(limit_met))
     return found if found.value is None else attrs.evolve(found, reckoning=asked.at(what.at(found.value)))
 
 
-class _Search:
-    def __init__(self, asked: Question, target: float, what: Varied) -> None:
+class _TargetSearch:
+    def __init__(self, asked: Question, target: float, what: VariedParameter) -> None:
         self._asked, self._target, self._what = asked, target, what
         #: The least odds of success at each value that was tried, or what is unknown there.
         self._known: dict[int, float | str] = {}
 
-    def run(self) -> Needed:
+    def run(self) -> TargetResult:
         low = self._what.low
         possible = () if self._asked.chain(self._what.at(low)).missing else self._values(low, TRIED)
         start = next((value for value in possible if not self._fault(value)), None)
@@ -332,7 +332,7 @@ class _Search:
             return self._one_by_one(None, f"what success tends to is not known: {why}")
         chain = attrs.evolve(self._asked, system=at_infinity.system).chain()
         if not chain.complete:
-            raise TooLargeError(f"where {self._what.name} has no end: {chain.stopped}")
+            raise ChainTooLargeError(f"where {self._what.name} has no end: {chain.stopped}")
         if chain.missing:
             return self._one_by_one(None, f"no odds of {', '.join(chain.missing)}")
         ceiling = self._asked.success_of(chain)
@@ -365,7 +365,7 @@ class _Search:
         chain = asked.chain(self._what.at(huge))
         return chain.complete or not chain.numbers
 
-    def _never(self, ceiling: float, low: int, *, refuses: bool) -> Needed:
+    def _never(self, ceiling: float, low: int, *, refuses: bool) -> TargetResult:
         """Say that the target is above the ceiling; and where the parameter ends, that of its largest value."""
         name, last, reason = self._what.name, self._what.high, ""
         try:
@@ -374,11 +374,11 @@ class _Search:
             elif refuses:  # so it does at all values that are large enough
                 high = _halved(*self._doubled(low, self._fault), self._fault)
                 ceiling, reason = self._success(high - 1), f"{name} is at most {high - 1}; {self._fault(high)}"
-        except TooLargeError as limit_met:
+        except ChainTooLargeError as limit_met:
             reason = f"{name} ends at a value that is too large to try, {limit_met}"
         return self._needed("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
 
-    def _growing(self, ceiling: float, low: int) -> Needed:
+    def _growing(self, ceiling: float, low: int) -> TargetResult:
         """Find the smallest value, where success grows with it."""
         low, high = self._doubled(low, lambda value: self._fault(value) or self._good(value))
         if self._fault(high):
@@ -394,13 +394,13 @@ class _Search:
             low, high, step = high, self._within(high + step), step * 2
         return low, high
 
-    def _one_by_one(self, ceiling: float | None, why: str) -> Needed:
+    def _one_by_one(self, ceiling: float | None, why: str) -> TargetResult:
         value = self._first(self._values(self._what.low, TRIED))
         if value is not None:
             return self._needed("reached", value=value, ceiling=ceiling)
         return self._not_reached(ceiling, why)
 
-    def _not_reached(self, ceiling: float | None, why: str) -> Needed:
+    def _not_reached(self, ceiling: float | None, why: str) -> TargetResult:
         """Say why no value that was tried is enough; where all have been, none is."""
         name, tried = self._what.name, sorted(self._known.items())
         most = {value: found for value, found in tried if not isinstance(found, str)}
@@ -429,7 +429,7 @@ class _Search:
             chain = self._asked.chain(self._what.at(value))
             at = f"at {self._what.name} = {value}: "
             if chain.numbers and not chain.complete:
-                raise TooLargeError(at + chain.stopped)
+                raise ChainTooLargeError(at + chain.stopped)
             faults = obstacles(chain, self._asked.world)
             self._known[value] = at + "; ".join(faults) if faults else self._asked.success_of(chain)
         return self._known[value]
@@ -455,8 +455,8 @@ class _Search:
         ceiling: float | None = None,
         is_ceiling: bool = False,
         reason: str = "",
-    ) -> Needed:
-        return Needed(
+    ) -> TargetResult:
+        return TargetResult(
             self._what.name, self._target, answer, value, ceiling=ceiling, is_ceiling=is_ceiling, reason=reason
         )
 

@@ -1,6 +1,6 @@
 """The odds of a machine: how its runs end, how often each effect is emitted, and what a run costs.
 
-Takes a machine and odds, gives a `Reckoning`. What cannot be known is said in words, in `unknown`.
+Takes a machine and odds, gives a `RunOdds`. What cannot be known is said in words, in `unknown`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,9 +10,9 @@ from typing import TypedDict, Unpack
 import attrs
 
 from dsa.checks.odds.assumptions import ROUNDING, Numbers, OddsError, assumed
-from dsa.checks.odds.chain_solver import Averages, Bounds, unlimited, worst
-from dsa.checks.odds.markov_chain import MAX_NODES, Chain, Edge, End, TooLargeError, World, chain_of
-from dsa.checks.search.engine import Limits
+from dsa.checks.odds.chain_solver import Averages, OddsRange, unlimited, worst
+from dsa.checks.odds.markov_chain import MAX_NODES, Chain, ChainAssumptions, ChainTooLargeError, Edge, End, chain_of
+from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import OUTSIDE
 from dsa.expr import Value
 from dsa.ground_system import ground
@@ -25,7 +25,7 @@ SUCCEEDED = "succeeded"
 CALL = "query_llm"
 
 
-class Given(TypedDict, total=False):
+class OddsAssumptions(TypedDict, total=False):
     """What may be assumed of a machine, as `odds` says it."""
 
     passes: Mapping[str, Numbers] | None
@@ -41,12 +41,12 @@ class EffectOdds:
     """How often an effect is emitted in a run: on average, and at most in any run (infinite when nothing bounds it)."""
 
     effect: str
-    expected: Bounds
+    expected: OddsRange
     worst: float
 
 
 @attrs.frozen
-class Reckoning:
+class RunOdds:
     """Everything that the odds come to at given parameter values.
 
     `ends` has each way a run can end; `never_ends` the odds that it goes round for ever. `cost` and `worst_cost` are over `prices`.
@@ -56,12 +56,12 @@ class Reckoning:
 
     machine: str
     parameters: tuple[tuple[str, Value], ...]
-    ends: tuple[tuple[End, Bounds], ...]
-    never_ends: Bounds
-    success: Bounds | None
+    ends: tuple[tuple[End, OddsRange], ...]
+    never_ends: OddsRange
+    success: OddsRange | None
     effects: tuple[EffectOdds, ...]
     prices: tuple[tuple[str, float], ...]
-    cost: Bounds | None
+    cost: OddsRange | None
     worst_cost: float
     configurations: int
     known: bool
@@ -76,7 +76,7 @@ class Reckoning:
         raise KeyError(name)
 
     @property
-    def main_cost(self) -> tuple[str, Bounds]:
+    def main_cost(self) -> tuple[str, OddsRange]:
         """What a run needs on average, in one number: the prices, else calls of `query_llm`, else all effects together."""
         if self.cost is not None:
             return "expected cost of a run", self.cost
@@ -84,25 +84,27 @@ class Reckoning:
             if effect.effect == CALL:
                 return f"expected {CALL}", effect.expected
         low, high = (sum(getattr(effect.expected, side) for effect in self.effects) for side in ("low", "high"))
-        return f"expected {' + '.join(effect.effect for effect in self.effects) or 'effects'}", Bounds(low, high)
+        return f"expected {' + '.join(effect.effect for effect in self.effects) or 'effects'}", OddsRange(low, high)
 
-    def per_success(self, expected: Bounds) -> Bounds | None:
+    def per_success(self, expected: OddsRange) -> OddsRange | None:
         """Spread what all runs need on average over the runs that succeed; None when success is not known or impossible."""
         if self.success is None or not self.known or self.success.high <= 0:
             return None
-        return Bounds(expected.low / self.success.high, expected.high / self.success.low if self.success.low else inf)
+        return OddsRange(
+            expected.low / self.success.high, expected.high / self.success.low if self.success.low else inf
+        )
 
 
 @attrs.frozen
 class Question:
-    """A machine laid out with everything that is assumed of it; asked at parameter values, it gives a `Reckoning`."""
+    """A machine laid out with everything that is assumed of it; asked at parameter values, it gives a `RunOdds`."""
 
     system: System
-    world: World
+    world: ChainAssumptions
     prices: Mapping[str, float] = attrs.field(factory=dict)
     success: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
-    limits: Limits = Limits(MAX_NODES)
+    limits: SearchLimits = SearchLimits(MAX_NODES)
 
     def chain(self, values: Mapping[str, Value] | None = None) -> Chain:
         """Lay out the chain, at other parameter values when they are given."""
@@ -111,7 +113,7 @@ class Question:
             ground(attrs.evolve(self.system, machine=machine), expired=self.limits.expired), self.world, self.limits
         )
 
-    def at(self, values: Mapping[str, Value] | None = None) -> Reckoning:
+    def at(self, values: Mapping[str, Value] | None = None) -> RunOdds:
         """Work out the odds."""
         return _reckoned(self, self.chain(values))
 
@@ -120,7 +122,7 @@ class Question:
         chain = self.chain(values)
         if not chain.complete:
             at = f"at {show_values(values.items())}: " if values else ""
-            raise TooLargeError(at + chain.stopped)
+            raise ChainTooLargeError(at + chain.stopped)
         return self.success_of(chain)
 
     def success_of(self, chain: Chain) -> float:
@@ -141,14 +143,14 @@ def question(
 ) -> Question:
     """Put together what is assumed of a machine. Raises OddsError when it is not of this machine, or no odds."""
     known = assumed(machine, passes, fatals)
-    world = World(known.odds, dict(events or {}), outside)
+    world = ChainAssumptions(known.odds, dict(events or {}), outside)
     _require_prices(machine, prices or {})
     states = _success(machine, success)
     sentences = (*known.sentences, *_assumptions(machine, world))
-    return Question(closed_system(machine), world, dict(prices or {}), states, sentences, Limits(max_nodes))
+    return Question(closed_system(machine), world, dict(prices or {}), states, sentences, SearchLimits(max_nodes))
 
 
-def odds(machine: Machine, **given: Unpack[Given]) -> Reckoning:
+def odds(machine: Machine, **given: Unpack[OddsAssumptions]) -> RunOdds:
     """Work out how a machine's runs end and what they need, at its parameter values.
 
     `passes` and `fatals` map guards to probabilities by retry number, the last one repeated; where they say nothing, those of
@@ -178,7 +180,7 @@ def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
     return found
 
 
-def _assumptions(machine: Machine, world: World) -> tuple[str, ...]:
+def _assumptions(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
     found = ["each verdict is independent of everything before it but its guard's retry number"]
     memoryless = [
         guard for guard, says in world.guards.items() if says.is_memoryless and machine.guard_named[guard].judges
@@ -198,7 +200,7 @@ def _assumptions(machine: Machine, world: World) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _beside_timer(machine: Machine, world: World) -> str:
+def _beside_timer(machine: Machine, world: ChainAssumptions) -> str:
     """Say what becomes of outside events beside a timer."""
     if world.outside:
         return ", and whoever chooses may let an outside event come before it"
@@ -207,7 +209,7 @@ def _beside_timer(machine: Machine, world: World) -> str:
     return ", and nothing comes from outside before it"
 
 
-def _remaining(machine: Machine, world: World) -> Iterator[str]:
+def _remaining(machine: Machine, world: ChainAssumptions) -> Iterator[str]:
     """Say which answers have the odds that the given ones leave."""
     for effect, answers in machine.answers.items():
         total = sum(world.events.get(event, 0.0) for event in (*answers, f"{effect}.failed"))
@@ -218,7 +220,7 @@ def _remaining(machine: Machine, world: World) -> Iterator[str]:
             yield f"{who} has the odds that {' and '.join(given)} leave: {1 - total:.5g}"
 
 
-def _reckoned(asked: Question, chain: Chain) -> Reckoning:
+def _reckoned(asked: Question, chain: Chain) -> RunOdds:
     machine = chain.system.machine
     commands = chain.system.commands if chain.complete else ()  # of a part nothing is known, not even a worst case
     emitted = sorted({effect for command in commands for effect in command.effects})
@@ -229,17 +231,17 @@ def _reckoned(asked: Question, chain: Chain) -> Reckoning:
     unknown = (*obstacles(chain, asked.world), *_unused(chain))
     known = chain.complete and not chain.missing and not chain.system.left_out
     solve = Averages(chain) if known else None
-    counts = [solve.of(gain) if solve else Bounds(0.0, inf) for gain in gains]
+    counts = [solve.of(gain) if solve else OddsRange(0.0, inf) for gain in gains]
     ends = _ends(chain, solve, asked.success)
     success = None
     if asked.success and solve:
         success = solve.ending(lambda end: end.kind == "final" and end.state in asked.success)
     effects = zip(emitted, counts, worsts, strict=False)
-    return Reckoning(
+    return RunOdds(
         machine.name,
         tuple(machine.constants.items()),
         ends,
-        solve.never_ends if solve else Bounds(0.0, 1.0),
+        solve.never_ends if solve else OddsRange(0.0, 1.0),
         success,
         tuple(EffectOdds(effect, expected, most) for effect, expected, most in effects),
         prices,
@@ -257,16 +259,16 @@ def _counting(chain: Chain, prices: Mapping[str, float]) -> Callable[[int, Edge]
     return lambda _, edge: worth[edge[2]] if edge[2] >= 0 else 0.0
 
 
-def _ends(chain: Chain, solve: Averages | None, success: tuple[str, ...]) -> tuple[tuple[End, Bounds], ...]:
+def _ends(chain: Chain, solve: Averages | None, success: tuple[str, ...]) -> tuple[tuple[End, OddsRange], ...]:
     """Give the ways to end that are met, and success also when it never is."""
     order = {state.name: place for place, state in enumerate(chain.system.machine.states)}
     kinds = ("final", "waits", "refused")
     met = {*chain.ends.values(), *(End("final", state) for state in success)}
     found = sorted(met, key=lambda end: (kinds.index(end.kind), order[end.state]))
-    return tuple((end, solve.ending(end.__eq__) if solve else Bounds(0.0, 1.0)) for end in found)
+    return tuple((end, solve.ending(end.__eq__) if solve else OddsRange(0.0, 1.0)) for end in found)
 
 
-def obstacles(chain: Chain, world: World) -> tuple[str, ...]:
+def obstacles(chain: Chain, world: ChainAssumptions) -> tuple[str, ...]:
     """Say in sentences what stands in the way of knowing the odds, or on what they rest that nobody knows."""
     found = [f"too much to lay out: {what}" for what in chain.system.left_out]
     if not chain.complete:
@@ -288,7 +290,7 @@ def obstacles(chain: Chain, world: World) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _unlimited(chain: Chain, world: World) -> frozenset[int]:
+def _unlimited(chain: Chain, world: ChainAssumptions) -> frozenset[int]:
     """Give the commands of retries without limit, but for those of guards that are said to be memoryless: there the numbers are exact."""
 
     def is_known(index: int) -> bool:

@@ -10,8 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING, Observed, Sight
-from dsa.checks.proof.induction import Evidence, Explored, Inductive, Lemma, Lemmas, Ranked, before, whole
+from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING, Observer, WatchedCondition
+from dsa.checks.proof.induction import (
+    Evidence,
+    ExhaustiveEvidence,
+    Inductive,
+    Lemma,
+    Lemmas,
+    RankEvidence,
+    before,
+    whole,
+)
 from dsa.checks.proof.lemma_candidates import Sample
 from dsa.checks.proof.solver import Logic
 from dsa.checks.properties import PropertyVerdict
@@ -31,7 +40,7 @@ from dsa.expr import (
     substituted,
     unparse,
 )
-from dsa.system import Command, Location, System
+from dsa.system import GuardedCommand, Location, System
 from dsa.trace import Trace, show_occurrence, show_values
 
 #: How observers' variables are called where people read.
@@ -43,12 +52,12 @@ _MOST_LISTED = 8
 
 
 @attrs.frozen
-class Start:
+class InductionGap:
     """A configuration from which induction fails: the values there, and the step that leads to a sight (None: it is one)."""
 
     location: int
     values: Mapping[str, Value]
-    command: Command | None
+    command: GuardedCommand | None
 
     def size(self, parameters: Sequence[str]) -> tuple[int, int]:
         """Give how large the parameters are, and how large everything is."""
@@ -56,7 +65,7 @@ class Start:
         return sum(sizes.get(name, 0) for name in parameters), sum(sizes.values())
 
 
-def failing_start(logic: Logic, found: Observed, lemmas: Lemmas) -> Start | None:
+def failing_start(logic: Logic, found: Observer, lemmas: Lemmas) -> InductionGap | None:
     """Give the smallest start of a step that induction cannot rule out."""
     system = found.system
     parameters = [parameter.name for parameter in system.machine.parameters]
@@ -64,7 +73,7 @@ def failing_start(logic: Logic, found: Observed, lemmas: Lemmas) -> Start | None
     return min(starts, key=lambda start: start.size(parameters)) if starts else None
 
 
-def _starts(logic: Logic, found: Observed, lemmas: Lemmas, parameters: Sequence[str]) -> Iterator[Start]:
+def _starts(logic: Logic, found: Observer, lemmas: Lemmas, parameters: Sequence[str]) -> Iterator[InductionGap]:
     seen: dict[int, list[Expr]] = {}
     for sight in found.sights:
         seen.setdefault(sight.location, []).append(sight.condition)
@@ -74,12 +83,12 @@ def _starts(logic: Logic, found: Observed, lemmas: Lemmas, parameters: Sequence[
             if FALSE not in known:
                 answer = logic.smallest(known, parameters)
                 if answer.can_be == "yes":
-                    yield Start(place, answer.values, command)
+                    yield InductionGap(place, answer.values, command)
 
 
 def _leading(
-    system: System, sight: Sight, seen: Mapping[int, Sequence[Expr]]
-) -> Iterator[tuple[int, Command | None, list[Expr]]]:
+    system: System, sight: WatchedCondition, seen: Mapping[int, Sequence[Expr]]
+) -> Iterator[tuple[int, GuardedCommand | None, list[Expr]]]:
     """Give what leads to a sight: the sight's own command, or every command to its location from where nothing is seen."""
     if sight.command is not None:
         yield sight.location, sight.command, [sight.condition]
@@ -123,7 +132,7 @@ class Gap:
         return f"which satisfies it, but no run reaches that{given}: {self.reached}"
 
 
-def explained(system: System, start: Start, sample: Sample, variables: Sequence[str]) -> Gap:
+def explained(system: System, start: InductionGap, sample: Sample, variables: Sequence[str]) -> Gap:
     """Return what about a start is not reached at a sample's parameter values, what comes nearest, and what would rule it out."""
     machine, location, command = system.machine, system.locations[start.location], start.command
     assert command is not None, "a step leads to what induction does not rule out"
@@ -229,7 +238,7 @@ _MOST_LEMMAS = 3
 
 
 @attrs.frozen
-class Finding:
+class ProofResult:
     """A verdict, what it rests on in words, and the evidence or the trace behind it.
 
     `how` says how it was proved, where it is broken, or why it is not known. PROVED has evidence, VIOLATED a trace (a shortest one at
@@ -244,9 +253,9 @@ class Finding:
     gap: Gap | None = None
 
 
-def unknown(why: str) -> Finding:
+def unknown(why: str) -> ProofResult:
     """Give the verdict UNKNOWN, with the reason."""
-    return Finding("UNKNOWN", why)
+    return ProofResult("UNKNOWN", why)
 
 
 def in_words(system: System, evidence: Evidence) -> str:
@@ -254,10 +263,10 @@ def in_words(system: System, evidence: Evidence) -> str:
     match evidence:
         case Inductive(lemmas):
             return by_lemmas(system, lemmas)
-        case Ranked(lemmas, ranks, strategy, _):
+        case RankEvidence(lemmas, ranks, strategy, _):
             by = f"{_counted(len(strategy), 'step')} lead there, " if strategy else ""
             return f"{by}{_by_rank(ranks)}{_with(system, lemmas)}"
-        case Explored(valuations, configurations):
+        case ExhaustiveEvidence(valuations, configurations):
             given = _counted(len(valuations), "valuation") if valuations != ((),) else ""
             where = f" at all {given}" if len(valuations) > 1 else f" at {show_values(valuations[0])}" if given else ""
             return f"explored: all {_counted(configurations, 'configuration')}{where}"

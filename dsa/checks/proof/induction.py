@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
-from dsa.checks.observers import Sight
-from dsa.checks.proof.solver import Answer, Logic
+from dsa.checks.observers import WatchedCondition
+from dsa.checks.proof.solver import Logic, SolverAnswer
 from dsa.expr import TRUE, Compare, Expr, Leaf, Name, Value, disjunction, evaluate, negated, substituted, walk
-from dsa.system import Command, Promise, System, start_values
+from dsa.system import GuardedCommand, Promise, System, start_values
 
 
 @attrs.frozen
@@ -49,7 +49,7 @@ class Fair:
 
 
 @attrs.frozen
-class Ranked:
+class RankEvidence:
     """Lemmas as in `Inductive`, and a rank for each location: parts that are compared lexicographically, as many everywhere.
 
     A part is a whole number, or a condition that counts 1 when it is true and 0 when not. Where a rank counts, the lemmas imply that
@@ -76,14 +76,14 @@ class Ranked:
 
 
 @attrs.frozen
-class Explored:
+class ExhaustiveEvidence:
     """All values the parameters may have, being few, each explored to the end; without parameters it is one empty valuation."""
 
     valuations: tuple[tuple[tuple[str, Value], ...], ...]
     configurations: int
 
 
-Evidence = Inductive | Ranked | Explored
+Evidence = Inductive | RankEvidence | ExhaustiveEvidence
 
 
 #: Of more lemmas than this, none is left out again.
@@ -94,7 +94,7 @@ Lemmas = Mapping[int, Sequence[Expr]]
 Expired = Callable[[], bool]
 
 
-def before(command: Command, condition: Expr) -> Expr:
+def before(command: GuardedCommand, condition: Expr) -> Expr:
     """Give what must be true before a command for a condition to be true after it."""
     if not command.updates:
         return condition
@@ -179,7 +179,7 @@ class Induction:
                 here = [c for c in here if c not in broken]
         return dropped
 
-    def _broken(self, answer: Answer, wanted: Mapping[Expr, Expr], base: Sequence[Expr]) -> set[Expr]:
+    def _broken(self, answer: SolverAnswer, wanted: Mapping[Expr, Expr], base: Sequence[Expr]) -> set[Expr]:
         """Give the candidates that a command breaks; where z3 gives up, those that cannot be shown one by one."""
         if answer.can_be == "yes":
             found = {c for c, after in wanted.items() if evaluate(after, answer.values) is not True}
@@ -207,7 +207,7 @@ def at_start(condition: Expr, initial: Mapping[str, Expr]) -> Expr:
     return substituted(condition, leaf)
 
 
-def unseen(logic: Logic, lemmas: Lemmas, sight: Sight) -> Answer:
+def unseen(logic: Logic, lemmas: Lemmas, sight: WatchedCondition) -> SolverAnswer:
     """Ask whether a sight can be true where the lemmas are."""
     return logic.ask([sight.condition, *lemmas.get(sight.location, ())])
 

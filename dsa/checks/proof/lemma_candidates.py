@@ -41,7 +41,7 @@ from dsa.expr import (
     unparse,
 )
 from dsa.machine import Machine, smallest_values
-from dsa.system import Command, System, start_values
+from dsa.system import GuardedCommand, System, start_values
 
 #: Truth values beyond so many are not combined with each other.
 _MOST_PAIRED = 12
@@ -65,19 +65,19 @@ class Column:
 
 
 @attrs.frozen
-class Table:
+class SampleTable:
     """What was met at one location: a column for each name, and which valuation of the parameters each row belongs to."""
 
     columns: tuple[Column, ...]
     groups: tuple[int, ...]
 
-    def where(self, chosen: Sequence[bool]) -> "Table":
+    def where(self, chosen: Sequence[bool]) -> "SampleTable":
         """Give some of the rows."""
         columns = tuple(
             attrs.evolve(c, values=tuple(v for v, keep in zip(c.values, chosen, strict=True) if keep))
             for c in self.columns
         )
-        return Table(columns, tuple(g for g, keep in zip(self.groups, chosen, strict=True) if keep))
+        return SampleTable(columns, tuple(g for g, keep in zip(self.groups, chosen, strict=True) if keep))
 
     def of_kind(self, kind: type[expr.Domain], sort: str | None = None) -> list[Column]:
         """Give the columns whose domain is of a kind, parameters and variables or only one sort of them."""
@@ -88,7 +88,7 @@ def table(
     machine: Machine,
     variables: Sequence[Variable],
     rows: Iterable[tuple[int, tuple[expr.Value, ...], tuple[expr.Value, ...]]],
-) -> Table:
+) -> SampleTable:
     """Put together what was met; each row is a valuation's number, the parameters' values and the variables' values."""
     listed = list(rows)
     columns = [
@@ -99,10 +99,10 @@ def table(
         Column(expr.Name(v.name, "variable"), v.domain, tuple(values[place] for _, _, values in listed))
         for place, v in enumerate(variables)
     ]
-    return Table(tuple(columns), tuple(group for group, _, _ in listed))
+    return SampleTable(tuple(columns), tuple(group for group, _, _ in listed))
 
 
-def candidates(found: Table, split: Iterable[str] = ()) -> list[expr.Expr]:
+def candidates(found: SampleTable, split: Iterable[str] = ()) -> list[expr.Expr]:
     """Give what is true in every row, the plainest first; `false` when there is none."""
     if not found.groups:
         return [FALSE]
@@ -143,7 +143,7 @@ def _constants(truths: Iterable[Column]) -> Iterator[expr.Expr]:
             yield truth.name if truth.values[0] else negated(truth.name)
 
 
-def _choices(found: Table) -> Iterator[expr.Expr]:
+def _choices(found: SampleTable) -> Iterator[expr.Expr]:
     for column in found.of_kind(expr.EnumDomain, "variable"):
         assert isinstance(column.domain, expr.EnumDomain), "chosen by kind"
         met = [value for value in column.domain.values if value in column.values]
@@ -167,7 +167,7 @@ def _is(truth: Column, value: expr.Value) -> expr.Expr:
     return truth.name if value else negated(truth.name)
 
 
-def _differences(found: Table) -> Iterator[expr.Expr]:
+def _differences(found: SampleTable) -> Iterator[expr.Expr]:
     """Give bounds `x <= c`, `x >= c`, `x <= y + c` of variables by numbers, parameters and each other."""
     numbers = found.of_kind(expr.RangeDomain)
     for column in numbers:
@@ -209,7 +209,7 @@ def _usual(gaps: list[tuple[int, int]], most: int) -> bool:
     return 2 * len(met) >= len(every)
 
 
-def _sums(found: Table) -> Iterator[expr.Expr]:
+def _sums(found: SampleTable) -> Iterator[expr.Expr]:
     """Give sums over three or more names that stay equal: `count == retries + done + 1` (Karr, from examples)."""
     loose = [c for c in found.of_kind(expr.RangeDomain) if len(set(c.values)) > 1]
     if sum(c.name.kind == "variable" for c in loose) == 0 or len(loose) > _MOST_PAIRED:
@@ -366,7 +366,7 @@ class Sampler:
         defined = self._run(source)
         return tuple(defined[f"at_{place}"] for place in range(len(bodies)))
 
-    def _body(self, index: int, command: Command) -> str:
+    def _body(self, index: int, command: GuardedCommand) -> str:
         after = [self._spell(command.after.get(v, Name(v, "variable"))) for v in self.variables]
         values = f"({', '.join(after)}{',' if after else ''})"
         return f" if {self._spell(all_of([self._while_true, command.condition]))}: found.append(({index}, {command.target}, {values}))\n"

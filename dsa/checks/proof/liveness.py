@@ -19,10 +19,10 @@ from typing import Literal
 
 import attrs
 
-from dsa.checks.observers import NOW, WAITING, Observed
-from dsa.checks.proof.induction import Fair, Lemmas, Needs, Ranked, Region, Slicer, before, whole
+from dsa.checks.observers import NOW, WAITING, Observer
+from dsa.checks.proof.induction import Fair, Lemmas, Needs, RankEvidence, Region, Slicer, before, whole
 from dsa.checks.proof.lemma_candidates import Sample, Sampler
-from dsa.checks.proof.proof_session import Session
+from dsa.checks.proof.proof_session import ProofSession
 from dsa.checks.search.property_search import happens_with
 from dsa.checks.search.state_graph import components
 from dsa.declarations import OUTSIDE, LeadsTo, Variable
@@ -43,7 +43,7 @@ from dsa.expr import (
     simplified,
 )
 from dsa.semantics import Occurrence
-from dsa.system import Command, Promise, System
+from dsa.system import GuardedCommand, Promise, System
 
 Change = Literal["less", "same or less", "more"]
 Awaited = Promise | Fair
@@ -53,7 +53,7 @@ _MOST_SUMMED = 8
 
 
 @attrs.frozen
-class Counting:
+class CountedCommands:
     """The commands that count, each with the conditions under which it does; and where a rank counts, the condition for it."""
 
     system: System
@@ -71,7 +71,7 @@ class Rank:
 
 
 @attrs.frozen
-class _Part:
+class _RankPart:
     """The ranks of some locations."""
 
     ranks: Mapping[int, tuple[Expr, ...]]
@@ -100,13 +100,13 @@ def measures(variables: Iterable[Variable]) -> Iterator[Expr]:
         yield from (Arithmetic("+", one, other) for one, other in combinations(numbers, 2))
 
 
-class Ranking:
+class RankSearch:
     """A search for a rank."""
 
     def __init__(
         self,
         needs: Needs,
-        counting: Counting,
+        counting: CountedCommands,
         variables: Iterable[Variable],
         awaitable: Callable[[frozenset[int], Sequence[int]], Awaited | None] = lambda _places, _commands: None,
     ) -> None:
@@ -126,7 +126,7 @@ class Ranking:
         padded = tuple((*found.ranks[place], *[_ZERO] * (width - len(found.ranks[place]))) for place in sorted(places))
         return Rank(_without_idle_columns(padded), tuple(found.awaited.get(place) for place in sorted(places)))
 
-    def _ordered(self, places: frozenset[int], commands: Sequence[int]) -> _Part | None:
+    def _ordered(self, places: frozenset[int], commands: Sequence[int]) -> _RankPart | None:
         """Rank locations: first by what can follow what, then inside each loop."""
         ends = {index: (self._system.commands[index].source, self._system.commands[index].target) for index in commands}
         following: dict[int, list[int]] = {place: [] for place in places}
@@ -140,14 +140,14 @@ class Ranking:
             level = max(below, default=-1) + 1
             height |= dict.fromkeys(part, level)
             inner = [index for index, (source, target) in ends.items() if source in part and target in part]
-            inside = self._loop(part, inner) if inner else _Part(dict.fromkeys(part, ()))
+            inside = self._loop(part, inner) if inner else _RankPart(dict.fromkeys(part, ()))
             if inside is None:
                 return None
             ranks |= {place: (Integer(level), *inside.ranks[place]) for place in part}
             awaited |= inside.awaited
-        return _Part(ranks, awaited)
+        return _RankPart(ranks, awaited)
 
-    def _loop(self, part: frozenset[int], inner: Sequence[int]) -> _Part | None:
+    def _loop(self, part: frozenset[int], inner: Sequence[int]) -> _RankPart | None:
         """Rank the locations of a loop by something that falls in it; else let a promise end it."""
         for measure in self._measures:
             changes = {index: self._change(index, measure) for index in inner}
@@ -156,9 +156,9 @@ class Ranking:
             rest = [index for index, change in changes.items() if change != "less"]
             inside = self._ordered(part, rest)
             if inside is not None:
-                return _Part({place: (measure, *inside.ranks[place]) for place in part}, inside.awaited)
+                return _RankPart({place: (measure, *inside.ranks[place]) for place in part}, inside.awaited)
         awaited = self._awaitable(part, inner)
-        return None if awaited is None else _Part(dict.fromkeys(part, ()), dict.fromkeys(part, awaited))
+        return None if awaited is None else _RankPart(dict.fromkeys(part, ()), dict.fromkeys(part, awaited))
 
     def _is_bounded(self, part: frozenset[int], measure: Expr) -> bool:
         if not self._is_number(measure):
@@ -198,10 +198,10 @@ def _without_idle_columns(parts: tuple[tuple[Expr, ...], ...]) -> tuple[tuple[Ex
 _OWED = Name(WAITING, "variable")
 
 
-class Owing:
+class ObligationProof:
     """An attempt to prove that nothing is owed for ever."""
 
-    def __init__(self, session: Session, form: LeadsTo, found: Observed) -> None:
+    def __init__(self, session: ProofSession, form: LeadsTo, found: Observer) -> None:
         self._session, self._fair = session, form.fair
         self._system = attrs.evolve(found.system, silent=form.doubted("never answers"))
         session.logic.learn(found.system)
@@ -211,7 +211,7 @@ class Owing:
         self._region = Region(self._system, region.commands, _OWED)
         self._needs = Needs(Slicer(region, session.logic, lemmas))
 
-    def evidence(self) -> Ranked | None:
+    def evidence(self) -> RankEvidence | None:
         """Give lemmas and a rank, or None."""
         system = self._system
         places = range(len(system.locations))
@@ -223,18 +223,18 @@ class Owing:
             known = [*self._region.condition(index), before(command, _OWED)]
             if command.source in owed and not self._needs.impossible(command.source, known):
                 staying[index] = known
-        counting = Counting(system, staying, owed, _OWED)
-        rank = Ranking(self._needs, counting, self._session.machine.variables, self._awaitable).rank()
+        counting = CountedCommands(system, staying, owed, _OWED)
+        rank = RankSearch(self._needs, counting, self._session.machine.variables, self._awaitable).rank()
         return None if rank is None else self._ranked(rank, owed)
 
-    def _ranked(self, rank: Rank, owed: frozenset[int]) -> Ranked | None:
+    def _ranked(self, rank: Rank, owed: frozenset[int]) -> RankEvidence | None:
         awaited = list(rank.awaited)
         for place in owed:
             if self._system.may_rest(place) and awaited[place] is None:
                 awaited[place] = next(Fair(name) for name in self._fair if self._always(place, name))
         lemmas = self._needs.lemmas()
         given = tuple(awaited) if any(item is not None for item in awaited) else ()
-        return None if lemmas is None else Ranked(lemmas, rank.parts, awaited=given)
+        return None if lemmas is None else RankEvidence(lemmas, rank.parts, awaited=given)
 
     def _goes_on(self, place: int) -> bool:
         """Tell whether a run cannot rest at a location while Q is owed."""
@@ -247,7 +247,7 @@ class Owing:
 
     def _awaitable(self, places: frozenset[int], inner: Sequence[int]) -> Awaited | None:
         """Give what ends a loop although no number falls in it: a promise that it never keeps, or something fair it never does."""
-        commands: list[Command] = [self._system.commands[index] for index in inner]
+        commands: list[GuardedCommand] = [self._system.commands[index] for index in inner]
         promised = frozenset.intersection(*(self._system.promises(place) for place in places))
         kept = sorted(promised.difference(*(command.ended for command in commands)), key=str)
         if kept:
@@ -263,17 +263,17 @@ _NOW = Name(NOW, "variable")
 _NOT_YET = negated(_NOW)
 
 
-class Reaching:
+class ReachabilityProof:
     """An attempt to prove that P can be reached: from the start alone, or from everywhere."""
 
-    def __init__(self, session: Session, found: Observed, *, everywhere: bool) -> None:
+    def __init__(self, session: ProofSession, found: Observer, *, everywhere: bool) -> None:
         self._session, self._system, self._everywhere = session, found.system, everywhere
         session.logic.learn(found.system)
         self._sampler = Sampler(self._system)
         self._samples = session.samples(self._sampler)
         self._place_of_now = self._sampler.variables.index(NOW)
 
-    def evidence(self) -> Ranked | None:
+    def evidence(self) -> RankEvidence | None:
         """Give lemmas, a strategy and a rank, or None."""
         for strategy in dict.fromkeys(self._strategies()):
             found = self._shown(strategy)
@@ -281,7 +281,7 @@ class Reaching:
                 return found
         return None
 
-    def _shown(self, strategy: frozenset[int]) -> Ranked | None:
+    def _shown(self, strategy: frozenset[int]) -> RankEvidence | None:
         region, lemmas = self._kept(strategy)
         needs = Needs(Slicer(region, self._session.logic, lemmas))
         system = self._system
@@ -297,9 +297,11 @@ class Reaching:
             known = [*following.condition(index), before(command, _NOT_YET)]
             if command.source in open_places and not needs.impossible(command.source, known):
                 counted[index] = known
-        rank = Ranking(needs, Counting(system, counted, open_places, _NOT_YET), self._session.machine.variables).rank()
+        rank = RankSearch(
+            needs, CountedCommands(system, counted, open_places, _NOT_YET), self._session.machine.variables
+        ).rank()
         kept = needs.lemmas() if rank is not None else None
-        return None if rank is None or kept is None else Ranked(kept, rank.parts, strategy)
+        return None if rank is None or kept is None else RankEvidence(kept, rank.parts, strategy)
 
     def _kept(self, strategy: frozenset[int]) -> tuple[Region, Lemmas]:
         """Give what holds wherever P must be reached from: everywhere, or where the strategy leads from the start."""
@@ -369,7 +371,7 @@ class Reaching:
         return frozenset(chosen)
 
 
-def comes_to_rest(session: Session) -> Ranked | None:
+def comes_to_rest(session: ProofSession) -> RankEvidence | None:
     """Prove that retry loops end: give lemmas and a rank that every step makes smaller which no event from outside takes, or None."""
     system, region, needs = session.system, whole(session.system), Needs(session.slicer)
     counted = {
@@ -379,9 +381,9 @@ def comes_to_rest(session: Session) -> Ranked | None:
         and not needs.impossible(command.source, region.condition(index))
     }
     places = frozenset(range(len(system.locations)))
-    rank = Ranking(needs, Counting(system, counted, places, TRUE), session.machine.variables).rank()
+    rank = RankSearch(needs, CountedCommands(system, counted, places, TRUE), session.machine.variables).rank()
     lemmas = None if rank is None else needs.lemmas()
-    return None if rank is None or lemmas is None else Ranked(lemmas, rank.parts)
+    return None if rank is None or lemmas is None else RankEvidence(lemmas, rank.parts)
 
 
 def from_outside(system: System, occurrence: Occurrence) -> bool:

@@ -1,6 +1,6 @@
 """What all proofs about one machine share: its system, the solver, examples, and the lemmas about the machine itself.
 
-Takes a machine, gives a `Session`. Examples and lemmas are made when they are first needed.
+Takes a machine, gives a `ProofSession`. Examples and lemmas are made when they are first needed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ from dsa.trace import Trace, follow
 MOST_EXPLORED = 100_000
 
 
-class Session:
+class ProofSession:
     """One machine being proved."""
 
     def __init__(self, machine: Machine, expired: Callable[[], bool]) -> None:

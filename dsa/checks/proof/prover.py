@@ -11,19 +11,19 @@ from typing import TypeVar
 import attrs
 
 from dsa.checks.definition4 import definition4
-from dsa.checks.observers import NotDecidedError, Observed, Sight, observed
-from dsa.checks.proof.conclusion import Finding, Gap, in_words, unknown
-from dsa.checks.proof.induction import Evidence, Explored, Fair, Inductive, Ranked
-from dsa.checks.proof.liveness import Owing, Reaching, comes_to_rest, from_outside
-from dsa.checks.proof.proof_session import MOST_EXPLORED, Session
-from dsa.checks.proof.safety import Safety, Seen, met, way_to
-from dsa.checks.properties import Judgement, PropertyVerdict, Questions, judge, subject
+from dsa.checks.observers import NotDecidedError, Observer, WatchedCondition, observed
+from dsa.checks.proof.conclusion import Gap, ProofResult, in_words, unknown
+from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive, RankEvidence
+from dsa.checks.proof.liveness import ObligationProof, ReachabilityProof, comes_to_rest, from_outside
+from dsa.checks.proof.proof_session import MOST_EXPLORED, ProofSession
+from dsa.checks.proof.safety import Safety, SightHit, met, way_to
+from dsa.checks.properties import PropertyValue, PropertyVerdict, Questions, judge, subject
 from dsa.checks.report import relied_on, text_of
-from dsa.checks.search.engine import Limits
-from dsa.declarations import EverywherePossible, Expected, Form, LeadsTo, Possible, Probability, Property
+from dsa.checks.search.engine import SearchLimits
+from dsa.declarations import EverywherePossible, ExpectedCount, Form, LeadsTo, Possible, Probability, Property
 from dsa.expr import FALSE, Value, any_of, negated, unparse
 from dsa.machine import Machine
-from dsa.system import Fault, System, in_domain, start_values
+from dsa.system import System, SystemFault, in_domain, start_values
 from dsa.trace import Trace, show_occurrence, show_values
 
 Clock = Callable[[], float]
@@ -36,10 +36,10 @@ class Obligation:
 
     name: str
     text: str
-    found: Observed
-    faults: tuple[Fault, ...] = ()
+    found: Observer
+    faults: tuple[SystemFault, ...] = ()
 
-    def fault(self, sight: Sight | None) -> Fault | None:
+    def fault(self, sight: WatchedCondition | None) -> SystemFault | None:
         """Give the fault behind a sight."""
         for fault, its in zip(self.faults, self.found.sights, strict=False):
             if its is sight:
@@ -59,19 +59,19 @@ def obligations(system: System) -> Iterator[Obligation]:
     """Give the obligations of a system, the start's first."""
     initial = start_values(system)
     outside = any_of(negated(in_domain(v, initial[v.name])) for v in system.machine.variables)
-    yield Obligation("start", "every variable starts in its domain", Observed(system, outside, ()))
-    sorted_out: dict[str, list[Fault]] = {name: [] for name in _TEXTS}
+    yield Obligation("start", "every variable starts in its domain", Observer(system, outside, ()))
+    sorted_out: dict[str, list[SystemFault]] = {name: [] for name in _TEXTS}
     for fault in system.faults:
         name = _obligation_of(system, fault)
         if name:
             sorted_out[name].append(fault)
     for name, faults in sorted_out.items():
-        sights = tuple(Sight(fault.location, fault.condition) for fault in faults)
-        yield Obligation(name, _TEXTS[name], Observed(system, FALSE, sights), tuple(faults))
-    yield Obligation("deadlock", "no deadlock", Observed(system, FALSE, tuple(_stuck(system))))
+        sights = tuple(WatchedCondition(fault.location, fault.condition) for fault in faults)
+        yield Obligation(name, _TEXTS[name], Observer(system, FALSE, sights), tuple(faults))
+    yield Obligation("deadlock", "no deadlock", Observer(system, FALSE, tuple(_stuck(system))))
 
 
-def _obligation_of(system: System, fault: Fault) -> str:
+def _obligation_of(system: System, fault: SystemFault) -> str:
     match fault.reason:
         case "ambiguous":
             return "determinism"
@@ -83,14 +83,14 @@ def _obligation_of(system: System, fault: Fault) -> str:
             return "" if from_outside(system, fault.occurrence) else "completeness"
 
 
-def _stuck(system: System) -> Iterator[Sight]:
+def _stuck(system: System) -> Iterator[WatchedCondition]:
     """Give where nothing can happen any more, although the state is not final and nothing is awaited."""
     for place in range(len(system.locations)):
         if system.may_rest(place) and not system.is_final(place):
             end = system.end_at(place)
             stuck = negated(any_of([end, *(command.condition for command in system.commands_at[place])]))
             if stuck != FALSE:
-                yield Sight(place, stuck)
+                yield WatchedCondition(place, stuck)
 
 
 _DEFINITION_4 = "workflow state is set by guards that passed (Definition 4)"
@@ -134,7 +134,7 @@ class Proof:
     @property
     def is_asked(self) -> bool:
         """Tell whether this is a claim for all values of the parameters; odds hold at given values only."""
-        return not isinstance(self.form, Probability | Expected)
+        return not isinstance(self.form, Probability | ExpectedCount)
 
 
 @attrs.frozen
@@ -173,10 +173,10 @@ def prove(
     """
     if time_limit_s is not None and clock is None:
         raise ValueError("a time limit needs a clock")
-    return _Proving(machine, time_limit_s, clock, progress).run()
+    return _Prover(machine, time_limit_s, clock, progress).run()
 
 
-class _Proving:
+class _Prover:
     """One call of `prove`."""
 
     def __init__(
@@ -184,7 +184,7 @@ class _Proving:
     ) -> None:
         self._machine, self._clock, self._progress = machine, clock, progress
         self._ends_s = None if time_limit_s is None or clock is None else clock() + time_limit_s
-        self._session = Session(machine, self._expired)
+        self._session = ProofSession(machine, self._expired)
         self._open: tuple[Proof, ...] = ()
 
     def _expired(self) -> bool:
@@ -215,7 +215,7 @@ class _Proving:
     def _obligation(self, owed: Obligation) -> Proof:
         draft = Proof(owed.name, owed.text, 0, "UNKNOWN", "")
         found = self._safe(owed.found, None)
-        if isinstance(found, Finding):
+        if isinstance(found, ProofResult):
             late = found.verdict == "UNKNOWN" and self._expired()
             return _with(draft, unknown(_TIME_IS_UP) if late else found)
         way = way_to(owed.found, found)
@@ -237,7 +237,7 @@ class _Proving:
         first = broken[0]
         return attrs.evolve(draft, verdict="VIOLATED", how=f"line {first.span.line}: {first.message}")
 
-    def _rest(self, session: Session) -> Proof:
+    def _rest(self, session: ProofSession) -> Proof:
         draft = Proof("rest", _RESTS, 0, "UNKNOWN", _MAY_GO_ON)
         evidence = comes_to_rest(session)
         if evidence is None:
@@ -252,7 +252,7 @@ class _Proving:
         if self._expired():
             return attrs.evolve(draft, how="not tried: the time limit was used up before its turn")
         found = unknown(_LEFT_OUT) if self._session.system.left_out else self._judged(claim.form)
-        if isinstance(found, Finding) and found.verdict == "UNKNOWN" and self._expired():
+        if isinstance(found, ProofResult) and found.verdict == "UNKNOWN" and self._expired():
             found = unknown(_TIME_IS_UP)
         if isinstance(found, Proof):
             return attrs.evolve(found, name=draft.name, text=draft.text, line=line, form=claim.form)
@@ -284,7 +284,7 @@ class _Proving:
         found = met(session.sampler, observed(session.system, Possible(what)), session.own_samples)
         return "" if found else unparse(what)
 
-    def _judged(self, form: Form) -> Finding | Proof:
+    def _judged(self, form: Form) -> ProofResult | Proof:
         """Prove a property, or find a violation of it."""
         if isinstance(form, LeadsTo | Possible | EverywherePossible) and self._session.few_valuations is not None:
             searched = self._searched(form)  # sooner done than a rank is found
@@ -293,16 +293,16 @@ class _Proving:
         try:
             match form:
                 case LeadsTo():
-                    found: Finding | Seen = self._leads_to(form)
+                    found: ProofResult | SightHit = self._leads_to(form)
                 case Possible(condition) | EverywherePossible(condition):
                     found = self._reached(form, EverywherePossible(condition))
-                case Probability() | Expected():
+                case Probability() | ExpectedCount():
                     return unknown(_ODDS)
                 case _:
                     found = self._safe(observed(self._session.system, form), form)
         except NotDecidedError as why:
             found = unknown(str(why))
-        if isinstance(found, Seen):
+        if isinstance(found, SightHit):
             values = dict(zip(self._session.sampler.parameters, found.sample.parameters, strict=True))
             judgement = self._judged_at(form, values)
             if judgement.verdict != "VIOLATED":
@@ -310,34 +310,36 @@ class _Proving:
             return self._violated(values, judgement)
         return found if found.verdict == "PROVED" else self._searched(form) or found
 
-    def _safe(self, found: Observed, form: Form | None) -> Finding | Seen:
+    def _safe(self, found: Observer, form: Form | None) -> ProofResult | SightHit:
         if self._session.system.left_out:
             return unknown(_LEFT_OUT)
         return Safety(self._session, found, form).finding()
 
-    def _leads_to(self, form: LeadsTo) -> Finding:
+    def _leads_to(self, form: LeadsTo) -> ProofResult:
         if form.doubted("fails"):
             return unknown("what an effect's failure ends is looked for at given values: dsa check judges it")
         found = observed(self._session.system, form)
-        return self._ranked(found, Owing(self._session, form, found).evidence(), "no rank was found", is_progress=True)
+        return self._ranked(
+            found, ObligationProof(self._session, form, found).evidence(), "no rank was found", is_progress=True
+        )
 
-    def _reached(self, form: Possible | EverywherePossible, followed: EverywherePossible) -> Finding:
+    def _reached(self, form: Possible | EverywherePossible, followed: EverywherePossible) -> ProofResult:
         found = observed(self._session.system, followed)
-        reaching = Reaching(self._session, found, everywhere=isinstance(form, EverywherePossible))
+        reaching = ReachabilityProof(self._session, found, everywhere=isinstance(form, EverywherePossible))
         return self._ranked(found, reaching.evidence(), "no strategy was found that works for all values")
 
     def _ranked(
-        self, found: Observed, evidence: Ranked | None, otherwise: str, *, is_progress: bool = False
-    ) -> Finding:
+        self, found: Observer, evidence: RankEvidence | None, otherwise: str, *, is_progress: bool = False
+    ) -> ProofResult:
         if evidence is None:
             return unknown(otherwise)
         awaited = {item for item in evidence.awaited if item is not None}
         assumed = [_assumed(item) for item in awaited if not isinstance(item, str)]
         if is_progress:
             assumed.insert(0, "progress (S12)")
-        return Finding("PROVED", in_words(found.system, evidence), evidence, assumptions=tuple(sorted(assumed)))
+        return ProofResult("PROVED", in_words(found.system, evidence), evidence, assumptions=tuple(sorted(assumed)))
 
-    def _searched(self, form: Form) -> Finding | Proof | None:
+    def _searched(self, form: Form) -> ProofResult | Proof | None:
         """Look for a violation at small values; where these are all there are, their search is a proof."""
         few = self._session.few_valuations
         verdicts, assumed = set(), set[str]()
@@ -353,16 +355,16 @@ class _Proving:
             return None
         samples = (self._session.sampler.sample(values, MOST_EXPLORED, self._expired) for values in few)
         count = sum(len(sample.configurations) for sample in samples)
-        evidence = Explored(tuple(tuple(values.items()) for values in few), count)
+        evidence = ExhaustiveEvidence(tuple(tuple(values.items()) for values in few), count)
         how = in_words(self._session.system, evidence)
-        return Finding("PROVED", how, evidence, assumptions=tuple(sorted(assumed)))
+        return ProofResult("PROVED", how, evidence, assumptions=tuple(sorted(assumed)))
 
-    def _judged_at(self, form: Form, values: Mapping[str, Value]) -> Judgement:
+    def _judged_at(self, form: Form, values: Mapping[str, Value]) -> PropertyValue:
         """Search at given parameter values."""
         system = attrs.evolve(self._session.system, machine=self._machine.at(values))
         return judged(system, form, MOST_EXPLORED, self._expired)
 
-    def _violated(self, values: Mapping[str, Value], found: Judgement) -> Proof:
+    def _violated(self, values: Mapping[str, Value], found: PropertyValue) -> Proof:
         given = tuple(self._machine.at(values).constants.items())
         how = found.reason if found.trace is not None or not given else f"{found.reason}, at {show_values(given)}"
         return Proof("", "", 0, "VIOLATED", how, None, given, found.trace, found.loop, found.assumes)
@@ -378,7 +380,7 @@ _MAY_GO_ON = (
 _LEFT_OUT = "the machine has too many combinations of states and outstanding effects to be laid out"
 
 
-def _with(draft: Proof, found: Finding) -> Proof:
+def _with(draft: Proof, found: ProofResult) -> Proof:
     return attrs.evolve(
         draft,
         verdict=found.verdict,
@@ -396,8 +398,8 @@ def _assumed(awaited: tuple[str, str] | Fair) -> str:
     return f"'{awaited[1]}' of {awaited[0]} fires or is dropped"
 
 
-def judged(system: System, form: Form, most: int, expired: Callable[[], bool] = lambda: False) -> Judgement:
+def judged(system: System, form: Form, most: int, expired: Callable[[], bool] = lambda: False) -> PropertyValue:
     """Judge a property at the parameter values of the system's machine, within `most` configurations."""
     questions = Questions(system, [form])
-    limits = Limits(most, expired)
+    limits = SearchLimits(most, expired)
     return judge(questions, questions.search(limits), limits)[form]

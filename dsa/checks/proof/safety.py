@@ -7,7 +7,7 @@ example. The candidates are only that; induction decides.
 
 Proofs that something is never seen: by induction with lemmas, by exploring the few values there are, or not at all.
 
-Takes an observed system, gives a `Finding`, or what was `Seen`. First small values are explored: what is seen there is a violation, with
+Takes an observed system, gives a `ProofResult`, or what was `SightHit`. First small values are explored: what is seen there is a violation, with
 a shortest way. Then the claim is tried without lemmas, with those about the machine, with those read off examples of the observed
 system, with potentials, and with what Spacer finds. Whatever finds lemmas, what is proved rests on plain questions to z3.
 """
@@ -18,12 +18,12 @@ from typing import Any
 
 import attrs
 
-from dsa.checks.observers import COUNT, OPEN, SEEN, WAITING, Observed, Sight
-from dsa.checks.proof.conclusion import Finding, explained, failing_start, in_words, unknown
-from dsa.checks.proof.induction import Explored, Inductive, Lemmas, Needs, Slicer, before, whole
+from dsa.checks.observers import COUNT, OPEN, SEEN, WAITING, Observer, WatchedCondition
+from dsa.checks.proof.conclusion import ProofResult, explained, failing_start, in_words, unknown
+from dsa.checks.proof.induction import ExhaustiveEvidence, Inductive, Lemmas, Needs, Slicer, before, whole
 from dsa.checks.proof.induction import at_start as said_of_start
 from dsa.checks.proof.lemma_candidates import Sample, Sampler, linear
-from dsa.checks.proof.proof_session import MOST_EXPLORED, Session
+from dsa.checks.proof.proof_session import MOST_EXPLORED, ProofSession
 from dsa.checks.proof.solver import EFFORT, Logic
 from dsa.declarations import AtMost, Form
 from dsa.expr import (
@@ -76,7 +76,7 @@ class Cost:
     counted: int
 
 
-def terms(session: Session, bound: Expr) -> list[Expr]:
+def terms(session: ProofSession, bound: Expr) -> list[Expr]:
     """Give the terms that a potential may be made of; each is never negative inside the domains."""
     machine = session.machine
     shrinking: list[Expr] = []
@@ -103,7 +103,7 @@ def terms(session: Session, bound: Expr) -> list[Expr]:
     return list(dict.fromkeys([Integer(1), *shrinking, *constants, *products, *growing]))[:_MOST_TERMS]
 
 
-def _ordered_everywhere(session: Session) -> Iterator[tuple[Expr, Expr]]:
+def _ordered_everywhere(session: ProofSession) -> Iterator[tuple[Expr, Expr]]:
     """Give what the lemmas say of every location that can be reached: a variable is at most something."""
     known = [set(here) for here in session.lemmas.values() if FALSE not in here]
     places = sum(FALSE not in session.lemmas.get(place, ()) for place in range(len(session.system.locations)))
@@ -114,12 +114,12 @@ def _ordered_everywhere(session: Session) -> Iterator[tuple[Expr, Expr]]:
                 yield lemma.first, other
 
 
-def bounding(session: Session, form: AtMost) -> dict[int, list[Expr]]:
+def bounding(session: ProofSession, form: AtMost) -> dict[int, list[Expr]]:
     """Give a candidate `count + potential <= bound` for each location; none when no potential is found."""
     every = terms(session, form.bound)
     falling = [term for term in every if not _grows(term)]
     for offered, largest in ((falling, 2), (falling, 4), (every, 2), (every, 6)):
-        found = _Search(session, form, offered, largest).candidates()
+        found = _SafetySearch(session, form, offered, largest).candidates()
         if found:
             return found
     return {}
@@ -145,8 +145,8 @@ def _varied(missed: Iterable[Cost]) -> list[Cost]:
     return list({(cost.source, cost.target): cost for cost in missed}.values())
 
 
-class _Search:
-    def __init__(self, session: Session, form: AtMost, every: Sequence[Expr], largest: int) -> None:
+class _SafetySearch:
+    def __init__(self, session: ProofSession, form: AtMost, every: Sequence[Expr], largest: int) -> None:
         import z3
 
         self._z3: Any = z3
@@ -275,12 +275,12 @@ SPACER_MS = 3_000
 
 
 @attrs.frozen
-class Seen:
+class SightHit:
     """A sight that was met: in which sample, at which configuration, and which it is; None is the start."""
 
     sample: Sample
     place: int
-    sight: Sight | None
+    sight: WatchedCondition | None
 
     @property
     def steps(self) -> int:
@@ -288,22 +288,22 @@ class Seen:
         return len(self.sample.way_to(self.place)) + (self.sight is not None and self.sight.command is not None)
 
 
-def met(sampler: Sampler, found: Observed, samples: Iterable[Sample]) -> Seen | None:
+def met(sampler: Sampler, found: Observer, samples: Iterable[Sample]) -> SightHit | None:
     """Give the sight that is met soonest, over all samples; the smallest values first."""
     start = sampler.predicate(found.at_start)
     looks = [(sight, sampler.predicate(sight.condition)) for sight in found.sights]
     here: dict[int, list[int]] = {}
     for index, (sight, _) in enumerate(looks):
         here.setdefault(sight.location, []).append(index)
-    soonest: Seen | None = None
+    soonest: SightHit | None = None
     for sample in samples:
         if start(sample.configurations[0][1], sample.parameters) is True:
-            return Seen(sample, 0, None)
+            return SightHit(sample, 0, None)
         for place, (location, values) in enumerate(sample.configurations):
             hits = [i for i in here.get(location, ()) if looks[i][1](values, sample.parameters) is True]
             if hits:
                 at_once = [i for i in hits if looks[i][0].command is None]
-                seen = Seen(sample, place, looks[(at_once or hits)[0]][0])
+                seen = SightHit(sample, place, looks[(at_once or hits)[0]][0])
                 if soonest is None or seen.steps < soonest.steps:
                     soonest = seen
                 if at_once:
@@ -311,7 +311,7 @@ def met(sampler: Sampler, found: Observed, samples: Iterable[Sample]) -> Seen | 
     return soonest
 
 
-def way_to(found: Observed, seen: Seen) -> tuple[Occurrence, ...]:
+def way_to(found: Observer, seen: SightHit) -> tuple[Occurrence, ...]:
     """Give what happens on the way to what was seen, the moment itself included."""
     way = [found.system.commands[index].occurrence for index in seen.sample.way_to(seen.place)]
     if seen.sight is not None and seen.sight.command is not None:
@@ -322,7 +322,7 @@ def way_to(found: Observed, seen: Seen) -> tuple[Occurrence, ...]:
 class Safety:
     """The attempts to prove one observed system free of its sights."""
 
-    def __init__(self, session: Session, found: Observed, form: Form | None = None) -> None:
+    def __init__(self, session: ProofSession, found: Observer, form: Form | None = None) -> None:
         self._session, self._found, self._form = session, found, form
         self._system = found.system
         session.logic.learn(found.system)
@@ -331,11 +331,11 @@ class Safety:
         self._samples = session.own_samples if self._is_own else session.samples(self._sampler)
         self._strongest: Lemmas = {}
 
-    def seen(self) -> Seen | None:
+    def seen(self) -> SightHit | None:
         """Give a sight that is met at small parameter values, soonest."""
         return met(self._sampler, self._found, self._samples) or self._at_start()
 
-    def finding(self) -> Finding | Seen:
+    def finding(self) -> ProofResult | SightHit:
         """Give the verdict, or a sight that is met."""
         seen = self.seen()
         if seen is not None:
@@ -348,22 +348,22 @@ class Safety:
                 return found
         return self._refuted()
 
-    def _at_start(self) -> Seen | None:
+    def _at_start(self) -> SightHit | None:
         """Give values of the parameters at which the start itself is a sight."""
         wanted = [self._found.at_start] if self._form is None else [self._found.at_start, *self._session.legal_start]
         answer = self._session.logic.smallest(wanted, self._sampler.parameters)
-        return Seen(self._sample_at(answer.values, 1), 0, None) if answer.can_be == "yes" else None
+        return SightHit(self._sample_at(answer.values, 1), 0, None) if answer.can_be == "yes" else None
 
     def _sample_at(self, values: Mapping[str, Value], most: int) -> Sample:
         machine = self._session.machine
         given = {**minima(machine), **values}
         return self._sampler.sample({p.name: given[p.name] for p in machine.parameters}, most, self._session.expired)
 
-    def _by_lemmas(self) -> Finding | None:
+    def _by_lemmas(self) -> ProofResult | None:
         """Try without lemmas, then with those about the machine itself."""
         return self._shown({}) or self._shown(self._session.lemmas)
 
-    def _by_exploring(self) -> Finding | None:
+    def _by_exploring(self) -> ProofResult | None:
         """Explore all values the parameters may have, when these are few."""
         few = self._session.few_valuations
         if few is None:
@@ -374,9 +374,9 @@ class Safety:
             if not sample.complete or met(self._sampler, self._found, [sample]):
                 return None
             configurations += len(sample.configurations)
-        return self._proved(Explored(tuple(tuple(values.items()) for values in few), configurations))
+        return self._proved(ExhaustiveEvidence(tuple(tuple(values.items()) for values in few), configurations))
 
-    def _by_guessing(self) -> Finding | None:
+    def _by_guessing(self) -> ProofResult | None:
         """Try with lemmas read off examples of the observed system, then with the claim itself as one."""
         session = self._session
         guessed = session.guesses(self._system, self._samples, OBSERVERS)
@@ -392,13 +392,13 @@ class Safety:
             return False
         return any(isinstance(node, Arithmetic) and node.operator == "*" for node in walk(self._form.bound))
 
-    def _by_potential(self) -> Finding | None:
+    def _by_potential(self) -> ProofResult | None:
         """Try with a potential that bounds what is counted."""
         if not isinstance(self._form, AtMost) or self._form.between is not None:
             return None
         return self._shown(self._inductive(bounding(self._session, self._form)))
 
-    def _by_spacer(self) -> Finding | None:
+    def _by_spacer(self) -> ProofResult | None:
         """Try with what Spacer finds."""
         return self._shown(self._inductive(invariants(self._session.logic, self._found, SPACER_MS)))
 
@@ -408,7 +408,7 @@ class Safety:
         self._strongest = self._session.inductive(whole(self._system), guessed, known)
         return self._strongest
 
-    def _refuted(self) -> Finding | Seen:
+    def _refuted(self) -> ProofResult | SightHit:
         """Explore where induction fails: a violation, or a start that is not reached."""
         session, lemmas = self._session, self._strongest or self._session.lemmas
         if session.expired():
@@ -424,9 +424,9 @@ class Safety:
         if not sample.complete:
             return unknown("induction fails, and at the values where it does there is too much to explore")
         gap = explained(self._system, start, sample, self._sampler.variables)
-        return Finding("NOT INDUCTIVE", gap.how, gap=gap)
+        return ProofResult("NOT INDUCTIVE", gap.how, gap=gap)
 
-    def _shown(self, lemmas: Lemmas) -> Finding | None:
+    def _shown(self, lemmas: Lemmas) -> ProofResult | None:
         """Give the proof that no sight is true where the lemmas are, with those that it needs; None when it is none."""
         session = self._session
         if session.logic.ask([self._found.at_start]).can_be != "no":
@@ -438,8 +438,8 @@ class Safety:
         kept = needs.lemmas()
         return None if kept is None else self._proved(Inductive(kept))
 
-    def _proved(self, evidence: Inductive | Explored) -> Finding:
-        return Finding("PROVED", in_words(self._system, evidence), evidence)
+    def _proved(self, evidence: Inductive | ExhaustiveEvidence) -> ProofResult:
+        return ProofResult("PROVED", in_words(self._system, evidence), evidence)
 
 
 # -- Spacer -----------------------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ class Safety:
 # other candidate.
 
 
-def invariants(logic: Logic, found: Observed, milliseconds: int) -> Lemmas:
+def invariants(logic: Logic, found: Observer, milliseconds: int) -> Lemmas:
     """Give candidates for each location; none when Spacer finds no invariant in time, or one that cannot be written here."""
     return _Clauses(logic, found).solved(milliseconds)
 
@@ -459,7 +459,7 @@ _KEEP_RELATIONS = {"xform.inline_eager": False, "xform.inline_linear": False, "x
 class _Clauses:
     """The system as Horn clauses: a relation for each location, over parameters and variables."""
 
-    def __init__(self, logic: Logic, found: Observed) -> None:
+    def __init__(self, logic: Logic, found: Observer) -> None:
         import z3
 
         self._z3: Any = z3

@@ -1,6 +1,6 @@
 """Questions to z3 about conditions over a system's variables and parameters.
 
-Takes expressions, gives `Answer` values. Numbers are unbounded whole numbers; the values of enumerations are numbered. Products of names are
+Takes expressions, gives `SolverAnswer` values. Numbers are unbounded whole numbers; the values of enumerations are numbered. Products of names are
 allowed, so z3 may give up: then the answer is unknown, and never proved.
 """
 
@@ -27,7 +27,7 @@ class NoSolverError(DsaError):
 
 
 @attrs.frozen
-class Answer:
+class SolverAnswer:
     """Whether conditions can be true together: `no` (shown), `yes` (with values of all names), or `unknown`."""
 
     can_be: Literal["yes", "no", "unknown"]
@@ -86,12 +86,12 @@ class Logic:
                 todo += expr.names(self._facts[name])
         return [fact for _, fact in sorted(found.items()) if fact != expr.TRUE]
 
-    def ask(self, conditions: Sequence[expr.Expr], *, track: bool = False) -> Answer:
+    def ask(self, conditions: Sequence[expr.Expr], *, track: bool = False) -> SolverAnswer:
         """Tell whether the conditions can all be true; with `track`, which of them (by index) were needed to show that not."""
         if FALSE in conditions:
-            return Answer("no", used=frozenset({conditions.index(FALSE)}))
+            return SolverAnswer("no", used=frozenset({conditions.index(FALSE)}))
         if self._expired():
-            return Answer("unknown")
+            return SolverAnswer("unknown")
         self.asked += 1
         asked = frozenset().union(*map(expr.names, conditions))
         facts = self.known_of(asked)
@@ -114,7 +114,7 @@ class Logic:
         asked: Iterable[str],
         *,
         track: bool,
-    ) -> Answer:
+    ) -> SolverAnswer:
         solver.push()
         try:
             solver.add(*known)
@@ -130,15 +130,19 @@ class Logic:
         finally:
             solver.pop()
 
-    def _answered(self, solver: Any, result: Any, asked: Iterable[str]) -> Answer:  # noqa: ANN401  (z3 has no types)
+    def _answered(self, solver: Any, result: Any, asked: Iterable[str]) -> SolverAnswer:  # noqa: ANN401  (z3 has no types)
         if result == self._z3.unsat:
-            return Answer("no")
-        return Answer("yes", self._read(solver.model(), asked)) if result == self._z3.sat else Answer("unknown")
+            return SolverAnswer("no")
+        return (
+            SolverAnswer("yes", self._read(solver.model(), asked))
+            if result == self._z3.sat
+            else SolverAnswer("unknown")
+        )
 
-    def smallest(self, conditions: Sequence[expr.Expr], first: Sequence[str]) -> Answer:
+    def smallest(self, conditions: Sequence[expr.Expr], first: Sequence[str]) -> SolverAnswer:
         """Give small values at which the conditions are true: the sizes of `first`, then everything else, as small as can be."""
         if self._expired():
-            return Answer("unknown")
+            return SolverAnswer("unknown")
         z3 = self._z3
         optimize = z3.Optimize()
         optimize.set("rlimit", EFFORT)
@@ -151,8 +155,8 @@ class Logic:
                 optimize.minimize(z3.Sum([z3.If(size < 0, -size, size) for size in sizes]))
         result = optimize.check()
         if result == z3.sat:
-            return Answer("yes", self._read(optimize.model(), set(every)))
-        return Answer("no" if result == z3.unsat else "unknown")
+            return SolverAnswer("yes", self._read(optimize.model(), set(every)))
+        return SolverAnswer("no" if result == z3.unsat else "unknown")
 
     def _read(self, model: Any, read: Iterable[str]) -> dict[str, expr.Value]:  # noqa: ANN401  (z3 has no types)
         values: dict[str, expr.Value] = {}

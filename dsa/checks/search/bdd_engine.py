@@ -17,9 +17,9 @@ from typing import Any
 
 import attrs
 
-from dsa.checks.search.engine import Found, Limits
+from dsa.checks.search.engine import SearchLimits, SearchResult
 from dsa.expr import And, Arithmetic, Boolean, Compare, Expr, Integer, Name, Negate, Not, Or, names
-from dsa.ground_system import Ground, Rule, Watch
+from dsa.ground_system import Ground, GroundRule, GroundWatch
 
 #: A node of dd; the package has no types.
 Node = Any
@@ -246,24 +246,24 @@ def worth_it(ground: Ground) -> bool:
     return ground.domain_size > _HUGE and len(sizes) >= _FEWEST_FIELDS and max(sizes) <= _WIDEST
 
 
-def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
     """Search everything that can happen. Raises ImportError without `dd`."""
     try:
-        searching = _Search(ground, limits)
+        searching = _BddSearch(ground, limits)
     except _StoppedError:  # at the start, before any rule is taken
         places = len(ground.system.locations)
         locations = tuple(int(place == ground.start // ground.volume) for place in range(places))
-        return Found("bdd", 1, 0, locations, frozenset(), (None,) * len(watches), complete=False)
+        return SearchResult("bdd", 1, 0, locations, frozenset(), (None,) * len(watches), complete=False)
     return searching.run(watches)
 
 
-def path(ground: Ground, goal: int, limits: Limits) -> list[int] | None:
+def path(ground: Ground, goal: int, limits: SearchLimits) -> list[int] | None:
     """Give the configurations of a shortest way from the start to a configuration, both included; None when a limit was met.
 
     Raises ValueError when there is no way.
     """
     try:
-        return _Search(ground, limits).path(goal)
+        return _BddSearch(ground, limits).path(goal)
     except _StoppedError:
         return None
 
@@ -277,7 +277,7 @@ class Relation:
     """
 
     index: int
-    rule: Rule
+    rule: GroundRule
     enabled: Node
     step: Node
     written: frozenset[int]
@@ -323,7 +323,7 @@ def relations(circuits: Circuits, ground: Ground) -> list[list[Relation]]:
     return found
 
 
-def _step(circuits: Circuits, ground: Ground, rule: Rule) -> tuple[Node, bool]:
+def _step(circuits: Circuits, ground: Ground, rule: GroundRule) -> tuple[Node, bool]:
     read = {name for _, value in rule.updates for name in names(value)}
     is_simple = read.isdisjoint(ground.fields[index].name for index, _ in rule.updates)
     variables = circuits.now if is_simple else circuits.later
@@ -393,8 +393,8 @@ class _StoppedError(Exception):
     """A limit was met."""
 
 
-class _Search:
-    def __init__(self, ground: Ground, limits: Limits) -> None:
+class _BddSearch:
+    def __init__(self, ground: Ground, limits: SearchLimits) -> None:
         self._ground, self._limits = ground, limits
         self._manager = _manager()
         self._circuits = Circuits(ground, self._manager, self._ask)
@@ -403,7 +403,7 @@ class _Search:
         self._reached = self._nothing()
         self._count = Counter(self._circuits).count
 
-    def run(self, watches: Sequence[Watch]) -> Found:
+    def run(self, watches: Sequence[GroundWatch]) -> SearchResult:
         hits: tuple[int | None, ...] = (None,) * len(watches)
         complete = True
         try:
@@ -469,7 +469,7 @@ class _Search:
     def _any(self, layer: list[Node]) -> bool:
         return any(node != self._circuits.false for node in layer)
 
-    def _nearest(self, watches: Sequence[Watch]) -> tuple[int | None, ...]:
+    def _nearest(self, watches: Sequence[GroundWatch]) -> tuple[int | None, ...]:
         circuits, hits = self._circuits, dict[int, int]()
         seen = [(index, watch.location, circuits.truth(watch.condition)) for index, watch in enumerate(watches)]
         open_ = [item for item in seen if self._reached[item[1]] & item[2] != circuits.false]
@@ -515,12 +515,12 @@ class _Search:
                         return source * self._ground.volume + self._circuits.picked(there)
         raise AssertionError("a configuration of a layer has one before it")
 
-    def _found(self, hits: tuple[int | None, ...], *, complete: bool) -> Found:
+    def _found(self, hits: tuple[int | None, ...], *, complete: bool) -> SearchResult:
         count, reached = self._count, self._reached
         locations = tuple(map(count, reached))
         times = {r.index: count(reached[r.rule.source] & r.enabled) for here in self._relations for r in here}
         taken = frozenset(index for index, number in times.items() if number)
-        return Found("bdd", sum(locations), sum(times.values()), locations, taken, hits, complete)
+        return SearchResult("bdd", sum(locations), sum(times.values()), locations, taken, hits, complete)
 
 
 def _manager() -> Any:  # noqa: ANN401  (dd has no types)

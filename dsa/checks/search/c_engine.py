@@ -18,9 +18,9 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import CDLL, c_int, c_uint64, c_void_p
 
-from dsa.checks.search.engine import Found, Layer, Limits, Plan, Step, plan
+from dsa.checks.search.engine import Layer, RuleStep, SearchLimits, SearchPlan, SearchResult, plan
 from dsa.expr import TRUE, And, Arithmetic, Boolean, Compare, Expr, Integer, Name, Negate, Not, Or, names
-from dsa.ground_system import Field, Ground, Watch
+from dsa.ground_system import Field, Ground, GroundWatch
 
 #: Data of no more combinations of values than this take 32 bits.
 NARROW = 2**32
@@ -32,7 +32,7 @@ class TooWideError(Exception):
     """Raised when some number could lie outside 64 bits: this machine is not for the compiled engine."""
 
 
-def source(ground: Ground, watches: Sequence[Watch], *, bitmap: bool) -> str:
+def source(ground: Ground, watches: Sequence[GroundWatch], *, bitmap: bool) -> str:
     """Write the program; with `bitmap`, what is known is a bit for each number, else it is in a hash table. Raises TooWideError."""
     found = plan(ground)
     numbers = numbers_to_remember(ground, found)
@@ -50,12 +50,12 @@ def source(ground: Ground, watches: Sequence[Watch], *, bitmap: bool) -> str:
     return defines + SEARCH.replace("@VISITS@", "\n".join(_visits(ground, found, watches)))
 
 
-def numbers_to_remember(ground: Ground, found: Plan) -> int:
+def numbers_to_remember(ground: Ground, found: SearchPlan) -> int:
     """Give how many numbers there are at the locations where configurations must be remembered."""
     return ground.volume * len(found.remembered)
 
 
-def _visits(ground: Ground, found: Plan, watches: Sequence[Watch]) -> Iterator[str]:
+def _visits(ground: Ground, found: SearchPlan, watches: Sequence[GroundWatch]) -> Iterator[str]:
     """Write for each location a function that looks at some of its configurations, and the table of them."""
     looks: dict[int, list[_Look]] = {}
     for index, watch in enumerate(watches):
@@ -76,9 +76,9 @@ def _visits(ground: Ground, found: Plan, watches: Sequence[Watch]) -> Iterator[s
 
 
 def _visit(
-    ground: Ground, place: int, steps: Sequence[Step], looks: Sequence[_Look], base: dict[int, int]
+    ground: Ground, place: int, steps: Sequence[RuleStep], looks: Sequence[_Look], base: dict[int, int]
 ) -> Iterator[str]:
-    writer = _Writer(ground)
+    writer = _CWriter(ground)
     yield f"    uint64_t i{''.join(f', t{number} = 0' for number in range(len(steps)))};"
     yield "    for (i = 0; i < count; i++) {"
     yield "        const DATA d = data[i];"
@@ -104,7 +104,7 @@ def _offer(place: int, data: str, base: dict[int, int]) -> str:
     return f"add(s, s->parts + {place}, {data});"
 
 
-def _read(ground: Ground, steps: Sequence[Step], looks: Sequence[_Look]) -> list[int]:
+def _read(ground: Ground, steps: Sequence[RuleStep], looks: Sequence[_Look]) -> list[int]:
     """Give the fields that are read at a location."""
     exprs = [step.rule.condition for step in steps] + [condition for _, condition in looks]
     exprs += [value for step in steps for _, value in step.move.computed]
@@ -118,14 +118,14 @@ def _digit(ground: Ground, field: Field) -> str:
     return text if field.stride * field.size == ground.volume else f"{text} % {_natural(field.size)}"
 
 
-class _Writer:
+class _CWriter:
     """Writes expressions, and sees to it that none of their parts can leave 64 bits."""
 
     def __init__(self, ground: Ground) -> None:
         self._fields = ground.fields
         self._place = {field.name: index for index, field in enumerate(ground.fields)}
 
-    def after(self, step: Step) -> str:
+    def after(self, step: RuleStep) -> str:
         """Write the data after a step. They are natural numbers modulo 2**32 or 2**64, so nothing in between matters."""
         move = step.move
         parts = [f"d + (DATA)UINT64_C({move.shift % 2**64})" if move.shift else "d"]
@@ -446,7 +446,7 @@ _SLICE = 2**18
 _SLICE_DONE, _NO_MEMORY = 0, 3
 
 
-def fits(ground: Ground, watches: Sequence[Watch] = ()) -> bool:
+def fits(ground: Ground, watches: Sequence[GroundWatch] = ()) -> bool:
     """Tell whether this engine can search a system: its numbers have 64 bits, and it is not too long a program."""
     if len(ground.rules) + len(watches) + len(ground.system.locations) > MAX_PARTS:
         return False
@@ -458,8 +458,12 @@ def fits(ground: Ground, watches: Sequence[Watch] = ()) -> bool:
 
 
 def search(
-    ground: Ground, watches: Sequence[Watch], limits: Limits, compile_c: Compile, memory_bytes: int = MEMORY_BYTES
-) -> Found:
+    ground: Ground,
+    watches: Sequence[GroundWatch],
+    limits: SearchLimits,
+    compile_c: Compile,
+    memory_bytes: int = MEMORY_BYTES,
+) -> SearchResult:
     """Search everything that can happen. Raises TooWideError, MemoryError, and what `compile_c` raises."""
     layers_bytes = memory_bytes // 5
     bitmap = numbers_to_remember(ground, plan(ground)) // 8 <= memory_bytes // 10 * 7
@@ -468,7 +472,7 @@ def search(
     if not handle:
         raise MemoryError(f"a search may take {memory_bytes} bytes, and so many are not to be had, or too few to begin")
     try:
-        return _Search(ground, watches, limits, library, handle, layers_bytes).run()
+        return _CSearch(ground, watches, limits, library, handle, layers_bytes).run()
     finally:
         library.dsa_close(handle)
 
@@ -483,9 +487,15 @@ def _declared(library: CDLL) -> CDLL:
     return library
 
 
-class _Search:
+class _CSearch:
     def __init__(
-        self, ground: Ground, watches: Sequence[Watch], limits: Limits, library: CDLL, handle: int, layers_bytes: int
+        self,
+        ground: Ground,
+        watches: Sequence[GroundWatch],
+        limits: SearchLimits,
+        library: CDLL,
+        handle: int,
+        layers_bytes: int,
     ) -> None:
         self._ground, self._watches, self._limits = ground, watches, limits
         self._library, self._handle, self._layers_bytes = library, handle, layers_bytes
@@ -493,7 +503,7 @@ class _Search:
         self._data = "I" if ground.volume <= NARROW else "Q"
         self._layers: list[Layer] | None = []
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         depth, complete = 0, True
         self._keep()
         while complete and self._library.dsa_next_layer(self._handle):
@@ -530,7 +540,7 @@ class _Search:
             begin += count
         self._layers.append(Layer(self._ground.volume, tuple(found)))
 
-    def _found(self, *, complete: bool) -> Found:
+    def _found(self, *, complete: bool) -> SearchResult:
         watches = range(len(self._watches))
         sizes = (len(self._ground.system.locations), len(self._ground.rules), len(watches), len(watches))
         count, taken, place, data = (array("Q", [0]) * max(1, size) for size in sizes)
@@ -538,7 +548,7 @@ class _Search:
         self._library.dsa_result(self._handle, *map(_address, (count, taken, place, data, is_hit)))
         volume = self._ground.volume
         self._library.dsa_state(self._handle, _address(self._state))
-        return Found(
+        return SearchResult(
             "compiled",
             self._state[0],
             sum(taken),

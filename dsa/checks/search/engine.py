@@ -15,7 +15,7 @@ that a user wrote is ever part of a program.
 
 What can be known of a search before it begins: where configurations must be remembered, which rules do the same.
 
-Takes a `Ground`, gives a `Plan`. A location into which one rule alone leads, different configurations to different ones, is entered
+Takes a `Ground`, gives a `SearchPlan`. A location into which one rule alone leads, different configurations to different ones, is entered
 by each configuration once: nothing need be remembered there, and most locations of most machines are like that.
 """
 
@@ -47,14 +47,14 @@ from dsa.expr import (
     simplified,
     walk,
 )
-from dsa.ground_system import Field, Ground, Rule, Watch
+from dsa.ground_system import Field, Ground, GroundRule, GroundWatch
 
 #: Told now and then: configurations found so far, and steps from the start.
 Progress = Callable[[int, int], None]
 
 
 @attrs.frozen
-class Limits:
+class SearchLimits:
     """When to stop: at more than `max_states` configurations, or when `expired` says so. `progress` is told now and then."""
 
     max_states: int
@@ -63,7 +63,7 @@ class Limits:
 
 
 @attrs.frozen
-class Found:
+class SearchResult:
     """What a search found.
 
     `transitions` counts the (configuration, rule) pairs taken, which are the accepted (configuration, event, verdicts). `locations` counts
@@ -87,19 +87,19 @@ class Found:
         default=lambda _step: None, repr=False, eq=False
     )
 
-    def is_all(self, limits: Limits) -> bool:
+    def is_all(self, limits: SearchLimits) -> bool:
         """Tell whether another engine would find no more within these limits."""
         return self.complete or self.ended or self.configurations > limits.max_states or limits.expired()
 
 
-def stopped_by(found: Found, limits: Limits) -> str:
+def stopped_by(found: SearchResult, limits: SearchLimits) -> str:
     """Name the limit that ended a search."""
     if found.configurations > limits.max_states:
         return f"the limit of {limits.max_states} configurations"
     return "the time limit" if limits.expired() else "a limit of memory"
 
 
-Engine = Callable[[Ground, Sequence[Watch], Limits], Found]
+Engine = Callable[[Ground, Sequence[GroundWatch], SearchLimits], SearchResult]
 
 
 #: Layers of other engines with fewer configurations are split without NumPy.
@@ -205,7 +205,7 @@ class Writer:
         expr = simplified(expr)
         return self._bound([expr], lambda phrases: phrases.number(expr))
 
-    def target(self, rule: Rule) -> Text:
+    def target(self, rule: GroundRule) -> Text:
         """Write the data after a rule."""
         written, key = self.ground.known.written, (self.arrays, rule.condition, rule.updates)
         if key not in written:
@@ -227,7 +227,7 @@ class Writer:
 
 
 @attrs.frozen
-class Move:
+class DataChange:
     """What a rule does to the data: adds `shift`, takes the digits of `dropped` away, adds what is `computed` for fields."""
 
     shift: int
@@ -240,7 +240,7 @@ class Move:
         return not self.dropped and not self.computed
 
 
-def moved(ground: Ground, rule: Rule) -> Move:
+def moved(ground: Ground, rule: GroundRule) -> DataChange:
     """Take a rule's updates apart: what is the same number wherever the rule is taken, and what must be computed."""
     pins, shift = pinned(rule.condition), 0
     dropped: list[Field] = []
@@ -257,7 +257,7 @@ def moved(ground: Ground, rule: Rule) -> Move:
             shift += int(value.value) * field.stride
         else:
             computed.append((field, value))
-    return Move(shift, tuple(dropped), tuple(computed))
+    return DataChange(shift, tuple(dropped), tuple(computed))
 
 
 def pinned(condition: Expr) -> dict[str, int]:
@@ -333,7 +333,7 @@ class _Phrases:
         digit = self._digit(field)
         return digit if field.stride == 1 else f"{digit} * {field.stride}"
 
-    def moved(self, move: Move) -> str:
+    def moved(self, move: DataChange) -> str:
         """Write the data after a move."""
         text = DATA + (f" + {move.shift}" if move.shift > 0 else f" - {-move.shift}" if move.shift < 0 else "")
         for field in move.dropped:
@@ -402,7 +402,7 @@ def first_where(writer: Writer, condition: Expr) -> Callable[[Data], int | None]
     return _of_array(written, f"int({DATA}[m.argmax()]) if (m := {written.text}).any() else None")
 
 
-def leads_where(writer: Writer, rule: Rule) -> Callable[[Data, int], int | None]:
+def leads_where(writer: Writer, rule: GroundRule) -> Callable[[Data, int], int | None]:
     """Give a function from data and one number to the first of the data that a rule leads from to this number, or None."""
     condition, after = writer.condition(rule.condition), writer.target(rule)
     if writer.arrays:
@@ -417,7 +417,7 @@ def leads_where(writer: Writer, rule: Rule) -> Callable[[Data, int], int | None]
     )
 
 
-def after_all(writer: Writer, rule: Rule) -> Callable[[Data], Any]:
+def after_all(writer: Writer, rule: GroundRule) -> Callable[[Data], Any]:
     """Give a function from data to the data after a rule, for data at which it is taken."""
     written = writer.target(rule)
     if writer.arrays:
@@ -458,14 +458,14 @@ _TRIED = 256
 
 
 @attrs.frozen
-class Step:
+class RuleStep:
     """A rule of a location. `places` are the ground's rules that it stands for: they differ in what happens alone.
 
     Steps with equal conditions and updates have the very same `move`.
     """
 
-    rule: Rule
-    move: Move
+    rule: GroundRule
+    move: DataChange
     places: tuple[int, ...]
 
     @property
@@ -475,17 +475,17 @@ class Step:
 
 
 @attrs.frozen
-class Plan:
+class SearchPlan:
     """The steps of each location that can be entered at all; `remembered` are the locations that can be entered twice."""
 
-    steps: tuple[tuple[Step, ...], ...]
+    steps: tuple[tuple[RuleStep, ...], ...]
     remembered: frozenset[int]
 
 
-def plan(ground: Ground) -> Plan:
+def plan(ground: Ground) -> SearchPlan:
     """Look at the rules of every location that they lead to."""
     steps = steps_of(ground)
-    incoming: dict[int, list[Step]] = {0: []}
+    incoming: dict[int, list[RuleStep]] = {0: []}
     todo = [0]
     while todo:
         for step in steps[todo.pop()]:
@@ -496,14 +496,16 @@ def plan(ground: Ground) -> Plan:
             if not step.stays:
                 incoming[target].append(step)
     remembered = {place for place, found in incoming.items() if found and _twice(ground, place, found)}
-    return Plan(tuple(here if place in incoming else () for place, here in enumerate(steps)), frozenset(remembered))
+    return SearchPlan(
+        tuple(here if place in incoming else () for place, here in enumerate(steps)), frozenset(remembered)
+    )
 
 
-def steps_of(ground: Ground) -> list[tuple[Step, ...]]:
+def steps_of(ground: Ground) -> list[tuple[RuleStep, ...]]:
     """Give the steps of each location."""
-    moves: dict[tuple[object, ...], Move] = {}
-    shared: dict[tuple[int, int], Move] = {}  # what is equal is mostly one object, which is found faster
-    steps: dict[tuple[int, int, int], tuple[Rule, Move, list[int]]] = {}
+    moves: dict[tuple[object, ...], DataChange] = {}
+    shared: dict[tuple[int, int], DataChange] = {}  # what is equal is mostly one object, which is found faster
+    steps: dict[tuple[int, int, int], tuple[GroundRule, DataChange, list[int]]] = {}
     for place, rule in enumerate(ground.rules):
         move = shared.get((id(rule.condition), id(rule.updates)))
         if move is None:
@@ -511,18 +513,18 @@ def steps_of(ground: Ground) -> list[tuple[Step, ...]]:
             move = moves[what] if what in moves else moves.setdefault(what, moved(ground, rule))
             shared[id(rule.condition), id(rule.updates)] = move
         steps.setdefault((rule.source, rule.target, id(move)), (rule, move, []))[2].append(place)
-    found: list[list[Step]] = [[] for _ in ground.system.locations]
+    found: list[list[RuleStep]] = [[] for _ in ground.system.locations]
     for rule, move, places in steps.values():
-        found[rule.source].append(Step(rule, move, tuple(places)))
+        found[rule.source].append(RuleStep(rule, move, tuple(places)))
     return [tuple(here) for here in found]
 
 
-def _twice(ground: Ground, place: int, incoming: list[Step]) -> bool:
+def _twice(ground: Ground, place: int, incoming: list[RuleStep]) -> bool:
     """Tell whether a configuration there may be met twice, as far as this can be told cheaply."""
     return place == 0 or len(incoming) > 1 or not injective(ground, incoming[0])
 
 
-def injective(ground: Ground, step: Step) -> bool:
+def injective(ground: Ground, step: RuleStep) -> bool:
     """Tell whether a step leads from different configurations to different ones; False when that is not known."""
     if step.move.is_constant:
         return True

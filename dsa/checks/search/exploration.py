@@ -37,10 +37,10 @@ from dsa.checks.search import python_engine
 from dsa.checks.search.engine import (
     Data,
     Engine,
-    Found,
     Layer,
-    Limits,
     Progress,
+    SearchLimits,
+    SearchResult,
     Writer,
     first_where,
     leads_where,
@@ -49,10 +49,10 @@ from dsa.checks.search.engine import (
 )
 from dsa.errors import DsaError
 from dsa.expr import FALSE, Expr, Value, all_of, any_of, negated
-from dsa.ground_system import Ground, Rule, Watch, ground
+from dsa.ground_system import Ground, GroundRule, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, step
-from dsa.system import Fault, System, closed_system
+from dsa.system import System, SystemFault, closed_system
 from dsa.trace import Trace, follow
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 #: what NumPy's import takes of the processor; for a million configurations, if two or three rules concern each.
 TRIALS = 3_000_000
 #: An engine that gives up after so many trials.
-First = Callable[[Ground, Sequence[Watch], Limits, float], Found]
+First = Callable[[Ground, Sequence[GroundWatch], SearchLimits, float], SearchResult]
 #: More configurations than this are not held one by one.
 HELD = 1_000_000_000
 #: With fewer configurations at a distance than this, NumPy has nothing to gain.
@@ -77,7 +77,7 @@ def loaded(engine: str) -> ModuleType:
 def automatic(compile_c: "Compile | None" = None, first: First = python_engine.search) -> Engine:
     """Give the engine that chooses; `compile_c` makes a library of C text, where there is a compiler. `first` is asked first, for a search of so many trials."""
 
-    def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+    def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
         found = first(ground, watches, limits, TRIALS)
         if found.is_all(limits):
             return found
@@ -97,7 +97,11 @@ def diagrams_count(ground: Ground) -> bool:
 
 
 def _for_large(
-    ground: Ground, watches: Sequence[Watch], begun: Found, limits: Limits, compile_c: "Compile | None"
+    ground: Ground,
+    watches: Sequence[GroundWatch],
+    begun: SearchResult,
+    limits: SearchLimits,
+    compile_c: "Compile | None",
 ) -> Iterator[Engine]:
     """Give the engines to ask for a system that is not small, the best first."""
     assert begun.layers is not None, "the engine in Python keeps its layers"
@@ -128,7 +132,7 @@ class Paths:
     """The ways to what a search found. Raises ValueError when the search kept no layers."""
 
     ground: Ground
-    found: Found
+    found: SearchResult
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
@@ -180,9 +184,9 @@ class Paths:
         raise AssertionError("every configuration has one before it in the layer before its own")
 
     @cached_property
-    def _into(self) -> dict[int, list[tuple[int, Rule]]]:
+    def _into(self) -> dict[int, list[tuple[int, GroundRule]]]:
         """The rules into each location; of several that do the same, the first."""
-        found: dict[int, list[tuple[int, Rule]]] = {}
+        found: dict[int, list[tuple[int, GroundRule]]] = {}
         known: set[tuple[object, ...]] = set()
         for place, rule in enumerate(self.ground.rules):
             key = (rule.source, rule.target, rule.condition, rule.updates)
@@ -191,11 +195,11 @@ class Paths:
                 found.setdefault(rule.target, []).append((place, rule))
         return found
 
-    def _enabled(self, rule: Rule, data: Data) -> int | None:
+    def _enabled(self, rule: GroundRule, data: Data) -> int | None:
         found = first_where(self._writer(data), rule.condition)(data)
         return None if found is None else int(found)
 
-    def _leading(self, place: int, rule: Rule, data: Data, after: int) -> int | None:
+    def _leading(self, place: int, rule: GroundRule, data: Data, after: int) -> int | None:
         writer = self._writer(data)
         if (place, writer.arrays) not in self._leads:
             self._leads[place, writer.arrays] = leads_where(writer, rule)
@@ -214,7 +218,7 @@ class _Diagrams:
     """The ways to what decision diagrams found, as `Paths` gives them: each is a search of its own."""
 
     ground: Ground
-    found: Found
+    found: SearchResult
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -234,7 +238,7 @@ class _Diagrams:
 
     def taking(self, rules: Collection[int]) -> tuple[int, int] | None:
         wanted = [(place, self.ground.rules[place]) for place in sorted(rules)]
-        watches = [Watch(rule.source, rule.condition) for _, rule in wanted]
+        watches = [GroundWatch(rule.source, rule.condition) for _, rule in wanted]
         hits = loaded("bdd_engine").search(self.ground, watches, self._limits).hits
         found = [(hit, place) for hit, (place, _) in zip(hits, wanted, strict=True) if hit is not None]
         return min(found, key=lambda hit: self.depth(hit[0]), default=None)
@@ -243,20 +247,20 @@ class _Diagrams:
         return len(self.to(number))
 
     @property
-    def _limits(self) -> Limits:
-        return Limits(self.found.configurations)
+    def _limits(self) -> SearchLimits:
+        return SearchLimits(self.found.configurations)
 
 
 Ways = Paths | _Diagrams
 
 
-def ways(ground: Ground, found: Found) -> Ways:
+def ways(ground: Ground, found: SearchResult) -> Ways:
     """Give what finds ways to what was found."""
     if found.layers is not None:
         return Paths(ground, found)
     if found.engine == "bdd":
         return _Diagrams(ground, found)
-    return Paths(ground, automatic()(ground, (), Limits(found.configurations)))
+    return Paths(ground, automatic()(ground, (), SearchLimits(found.configurations)))
 
 
 MAX_STATES = 10_000_000
@@ -295,7 +299,7 @@ class Exploration:
     limit: str = attrs.field(default="", eq=False, kw_only=True)
     engine: str = attrs.field(default="python", eq=False, kw_only=True)
     ground: Ground = attrs.field(eq=False, repr=False, kw_only=True)
-    found: Found = attrs.field(eq=False, repr=False, kw_only=True)
+    found: SearchResult = attrs.field(eq=False, repr=False, kw_only=True)
     also: tuple[int | None, ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
     @property
@@ -376,9 +380,9 @@ def explore(
 
 def limits_until(
     max_states: int, time_limit_s: float | None, clock: Clock | None, progress: Progress | None = None
-) -> Limits:
+) -> SearchLimits:
     """Return limits of which the time begins now. Raises ValueError for a time limit without a clock."""
-    limits = Limits(max_states)
+    limits = SearchLimits(max_states)
     if progress:
         limits = attrs.evolve(limits, progress=progress)
     if time_limit_s is None:
@@ -391,7 +395,7 @@ def limits_until(
 
 def explored(
     system: System,
-    limits: Limits,
+    limits: SearchLimits,
     *,
     clock: Clock | None = None,
     engine: Engine | None = None,
@@ -416,16 +420,18 @@ class _Lookout:
         faults = [(fault.location, _seen_when(grounded, fault)) for fault in system.faults]
         stuck = list(_deadlocks(grounded))
         wanted = grounded.watches([*faults, *stuck])
-        things: list[Fault | None] = [*system.faults, *(None for _ in stuck)]
+        things: list[SystemFault | None] = [*system.faults, *(None for _ in stuck)]
         pairs = [(watch, thing) for watch, thing in zip(wanted, things, strict=True) if watch is not None]
         if grounded.hurries:  # what must not happen is all that is asked of a search then
             pairs = [(attrs.evolve(watch, ends=_is_wrong(thing)), thing) for watch, thing in pairs]
         self._things = tuple(thing for _, thing in pairs)
         asked = grounded.watches(also)
-        self.watches: tuple[Watch, ...] = tuple(w for w in (*(watch for watch, _ in pairs), *asked) if w is not None)
+        self.watches: tuple[GroundWatch, ...] = tuple(
+            w for w in (*(watch for watch, _ in pairs), *asked) if w is not None
+        )
         self._is_asked = tuple(watch is not None for watch in asked)
 
-    def result(self, found: Found) -> Exploration:
+    def result(self, found: SearchResult) -> Exploration:
         system, machine = self.ground.system, self.ground.system.machine
         seen = self._nearest_first(found)
         asked = iter(found.hits[len(self._things) :])
@@ -444,7 +450,7 @@ class _Lookout:
             also=tuple(next(asked) if is_asked else None for is_asked in self._is_asked),
         )
 
-    def _nearest_first(self, found: Found) -> list[tuple[Fault | None, Configuration]]:
+    def _nearest_first(self, found: SearchResult) -> list[tuple[SystemFault | None, Configuration]]:
         own = found.hits[: len(self._things)]
         hits = [(number, place) for place, number in enumerate(own) if number is not None]
         if len(hits) > 1 and found.layers is not None:
@@ -453,12 +459,12 @@ class _Lookout:
         return [(self._things[place], self.ground.decode(number)) for number, place in hits]
 
 
-def _is_wrong(thing: Fault | None) -> bool:
+def _is_wrong(thing: SystemFault | None) -> bool:
     """Tell whether something is a fault of rows that can be taken, which is reported before all others."""
     return thing is not None and thing.reason != "invalid_state"
 
 
-def _seen_when(grounded: Ground, fault: Fault) -> Expr:
+def _seen_when(grounded: Ground, fault: SystemFault) -> Expr:
     """Return when a fault is one: what comes from outside to a run that is finished at an end is none."""
     end = grounded.system.end_at(fault.location)
     if end == FALSE or fault.reason != "invalid_state":
@@ -475,7 +481,7 @@ def _deadlocks(grounded: Ground) -> Iterator[tuple[int, Expr]]:
             yield place, negated(any_of([system.end_at(place), *(rule.condition for rule in rules)]))
 
 
-def _witnesses(machine: Machine, seen: Iterable[tuple[Fault, Configuration]]) -> tuple[Witness, ...]:
+def _witnesses(machine: Machine, seen: Iterable[tuple[SystemFault, Configuration]]) -> tuple[Witness, ...]:
     """Give the nearest witness for each reason and the rows concerned; for a missing case, for each state and occurrence."""
     found: dict[tuple[object, ...], Witness] = {}
     for fault, configuration in seen:

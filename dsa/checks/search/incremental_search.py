@@ -11,12 +11,12 @@ from typing import ClassVar
 
 import attrs
 
-from dsa.checks.search.engine import Data, Found, Limits, Plan, Step, Writer, first_where
+from dsa.checks.search.engine import Data, RuleStep, SearchLimits, SearchPlan, SearchResult, Writer, first_where
 from dsa.checks.search.exploration import automatic
 from dsa.checks.search.python_engine import Leave, Lists
 from dsa.checks.search.state_graph import graph
 from dsa.expr import Expr
-from dsa.ground_system import Ground, LateError, Watch
+from dsa.ground_system import Ground, GroundWatch, LateError
 from dsa.system import Location
 
 #: A first search that found more configurations is not kept: its steps would take some hundred bytes each.
@@ -52,7 +52,7 @@ class Again:
         self._first: Ground | None = None
         self._before: dict[Location, _Before] = {}
 
-    def __call__(self, ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+    def __call__(self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
         """Search a system: the first as `automatic` does, a later one by what is known of that."""
         if self._first is None:
             found = automatic()(ground, watches, limits)
@@ -65,11 +65,13 @@ class Again:
             return automatic(first=self._later)(ground, watches, limits)
         return automatic()(ground, watches, limits)
 
-    def _later(self, ground: Ground, watches: Sequence[Watch], limits: Limits, most_trials: float) -> Found:
+    def _later(
+        self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, most_trials: float
+    ) -> SearchResult:
         return _Later(ground, watches, limits, self._before).run(most_trials)
 
 
-def _kept(ground: Ground, found: Found) -> dict[Location, _Before]:
+def _kept(ground: Ground, found: SearchResult) -> dict[Location, _Before]:
     """Sort the steps of a search by location."""
     locations, volume = ground.system.locations, ground.volume
     before = {location: _Before() for location in locations}
@@ -107,10 +109,10 @@ class _Later(Lists):
     engine: ClassVar[str] = "again"
 
     def __init__(
-        self, ground: Ground, watches: Sequence[Watch], limits: Limits, before: Mapping[Location, _Before]
+        self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, before: Mapping[Location, _Before]
     ) -> None:
         super().__init__(ground, watches, limits, Writer(ground))
-        self.plan = Plan(self.plan.steps, frozenset(range(len(ground.system.locations))))
+        self.plan = SearchPlan(self.plan.steps, frozenset(range(len(ground.system.locations))))
         self.in_bytes = False
         self._before, self._watches = before, watches
         self._changes: dict[int, _Change] = {}
@@ -170,10 +172,10 @@ class _Later(Lists):
         quiet = frozenset(index for index, condition in here if before.is_quiet(self.writer, condition))
         return _Change(frozenset(gone), lost, self._leaving(fresh), quiet)
 
-    def _form_of(self, step: Step) -> _Form:
+    def _form_of(self, step: RuleStep) -> _Form:
         return _form(self.ground, step.rule.target, step.rule.condition, step.rule.updates)
 
-    def _found(self, found: int, *, complete: bool) -> Found:
+    def _found(self, found: int, *, complete: bool) -> SearchResult:
         for location, data in self._met.items():
             before, met = self._before[self.ground.system.locations[location]], set(data)
             for step in self.plan.steps[location]:
@@ -187,6 +189,6 @@ class _Later(Lists):
         before = self._before.get(self.ground.system.locations[location])
         return before.moves if before else ()
 
-    def _known_step(self, step: Step) -> Mapping[int, int] | None:
+    def _known_step(self, step: RuleStep) -> Mapping[int, int] | None:
         before = self._before.get(self.ground.system.locations[step.rule.source])
         return before.at.get(self._form_of(step)) if before else None

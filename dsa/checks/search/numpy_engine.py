@@ -10,10 +10,10 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dsa.checks.search.engine import DATA, Data, Found, Limits, Step, Text, Writer, plan
+from dsa.checks.search.engine import DATA, Data, RuleStep, SearchLimits, SearchResult, Text, Writer, plan
 from dsa.checks.search.python_engine import Frontiers, Known
 from dsa.expr import Arithmetic, Expr, Integer, Name, children
-from dsa.ground_system import Ground, Watch
+from dsa.ground_system import Ground, GroundWatch
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 2**31
 
 
-def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
     """Search everything that can happen; ValueError when the system does not fit into 64 bits."""
     if not fits(ground, watches):
         raise ValueError("some number of this system has more than 62 bits, which NumPy's arrays do not hold")
@@ -35,7 +35,7 @@ def installed() -> bool:
     return find_spec("numpy") is not None
 
 
-def fits(ground: Ground, watches: Sequence[Watch] = ()) -> bool:
+def fits(ground: Ground, watches: Sequence[GroundWatch] = ()) -> bool:
     """Tell whether every number stays within 62 bits."""
     return _largest(ground, watches) < 2**62
 
@@ -45,7 +45,7 @@ def has_room(ground: Ground) -> bool:
     return ground.volume * len(plan(ground).remembered) <= MAX_BYTES
 
 
-def _largest(ground: Ground, watches: Sequence[Watch]) -> int:
+def _largest(ground: Ground, watches: Sequence[GroundWatch]) -> int:
     """Give a bound on all numbers that a search computes."""
     bounds = {field.name: max(abs(field.low), abs(field.low + field.size)) for field in ground.fields}
     exprs = [watch.condition for watch in watches]
@@ -126,7 +126,7 @@ class _Arrays(Frontiers):
     engine: ClassVar[str] = "numpy"
     slice_size: ClassVar[int] = 2**18
 
-    def __init__(self, ground: Ground, watches: Sequence[Watch], limits: Limits, writer: Writer) -> None:
+    def __init__(self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, writer: Writer) -> None:
         import numpy as np
 
         super().__init__(ground, watches, limits, writer)
@@ -162,7 +162,7 @@ class _Arrays(Frontiers):
             yield f"{bound} = {text}"
         yield f"{name} = {DATA}[{condition.text}]"
 
-    def entered(self, name: str, step: Step, source: str, known: str | None) -> Iterator[str]:
+    def entered(self, name: str, step: RuleStep, source: str, known: str | None) -> Iterator[str]:
         after = self.writer.target(step.rule)
         yield f"{DATA} = {source}"
         for bound, text in after.bindings:

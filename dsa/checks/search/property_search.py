@@ -1,6 +1,6 @@
 """Searches of a system at its machine's parameter values, and what is read off them.
 
-Takes a system and what to look out for, gives a `Searched`: where each thing is met first, shortest ways, the graph. What is found are
+Takes a system and what to look out for, gives a `FinishedSearch`: where each thing is met first, shortest ways, the graph. What is found are
 numbers of a `Ground`; the graph has positions, the start's 0, nearest first.
 
 Whether Q may be owed for ever after P, in everything that a search found: `leads to`, under fairness.
@@ -15,14 +15,14 @@ from functools import cached_property, partial
 
 import attrs
 
-from dsa.checks.observers import WAITING, Observed, Sight
-from dsa.checks.search.engine import Engine, Found, Limits
+from dsa.checks.observers import WAITING, Observer, WatchedCondition
+from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
 from dsa.checks.search.exploration import Ways, automatic, ways
-from dsa.checks.search.state_graph import Graph, cycles, cycles_within, graph, marked
+from dsa.checks.search.state_graph import StateGraph, cycles, cycles_within, graph, marked
 from dsa.declarations import LeadsTo
 from dsa.expr import Expr, Name, any_of, evaluate
 from dsa.ground_system import Ground, ground
-from dsa.system import Command, Promise, System
+from dsa.system import GuardedCommand, Promise, System
 from dsa.trace import Trace, follow
 
 
@@ -34,15 +34,15 @@ class Hit:
     """
 
     number: int
-    way: tuple[Command, ...]
+    way: tuple[GuardedCommand, ...]
 
 
 @attrs.frozen(slots=False)
-class Searched:
+class FinishedSearch:
     """A search that is over. `hits` has one for each group of sights that was met."""
 
     ground: Ground
-    found: Found
+    found: SearchResult
     hits: tuple[Hit | None, ...] = ()
 
     @property
@@ -63,7 +63,7 @@ class Searched:
         except ValueError:
             return False
 
-    def moves(self, number: int) -> Iterator[tuple[Command, int]]:
+    def moves(self, number: int) -> Iterator[tuple[GuardedCommand, int]]:
         """Give the commands taken at a configuration and the configuration each leads to; slow."""
         for rule, after in self.ground.successors(number):
             yield self.system.commands[rule.command], after
@@ -76,11 +76,11 @@ class Searched:
             return False
         return True
 
-    def way_to(self, number: int) -> tuple[Command, ...]:
+    def way_to(self, number: int) -> tuple[GuardedCommand, ...]:
         """Give the commands of a shortest way from the start to a configuration that was found."""
         return _way(self.ground, self._ways, number)
 
-    def trace(self, way: Iterable[Command]) -> Trace:
+    def trace(self, way: Iterable[GuardedCommand]) -> Trace:
         """Give the steps of a way as a trace of the machine."""
         return follow(self.system.machine, [command.occurrence for command in way])
 
@@ -89,7 +89,7 @@ class Searched:
         return ways(self.ground, self.found)
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> StateGraph:
         """Everything found and every step between; ValueError when the search is not complete, or found too much to list."""
         return graph(self.ground, attrs.evolve(self.found, layers=self._ways.layers))
 
@@ -110,27 +110,29 @@ class Searched:
         """Give the index of the command that a step of the graph takes."""
         return self.ground.rules[self.graph.rules[step]].command
 
-    def moves_at(self, position: int) -> Iterator[tuple[Command, int]]:
+    def moves_at(self, position: int) -> Iterator[tuple[GuardedCommand, int]]:
         """Give the commands taken at a position of the graph and the position each leads to."""
         for step, target in self.steps_at(position):
             yield self.system.commands[self.index_at(step)], target
 
 
-def search(seen: Observed, limits: Limits, engine: Engine | None = None, *, hurries: bool = False) -> Searched:
+def search(
+    seen: Observer, limits: SearchLimits, engine: Engine | None = None, *, hurries: bool = False
+) -> FinishedSearch:
     """Search an observed system for its sights; `hurries` is for `ground`."""
     return search_ground(ground(seen.system, hurries=hurries, expired=limits.expired), [seen.sights], limits, engine)
 
 
 def search_all(
-    system: System, groups: Sequence[Sequence[Sight]], limits: Limits, engine: Engine | None = None
-) -> Searched:
+    system: System, groups: Sequence[Sequence[WatchedCondition]], limits: SearchLimits, engine: Engine | None = None
+) -> FinishedSearch:
     """Search a system once for several groups of sights: of each, the one that is met first."""
     return search_ground(ground(system, expired=limits.expired), groups, limits, engine)
 
 
 def search_ground(
-    grounded: Ground, groups: Sequence[Sequence[Sight]], limits: Limits, engine: Engine | None = None
-) -> Searched:
+    grounded: Ground, groups: Sequence[Sequence[WatchedCondition]], limits: SearchLimits, engine: Engine | None = None
+) -> FinishedSearch:
     """Search what can happen in numbers, which may be less than the system allows."""
     wanted = grounded.watches(conditions(groups))
     found = (engine or automatic())(grounded, [watch for watch in wanted if watch is not None], limits)
@@ -138,14 +140,14 @@ def search_ground(
     return searched(grounded, found, groups, [None if watch is None else next(hits) for watch in wanted])
 
 
-def conditions(groups: Sequence[Sequence[Sight]]) -> list[tuple[int, Expr]]:
+def conditions(groups: Sequence[Sequence[WatchedCondition]]) -> list[tuple[int, Expr]]:
     """Give what to look out for: one condition for each group and location."""
     return [(place, any_of(sight.condition for sight in here)) for _, place, here in _places(groups)]
 
 
 def searched(
-    grounded: Ground, found: Found, groups: Sequence[Sequence[Sight]], numbers: Sequence[int | None]
-) -> Searched:
+    grounded: Ground, found: SearchResult, groups: Sequence[Sequence[WatchedCondition]], numbers: Sequence[int | None]
+) -> FinishedSearch:
     """Give what a search found for groups of sights; `numbers` has where each of their `conditions` was met."""
     nearest: list[Hit | None] = [None] * len(groups)
     if any(number is not None for number in numbers):
@@ -156,19 +158,19 @@ def searched(
                 hit = _hit(grounded, to, here, number)
                 if best is None or len(hit.way) < len(best.way):
                     nearest[owner] = hit
-    return Searched(grounded, found, tuple(nearest))
+    return FinishedSearch(grounded, found, tuple(nearest))
 
 
-def _places(groups: Sequence[Sequence[Sight]]) -> Iterator[tuple[int, int, list[Sight]]]:
+def _places(groups: Sequence[Sequence[WatchedCondition]]) -> Iterator[tuple[int, int, list[WatchedCondition]]]:
     """Give the sights of each group by location."""
     for owner, sights in enumerate(groups):
-        by_place: dict[int, list[Sight]] = {}
+        by_place: dict[int, list[WatchedCondition]] = {}
         for sight in sights:
             by_place.setdefault(sight.location, []).append(sight)
         yield from ((owner, place, here) for place, here in by_place.items())
 
 
-def _hit(grounded: Ground, to: Ways, sights: Sequence[Sight], number: int) -> Hit:
+def _hit(grounded: Ground, to: Ways, sights: Sequence[WatchedCondition], number: int) -> Hit:
     values, place, way = grounded.values(number), number // grounded.volume, _way(grounded, to, number)
     for sight in sights:
         if sight.location == place and evaluate(grounded.grounded(sight.condition), values) is True:
@@ -176,34 +178,34 @@ def _hit(grounded: Ground, to: Ways, sights: Sequence[Sight], number: int) -> Hi
     raise AssertionError("some sight of the group is true where its watch is")
 
 
-def _way(grounded: Ground, to: Ways, number: int) -> tuple[Command, ...]:
+def _way(grounded: Ground, to: Ways, number: int) -> tuple[GuardedCommand, ...]:
     """Give the commands of a shortest way from the start to a configuration that was found."""
     rules = (grounded.rules[leap.rule] for leap in to.to(number))
     return tuple(grounded.system.commands[rule.command] for rule in rules)
 
 
-Move = tuple[Command, int]
+Move = tuple[GuardedCommand, int]
 
 
 @attrs.frozen
 class Lasso:
     """A way to a configuration, and a cycle through it that can be gone round for ever; without a cycle the run rests there."""
 
-    stem: tuple[Command, ...]
-    cycle: tuple[Command, ...] = ()
+    stem: tuple[GuardedCommand, ...]
+    cycle: tuple[GuardedCommand, ...] = ()
 
 
-def happens_with(name: str, command: Command) -> bool:
+def happens_with(name: str, command: GuardedCommand) -> bool:
     """Tell whether an event, an effect or a verdict (as written: `g.passed`) happens when the command is taken."""
     guard, _, outcome = name.rpartition(".")
     is_said = any((guard, outcome) == said for said in command.occurrence.verdicts)
     return is_said or name == command.occurrence.event or name in command.effects
 
 
-class Owed:
+class Obligations:
     """The configurations at which Q is owed, in the search of what was observed for a `leads to`. Raises LateError when the time of that is over."""
 
-    def __init__(self, searched: Searched, form: LeadsTo) -> None:
+    def __init__(self, searched: FinishedSearch, form: LeadsTo) -> None:
         self._searched, self._fair, self._is_weak = searched, form.fair, form.is_weak
         self._system, self._graph = searched.system, searched.graph
         self._is_owed = Name(WAITING, "variable")
@@ -220,13 +222,13 @@ class Owed:
         """Tell whether Q may be owed for ever."""
         return bool(self._ends_by_asking or self.allowed)
 
-    def lasso(self, without: Searched | None = None) -> Lasso | None:
+    def lasso(self, without: FinishedSearch | None = None) -> Lasso | None:
         """Give a way to owe for ever with a shortest stem; only by ways of another search, when one is given."""
         searched = without or self._searched
         found = [*self._nearest(searched, self.allowed), *self._nearest_asking(searched)]
         return min(found, key=lambda lasso: len(lasso.stem), default=None)
 
-    def _nearest(self, searched: Searched, allowed: Collection[int]) -> Iterator[Lasso]:
+    def _nearest(self, searched: FinishedSearch, allowed: Collection[int]) -> Iterator[Lasso]:
         """Give the nearest lasso of a search to a position at which a run may owe for ever, if there is any."""
         for position in sorted(allowed):
             number = int(self._graph.numbers[position])
@@ -236,7 +238,7 @@ class Owed:
                 yield Lasso(searched.way_to(number), tuple(command for command, _ in cycle))
                 return
 
-    def _nearest_asking(self, searched: Searched) -> Iterator[Lasso]:
+    def _nearest_asking(self, searched: FinishedSearch) -> Iterator[Lasso]:
         """Give the nearest way of a search to a moment at which an effect without answers is asked for, and may fail, while Q is owed."""
         for before, command in sorted(self._ends_by_asking, key=lambda asking: asking[0]):
             number = int(self._graph.numbers[before])
@@ -303,7 +305,7 @@ class Owed:
         return iter(marked(self._graph.holding(dict.fromkeys(places, self._is_owed))) if places else ())
 
     @cached_property
-    def _ends_by_asking(self) -> tuple[tuple[int, Command], ...]:
+    def _ends_by_asking(self) -> tuple[tuple[int, GuardedCommand], ...]:
         """The moves at whose moment Q is owed and an effect without answers is asked for whose failure would end the run, each with where it starts."""
         without_answers = self._failing - self._system.machine.answers.keys()
         places = range(len(self._graph.numbers)) if without_answers else ()

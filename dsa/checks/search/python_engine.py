@@ -16,9 +16,22 @@ from itertools import chain
 from math import inf
 from typing import Any, ClassVar
 
-from dsa.checks.search.engine import DATA, Data, Found, Layer, Limits, Step, Text, Writer, first_where, loop, made, plan
+from dsa.checks.search.engine import (
+    DATA,
+    Data,
+    Layer,
+    RuleStep,
+    SearchLimits,
+    SearchResult,
+    Text,
+    Writer,
+    first_where,
+    loop,
+    made,
+    plan,
+)
 from dsa.expr import TRUE, Expr, any_of
-from dsa.ground_system import Ground, Watch
+from dsa.ground_system import Ground, GroundWatch
 
 #: What configurations may take in all, in bytes; what is known comes to 2 GiB more at most.
 MEMORY_BYTES = 8 * 2**30
@@ -36,7 +49,7 @@ class Frontiers(ABC):
     #: So many configurations are looked at between two looks at the limits.
     slice_size: ClassVar[int]
 
-    def __init__(self, ground: Ground, watches: Sequence[Watch], limits: Limits, writer: Writer) -> None:
+    def __init__(self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, writer: Writer) -> None:
         self.ground, self.writer = ground, writer
         self.plan = plan(ground)
         self._limits = limits
@@ -72,10 +85,10 @@ class Frontiers(ABC):
         """Write the lines that set `name` to those of `data` at which a condition is true."""
 
     @abstractmethod
-    def entered(self, name: str, step: Step, source: str, known: str | None) -> Iterator[str]:
+    def entered(self, name: str, step: RuleStep, source: str, known: str | None) -> Iterator[str]:
         """Write the lines that set `name` to the data after a step from `source`: only those that are new if `known` is given."""
 
-    def run(self, most_trials: float = inf) -> Found:
+    def run(self, most_trials: float = inf) -> SearchResult:
         """Search until nothing is new, or until a limit; `most_trials` is one more: how often a rule may be tried on a configuration."""
         limits, volume, found, tried, complete = self._limits, self.ground.volume, 1, 0, True
         most = min(limits.max_states, MEMORY_BYTES // self.bytes_each)
@@ -127,7 +140,7 @@ class Frontiers(ABC):
     def _generated(self, location: int) -> Leave | None:
         return self._leaving(self.plan.steps[location])
 
-    def _leaving(self, steps: Sequence[Step]) -> Leave | None:
+    def _leaving(self, steps: Sequence[RuleStep]) -> Leave | None:
         """Give what takes steps of one location; steps that differ in the numbers of rules and locations alone share a program."""
         remembered = self.plan.remembered
         if not steps:
@@ -139,7 +152,7 @@ class Frontiers(ABC):
         known = (self._known_at(target) if target in remembered else None for target in targets)
         return self._programs[shape](self._taken, *(step.places for step in steps), *targets, *known)
 
-    def _program(self, steps: Sequence[Step]) -> str:
+    def _program(self, steps: Sequence[RuleStep]) -> str:
         """Write a program: for step i, `pi` are its rules, `ti` is the location it leads to and `ki` what is known there."""
         lines = list[str]()
         lists: dict[Expr, str] = {TRUE: "data"}
@@ -156,7 +169,7 @@ class Frontiers(ABC):
         inside = "".join(f"  {line}\n" for line in lines)
         return f"def made(taken, {names}):\n def leave(data):\n  new = []\n{inside}  return new\n return leave"
 
-    def _found(self, found: int, *, complete: bool) -> Found:
+    def _found(self, found: int, *, complete: bool) -> SearchResult:
         counts = [0] * len(self.ground.system.locations)
         for layer in self._layers:
             for location, data in layer.parts:
@@ -164,13 +177,13 @@ class Frontiers(ABC):
         taken = frozenset(rule for rule, times in enumerate(self._taken) if times)
         hits = tuple(self._lookout.hits)
         layers, ended = tuple(self._layers), self._lookout.is_over
-        return Found(self.engine, found, sum(self._taken), tuple(counts), taken, hits, complete, layers, ended)
+        return SearchResult(self.engine, found, sum(self._taken), tuple(counts), taken, hits, complete, layers, ended)
 
 
 class Lookout:
     """The watches of a search that were not hit yet; `hits` are numbers of configurations, or None. It `is_over` when one was hit that ends the search."""
 
-    def __init__(self, writer: Writer, watches: Sequence[Watch]) -> None:
+    def __init__(self, writer: Writer, watches: Sequence[GroundWatch]) -> None:
         self.hits: list[int | None] = [None] * len(watches)
         self.is_over = False
         self._writer, self._watches = writer, watches
@@ -214,7 +227,9 @@ class Lookout:
 _MAX_BYTES_AT_ONE, _MAX_BYTES = 2**26, 2**28
 
 
-def search(ground: Ground, watches: Sequence[Watch], limits: Limits, most_trials: float = inf) -> Found:
+def search(
+    ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, most_trials: float = inf
+) -> SearchResult:
     """Search everything that can happen, or as much of it as takes no more than so many trials of a rule on a configuration."""
     return Lists(ground, watches, limits, Writer(ground)).run(most_trials)
 
@@ -225,7 +240,7 @@ class Lists(Frontiers):
     engine: ClassVar[str] = "python"
     slice_size: ClassVar[int] = 2**16
 
-    def __init__(self, ground: Ground, watches: Sequence[Watch], limits: Limits, writer: Writer) -> None:
+    def __init__(self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, writer: Writer) -> None:
         super().__init__(ground, watches, limits, writer)
         in_all = ground.volume * len(self.plan.remembered)
         self.in_bytes = ground.volume <= _MAX_BYTES_AT_ONE and in_all <= _MAX_BYTES
@@ -254,7 +269,7 @@ class Lists(Frontiers):
         """Write a comprehension."""
         yield f"{name} = [{DATA} {loop(condition.bindings, 'data')} if {condition.text}]"
 
-    def entered(self, name: str, step: Step, source: str, known: str | None) -> Iterator[str]:
+    def entered(self, name: str, step: RuleStep, source: str, known: str | None) -> Iterator[str]:
         """Write a comprehension, and what remembers its result."""
         after = self.writer.target(step.rule)
         over = loop(after.bindings, source)

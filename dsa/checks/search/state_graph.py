@@ -1,11 +1,11 @@
 """The graph of what was found: every configuration and every step between them, as flat arrays.
 
-Takes a `Ground` and what a complete search found there, gives a `Graph`: in NumPy's arrays when it is installed and the graph is
+Takes a `Ground` and what a complete search found there, gives a `StateGraph`: in NumPy's arrays when it is installed and the graph is
 large, else in lists. A step takes 24 bytes as an array and up to 100 in lists, a configuration 16 or up to 200.
 
 What hangs together in a graph: strongly connected components (Tarjan, 1972), and what a set can be reached from.
 
-Takes a `Graph` and marks on its positions. Graphs in arrays are left to SciPy where it is installed.
+Takes a `StateGraph` and marks on its positions. Graphs in arrays are left to SciPy where it is installed.
 """
 
 from array import array
@@ -17,7 +17,17 @@ from typing import Any
 
 import attrs
 
-from dsa.checks.search.engine import Found, Layer, Step, Writer, after_all, by_location, split, steps_of, truth_of
+from dsa.checks.search.engine import (
+    Layer,
+    RuleStep,
+    SearchResult,
+    Writer,
+    after_all,
+    by_location,
+    split,
+    steps_of,
+    truth_of,
+)
 from dsa.expr import Expr
 from dsa.ground_system import Ground
 
@@ -30,7 +40,7 @@ Array = Any
 
 
 @attrs.frozen
-class Graph:
+class StateGraph:
     """Configurations by position, nearest to the start first (the start is 0), and the steps between them, sorted by source.
 
     Step `i` leads from `sources[i]` to `targets[i]` by rule `rules[i]` (an index into the ground's); the steps of configuration `p`
@@ -43,7 +53,7 @@ class Graph:
     sources: Numbers = attrs.field(repr=False)
     targets: Numbers = attrs.field(repr=False)
     rules: Numbers = attrs.field(repr=False)
-    _parts: Mapping[int, "_Part"] = attrs.field(repr=False)
+    _parts: Mapping[int, "_LocationPart"] = attrs.field(repr=False)
 
     def holding(self, conditions: Mapping[int, Expr]) -> Numbers:
         """Give for each position whether a ground condition is true there: `conditions` has one for each location in question.
@@ -67,14 +77,14 @@ class Graph:
 
 
 @attrs.frozen
-class _Part:
+class _LocationPart:
     """The configurations of one location: their data, and their positions among all."""
 
     data: Any
     positions: Any
 
 
-def graph(ground: Ground, found: Found) -> Graph:
+def graph(ground: Ground, found: SearchResult) -> StateGraph:
     """Give the graph of a complete search that kept its layers; ValueError for any other, LateError when the ground's time is over."""
     if not found.complete or found.layers is None:
         raise ValueError("only a complete search that kept its layers gives a graph")
@@ -84,7 +94,7 @@ def graph(ground: Ground, found: Found) -> Graph:
     return _in_arrays(ground, layers) if arrays else _in_lists(ground, layers, found)
 
 
-def _in_lists(ground: Ground, layers: Sequence[Layer], found: Found) -> Graph:
+def _in_lists(ground: Ground, layers: Sequence[Layer], found: SearchResult) -> StateGraph:
     parts = {location: _listed(chunks) for location, chunks in by_location(layers).items()}
     at = {location: dict(zip(part.data, part.positions, strict=True)) for location, part in parts.items()}
     count, steps, writer = sum(map(len, layers)), steps_of(ground), Writer(ground)
@@ -108,15 +118,15 @@ def _in_lists(ground: Ground, layers: Sequence[Layer], found: Found) -> Graph:
         out[start + 1] += 1
     numbers = [number for layer in layers for number in layer]
     sources, rules, targets = ([leap[column] for leap in leaps] for column in range(3))
-    return Graph(ground, numbers, list(accumulate(out)), sources, targets, rules, parts)
+    return StateGraph(ground, numbers, list(accumulate(out)), sources, targets, rules, parts)
 
 
-def _listed(chunks: Sequence[tuple[int, Any]]) -> _Part:
+def _listed(chunks: Sequence[tuple[int, Any]]) -> _LocationPart:
     data = [number for _, chunk in chunks for number in chunk]
-    return _Part(data, [position + place for position, chunk in chunks for place in range(len(chunk))])
+    return _LocationPart(data, [position + place for position, chunk in chunks for place in range(len(chunk))])
 
 
-def _in_arrays(ground: Ground, layers: Sequence[Layer]) -> Graph:
+def _in_arrays(ground: Ground, layers: Sequence[Layer]) -> StateGraph:
     np = _numpy()
     parts = {location: _flat(chunks) for location, chunks in by_location(layers).items()}
     at = {location: _lookup(part, ground.volume) for location, part in parts.items()}
@@ -137,23 +147,23 @@ def _in_arrays(ground: Ground, layers: Sequence[Layer]) -> Graph:
     numbers = np.zeros(count, dtype=np.int64)
     for location, part in parts.items():
         numbers[part.positions] = part.data + location * ground.volume
-    return Graph(ground, numbers, offsets, sources[order], targets[order], rules[order], parts)
+    return StateGraph(ground, numbers, offsets, sources[order], targets[order], rules[order], parts)
 
 
-def _ends(step: Step, at: Mapping[int, Callable[[Array], Array]], data: Array) -> Array:
+def _ends(step: RuleStep, at: Mapping[int, Callable[[Array], Array]], data: Array) -> Array:
     if not len(data):
         return _numpy().zeros(0, dtype=_numpy().int64)
     return at[step.rule.target](data)
 
 
-def _flat(chunks: Sequence[tuple[int, Any]]) -> _Part:
+def _flat(chunks: Sequence[tuple[int, Any]]) -> _LocationPart:
     np = _numpy()
     data = np.concatenate([np.asarray(chunk, dtype=np.int64) for _, chunk in chunks])
     positions = np.concatenate([np.arange(position, position + len(chunk)) for position, chunk in chunks])
-    return _Part(data, positions)
+    return _LocationPart(data, positions)
 
 
-def _lookup(part: _Part, volume: int) -> Callable[[Array], Array]:
+def _lookup(part: _LocationPart, volume: int) -> Callable[[Array], Array]:
     """Give a function from data to positions: by a table when it is not too large, else by halving."""
     np = _numpy()
     if volume <= 8 * len(part.data) + 2**20:
@@ -171,7 +181,7 @@ def _numpy() -> ModuleType:
     return np
 
 
-def cycles(graph: Graph, marks: Numbers) -> Iterator[frozenset[int]]:
+def cycles(graph: StateGraph, marks: Numbers) -> Iterator[frozenset[int]]:
     """Give the components of the marked positions that one can go round in: several positions, or one with a step to itself."""
     if not isinstance(graph.numbers, list) and find_spec("scipy") is not None:
         return _cycles_in_arrays(graph, marks)
@@ -186,7 +196,7 @@ def marked(marks: Numbers) -> list[int]:
     return [position for position, is_marked in enumerate(marks) if is_marked]
 
 
-def cycles_within(graph: Graph, nodes: Collection[int]) -> Iterator[frozenset[int]]:
+def cycles_within(graph: StateGraph, nodes: Collection[int]) -> Iterator[frozenset[int]]:
     """Give the components of some positions that one can go round in. Raises LateError when the ground's time is over."""
     looks = graph.ground.timely(count())
 
@@ -200,12 +210,12 @@ def cycles_within(graph: Graph, nodes: Collection[int]) -> Iterator[frozenset[in
             yield frozenset(part)
 
 
-def node_has_loop(graph: Graph, node: int) -> bool:
+def node_has_loop(graph: StateGraph, node: int) -> bool:
     """Tell whether a step leads from a position to itself."""
     return node in graph.targets[graph.offsets[node] : graph.offsets[node + 1]]
 
 
-def _cycles_in_arrays(graph: Graph, marks: Numbers) -> Iterator[frozenset[int]]:
+def _cycles_in_arrays(graph: StateGraph, marks: Numbers) -> Iterator[frozenset[int]]:
     import numpy as np
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
@@ -276,7 +286,7 @@ class _Tarjan:
         return found
 
 
-def unable(graph: Graph, marks: Numbers) -> list[int]:
+def unable(graph: StateGraph, marks: Numbers) -> list[int]:
     """Give the positions from which no marked one can be reached, nearest to the start first."""
     if not isinstance(graph.numbers, list) and find_spec("scipy") is not None:
         return _unable_in_arrays(graph, marks)
@@ -293,7 +303,7 @@ def unable(graph: Graph, marks: Numbers) -> list[int]:
     return [position for position, is_able in enumerate(able) if not is_able]
 
 
-def _unable_in_arrays(graph: Graph, marks: Numbers) -> list[int]:
+def _unable_in_arrays(graph: StateGraph, marks: Numbers) -> list[int]:
     import numpy as np
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order

@@ -18,7 +18,7 @@ from dsa.edge.git.git_branch import Branch, make_ready, wait_for_gc
 from dsa.edge.git.git_objects import (
     FILE,
     FOLDER,
-    Commit,
+    CommitObject,
     DurableObjects,
     SyncFailed,
     Tree,
@@ -32,7 +32,7 @@ from dsa.edge.git.git_objects import (
     write_tree,
 )
 from dsa.expr import Outcome
-from dsa.runtime.artifacts import ArtifactStoreError, Attempt, Attempts, attempt_of, short_id
+from dsa.runtime.artifacts import ArtifactStoreError, AttemptRecord, Attempts, attempt_of, short_id
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import VerdictEntry
 
@@ -185,7 +185,7 @@ class GitArtifacts:
         with self._alone():
             self._append(verdict)
 
-    def _append(self, record: Attempt | VerdictEntry, text: bytes | None = None) -> None:
+    def _append(self, record: AttemptRecord | VerdictEntry, text: bytes | None = None) -> None:
         while not self._has(record):
             batch = _Batch(self._objects, self._gc_patience_s)
             if self._commits(record, text, batch):
@@ -208,7 +208,7 @@ class GitArtifacts:
                 self._is_dead = True
                 raise
 
-    def _commits(self, record: Attempt | VerdictEntry, text: bytes | None, batch: _Batch) -> bool:
+    def _commits(self, record: AttemptRecord | VerdictEntry, text: bytes | None, batch: _Batch) -> bool:
         """Write the objects, then the ref. False when the branch is not where it was."""
         path, tree = "", self._tree
         if text is not None:
@@ -224,8 +224,8 @@ class GitArtifacts:
         self._add(record, tree, path)
         return True
 
-    def _message(self, record: Attempt | VerdictEntry, path: str) -> bytes:
-        made = record if isinstance(record, Attempt) else self._attempts[record.artifact_id]
+    def _message(self, record: AttemptRecord | VerdictEntry, path: str) -> bytes:
+        made = record if isinstance(record, AttemptRecord) else self._attempts[record.artifact_id]
         return message_of(made.run_id, record, path)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -243,13 +243,13 @@ class GitArtifacts:
         with self._thread:
             return list(self._with_texts(attempts))
 
-    def lineage(self, artifact_id: str) -> list[Attempt]:
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
         """Give the provenance without the texts; KeyError when unknown."""
         with self._thread:
             self._refresh()
             return self._attempts.lineage(artifact_id)
 
-    def attempts(self) -> tuple[Attempt, ...]:
+    def attempts(self) -> tuple[AttemptRecord, ...]:
         """Give everything but the texts, in the order in which it was stored."""
         with self._thread:
             self._refresh()
@@ -267,7 +267,7 @@ class GitArtifacts:
             texts = self._texts.find({a.artifact_id: self._places[a.artifact_id] for a in attempts})
             _write_view(Path(folder), attempts, texts, _file_names(attempts, suffix))
 
-    def _with_texts(self, attempts: Iterable[Attempt]) -> Iterator[Artifact]:
+    def _with_texts(self, attempts: Iterable[AttemptRecord]) -> Iterator[Artifact]:
         """Give artifacts, their texts checked against their digests."""
         wanted = {attempt.artifact_id: attempt for attempt in attempts}
         for artifact_id, text in self._texts.find({name: self._places[name] for name in wanted}):
@@ -294,13 +294,13 @@ class GitArtifacts:
                 raise ArtifactStoreError(self.path, what) from unknown
         self._tip, self._tree = tip, commits[-1].tree if commits else None
 
-    def _record(self, commit: Commit) -> tuple[Attempt | VerdictEntry | None, str]:
+    def _record(self, commit: CommitObject) -> tuple[AttemptRecord | VerdictEntry | None, str]:
         try:
             return record_in(commit.message) or (None, "")
         except ValueError as fault:
             raise ArtifactStoreError(self.path, f"commit {commit.commit_id} is no whole record: {fault}") from fault
 
-    def _has(self, record: Attempt | VerdictEntry) -> bool:
+    def _has(self, record: AttemptRecord | VerdictEntry) -> bool:
         """Tell whether a record is there already; KeyError when what it speaks of is not."""
         if isinstance(record, VerdictEntry):
             return record in self._attempts[record.artifact_id].verdicts
@@ -308,7 +308,7 @@ class GitArtifacts:
             self._attempts[parent]
         return record.artifact_id in self._attempts
 
-    def _add(self, record: Attempt | VerdictEntry, tree: str, path: str) -> None:
+    def _add(self, record: AttemptRecord | VerdictEntry, tree: str, path: str) -> None:
         if isinstance(record, VerdictEntry):
             self._attempts.add_verdict(record)
         else:
@@ -320,7 +320,7 @@ class GitArtifacts:
 _WORDS: Mapping[Outcome | None, str] = {"passed": "-passed", "failed": "-rejected", "fatal": "-fatal", None: ""}
 
 
-def _file_names(attempts: Iterable[Attempt], suffix: str) -> dict[str, str]:
+def _file_names(attempts: Iterable[AttemptRecord], suffix: str) -> dict[str, str]:
     """Give a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets the id's short form."""
     names: dict[str, str] = {}
     taken = set[str]()
@@ -336,13 +336,13 @@ def _file_names(attempts: Iterable[Attempt], suffix: str) -> dict[str, str]:
     return names
 
 
-def _newest_passed(attempts: Iterable[Attempt]) -> list[Attempt]:
+def _newest_passed(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:
     """Give for each step the newest attempt whose last verdict is `passed`."""
     return list({attempt.step: attempt for attempt in attempts if attempt.outcome == "passed"}.values())
 
 
 def _write_view(
-    folder: Path, attempts: Iterable[Attempt], texts: Iterator[tuple[str, bytes]], names: Mapping[str, str]
+    folder: Path, attempts: Iterable[AttemptRecord], texts: Iterator[tuple[str, bytes]], names: Mapping[str, str]
 ) -> None:
     """Write texts, and what was said of them last, under the names given. FileExistsError unless the folder is empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -43,9 +43,9 @@ from git import Git
 from git.db import GitCmdObjectDB
 from gitdb import IStream
 
-from dsa.runtime.artifacts import ArtifactStoreError, Attempt
+from dsa.runtime.artifacts import ArtifactStoreError, AttemptRecord
 from dsa.runtime.content import Usage
-from dsa.runtime.ledger import Judgement, VerdictEntry
+from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 
 _TRIES = 10  # `git prune` may take away an empty folder, or a temporary file, between two of our calls
 _LEVEL = 1  # git's own choice for loose objects
@@ -306,7 +306,7 @@ _WHO = b"dsa <dsa@localhost>"  # people and models stand in the message; git's o
 
 
 @attrs.frozen
-class Commit:
+class CommitObject:
     """One commit. `parent` is its first."""
 
     commit_id: str
@@ -322,22 +322,22 @@ def commit_bytes(tree: str, parent: str | None, message: bytes, *, now_s: float)
     return b"\n".join([f"tree {tree}".encode("ascii"), *above, b"author " + who, b"committer " + who, b"", message])
 
 
-def read_commit(commit_id: str, body: bytes) -> Commit:
+def read_commit(commit_id: str, body: bytes) -> CommitObject:
     """Read a commit object; one that somebody else has made may be in any encoding."""
     head, _, message = body.partition(b"\n\n")
     lines = head.decode("utf-8", "replace").split("\n")
     parents = [line.removeprefix("parent ") for line in lines if line.startswith("parent ")]
-    return Commit(
+    return CommitObject(
         commit_id, lines[0].removeprefix("tree "), parents[0] if parents else None, message.decode("utf-8", "replace")
     )
 
 
-def history(objects: DurableObjects, tip: str, known: str | None) -> list[Commit]:
+def history(objects: DurableObjects, tip: str, known: str | None) -> list[CommitObject]:
     """Give the commits from the first to `tip`, or from the one after `known`, oldest first.
 
     When `known` is not among them the first one given has another parent than `known`, and may not be the first there is.
     """
-    found: list[Commit] = []
+    found: list[CommitObject] = []
     at: str | None = tip
     while at is not None and at != known:
         body = objects.loose(at)
@@ -349,7 +349,7 @@ def history(objects: DurableObjects, tip: str, known: str | None) -> list[Commit
     return found[::-1]
 
 
-def _packed(objects: DurableObjects, tip: str, known: str | None) -> list[Commit]:
+def _packed(objects: DurableObjects, tip: str, known: str | None) -> list[CommitObject]:
     ids = objects.first_parents(tip, known)
     bodies = objects.read_all(ids)
     return [read_commit(commit_id, bodies[commit_id]) for commit_id in ids]
@@ -364,9 +364,9 @@ _LONGEST_TITLE = 60
 _ESCAPED = re.compile(r"\\(?:\\|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 
 
-def message_of(run_id: str, record: Attempt | VerdictEntry, path: str = "") -> bytes:
+def message_of(run_id: str, record: AttemptRecord | VerdictEntry, path: str = "") -> bytes:
     """Write the message of a record. `path` is where the commit's tree has the artifact's text."""
-    if isinstance(record, Attempt):
+    if isinstance(record, AttemptRecord):
         kind, number, title, trailers = "artifact", record.version, "", [*_attempt_trailers(record), ("Path", path)]
     else:
         kind, number, title, trailers = "verdict", record.attempt, f" {record.outcome}", _verdict_trailers(record)
@@ -375,7 +375,7 @@ def message_of(run_id: str, record: Attempt | VerdictEntry, path: str = "") -> b
     return "\n".join([subject, "", *(_trailer(name, value) for name, value in (*about, *trailers)), ""]).encode()
 
 
-def _attempt_trailers(attempt: Attempt) -> list[tuple[str, str]]:
+def _attempt_trailers(attempt: AttemptRecord) -> list[tuple[str, str]]:
     return [
         ("Artifact", attempt.artifact_id),
         ("Content-Digest", attempt.content_digest),
@@ -426,7 +426,7 @@ def _code(character: str) -> str:
 # -- and back ---------------------------------------------------------------------------------------------------------
 
 
-def record_in(message: str) -> tuple[Attempt | VerdictEntry, str] | None:
+def record_in(message: str) -> tuple[AttemptRecord | VerdictEntry, str] | None:
     """Read a record and its path; None when the commit is somebody else's. ValueError when something is missing."""
     _, _, block = message.partition("\n\n")
     if not block.startswith(f"{_KIND}: "):
@@ -455,9 +455,9 @@ def _text(value: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1] or found[2], 16)) if found[1] or found[2] else "\\", value)
 
 
-def _attempt(fields: Mapping[str, list[str]]) -> Attempt:
+def _attempt(fields: Mapping[str, list[str]]) -> AttemptRecord:
     one = {name: values[0] for name, values in fields.items()}
-    return Attempt(
+    return AttemptRecord(
         one["Artifact"], one["Step"], int(one["Attempt"]), one["Content-Digest"], one.get("Refines"),
         tuple(fields.get("Uses", ())), one["Generator"], _usage(one) if "Model" in one else None,
         redacted=tuple(fields.get("Redacted", ())), run_id=one["Run"],
@@ -478,5 +478,5 @@ def _verdict(fields: Mapping[str, list[str]]) -> VerdictEntry:
     said: Iterable[Any] = zip(*(fields.get(name, ()) for name in ("Guard", "Outcome", "Feedback")), strict=True)
     return VerdictEntry(
         fields["Key"][0], fields["Step"][0], int(fields["Attempt"][0]), fields["Artifact"][0],
-        tuple(Judgement(*judgement) for judgement in said), float(fields["Seconds"][0]),
+        tuple(GuardVerdict(*judgement) for judgement in said), float(fields["Seconds"][0]),
     )  # fmt: skip

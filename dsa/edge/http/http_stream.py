@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dsa.edge.http.model_server import Asked, Endpoint, Retries, ServerError, refused, refused_within, said_to_wait_s
+from dsa.edge.http.model_server import (
+    Endpoint,
+    Retries,
+    ServerError,
+    ServerName,
+    refused,
+    refused_within,
+    said_to_wait_s,
+)
 from dsa.errors import GenerationError, ModelUnavailable
 from dsa.runtime.json_text import request_text
 
@@ -168,7 +176,7 @@ _HEADERS = {
 
 
 @attrs.frozen
-class Limits:
+class StreamLimits:
     """How long a try waits, in seconds: for the connection, the first byte, from byte to byte, for the whole (None: for ever).
 
     `retries` are further tries after a failure before the first byte, with a pause that doubles, or what the server asks for;
@@ -185,7 +193,7 @@ class Limits:
     most_bytes: int = MOST_ANSWER_BYTES
 
 
-class Server:
+class ModelServer:
     """One model at one address. Without a key none is sent; addresses of this machine are asked without a proxy.
 
     One that `keeps_connection` asks again through the connection it has, until the event loop is shut down (`asyncio.run` does that): quicker,
@@ -198,15 +206,15 @@ class Server:
         *,
         key: str = "",
         key_variable: str = "",
-        limits: Limits | None = None,
+        limits: StreamLimits | None = None,
         keeps_connection: bool = False,
     ) -> None:
         self.endpoint = endpoint
-        self._limits = limits or Limits()
-        self._kept = _Kept() if keeps_connection else None
+        self._limits = limits or StreamLimits()
+        self._kept = _ClientPool() if keeps_connection else None
         self._retries = Retries(self._limits.retries, self._limits.pause_s, self._limits.longest_pause_s)
         variable, found = endpoint.key(key_variable, os.environ)
-        self.asked = Asked(endpoint.model, endpoint.base, variable, key or found)
+        self.asked = ServerName(endpoint.model, endpoint.base, variable, key or found)
 
     async def aclose(self) -> None:
         """Close the connection that is kept on the running loop."""
@@ -278,7 +286,7 @@ class Server:
                     if response.status_code != _GOOD:
                         raise await self._refused(response, wait)
                     received = response.aiter_bytes()
-                    size_bytes, opening = 0, _Opening(self.asked)
+                    size_bytes, opening = 0, _StreamStart(self.asked)
                     while piece := await wait.during(anext(received, b"")):
                         wait.begun = True
                         if begun := opening.take(piece):
@@ -349,10 +357,10 @@ class Server:
         return self.asked.error("failed", f"{{model}} at {{where}} could not be asked ({told}).")
 
 
-class _Opening:
+class _StreamStart:
     """The beginning of an answer: nothing of it counts as begun before it is known not to be an error, which another try may mend."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ServerName) -> None:
         self._asked, self._decoder = asked, StreamDecoder()
         self._held: list[bytes] = []
         self._is_over = False
@@ -390,8 +398,8 @@ class _Opening:
 class _Wait:
     """Waiting within the limits: for the first byte all in all, then from byte to byte, always for the whole."""
 
-    asked: Asked
-    limits: Limits
+    asked: ServerName
+    limits: StreamLimits
     begun: bool = False
     first_by: float = attrs.field(init=False)
     deadline: float | None = attrs.field(init=False)
@@ -451,7 +459,7 @@ def _trusted() -> "ssl.SSLContext":
 _MOST_BEHIND_S = 0.05
 
 
-class _Kept:
+class _ClientPool:
     """The clients of one server, one for each event loop. Several threads may use it, each with its own loop.
 
     A client must not be used, and cannot be closed, outside of its loop; and nobody but the loop knows when that ends.

@@ -180,7 +180,7 @@ def without_secrets(text: str) -> str:
 
 
 @attrs.frozen
-class Asked:
+class ServerName:
     """Who is asked: for messages. `variable` is where the key is looked for."""
 
     model: str
@@ -204,7 +204,7 @@ class Asked:
         return GenerationError(sentence.format(model=self.model, where=self.where), reason)
 
 
-def refused(asked: Asked, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
+def refused(asked: ServerName, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
     """Give the error for an answer that is none."""
     detail = asked.clean(message_in(body))
     reason = reason_of(status, f"{detail} {_code_in(body)}")
@@ -242,7 +242,7 @@ def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
 _FRACTION = re.compile(r"\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}")
 
 
-def refused_within(asked: Asked, chunk: Mapping[str, Any]) -> ServerError | None:
+def refused_within(asked: ServerName, chunk: Mapping[str, Any]) -> ServerError | None:
     """Return the error that an answer with a good status is; None where it is none."""
     error = chunk.get("error")
     if not error or chunk.get("choices") or chunk.get("message"):

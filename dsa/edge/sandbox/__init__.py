@@ -13,22 +13,37 @@ from dsa.edge.sandbox.rungs import (
     Bounds,
     Confinement,
     End,
-    Outcome,
-    Program,
     SandboxError,
+    SandboxOutcome,
+    SandboxProgram,
     limits,
 )
 from dsa.edge.sandbox.sandbox_runner import close_all, run_on
 
 __all__ = [
-    "ALWAYS", "FEATURES", "RUNGS", "Bounds", "Confinement", "End", "Outcome", "Program", "Rung", "SandboxError", "best", "close_all",
-    "ladder", "limits", "probed", "reached", "run_confined",
+    "ALWAYS",
+    "FEATURES",
+    "RUNGS",
+    "Bounds",
+    "Confinement",
+    "End",
+    "Rung",
+    "SandboxError",
+    "SandboxOutcome",
+    "SandboxProgram",
+    "best",
+    "close_all",
+    "ladder",
+    "limits",
+    "probed",
+    "reached",
+    "run_confined",
 ]  # fmt: skip
 
 
 def run_confined(
-    program: Program, payload: str, bounds: Bounds | None = None, confinement: Confinement | None = None
-) -> Outcome:
+    program: SandboxProgram, payload: str, bounds: Bounds | None = None, confinement: Confinement | None = None
+) -> SandboxOutcome:
     """Run `program` and call its `run(payload, result_fd)` in the sandbox. Never raises for what the code does.
 
     Raises SandboxError when this machine cannot give what the confinement requires; then nothing was run.

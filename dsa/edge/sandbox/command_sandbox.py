@@ -4,7 +4,7 @@ Takes a command and its pipes, gives a `Sandbox`; whoever leaves it has killed a
 
 Run one command over a folder that it may write, and see nothing else of this machine but programs and libraries.
 
-Takes a `Command`, gives an `Ended`; bubblewrap makes the file tree, and a process, user and network of its own. Whether the command makes
+Takes a `ShellCommand`, gives an `CommandEnd`; bubblewrap makes the file tree, and a process, user and network of its own. Whether the command makes
 sense, and what its output says, is not known here. Nothing survives it, however it ends.
 """
 
@@ -58,7 +58,7 @@ _ETC = {
 
 
 @attrs.frozen
-class Command:
+class ShellCommand:
     """What is run, where, and what it sees. `argv` starts with the real path of a program, `environment` is all it gets.
 
     `folder` is shown with its own path and may be written, but for `kept` (paths in it, which must be there). `visible` is shown too, and
@@ -114,7 +114,7 @@ class Pipes:
 class Sandbox:
     """The processes of a command. Leaving it kills what is left of them, and waits until nothing is. Raises OSError."""
 
-    def __init__(self, command: Command, bounds: Mapping[str, Any], pipes: Pipes) -> None:
+    def __init__(self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes) -> None:
         self._first = 0
         self._confined, self._pipes = command.confined, pipes
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed on leaving
@@ -129,7 +129,7 @@ class Sandbox:
                 self._first = _first_in(info)
 
     def _started(
-        self, command: Command, bounds: Mapping[str, Any], pipes: Pipes, given: contextlib.ExitStack, info: int
+        self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes, given: contextlib.ExitStack, info: int
     ) -> subprocess.Popen[bytes]:
         stdin = given.enter_context(_file(command.stdin))  # nobody waits for a reader of a file
         passed = {"stdin_fd": stdin, "output_fd": pipes.output_end, "status_fd": pipes.status_end}
@@ -231,7 +231,7 @@ def _filled(text: str) -> bytes:
     return text.format(user=os.geteuid(), group=os.getegid()).encode()
 
 
-def _wrapper(command: Command, files: Mapping[str, int], info: int) -> list[str]:
+def _wrapper(command: ShellCommand, files: Mapping[str, int], info: int) -> list[str]:
     """Give the command that goes before Python's. What is mounted later covers what was before."""
     return [
         shutil.which("bwrap") or "bwrap", "--as-pid-1", "--die-with-parent", "--info-fd", str(info), "--clearenv", "--cap-drop", "ALL",
@@ -250,7 +250,7 @@ def _wrapper(command: Command, files: Mapping[str, int], info: int) -> list[str]
     ]  # fmt: skip
 
 
-def _folders(command: Command) -> list[str]:
+def _folders(command: ShellCommand) -> list[str]:
     """Make the folders above what is shown: by itself bubblewrap gives them the modes of those outside, which may be closed."""
     tops = command.visible.paths
     above = {
@@ -262,7 +262,7 @@ def _folders(command: Command) -> list[str]:
     return [part for folder in sorted(above - {_TMP}) for part in ("--perms", "0755", "--dir", folder)]
 
 
-def _kept(command: Command) -> list[str]:
+def _kept(command: ShellCommand) -> list[str]:
     """Show again, without leave to write, what lies in the folder and is kept from the command.
 
     The folders that lead to it become mounts too: those cannot be renamed to put another in their place.
@@ -302,7 +302,7 @@ How = Literal["exited", "timeout", "stopped", "disk", "processes", "lost"]
 
 
 @attrs.frozen
-class Ended:
+class CommandEnd:
     """How it ended. `status` is its exit status, the negative number of a signal, or None where it had to be left to the kernel.
 
     `head` is the beginning of what it wrote to its output and errors, `tail` the end of the rest, `bytes_between` what neither has.
@@ -316,7 +316,7 @@ class Ended:
     seconds: float
 
 
-class Stop:
+class StopSwitch:
     """Stops a command from another thread, once and for all."""
 
     def __init__(self) -> None:
@@ -337,29 +337,31 @@ class Stop:
 
 
 @contextlib.contextmanager
-def stop() -> Iterator[Stop]:
+def stop() -> Iterator[StopSwitch]:
     """Give one that is closed afterwards."""
-    made = Stop()
+    made = StopSwitch()
     try:
         yield made
     finally:
         made.close()
 
 
-def run_command(command: Command, bounds: Bounds = BOUNDS, grace_s: float = 1.0, stopped: Stop | None = None) -> Ended:
+def run_command(
+    command: ShellCommand, bounds: Bounds = BOUNDS, grace_s: float = 1.0, stopped: StopSwitch | None = None
+) -> CommandEnd:
     """Run a command to its end, at most `timeout_s` and `grace_s` long. Raises SandboxError when it cannot be run so confined."""
     started = time.monotonic()
     with shortages(), Pipes() as pipes:
         limits = {**attrs.asdict(bounds), "grace_s": grace_s}
         with Sandbox(command, limits, pipes) as sandbox:
-            reading = _Reading(pipes, bounds.output_bytes)
+            reading = _CommandPipes(pipes, bounds.output_bytes)
             reading.collect(started + bounds.timeout_s + grace_s + _MARGIN_S, stopped)
             sandbox.end(by_itself=reading.is_over)
             reading.drain()
             return _ended(reading, sandbox.complaints(), time.monotonic() - started)
 
 
-class _Reading:
+class _CommandPipes:
     """What has been read so far: of the output the beginning and the end, and all of the status."""
 
     def __init__(self, pipes: Pipes, most: int) -> None:
@@ -368,7 +370,7 @@ class _Reading:
         self.bytes_between = 0
         self.is_over = False
 
-    def collect(self, deadline: float, stopped: Stop | None) -> None:
+    def collect(self, deadline: float, stopped: StopSwitch | None) -> None:
         """Read until the sandbox has closed its status, or the deadline."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipes.output, selectors.EVENT_READ, self._read_output)
@@ -407,13 +409,13 @@ class _Reading:
         return bool(piece)
 
 
-def _ended(reading: _Reading, complaints: str, seconds: float) -> Ended:
+def _ended(reading: _CommandPipes, complaints: str, seconds: float) -> CommandEnd:
     said: dict[str, Any] = json.loads(reading.status) if reading.status else {}
     if not said and complaints:
         raise SandboxError(f"the sandbox for commands could not be made: {complaints}", ("bubblewrap",))
     if said.get("fault"):
         raise SandboxError(f"the command could not be started: {said['fault']}")
-    return Ended(
+    return CommandEnd(
         said.get("ended", "lost"), said.get("status"), bytes(reading.head), reading.tail, reading.bytes_between, seconds,
     )  # fmt: skip
 
@@ -437,7 +439,9 @@ def _probed() -> Rung:
         with shortages(), tempfile.TemporaryDirectory(prefix="dsa-") as folder, targets() as made:
             code = f"{TRIALS.text}\n{_TRIED}"
             argv = (interpreter(), "-P", "-s", "-S", "-c", code, json.dumps(made))
-            ended = run_command(Command(argv, folder, folder, {}, visible_paths()), attrs.evolve(BOUNDS, timeout_s=10))
+            ended = run_command(
+                ShellCommand(argv, folder, folder, {}, visible_paths()), attrs.evolve(BOUNDS, timeout_s=10)
+            )
         broken = json.loads(ended.head)
     except ShortageError:
         raise

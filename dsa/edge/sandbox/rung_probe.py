@@ -18,11 +18,20 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.sandbox.rungs import RUNGS, Bounds, Confinement, Outcome, Program, SandboxError, ShortageError, shortages
+from dsa.edge.sandbox.rungs import (
+    RUNGS,
+    Bounds,
+    Confinement,
+    SandboxError,
+    SandboxOutcome,
+    SandboxProgram,
+    ShortageError,
+    shortages,
+)
 from dsa.edge.sandbox.sandbox_runner import run_on
 
 #: The program that attacks.
-TRIALS = Program((Path(__file__).with_name("trials.py")).read_text(encoding="utf-8"))
+TRIALS = SandboxProgram((Path(__file__).with_name("trials.py")).read_text(encoding="utf-8"))
 _BOUNDS = Bounds(timeout_s=10)
 _lock = threading.Lock()
 
@@ -92,7 +101,7 @@ def unkept(promised: Collection[str], broken: Mapping[str, list[str]]) -> str:
     return f"it promises what did not hold when tried: {', '.join(failed)}" if failed else ""
 
 
-def _notes(outcome: Outcome) -> Iterator[str]:
+def _notes(outcome: SandboxOutcome) -> Iterator[str]:
     if outcome.gap:
         yield outcome.gap
     for name, bound in outcome.lowered.items():

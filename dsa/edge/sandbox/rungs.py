@@ -137,7 +137,7 @@ End = Literal["exited", "signalled", "timeout", "flooded", "lost"]
 
 
 @attrs.frozen
-class Program:
+class SandboxProgram:
     """The text of a Python program of ours that defines `run(payload, result_fd)`.
 
     `preload` names modules that are imported beforehand, once, in the process from which calls are forked; `paths` are folders in which
@@ -160,14 +160,14 @@ class Program:
             raise ValueError(f"hash_seed = {self.hash_seed} is none: 0 to {(1 << 32) - 1}")
 
     @property
-    def setup(self) -> "Setup":
+    def setup(self) -> "WarmSetup":
         """What the process from which calls are forked is started with."""
-        return Setup(self.preload, self.paths, self.prepare, self.hash_seed)
+        return WarmSetup(self.preload, self.paths, self.prepare, self.hash_seed)
 
 
 @attrs.frozen
-class Setup:
-    """What programs may share a warm process by: the same modules, folders, preparation and seed. See `Program`."""
+class WarmSetup:
+    """What programs may share a warm process by: the same modules, folders, preparation and seed. See `SandboxProgram`."""
 
     preload: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
@@ -207,7 +207,7 @@ class Bounds:
 
 
 @attrs.frozen
-class Outcome:
+class SandboxOutcome:
     """What came out. Only `results` was meant to; the code may have forged that too: judge it as a claim.
 
     `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined. `output` is the beginning of what was

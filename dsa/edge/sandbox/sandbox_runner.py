@@ -39,11 +39,11 @@ from dsa.edge.sandbox.rungs import (
     OWN,
     Bounds,
     Confinement,
-    Outcome,
-    Program,
     SandboxError,
-    Setup,
+    SandboxOutcome,
+    SandboxProgram,
     Visible,
+    WarmSetup,
     shortages,
     visible,
 )
@@ -101,7 +101,7 @@ class Zygote:
         self.process.returncode = 0
 
 
-def start(rung: str, wanted: Setup) -> Zygote:
+def start(rung: str, wanted: WarmSetup) -> Zygote:
     """Start one and wait until it is confined and has imported what it should; what goes wrong is its `fault`. Raises OSError."""
     ours, theirs = socket.socketpair()
     shown = visible(wanted.paths)
@@ -152,7 +152,7 @@ def _greeted(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  # a fi
     return zygote
 
 
-def _setup(rung: str, wanted: Setup, shown: Visible, control: int, proc: int) -> dict[str, Any]:
+def _setup(rung: str, wanted: WarmSetup, shown: Visible, control: int, proc: int) -> dict[str, Any]:
     return {
         "modules": rungs.compiled(_MODULES), "rung": rung, "preload": wanted.preload, "paths": wanted.paths, "prepare": wanted.prepare,
         "visible": list(shown.paths), "links": shown.links, "devices": list(shown.devices), "control_fd": control, "proc_fd": proc,
@@ -185,12 +185,12 @@ def _wrapper(rung: str, shown: Visible) -> list[str]:
     return [*command, "--remount-ro", "/", "--"]
 
 
-_warm: dict[tuple[str, Setup], Zygote] = {}
+_warm: dict[tuple[str, WarmSetup], Zygote] = {}
 _lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def zygote(rung: str, setup: Setup = Setup()) -> Iterator[Zygote]:  # noqa: B008  # it is frozen
+def zygote(rung: str, setup: WarmSetup = WarmSetup()) -> Iterator[Zygote]:  # noqa: B008  # it is frozen
     """Give a process to ask for a call, warm where that is safe. Raises SandboxError when the rung cannot be had, OSError without a process."""
     key = (rung, setup)
     with _lock:
@@ -272,7 +272,9 @@ _PIECE_BYTES = 65_536
 _PIPES = ("result", "status", "output")
 
 
-def run_on(rung: str, program: Program, payload: str, bounds: Bounds, confinement: Confinement) -> Outcome:
+def run_on(
+    rung: str, program: SandboxProgram, payload: str, bounds: Bounds, confinement: Confinement
+) -> SandboxOutcome:
     """Run `program` and call its `run(payload, result_fd)` on a rung. Never raises for what the code does.
 
     Raises SandboxError when it cannot be confined, or has less than is required; then nothing was run.
@@ -283,7 +285,7 @@ def run_on(rung: str, program: Program, payload: str, bounds: Bounds, confinemen
             raise SandboxError(f"the sandbox '{rung}' lacks what is required: {', '.join(missing)}", missing)
         folder = "" if "own file tree" in found.features else opened.enter_context(working_directory())
         header = {"program": program.text, "bounds": attrs.asdict(bounds), "folder": folder}
-        reading = _Reading(bounds, opened)
+        reading = _CallPipes(bounds, opened)
         _ask(found, header, payload, reading)
         reading.collect(started + bounds.timeout_s + _GRACE_S)
         if not reading.over:
@@ -292,7 +294,7 @@ def run_on(rung: str, program: Program, payload: str, bounds: Bounds, confinemen
     return _outcome(reading, bounds, time.monotonic() - started, rung, found)
 
 
-def _ask(found: Zygote, header: dict[str, Any], payload: str, reading: "_Reading") -> None:
+def _ask(found: Zygote, header: dict[str, Any], payload: str, reading: "_CallPipes") -> None:
     with tempfile.TemporaryFile() as head, tempfile.TemporaryFile() as body:  # a file cannot fill up while nobody reads
         try:
             for file, text in ((head, json.dumps(header)), (body, payload)):
@@ -303,7 +305,7 @@ def _ask(found: Zygote, header: dict[str, Any], payload: str, reading: "_Reading
             reading.hand_over()
 
 
-class _Reading:
+class _CallPipes:
     """The pipes of a call, and what has been read of each so far."""
 
     def __init__(self, bounds: Bounds, opened: contextlib.ExitStack) -> None:
@@ -370,7 +372,7 @@ class _Reading:
         return bool(piece)
 
 
-def _outcome(reading: _Reading, bounds: Bounds, seconds: float, rung: str, found: Zygote) -> Outcome:
+def _outcome(reading: _CallPipes, bounds: Bounds, seconds: float, rung: str, found: Zygote) -> SandboxOutcome:
     pieces = reading.pieces
     try:
         status = json.loads(pieces["status"])
@@ -378,7 +380,7 @@ def _outcome(reading: _Reading, bounds: Bounds, seconds: float, rung: str, found
         status = {"ended": "timeout" if seconds > bounds.timeout_s else "lost", "code": 0, "cpu_s": 0.0, "fault": ""}
     if status["fault"]:
         raise SandboxError(f"code could not be confined by '{rung}': {status['fault']}", (rung,))
-    return Outcome(
+    return SandboxOutcome(
         ended="flooded" if reading.flooded else status["ended"],
         code=status["code"],
         results=bytes(pieces["result"]),

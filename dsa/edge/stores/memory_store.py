@@ -7,11 +7,11 @@ import attrs
 from dsa.runtime.ledger import Entry, Ledger
 from dsa.runtime.run_store import (
     HeldError,
+    InboxMessage,
     LeaseLostError,
-    Message,
     MessagesWaitError,
-    Recorded,
     RunSummary,
+    StoredRun,
     StoreError,
     Summary,
     Taking,
@@ -23,14 +23,14 @@ _HOLDER = "this process"
 
 
 @attrs.define
-class _Kept:
+class _StoredInMemory:
     """A run, its summary, and its inbox: each message with what came of it."""
 
-    recorded: Recorded
+    recorded: StoredRun
     summary: Summary
-    inbox: dict[str, tuple[Message, str | None]] = attrs.field(factory=dict)
+    inbox: dict[str, tuple[InboxMessage, str | None]] = attrs.field(factory=dict)
 
-    def waiting(self) -> tuple[Message, ...]:
+    def waiting(self) -> tuple[InboxMessage, ...]:
         return tuple(message for message, outcome in self.inbox.values() if outcome is None)
 
 
@@ -38,18 +38,20 @@ class MemoryStore:
     """A `RunStore` in memory."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, _Kept | None] = {}  # None: it was removed
+        self._runs: dict[str, _StoredInMemory | None] = {}  # None: it was removed
 
     def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> "MemoryJournal":
         """Begin a run. Raises StoreError when the id is or was in use."""
         if run in self._runs:
             raise StoreError(f"there {'was' if self._runs[run] is None else 'is'} a run of that id already")
-        kept = self._runs[run] = _Kept(Recorded(run, text, Ledger(entries), 1, _HOLDER), summary or Summary())
+        kept = self._runs[run] = _StoredInMemory(
+            StoredRun(run, text, Ledger(entries), 1, _HOLDER), summary or Summary()
+        )
         return MemoryJournal(kept)
 
     def hold(
-        self, run: str, *, take: bool = False, known: Recorded | None = None  # noqa: ARG002  (nothing is decoded here)
-    ) -> tuple["MemoryJournal", Recorded]:  # fmt: skip
+        self, run: str, *, take: bool = False, known: StoredRun | None = None  # noqa: ARG002  (nothing is decoded here)
+    ) -> tuple["MemoryJournal", StoredRun]:  # fmt: skip
         """Become the writer of a run; `take` takes it from one that is alive. Raises UnknownRunError or HeldError."""
         kept = self._kept(run)
         if kept.recorded.holder is not None and not take:
@@ -57,7 +59,7 @@ class MemoryStore:
         kept.recorded = attrs.evolve(kept.recorded, epoch=kept.recorded.epoch + 1, holder=_HOLDER)
         return MemoryJournal(kept), kept.recorded
 
-    def read(self, run: str) -> Recorded:
+    def read(self, run: str) -> StoredRun:
         """Read a run. Raises UnknownRunError."""
         return self._kept(run).recorded
 
@@ -86,7 +88,7 @@ class MemoryStore:
         count, holder = len(kept.recorded.entries), kept.recorded.holder
         return RunSummary(run, count, kept.summary, holder, messages=len(kept.waiting()))
 
-    def post(self, run: str, message: Message) -> None:
+    def post(self, run: str, message: InboxMessage) -> None:
         """Put a message into a run's inbox. Raises UnknownRunError, TooLargeError, StoreError."""
         kept = self._kept(run)
         message_line(message)
@@ -97,7 +99,7 @@ class MemoryStore:
             )
         kept.inbox.setdefault(message.id, (message, None))
 
-    def waiting_messages(self, run: str) -> tuple[Message, ...]:
+    def waiting_messages(self, run: str) -> tuple[InboxMessage, ...]:
         """Return the messages that wait in a run's inbox, in the order they were posted."""
         return self._kept(run).waiting()
 
@@ -122,7 +124,7 @@ class MemoryStore:
             kept.recorded = attrs.evolve(kept.recorded, epoch=kept.recorded.epoch + 1)  # who held it writes no more
             self._runs[kept.recorded.run] = None
 
-    def _kept(self, run: str) -> _Kept:
+    def _kept(self, run: str) -> _StoredInMemory:
         kept = self._runs.get(run)
         if kept is None:
             raise UnknownRunError(f"there is no run {run}")
@@ -132,7 +134,7 @@ class MemoryStore:
 class MemoryJournal:
     """The right to write one run of a MemoryStore."""
 
-    def __init__(self, kept: _Kept) -> None:
+    def __init__(self, kept: _StoredInMemory) -> None:
         self._kept, self.run, self.epoch = kept, kept.recorded.run, kept.recorded.epoch
         self.head = b""
 
@@ -145,7 +147,7 @@ class MemoryJournal:
             if kept.inbox.get(message, (None, ""))[1] is not None:
                 raise StoreError(f"message {message} does not wait for run {self.run}; nothing was written")
         now = kept.recorded
-        kept.recorded = Recorded(now.run, now.text, now.entries.extend(entries), now.epoch, now.holder)
+        kept.recorded = StoredRun(now.run, now.text, now.entries.extend(entries), now.epoch, now.holder)
         kept.summary = summary or kept.summary
         for message, outcome in taking:
             kept.inbox[message] = (kept.inbox[message][0], outcome)

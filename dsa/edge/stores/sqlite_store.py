@@ -14,15 +14,15 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from dsa.edge.stores import store_rows
-from dsa.edge.stores.store_file import Database
+from dsa.edge.stores.store_file import StoreFile
 from dsa.edge.stores.store_rows import (
     END,
     REMOVED,
     RUN_COLUMNS,
     SPAN,
-    Commit,
     EndRow,
     RunRow,
+    StoreCommit,
     address,
     delete_entries,
     end_in,
@@ -35,11 +35,11 @@ from dsa.runtime.ledger import Entry
 from dsa.runtime.run_store import (
     DamageError,
     HeldError,
+    InboxMessage,
     LeaseLostError,
-    Message,
     MessagesWaitError,
-    Recorded,
     RunSummary,
+    StoredRun,
     StoreError,
     Summary,
     Taking,
@@ -68,7 +68,7 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path, *, lock_patience_s: float = 60.0, read_only: bool = False) -> None:
-        self._database = Database(path, lock_patience_s, read_only=read_only)
+        self._database = StoreFile(path, lock_patience_s, read_only=read_only)
         self._path = path
         self._polled: dict[tuple[str, str], tuple[tuple[object, ...], Any]] = {}
         self._written_inboxes = 0  # how often this handle has changed what waits in one
@@ -98,12 +98,14 @@ class SqliteStore:
             connection.execute(_NEW, (*attrs.astuple(row), row.seal))
             start = EndRow(row.number, row.epoch, 0, first_link(run, text))
             start.write(connection)
-            commit = Commit(run, start, entries, _line(summary))
+            commit = StoreCommit(run, start, entries, _line(summary))
             store_texts(connection, {address(text): text, **commit.texts})
             commit.write(connection)
         return SqliteJournal(self, row, commit.after)
 
-    def hold(self, run: str, *, take: bool = False, known: Recorded | None = None) -> tuple["SqliteJournal", Recorded]:
+    def hold(
+        self, run: str, *, take: bool = False, known: StoredRun | None = None
+    ) -> tuple["SqliteJournal", StoredRun]:
         """Become the writer of a run, and read it or what was written after what is `known`. Raises HeldError."""
         with self._database.writing() as connection:
             row = self._row(connection, run)
@@ -116,7 +118,7 @@ class SqliteStore:
             end.write(connection)
         return SqliteJournal(self, ours, end), attrs.evolve(found, epoch=ours.epoch, holder=ours.holder)
 
-    def append(self, row: RunRow, commit: Commit, taking: Sequence[Taking]) -> None:
+    def append(self, row: RunRow, commit: StoreCommit, taking: Sequence[Taking]) -> None:
         """Write a commit of a run."""
         if not commit.texts and not taking:
             self._database.write_at_once(commit.write)  # one statement, a transaction by itself
@@ -127,7 +129,7 @@ class SqliteStore:
             store_texts(connection, commit.texts)
             commit.write(connection)
 
-    def release(self, row: RunRow, commit: Commit, *, rests: bool) -> None:
+    def release(self, row: RunRow, commit: StoreCommit, *, rests: bool) -> None:
         """Give up the right to write a run; one that rests must have no messages in its inbox. Raises MessagesWaitError."""
         if not self._database.is_open:
             return  # after a fault; whoever comes next finds this holder dead
@@ -154,7 +156,7 @@ class SqliteStore:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def read(self, run: str) -> Recorded:
+    def read(self, run: str) -> StoredRun:
         """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
         with self._database.reading() as connection:
             found, _ = recorded(connection, self._row(connection, run))
@@ -209,16 +211,16 @@ class SqliteStore:
 
     # -- the inbox -------------------------------------------------------------------------------------------------
 
-    def post(self, run: str, message: Message) -> None:
+    def post(self, run: str, message: InboxMessage) -> None:
         """Put a message into a run's inbox, whoever holds it. Raises UnknownRunError, TooLargeError, StoreError."""
         self._written_inboxes += 1
         with self._database.writing() as connection:
             store_rows.post(connection, self._row(connection, run).number, message)
 
-    def waiting_messages(self, run: str) -> tuple[Message, ...]:
+    def waiting_messages(self, run: str) -> tuple[InboxMessage, ...]:
         """Return the messages that wait in a run's inbox, in the order they were posted."""
 
-        def waiting(connection: sqlite3.Connection) -> tuple[Message, ...]:
+        def waiting(connection: sqlite3.Connection) -> tuple[InboxMessage, ...]:
             return store_rows.waiting(connection, self._row(connection, run).number, run)
 
         connection, of_others, _ = (
@@ -288,14 +290,14 @@ class SqliteJournal:
     def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
         """Write entries, the summary and what came of messages, all or nothing; durable when this returns. Raises as `Journal.append`."""
         if entries or summary is not None or taking:
-            commit = Commit(self._row.run, self._end, entries, _line(summary))
+            commit = StoreCommit(self._row.run, self._end, entries, _line(summary))
             self._store.append(self._row, commit, taking)
             self._end = commit.after
 
     def release(self, summary: Summary | None = None) -> None:
         """Give up the right to write, in one commit with the summary. Raises MessagesWaitError."""
         rests = summary is not None and summary.status == "waiting"
-        self._store.release(self._row, Commit(self._row.run, self._end, (), _line(summary)), rests=rests)
+        self._store.release(self._row, StoreCommit(self._row.run, self._end, (), _line(summary)), rests=rests)
 
 
 def _line(summary: Summary | None) -> str | None:

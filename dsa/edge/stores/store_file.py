@@ -78,7 +78,7 @@ def this_process() -> str:
     return f"{user}{socket.gethostname()} (process {os.getpid()})"
 
 
-class Turn:
+class WriteTurn:
     """The right to write a file, one process at a time.
 
     SQLite would take turns by itself, but some of its versions (3.7.0 to 3.51.2) can damage a file when one connection writes while
@@ -182,7 +182,9 @@ class _Snapshot:
 
     def _copied(self, folder: Path) -> Path:
         """Copy file and log while nobody writes them."""
-        turn = Turn(self._lock_path, self._patience_s, shared=True) if os.access(self._lock_path, os.R_OK) else None
+        turn = (
+            WriteTurn(self._lock_path, self._patience_s, shared=True) if os.access(self._lock_path, os.R_OK) else None
+        )
         try:
             if turn is not None:
                 turn.take()
@@ -207,7 +209,7 @@ class _Snapshot:
         return tuple(found)
 
 
-class Database:
+class StoreFile:
     """The file as one process has it open, to write it or (`read_only`, or where it may not be written) to read it.
 
     Raises StoreError when the file cannot be opened or is another program's.
@@ -235,7 +237,7 @@ class Database:
     def _open_to_write(self, patience_s: float) -> None:
         with ExitStack() as undone:
             _make_folder(self.path)
-            self._turn = Turn(self._lock_path, patience_s)
+            self._turn = WriteTurn(self._lock_path, patience_s)
             undone.callback(self._turn.close)
             with self._its_turn():
                 self._holder = Holder(self._holders)

@@ -29,9 +29,9 @@ from dsa.runtime.json_text import quoted, value_of
 from dsa.runtime.ledger import Entry, Ledger, commit_entries
 from dsa.runtime.run_store import (
     DamageError,
+    InboxMessage,
     LeaseLostError,
-    Message,
-    Recorded,
+    StoredRun,
     StoreError,
     Taking,
     commit_line,
@@ -181,7 +181,7 @@ def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
 # -- writing -------------------------------------------------------------------------------------------------------------
 
 
-class Commit:
+class StoreCommit:
     """Entries and a summary (None: the one before stays) on their way behind the end of a run."""
 
     __slots__ = ("_row", "after", "before", "run", "texts")
@@ -223,13 +223,13 @@ def delete_entries(connection: sqlite3.Connection, number: int) -> None:
 # -- reading -------------------------------------------------------------------------------------------------------------
 
 
-def recorded(connection: sqlite3.Connection, row: RunRow, known: Recorded | None = None) -> tuple[Recorded, EndRow]:
+def recorded(connection: sqlite3.Connection, row: RunRow, known: StoredRun | None = None) -> tuple[StoredRun, EndRow]:
     """Read a run, and the end of it. All links of its chain are verified, or those after what is known already."""
     if known is None or known.run != row.run:
         text = content_at(connection, row.machine, row.run)
-        known = Recorded(row.run, text, Ledger(), row.epoch, head=first_link(row.run, text))
+        known = StoredRun(row.run, text, Ledger(), row.epoch, head=first_link(row.run, text))
     entries, end = _verified(connection, row, len(known.entries), known.head)
-    return Recorded(row.run, known.text, known.entries.extend(entries), row.epoch, row.holder, end.head), end
+    return StoredRun(row.run, known.text, known.entries.extend(entries), row.epoch, row.holder, end.head), end
 
 
 def entries_after(connection: sqlite3.Connection, row: RunRow, position: int) -> tuple[Entry, ...]:
@@ -312,7 +312,7 @@ _COLUMNS = "number, message, run, line, outcome, seal"
 _Row = tuple[int, str, int, str, str | None, bytes]
 
 
-def post(connection: sqlite3.Connection, number: int, message: Message) -> None:
+def post(connection: sqlite3.Connection, number: int, message: InboxMessage) -> None:
     """Put a message into the inbox of a run, unless it is there. Raises TooLargeError, or StoreError for another one of that id."""
     found = _found(connection, message.id)
     if found is not None:
@@ -325,7 +325,7 @@ def post(connection: sqlite3.Connection, number: int, message: Message) -> None:
     _write(connection, ((last or 0) + 1, message.id, number, message_line(message), None))
 
 
-def waiting(connection: sqlite3.Connection, number: int, run: str) -> tuple[Message, ...]:
+def waiting(connection: sqlite3.Connection, number: int, run: str) -> tuple[InboxMessage, ...]:
     """Return the messages that wait for a run, as they were posted."""
     query = f"SELECT {_COLUMNS} FROM inbox WHERE run = ? AND outcome IS NULL ORDER BY number"  # noqa: S608
     rows = [_require_sound(row, run) for row in connection.execute(query, (number,))]

@@ -5,12 +5,18 @@ from dsa.generators.streams.stream_result import (
     CALL_ERRORS,
     RESCUES,
     STREAM_ERRORS,
+    StreamCall,
     StreamError,
     StreamResult,
-    ToolCall,
 )
 
 __all__ = [
-    "CALL_ERRORS", "RESCUES", "STREAM_ERRORS", "StreamError", "StreamReconciler", "StreamResult", "ToolCall",
+    "CALL_ERRORS",
+    "RESCUES",
+    "STREAM_ERRORS",
+    "StreamCall",
+    "StreamError",
+    "StreamReconciler",
+    "StreamResult",
     "reconcile_stream",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from dsa.runtime.speech import Scanner, values_in
 
 
 @attrs.frozen
-class Settled:
+class SettledArguments:
     """What arguments come to: objects (one, or several when calls were joined), or why there is none; what was mended."""
 
     values: tuple[dict[str, Any], ...]
@@ -38,7 +38,7 @@ _UNREAD = object()
 _BEGINNINGS = ("{", '"{')
 
 
-class Reassembled:
+class PieceReading:
     """One reading of the pieces: a list of texts, how long they are, and where their first value ends."""
 
     __slots__ = ("_first", "_parts", "_scanned", "_scanner", "_value", "size")
@@ -103,8 +103,8 @@ class Arguments:
     __slots__ = ("_joined", "_snapshot")
 
     def __init__(self) -> None:
-        self._joined = Reassembled()
-        self._snapshot: Reassembled | None = None
+        self._joined = PieceReading()
+        self._snapshot: PieceReading | None = None
 
     @property
     def empty(self) -> bool:
@@ -121,7 +121,7 @@ class Arguments:
         if fragment.startswith("{") and self._joined.size:
             held = self._snapshot or self._joined
             if len(fragment) >= held.size and fragment.startswith(held.text):
-                self._snapshot = Reassembled(fragment)
+                self._snapshot = PieceReading(fragment)
                 self._joined.append(fragment)
                 return
         self._joined.append(fragment)
@@ -153,39 +153,39 @@ class Arguments:
             return whole.first is not None
         return whole.value is not None and read_object(piece).value == whole.value
 
-    def settle(self, *, cut: bool) -> Settled:
+    def settle(self, *, cut: bool) -> SettledArguments:
         """Say what the arguments come to; `cut` says that the stream may have ended before they did."""
         text = self.text
         if not text.strip() or text.strip() == "null":
-            return Settled((), TRUNCATED) if cut else Settled(({},), rescues=("empty_arguments",))
+            return SettledArguments((), TRUNCATED) if cut else SettledArguments(({},), rescues=("empty_arguments",))
         settled = _settled(self._joined)
         if settled is None and self._snapshot is not None and (settled := _settled(self._snapshot)):
             settled = attrs.evolve(settled, rescues=("cumulative_arguments", *settled.rescues))
         if settled is not None:
             return settled
         readable = read_object(text).json
-        return Settled((), TRUNCATED if self._joined.open or (cut and not readable) else INVALID)
+        return SettledArguments((), TRUNCATED if self._joined.open or (cut and not readable) else INVALID)
 
 
-def _settled(reading: Reassembled) -> Settled | None:
+def _settled(reading: PieceReading) -> SettledArguments | None:
     """Read one object, or one that more came after; None when that is not what it is."""
     whole = read_object(reading.text)
     if whole.value is not None:
-        return Settled((whole.value,), rescues=whole.rescues)
+        return SettledArguments((whole.value,), rescues=whole.rescues)
     first = reading.first
     head = read_object(first) if first else whole
     if first is None or head.value is None:
         return None
     tail = reading.text[len(first) :].strip()
     if first.rstrip().endswith(tail) or first.lstrip().startswith(tail):  # its last piece again, or itself half
-        return Settled((head.value,), rescues=(*head.rescues, "repeated_arguments"))
+        return SettledArguments((head.value,), rescues=(*head.rescues, "repeated_arguments"))
     rest = [read_object(part) for part in values_in(tail)]
     values = [head.value, *(reading.value for reading in rest if reading.value is not None)]
     if len(values) <= len(rest):
         return None
     kept, kind = _which(values)
     later = (name for reading in rest for name in reading.rescues if name != "double_encoded")  # of no importance now
-    return Settled(kept, rescues=(kind, *dict.fromkeys((*head.rescues, *later))))
+    return SettledArguments(kept, rescues=(kind, *dict.fromkeys((*head.rescues, *later))))
 
 
 def _which(values: list[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], str]:

@@ -29,7 +29,7 @@ _JSON_ESCAPES = frozenset('"\\/bfnrtu')
 
 
 @attrs.frozen
-class Reading:
+class ArgumentsReading:
     """What a text says: its value; whether it is JSON at all; what was mended."""
 
     value: Any
@@ -37,30 +37,30 @@ class Reading:
     rescues: tuple[str, ...] = ()
 
 
-_UNREADABLE = Reading(None, json=False)
+_UNREADABLE = ArgumentsReading(None, json=False)
 
 
-def read_object(text: str) -> Reading:
+def read_object(text: str) -> ArgumentsReading:
     """Read a text as an object; the value is None for all else."""
     reading = read_value(text)
     if isinstance(reading.value, str):
         inner = read_value(reading.value)
         if isinstance(inner.value, dict):
-            return Reading(inner.value, rescues=(*reading.rescues, "double_encoded", *inner.rescues))
+            return ArgumentsReading(inner.value, rescues=(*reading.rescues, "double_encoded", *inner.rescues))
     return reading if isinstance(reading.value, dict) else attrs.evolve(reading, value=None)
 
 
-def read_value(text: str) -> Reading:
+def read_value(text: str) -> ArgumentsReading:
     """Read a text as JSON of any kind: as it stands, with raw control characters, then rewritten."""
     value = _loaded(text, strict=True)
     if value is not _UNREADABLE:
-        return Reading(value)
+        return ArgumentsReading(value)
     value = _loaded(text, strict=False)
     if value is not _UNREADABLE:
-        return Reading(value, rescues=("control_characters",))
+        return ArgumentsReading(value, rescues=("control_characters",))
     rewritten, kinds = _rewritten(text)
     value = _loaded(rewritten, strict=False) if kinds else _UNREADABLE
-    return _UNREADABLE if value is _UNREADABLE else Reading(value, rescues=kinds)
+    return _UNREADABLE if value is _UNREADABLE else ArgumentsReading(value, rescues=kinds)
 
 
 def _loaded(text: str, *, strict: bool) -> Any:  # noqa: ANN401  # JSON of any kind

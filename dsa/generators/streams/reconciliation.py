@@ -21,9 +21,9 @@ import attrs
 
 from dsa.generators.streams.call_slots import Slot, Slots
 from dsa.generators.streams.offered_tools import Tools, offered
-from dsa.generators.streams.stream_result import INVALID, NAMELESS, TRUNCATED, StreamError, StreamResult, ToolCall
+from dsa.generators.streams.stream_result import INVALID, NAMELESS, TRUNCATED, StreamCall, StreamError, StreamResult
 from dsa.generators.streams.text_calls import FENCE_BEGIN, recover, without_markers
-from dsa.runtime.speech import Addressed, Speech, Spoken, as_unicode, joined
+from dsa.runtime.speech import FunctionText, Speech, SpeechParts, as_unicode, joined
 
 #: Finish reasons of all providers, by what they mean.
 _REASONS = {
@@ -54,7 +54,7 @@ def plain_reason(reason: object) -> str | None:
 
 
 @attrs.define(eq=False)
-class Gathered:
+class StreamState:
     """What the chunks have brought so far. `text_tools` are the tools whose calls are looked for in the text."""
 
     slots: Slots
@@ -90,7 +90,7 @@ class Gathered:
         self.error = self.error or error
 
 
-def conclude(gathered: Gathered) -> StreamResult:
+def conclude(gathered: StreamState) -> StreamResult:
     """Give the result."""
     ended = gathered.error is None and gathered.finish in _ENDED
     rescues = Counter(gathered.kinds)
@@ -119,7 +119,7 @@ def conclude(gathered: Gathered) -> StreamResult:
     )
 
 
-def _cleaned(call: ToolCall) -> ToolCall:
+def _cleaned(call: StreamCall) -> StreamCall:
     """Return a call without halves of characters. Arguments are cleaned once they are read: JSON writes halves as escapes."""
     about = attrs.evolve(call, id=joined(call.id), name=joined(call.name), extra=as_unicode(call.extra))
     try:
@@ -128,7 +128,7 @@ def _cleaned(call: ToolCall) -> ToolCall:
         return attrs.evolve(about, arguments=None, error=call.error or INVALID, text=joined(call.text))
 
 
-def _settled(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[ToolCall]:
+def _settled(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
     """Give the call of a slot, or those that were sent as one; none of a slot that says nothing."""
     if slot.name is None and slot.arguments.empty:
         return []
@@ -143,15 +143,15 @@ def _settled(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> l
     if cut and settled.values == ({},) and tools.needs_arguments(name):  # some servers send an empty object first
         error = error or TRUNCATED
     if error is not None:
-        return [ToolCall(slot.id or "", name, None, error, text, slot.extra)]
+        return [StreamCall(slot.id or "", name, None, error, text, slot.extra)]
     first, *more = settled.values
-    call = ToolCall(slot.id or "", name, first, text=text, extra=slot.extra)
-    return [call, *(ToolCall("", name, values, text=text) for values in more)]
+    call = StreamCall(slot.id or "", name, first, text=text, extra=slot.extra)
+    return [call, *(StreamCall("", name, values, text=text) for values in more)]
 
 
 def _written(
-    said: Spoken, reasoning: str, gathered: Gathered, rescues: Counter[str], *, ended: bool
-) -> tuple[list[ToolCall], str]:
+    said: SpeechParts, reasoning: str, gathered: StreamState, rescues: Counter[str], *, ended: bool
+) -> tuple[list[StreamCall], str]:
     """Give the calls that are written into the text, and the rest of it; into the reasoning only when there is no text."""
     addressed = [
         call
@@ -166,11 +166,11 @@ def _written(
         kind = "reasoning_call"
     for call in recovered.calls:
         rescues.update({kind, *call.kinds})
-    calls = [ToolCall(call.id or "", call.name, call.arguments, call.error, call.text) for call in recovered.calls]
+    calls = [StreamCall(call.id or "", call.name, call.arguments, call.error, call.text) for call in recovered.calls]
     return [*addressed, *calls], recovered.rest
 
 
-def _addressed(said: Addressed, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[ToolCall]:
+def _addressed(said: FunctionText, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
     """Give the call that stands in a channel of its own."""
     slot = Slot(None, said.recipient, None)
     slot.arguments.append(said.text)
@@ -181,7 +181,7 @@ def _addressed(said: Addressed, tools: Tools, rescues: Counter[str], *, cut: boo
     return calls
 
 
-def _with_ids(calls: list[ToolCall], stream_id: str, rescues: Counter[str]) -> list[ToolCall]:
+def _with_ids(calls: list[StreamCall], stream_id: str, rescues: Counter[str]) -> list[StreamCall]:
     """Give every call an id of its own: the provider's where it is usable, else one made from what is known."""
     taken = {call.id for call in calls if call.id}
     seen: set[str] = set()
@@ -205,7 +205,7 @@ def _made_id(text: str, taken: set[str]) -> str:
     return digest[:_ID_LENGTH]
 
 
-def _finish(finish: str | None, calls: list[ToolCall], rescues: Counter[str]) -> str | None:
+def _finish(finish: str | None, calls: list[StreamCall], rescues: Counter[str]) -> str | None:
     """Make the finish reason say what is there, where the provider's does not."""
     if finish == "tool_calls" and not calls:
         rescues["finish_without_calls"] += 1
@@ -216,7 +216,7 @@ def _finish(finish: str | None, calls: list[ToolCall], rescues: Counter[str]) ->
     return finish
 
 
-def _error(gathered: Gathered, calls: list[ToolCall]) -> StreamError | None:
+def _error(gathered: StreamState, calls: list[StreamCall]) -> StreamError | None:
     if gathered.error is not None:
         return gathered.error
     if gathered.finish == "error":
@@ -250,7 +250,7 @@ _LONGEST = max(map(len, _BEGINNINGS))
 _FIRST = re.compile(r"[<\[]")
 
 
-class Display:
+class StreamText:
     """Feed it pieces, show what it gives. Without offered tools all is given at once: nothing can be a call."""
 
     __slots__ = ("_begun", "_held", "_holding", "_tools")
@@ -322,8 +322,8 @@ class StreamReconciler:
         self._tools = offered(tools)
         readable = self._tools if text_calls else offered(())
         self._slots = Slots(self._tools)
-        self._display = Display(readable)
-        self._gathered = Gathered(self._slots, self._tools, readable)
+        self._display = StreamText(readable)
+        self._gathered = StreamState(self._slots, self._tools, readable)
         self._speech = self._gathered.speech
 
     def feed(self, chunk: object) -> str:
@@ -422,7 +422,7 @@ class StreamReconciler:
         gathered.content.append(text)
         said = speech.feed(text)
         if speech.begins_anew:
-            self._display = Display(gathered.text_tools)
+            self._display = StreamText(gathered.text_tools)
         return self._display.feed(said) if said else ""
 
     def _text_of(self, parts: object, depth: int = 0) -> str:

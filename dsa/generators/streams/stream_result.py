@@ -82,7 +82,7 @@ RESCUES: dict[str, str] = {
 
 
 @attrs.frozen(field_transformer=immutable)
-class ToolCall:
+class StreamCall:
     """One call of a tool.
 
     `id` is the provider's own, letter by letter, where it sent a usable one. `arguments` is None exactly when `error`,
@@ -123,7 +123,7 @@ class StreamResult:
     `model` is the one that it says has answered.
     """
 
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[StreamCall, ...] = ()
     content: str = ""
     finish_reason: str | None = None
     error: StreamError | None = None
@@ -133,7 +133,7 @@ class StreamResult:
     model: str = ""
 
     @property
-    def executable(self) -> tuple[ToolCall, ...]:
+    def executable(self) -> tuple[StreamCall, ...]:
         """The calls that may be executed: none of a stream that broke off, else those without an error."""
         return () if self.error else tuple(call for call in self.tool_calls if call.error is None)
 

@@ -36,7 +36,7 @@ class ReplayMismatchError(DsaError):
         )
 
 
-class Record:
+class CallLog:
     """The calls recorded under one key, below one root. Raises ReplayMismatchError for entries that no run has written."""
 
     def __init__(self, entries: Iterable[object], key: str, root: str) -> None:
@@ -92,7 +92,7 @@ def upwards(path: str) -> Iterator[str]:
         path = path.rpartition(".")[0]
 
 
-class Said:
+class StepDigest:
     """The digest of a policy's own ledger, as far as it has got."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
@@ -181,7 +181,7 @@ def place_of(path: str) -> tuple[int, ...]:
 
 def calls_of(entries: Iterable[Entry], key: str) -> tuple[CallNode, ...]:
     """Return the calls under a key in the order of their places."""
-    reading = _Reading(key)
+    reading = _PathEntries(key)
     for entry in entries:
         reading.take(entry)
     ordered = sorted(reading.begun, key=place_of)
@@ -203,7 +203,7 @@ def calls_of(entries: Iterable[Entry], key: str) -> tuple[CallNode, ...]:
     )
 
 
-class _Reading:
+class _PathEntries:
     """What the entries say of each path."""
 
     def __init__(self, key: str) -> None:

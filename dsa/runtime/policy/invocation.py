@@ -172,7 +172,7 @@ _LONGEST = 300  # characters of steps in a message
 
 
 @attrs.frozen
-class Replayed:
+class ReplayReport:
     """What was compared: the calls of a run, the paths of those that were performed, and where the ledger ends, if the run is not over."""
 
     calls: tuple[CallNode, ...]
@@ -197,7 +197,7 @@ async def replay_calls(
     run_id: str = "",
     key: str = "",
     config: Mapping[str, Any] | None = None,
-) -> Replayed:
+) -> ReplayReport:
     """Perform again what called others after the action was asked from outside, and compare each request and each step with the ledger.
 
     Raises ReplayMismatchError at the first that is another one, also where a policy raises something now; BindingError for a policy that is
@@ -211,7 +211,7 @@ async def replay_calls(
     await replay.compare(replay.record.root, partial(replay.perform, Action(OUTSIDE), outside, allowed=[action.policy]))
     while replay.left:
         await replay.compare(*replay.left.popleft())
-    return Replayed(replay.calls, tuple(sorted(replay.performed, key=place_of)), replay.ends_at)
+    return ReplayReport(replay.calls, tuple(sorted(replay.performed, key=place_of)), replay.ends_at)
 
 
 class _CallReplay(Calls):
@@ -308,7 +308,7 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 @attrs.frozen
-class Decorated:
+class DecoratedPolicy:
     """A policy made of another by a decorator of this module."""
 
     inner: Policy
@@ -340,7 +340,7 @@ def loop_wrapper(max_turns: int) -> Decorator:
             error_step(action.policy, MAX_TURNS, f"it still asked for actions in turn {max_turns}, the last"),
         ]
 
-    return lambda policy: Decorated(policy, is_loop=True, perform=perform)
+    return lambda policy: DecoratedPolicy(policy, is_loop=True, perform=perform)
 
 
 def invoke_action(approvals: Mapping[str, str] = _NOBODY) -> Decorator:
@@ -357,18 +357,18 @@ def invoke_action(approvals: Mapping[str, str] = _NOBODY) -> Decorator:
         calls = [step for step in said if step.type == ACTION_CALL]
         return [*said, *[await _carried_out(call, context, asked_for) for call in calls]]
 
-    def decorate(policy: Policy) -> Decorated:
-        if isinstance(policy, Decorated) and policy.is_loop:
+    def decorate(policy: Policy) -> DecoratedPolicy:
+        if isinstance(policy, DecoratedPolicy) and policy.is_loop:
             msg = "invoke_action belongs into the loop: write [loop_wrapper(..), invoke_action()]"
             raise TypeError(msg)
-        return Decorated(policy, is_loop=False, perform=perform)
+        return DecoratedPolicy(policy, is_loop=False, perform=perform)
 
     return decorate
 
 
 async def _once(policy: Policy, action: Action, context: PolicyContext) -> list[Step]:
     """Perform a policy once; the innermost as a turn of its own, so that it is recorded."""
-    return await (policy(action, context) if isinstance(policy, Decorated) else context.turn(policy, action))
+    return await (policy(action, context) if isinstance(policy, DecoratedPolicy) else context.turn(policy, action))
 
 
 async def _carried_out(call: Step, context: PolicyContext, approvals: Mapping[str, str]) -> Step:

@@ -26,7 +26,7 @@ from dsa.declarations import Reference
 from dsa.errors import GenerationError
 from dsa.expr import Outcome
 from dsa.immutable import immutable
-from dsa.runtime.artifacts import ArtifactStore, Attempt
+from dsa.runtime.artifacts import ArtifactStore, AttemptRecord
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult
 from dsa.runtime.json_text import (
     PLAIN,
@@ -43,7 +43,7 @@ from dsa.runtime.ledger import (
     PERSON,
     ArtifactEntry,
     Entry,
-    Judgement,
+    GuardVerdict,
     Ledger,
     PartWaitsError,
     VerdictEntry,
@@ -69,7 +69,7 @@ class PayloadText(str):
     __slots__ = ()
 
 
-class Unwritten:
+class LazyPayload:
     """The payload of an Action that is not written before somebody reads it as text, which policies of effects do not: `made` gives it to them.
 
     `made` gives a new value each time, the same as reading what `write` gives.
@@ -90,8 +90,8 @@ class Unwritten:
         return self._text
 
 
-def _text_of(payload: PayloadText | Unwritten) -> PayloadText:
-    return payload.text if isinstance(payload, Unwritten) else payload
+def _text_of(payload: PayloadText | LazyPayload) -> PayloadText:
+    return payload.text if isinstance(payload, LazyPayload) else payload
 
 
 def canonical_json(payload: Payload | PayloadText) -> PayloadText:
@@ -114,8 +114,8 @@ _NOT_THE_USERS = (
 _NOTHING: Any = {}  # converted to text before anyone sees it
 
 
-def _to_be_written(payload: Payload | PayloadText | Unwritten) -> PayloadText | Unwritten:
-    return payload if isinstance(payload, Unwritten) else canonical_json(payload)
+def _to_be_written(payload: Payload | PayloadText | LazyPayload) -> PayloadText | LazyPayload:
+    return payload if isinstance(payload, LazyPayload) else canonical_json(payload)
 
 
 @attrs.frozen(field_transformer=immutable)
@@ -128,7 +128,7 @@ class Action:
     """
 
     policy: str
-    _payload: PayloadText | Unwritten = attrs.field(
+    _payload: PayloadText | LazyPayload = attrs.field(
         default=_NOTHING,
         converter=_to_be_written,
         alias="payload",
@@ -141,7 +141,7 @@ class Action:
     def payload(self) -> dict[str, Any]:
         """The arguments; a new value each time."""
         kept = self._payload
-        payload: dict[str, Any] = kept.made() if isinstance(kept, Unwritten) else value_of(kept)
+        payload: dict[str, Any] = kept.made() if isinstance(kept, LazyPayload) else value_of(kept)
         return payload
 
     @property
@@ -295,7 +295,7 @@ def approved(action: Action, steps: Iterable[Step]) -> bool:
     return bool(about) and about[-1].get("approved") is True
 
 
-class Surroundings(Protocol):
+class PolicySurroundings(Protocol):
     """What a machine gives to the policies of its effects, and to those that they call."""
 
     @property
@@ -329,7 +329,7 @@ class Surroundings(Protocol):
         """Show a piece of text, such as of a model's answer, to whoever watches the run. It is not recorded. `key` is the call's own."""
 
 
-class PolicyContext(Surroundings, Protocol):
+class PolicyContext(PolicySurroundings, Protocol):
     """What a policy may use beside its action.
 
     Outside a machine there is no run, no guard and so on: asking for one is a LookupError.
@@ -389,7 +389,7 @@ Decorator = Callable[[Policy], Policy]
 
 
 @attrs.frozen
-class Answering:
+class AnsweringPolicy:
     """A policy that says which events it answers with, so that a binding can be checked before the first event.
 
     `is_eager`: it is begun in the task that drives the run, which goes on in its place; where it waits, a task is made of the rest. So what
@@ -412,9 +412,9 @@ class Answering:
 
 def answering(
     *events: str, is_eager: bool = False, reads: Mapping[str, Callable[[Any], Any]] | None = None
-) -> Callable[[Policy], Answering]:
-    """Declare the events that a policy answers with, whether it is eager, and what data it reads (see `Answering`)."""
-    return lambda policy: Answering(policy, frozenset(events), is_eager, reads or {})
+) -> Callable[[Policy], AnsweringPolicy]:
+    """Declare the events that a policy answers with, whether it is eager, and what data it reads (see `AnsweringPolicy`)."""
+    return lambda policy: AnsweringPolicy(policy, frozenset(events), is_eager, reads or {})
 
 
 TOO_LARGE = "TOO_LARGE"
@@ -437,7 +437,7 @@ class Request:
 
 
 @attrs.define
-class Fault:
+class RunFault:
     """What ends the whole run, however policies handle it.
 
     After a crash, calls under way may still be recorded, but for those that have seen it: it stands in `paths`.
@@ -527,7 +527,7 @@ def warily(result: GuardResult, artifact: Artifact) -> GuardResult:
 def never_passed(entry: VerdictEntry, redacted: tuple[str, ...]) -> VerdictEntry:
     """Give a verdict on a text that had secrets in it: no guard has passed it. What a person says stands."""
     judgements = [
-        Judgement(said.guard, "failed", "\n".join(filter(None, (said.feedback, advice(redacted)))))
+        GuardVerdict(said.guard, "failed", "\n".join(filter(None, (said.feedback, advice(redacted)))))
         if said.outcome == "passed" and said.guard != PERSON
         else said
         for said in entry.judgements
@@ -561,11 +561,11 @@ class RedactingArtifacts:
         """Store what was said of an artifact, which has no secrets in it; KeyError when it is unknown."""
         self._store.record_verdict(verdict)
 
-    def attempts(self) -> tuple[Attempt, ...]:
+    def attempts(self) -> tuple[AttemptRecord, ...]:
         """Give everything but the texts, in the order in which it was stored."""
         return self._store.attempts()
 
-    def lineage(self, artifact_id: str) -> list[Attempt]:
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
         """Give the provenance without the texts; KeyError when unknown."""
         return self._store.lineage(artifact_id)
 

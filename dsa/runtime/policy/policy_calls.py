@@ -29,15 +29,15 @@ from dsa.declarations import Reference
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Ledger, VerdictEntry
-from dsa.runtime.policy.call_tree import Record, ReplayMismatchError, Said, numbered, result_for, told
+from dsa.runtime.policy.call_tree import CallLog, ReplayMismatchError, StepDigest, numbered, result_for, told
 from dsa.runtime.policy.policies import (
     Action,
     Decorator,
-    Fault,
     Policy,
+    PolicySurroundings,
     Request,
+    RunFault,
     Step,
-    Surroundings,
     action_call_step,
     action_without,
     bounded,
@@ -171,18 +171,18 @@ class Calls:
         recorded: Iterable[object] = (),
         append: Callable[[CallRecord], None] = lambda _entry: None,
         config: Mapping[str, Any] | None = None,
-        surroundings: Surroundings | None = None,
+        surroundings: PolicySurroundings | None = None,
         secrets: Secrets | None = None,
     ) -> None:
         self.registry = registry
         self.key = key
         self.config = config if isinstance(config, MappingProxyType) else MappingProxyType(dict(config or {}))
-        self.record = Record(recorded, key, str(root))
+        self.record = CallLog(recorded, key, str(root))
         self._run_id = run_id
         self._append = append
         self._surroundings = surroundings
         self._secrets = secrets
-        self._fault: Fault | None = None
+        self._fault: RunFault | None = None
 
     @property
     def name(self) -> str:
@@ -200,7 +200,7 @@ class Calls:
         return self._surroundings is not None
 
     @property
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> PolicySurroundings:
         """What the machine gives. LookupError where there is none."""
         if self._surroundings is None:
             msg = "this policy runs outside a machine: it has no run, artifacts, guards, generators or clock"
@@ -299,7 +299,7 @@ class Calls:
 
     def _broken(self, error: BaseException, path: str, *, is_crash: bool) -> None:
         if self._fault is None or (self._fault.is_crash and not is_crash):
-            self._fault = Fault(error, is_crash)
+            self._fault = RunFault(error, is_crash)
         self._fault.paths.append(path)
 
 
@@ -325,8 +325,8 @@ class _Scope:
         self.closed = False
 
     @cached_property
-    def _said(self) -> Said:
-        return Said()
+    def _said(self) -> StepDigest:
+        return StepDigest()
 
     @cached_property
     def _turns(self) -> Turns:
@@ -345,7 +345,9 @@ class _Scope:
         asked: Step | None = None,
     ) -> Coroutine[Any, Any, list[Step]]:
         begin_with, kept = Ledger(seed), self._calls.kept(action)
-        request = self._request(action, Said(self._calls.without_secrets(begin_with)).digest_with(kept), kept.payload)
+        request = self._request(
+            action, StepDigest(self._calls.without_secrets(begin_with)).digest_with(kept), kept.payload
+        )
         return self._called(request, tuple(decorators), begin_with, asked)
 
     def turn(self, policy: Policy, action: Action) -> Coroutine[Any, Any, list[Step]]:

@@ -282,7 +282,7 @@ _Given = TypeVar("_Given", bound=Policy)
 
 
 @attrs.frozen
-class Registered:
+class RegistryEntry:
     """A policy under its name; `actions` are those that it may call whoever calls it.
 
     `in_doubt` says what is done about a call of it that was under way when its run was cut off.
@@ -316,7 +316,7 @@ class Registry:
     """Policies by name. `policies` are registered as they are, with no schema."""
 
     def __init__(self, policies: Mapping[str, Policy] | None = None) -> None:
-        self._policies: dict[str, Registered] = {}
+        self._policies: dict[str, RegistryEntry] = {}
         for name, policy in (policies or {}).items():
             self.register(name)(policy)
 
@@ -348,7 +348,7 @@ class Registry:
             if not callable(policy) or isinstance(policy, type):
                 raise BindingError(f"the policy '{name}' is {policy!r}, not an async function (action, context)")
             told = description or (inspect.getdoc(policy) or "").partition("\n")[0]
-            self._policies[name] = Registered(name, policy, told, accepted, frozenset(actions), in_doubt, judge)
+            self._policies[name] = RegistryEntry(name, policy, told, accepted, frozenset(actions), in_doubt, judge)
             return policy
 
         return add
@@ -359,7 +359,7 @@ class Registry:
         both._policies = {name: (self if name in self else other)[name] for name in (*self, *other)}
         return both
 
-    def __getitem__(self, name: str) -> Registered:
+    def __getitem__(self, name: str) -> RegistryEntry:
         """Give what is registered under a name. Raises BindingError."""
         try:
             return self._policies[name]

@@ -22,7 +22,7 @@ from dsa.runtime.run_store import (
     DamageError,
     HeldError,
     LeaseLostError,
-    Recorded,
+    StoredRun,
     StoreError,
     Summary,
     Taking,
@@ -118,7 +118,7 @@ class Owner(Protocol):
     def holding(self, stage: Stage, epoch: int) -> None:
         """The run is about to be held under an epoch (`before`), that is written (`unsynced`), the run is held (`durable`)."""
 
-    def held(self, recorded: Recorded) -> None:
+    def held(self, recorded: StoredRun) -> None:
         """The run is held and read: whoever asked for it is about to go on with it."""
 
     def releasing(self, stage: Stage) -> None:
@@ -166,8 +166,8 @@ class DiskStore:
         return journal
 
     def hold(
-        self, run: str, *, take: bool = False, known: Recorded | None = None  # noqa: ARG002  (all is read)
-    ) -> tuple["DiskJournal", Recorded]:  # fmt: skip
+        self, run: str, *, take: bool = False, known: StoredRun | None = None  # noqa: ARG002  (all is read)
+    ) -> tuple["DiskJournal", StoredRun]:  # fmt: skip
         """Become the writer of a run, and read it. Raises UnknownRunError, HeldError, DamageError."""
         file, found = self._found(run)
         if found.holder is not None and self._is_alive(found.holder) and not take:
@@ -182,15 +182,15 @@ class DiskStore:
         file.sync()
         journal = DiskJournal(file, self._owner, run, found.link, epoch)
         self._owner.holding("durable", epoch)
-        recorded = Recorded(run, found.text, Ledger(found.entries), epoch, self._owner.name)
+        recorded = StoredRun(run, found.text, Ledger(found.entries), epoch, self._owner.name)
         self._owner.held(recorded)
         return journal, recorded
 
-    def read(self, run: str) -> Recorded:
+    def read(self, run: str) -> StoredRun:
         """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
         _, found = self._found(run)
         holder = found.holder if found.holder is not None and self._is_alive(found.holder) else None
-        return Recorded(run, found.text, Ledger(found.entries), found.epoch, holder)
+        return StoredRun(run, found.text, Ledger(found.entries), found.epoch, holder)
 
     def runs(self) -> tuple[str, ...]:
         """Give the ids of all runs, in the order they were begun."""

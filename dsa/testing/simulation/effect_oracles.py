@@ -7,7 +7,7 @@ from dsa.runtime.costs import BUDGET
 from dsa.runtime.ledger import DecidedEntry, EventEntry, Handling, Intent, ResultEntry, ResumedEntry, VerdictEntry
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.semantics import Occurrence, Taken
-from dsa.testing.simulation.facts import Answering, Beginning, Facts, oracle
+from dsa.testing.simulation.facts import EffectBegin, ReplyFact, RunFacts, oracle
 
 _SLACK_S = 1e-6
 #: The code of a failure by time limit.
@@ -17,26 +17,26 @@ TIMED_OUT = TimeoutError.__name__
 
 
 @oracle("P6")
-def an_effect_begins_after_its_intent_is_durable(facts: Facts, begun: Beginning) -> str | None:
+def an_effect_begins_after_its_intent_is_durable(facts: RunFacts, begun: EffectBegin) -> str | None:
     """Or a crash would leave a deed that nobody knows of."""
     return None if begun.key in facts.intents else f"{_name(begun)} was begun, and no durable entry asks for it"
 
 
 @oracle("P5")
-def who_cannot_write_begins_nothing(_facts: Facts, begun: Beginning) -> str | None:
+def who_cannot_write_begins_nothing(_facts: RunFacts, begun: EffectBegin) -> str | None:
     """After its store has failed, or it has been told that another process has the run."""
     return None if begun.may_write else f"{_name(begun)} was begun by a process that could write no more"
 
 
 @oracle("P3")
-def what_has_a_result_is_not_performed_again(facts: Facts, begun: Beginning) -> str | None:
+def what_has_a_result_is_not_performed_again(facts: RunFacts, begun: EffectBegin) -> str | None:
     """A process that lost its run and cannot know is let off: it finishes what it was at, and the other one says so."""
     again = facts.is_answered(begun.key) and not begun.is_stale
     return f"{_name(begun)} was begun, and its result was recorded" if again else None
 
 
 @oracle("P4")
-def what_may_have_happened_is_performed_again_only_when_reported(facts: Facts, begun: Beginning) -> str | None:
+def what_may_have_happened_is_performed_again_only_when_reported(facts: RunFacts, begun: EffectBegin) -> str | None:
     """Each time a policy is called there is a result of it, or an entry that says it was in doubt."""
     before = facts.deeds.begun[begun.key]
     reported = len(facts.results.get(begun.key, ())) + len(facts.doubts.get(begun.key, ()))
@@ -44,7 +44,7 @@ def what_may_have_happened_is_performed_again_only_when_reported(facts: Facts, b
 
 
 @oracle("P4")
-def what_a_person_must_decide_waits_for_the_person(facts: Facts, begun: Beginning) -> str | None:
+def what_a_person_must_decide_waits_for_the_person(facts: RunFacts, begun: EffectBegin) -> str | None:
     """`ask` in the column `in doubt`, and every actuator that says nothing."""
     if facts.subject.handling(begun.effect) != "ask":
         return None
@@ -54,7 +54,7 @@ def what_a_person_must_decide_waits_for_the_person(facts: Facts, begun: Beginnin
 
 
 @oracle("S7")
-def only_what_is_outstanding_is_performed(facts: Facts, begun: Beginning) -> str | None:
+def only_what_is_outstanding_is_performed(facts: RunFacts, begun: EffectBegin) -> str | None:
     """Not what was answered or cancelled."""
     if begun.effect not in facts.machine.answers or begun.is_stale or facts.keys.get(begun.effect) == begun.key:
         return None
@@ -62,7 +62,7 @@ def only_what_is_outstanding_is_performed(facts: Facts, begun: Beginning) -> str
 
 
 @oracle("S6")
-def effects_without_answers_are_complete_before_the_next_begins(facts: Facts, begun: Beginning) -> str | None:
+def effects_without_answers_are_complete_before_the_next_begins(facts: RunFacts, begun: EffectBegin) -> str | None:
     """In the order in which the row has them."""
     head, _, ordinal = begun.key.rpartition("/")
     for earlier in range(1, int(ordinal)):
@@ -73,7 +73,7 @@ def effects_without_answers_are_complete_before_the_next_begins(facts: Facts, be
 
 
 @oracle("S6")
-def effects_begin_in_the_order_written(facts: Facts, begun: Beginning) -> str | None:
+def effects_begin_in_the_order_written(facts: RunFacts, begun: EffectBegin) -> str | None:
     """Those with answers too, though they go on at the same time."""
     head, _, ordinal = begun.key.rpartition("/")
     for key in (f"{head}/{earlier}" for earlier in range(1, int(ordinal))):
@@ -85,7 +85,7 @@ def effects_begin_in_the_order_written(facts: Facts, begun: Beginning) -> str | 
     return None
 
 
-def _is_over(facts: Facts, effect: str) -> bool:
+def _is_over(facts: RunFacts, effect: str) -> bool:
     """Tell whether a timer is due that cancels an effect: then it need not be begun."""
     due = (timer for timer, due_s in facts.due_s.items() if due_s <= facts.time.now_s)
     taken = (facts.subject.step(facts.configuration, Occurrence(event, source=source)) for source, event in due)
@@ -93,7 +93,7 @@ def _is_over(facts: Facts, effect: str) -> bool:
 
 
 @oracle("P11")
-def a_budget_counts_every_call(facts: Facts, begun: Beginning) -> str | None:
+def a_budget_counts_every_call(facts: RunFacts, begun: EffectBegin) -> str | None:
     """Those that failed, and those that a crash cut off, too."""
     if begun.is_stale:
         return None
@@ -104,7 +104,7 @@ def a_budget_counts_every_call(facts: Facts, begun: Beginning) -> str | None:
     return None
 
 
-def _name(begun: Beginning) -> str:
+def _name(begun: EffectBegin) -> str:
     return f"{begun.effect} {begun.key}"
 
 
@@ -112,19 +112,19 @@ def _name(begun: Beginning) -> str:
 
 
 @oracle("P6")
-def a_result_belongs_to_an_intent(facts: Facts, result: ResultEntry) -> str | None:
+def a_result_belongs_to_an_intent(facts: RunFacts, result: ResultEntry) -> str | None:
     """Of its key."""
     return None if result.key in facts.intents else f"nothing asked for {result.key}"
 
 
 @oracle("P3")
-def an_effect_has_one_result(facts: Facts, result: ResultEntry) -> str | None:
+def an_effect_has_one_result(facts: RunFacts, result: ResultEntry) -> str | None:
     """Beside those of its failed tries."""
     return f"{_of(facts, result)} has two results" if facts.is_answered(result.key) else None
 
 
 @oracle("P3")
-def a_result_is_what_came_back(facts: Facts, result: ResultEntry) -> str | None:
+def a_result_is_what_came_back(facts: RunFacts, result: ResultEntry) -> str | None:
     """What the policy gave, or what is known about an effect in doubt, or that its budget is spent."""
     given = facts.deeds.given.get(result.key, [])
     settled = result.key in facts.settled
@@ -138,19 +138,19 @@ def a_result_is_what_came_back(facts: Facts, result: ResultEntry) -> str | None:
     return f"{_of(facts, result)} is recorded as '{said}'; what came back: {', '.join(given) or 'nothing'}"
 
 
-def _time_is_over(facts: Facts, result: ResultEntry) -> bool:
+def _time_is_over(facts: RunFacts, result: ResultEntry) -> bool:
     limit_ms = facts.subject.declared(facts.intents.effect(result.key)).time_limit_ms
     begun_s = facts.deeds.begun_s.get(result.key, inf)
     return limit_ms is not None and facts.time.now_s >= begun_s + limit_ms / 1000 - _SLACK_S
 
 
 @oracle("P4")
-def what_is_in_doubt_is_handled_as_the_table_says(facts: Facts, resumed: ResumedEntry) -> str | None:
+def what_is_in_doubt_is_handled_as_the_table_says(facts: RunFacts, resumed: ResumedEntry) -> str | None:
     """Or as a person has decided. A failure that is tried again is in no doubt."""
     return next(filter(None, (_handled_otherwise(facts, *each) for each in resumed.effects)), None)
 
 
-def _handled_otherwise(facts: Facts, key: str, handling: Handling) -> str | None:
+def _handled_otherwise(facts: RunFacts, key: str, handling: Handling) -> str | None:
     effect, decided = facts.intents.effect(key), facts.deeds.decided.get(key)
     if handling == "again":
         failed = any(result.failed for result in facts.results.get(key, ()))
@@ -160,7 +160,7 @@ def _handled_otherwise(facts: Facts, key: str, handling: Handling) -> str | None
 
 
 @oracle("P4")
-def a_decision_is_what_a_person_said(facts: Facts, decided: DecidedEntry) -> str | None:
+def a_decision_is_what_a_person_said(facts: RunFacts, decided: DecidedEntry) -> str | None:
     """Of this effect, last: it has not happened, it has failed, it is done, or it gave an answer."""
     effect, said = facts.intents.effect(decided.key), facts.deeds.decided.get(decided.key, [""])[-1]
     if decided.handling == ("done" if said in facts.machine.answers.get(effect, ()) else said):
@@ -169,7 +169,7 @@ def a_decision_is_what_a_person_said(facts: Facts, decided: DecidedEntry) -> str
 
 
 @oracle("S2")
-def a_verdict_is_what_the_guard_said(facts: Facts, verdict: VerdictEntry) -> str | None:
+def a_verdict_is_what_the_guard_said(facts: RunFacts, verdict: VerdictEntry) -> str | None:
     """Of this attempt, the newest one of its step."""
     if facts.latest.get(verdict.step) != verdict.artifact_id:
         return f"the verdict {verdict.key} is about an attempt of {verdict.step} that is not the newest"
@@ -180,7 +180,7 @@ def a_verdict_is_what_the_guard_said(facts: Facts, verdict: VerdictEntry) -> str
     return None
 
 
-def _of(facts: Facts, result: ResultEntry) -> str:
+def _of(facts: RunFacts, result: ResultEntry) -> str:
     return f"{facts.intents.effect(result.key)} {result.key}"
 
 
@@ -200,7 +200,7 @@ def said_by(result: ResultEntry) -> str:
 
 
 @oracle("P6")
-def an_answer_is_fed_after_its_result_is_recorded(facts: Facts, event: EventEntry) -> str | None:
+def an_answer_is_fed_after_its_result_is_recorded(facts: RunFacts, event: EventEntry) -> str | None:
     """Or a crash would leave a step that no result explains. A late answer changes nothing, and needs no result."""
     if event.key is None or facts.outstanding_key(event.event) != event.key:
         return None
@@ -212,7 +212,7 @@ def an_answer_is_fed_after_its_result_is_recorded(facts: Facts, event: EventEntr
 
 
 @oracle("S10")
-def events_from_outside_were_sent(facts: Facts, event: EventEntry) -> str | None:
+def events_from_outside_were_sent(facts: RunFacts, event: EventEntry) -> str | None:
     """Each once."""
     if event.key is not None or not facts.is_outside(event):
         return None
@@ -223,7 +223,7 @@ def events_from_outside_were_sent(facts: Facts, event: EventEntry) -> str | None
 
 
 @oracle("S10")
-def a_sender_is_told_what_became_of_it(facts: Facts, told: Answering) -> str | None:
+def a_sender_is_told_what_became_of_it(facts: RunFacts, told: ReplyFact) -> str | None:
     """Taken, or refused why, once that is durable."""
     if told.answer in facts.heard.get(told.event, ()):
         return None
@@ -231,7 +231,7 @@ def a_sender_is_told_what_became_of_it(facts: Facts, told: Answering) -> str | N
 
 
 @oracle("S2")
-def verdicts_are_what_guards_said(facts: Facts, event: EventEntry) -> str | None:
+def verdicts_are_what_guards_said(facts: RunFacts, event: EventEntry) -> str | None:
     """Those that came with an answer, and those that were asked for as it arrived; never those of an earlier attempt."""
     recorded = {} if event.key is None else _verdicts_of(facts.results.get(event.key, []))
     for guard, outcome in event.verdicts:
@@ -248,7 +248,7 @@ def _verdicts_of(results: list[ResultEntry]) -> dict[str, str]:
 
 
 @oracle("S11")
-def a_timer_rings_when_it_is_due(facts: Facts, event: EventEntry) -> str | None:
+def a_timer_rings_when_it_is_due(facts: RunFacts, event: EventEntry) -> str | None:
     """Never earlier, also after a crash, and by true time while the process lives; or when a longer one is due that waits for it."""
     if event.source is None:
         return None
@@ -262,7 +262,7 @@ def a_timer_rings_when_it_is_due(facts: Facts, event: EventEntry) -> str | None:
 
 
 @oracle("S11")
-def what_is_overdue_comes_before_what_is_sent(facts: Facts, event: EventEntry) -> str | None:
+def what_is_overdue_comes_before_what_is_sent(facts: RunFacts, event: EventEntry) -> str | None:
     """Whoever takes a run up hears first of the timers whose time was over by then: nobody approves what has expired."""
     late = [timer for source, timer in facts.overdue if (source, timer) in facts.due_s]
     is_sent = event.key is None and event.source is None
@@ -270,7 +270,7 @@ def what_is_overdue_comes_before_what_is_sent(facts: Facts, event: EventEntry) -
 
 
 @oracle("S7")
-def what_is_cancelled_is_stopped(facts: Facts, under_way: Sequence[str]) -> str | None:
+def what_is_cancelled_is_stopped(facts: RunFacts, under_way: Sequence[str]) -> str | None:
     """And what was answered is over: nothing is under way that nobody waits for. Given are the keys of what is."""
     outstanding = set(facts.keys.values())
     for key in under_way:
@@ -281,7 +281,7 @@ def what_is_cancelled_is_stopped(facts: Facts, under_way: Sequence[str]) -> str 
 
 
 @oracle("S11")
-def no_timer_is_overslept(facts: Facts, until_s: float) -> str | None:
+def no_timer_is_overslept(facts: RunFacts, until_s: float) -> str | None:
     """No time passes beyond the moment at which a timer is due; but an effect without answers is complete first (S6)."""
     if any(intent.effect not in facts.machine.answers for intent in asked_for(facts)):
         return None
@@ -292,7 +292,7 @@ def no_timer_is_overslept(facts: Facts, until_s: float) -> str | None:
 
 
 @oracle("S10")
-def a_run_meets_what_it_would_have_met(facts: Facts, event: EventEntry) -> str | None:
+def a_run_meets_what_it_would_have_met(facts: RunFacts, event: EventEntry) -> str | None:
     """Crashes that lose nothing change nothing: the same rows are taken on the same verdicts."""
     if facts.deeds.unplanned or facts.subject.has_timers or facts.intended is None:
         return None
@@ -301,7 +301,7 @@ def a_run_meets_what_it_would_have_met(facts: Facts, event: EventEntry) -> str |
     return None if wanted == (event.event, event.verdicts) else f"{event.event} {event.verdicts} came, and not {wanted}"
 
 
-def asked_for(facts: Facts) -> list[Intent]:
+def asked_for(facts: RunFacts) -> list[Intent]:
     """Give the effects without answers that were asked for and are not done; one whose budget is spent will not be."""
     return [
         intent
@@ -310,6 +310,6 @@ def asked_for(facts: Facts) -> list[Intent]:
     ]
 
 
-def _is_spent(facts: Facts, key: str) -> bool:
+def _is_spent(facts: RunFacts, key: str) -> bool:
     results = facts.results.get(key, [])
     return bool(results) and said_by(results[-1]) == BUDGET

@@ -14,7 +14,7 @@ import attrs
 
 from dsa.declarations import OUTSIDE, STAY, Transition
 from dsa.machine import sources_left
-from dsa.runtime.costs import Limit, is_try
+from dsa.runtime.costs import BudgetLimit, is_try
 from dsa.runtime.ledger import (
     ArtifactEntry,
     DecidedEntry,
@@ -63,10 +63,10 @@ class Deeds:
     was_taken: bool = False
 
 
-class Facts:
+class RunFacts:
     """A run as its durable entries tell it, and the world beside it."""
 
-    def __init__(self, subject: Subject, time: Time, limits: tuple[Limit, ...] = ()) -> None:
+    def __init__(self, subject: Subject, time: Time, limits: tuple[BudgetLimit, ...] = ()) -> None:
         self.subject, self.machine, self.time, self.limits = subject, subject.machine, time, limits
         self.intended: Intention | None = None
         self.deeds = Deeds()
@@ -244,7 +244,7 @@ class Facts:
         """Tell whether an effect has a result that is no failure."""
         return key in self._answered
 
-    def spent(self, limit: Limit, *, with_doubts: bool) -> int:
+    def spent(self, limit: BudgetLimit, *, with_doubts: bool) -> int:
         """Give how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).
 
         With doubts, what was in doubt counts even though it may never have begun.
@@ -266,14 +266,14 @@ class Facts:
 
 
 @attrs.frozen
-class Reading:
+class LedgerRead:
     """What a process read as it took the run up."""
 
     entries: tuple[Entry, ...]
 
 
 @attrs.frozen
-class Beginning:
+class EffectBegin:
     """A policy is called: for which key and effect, by a process that may write or has been told that it may not.
 
     `is_stale` tells that another process has taken the run, and this one cannot know.
@@ -286,7 +286,7 @@ class Beginning:
 
 
 @attrs.frozen
-class Answering:
+class ReplyFact:
     """Somebody who sent an event from outside is told what became of it."""
 
     event: str
@@ -294,7 +294,7 @@ class Answering:
 
 
 @attrs.frozen
-class Writing:
+class LedgerWrite:
     """Entries became durable under an epoch, by a process that may write or has been told that it may not."""
 
     entries: tuple[Entry, ...]
@@ -303,7 +303,7 @@ class Writing:
 
 
 @attrs.frozen
-class Resting:
+class RestFact:
     """How a process says that its run rests; `code` is why it was stopped."""
 
     kind: str
@@ -313,7 +313,7 @@ class Resting:
 
 
 #: Given the facts and what is about to be added to them, says what is wrong; None when all is well.
-Judge = Callable[[Facts, Any], str | None]
+Judge = Callable[[RunFacts, Any], str | None]
 
 
 @attrs.frozen

@@ -9,13 +9,13 @@ from dsa.declarations import Assign
 from dsa.expr import guards_read
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, RefusalEntry, RowEntry
 from dsa.semantics import Taken
-from dsa.testing.simulation.facts import Facts, Reading, Writing, oracle
+from dsa.testing.simulation.facts import LedgerRead, LedgerWrite, RunFacts, oracle
 
 # -- what a process reads as it takes a run up ------------------------------------------------------------------------
 
 
 @oracle("P1")
-def what_was_acknowledged_survives(facts: Facts, reading: Reading) -> str | None:
+def what_was_acknowledged_survives(facts: RunFacts, reading: LedgerRead) -> str | None:
     """Whatever ended the process: kill, power cut, full disk."""
     known = facts.entries
     if list(reading.entries[: len(known)]) == known:
@@ -25,7 +25,7 @@ def what_was_acknowledged_survives(facts: Facts, reading: Reading) -> str | None
 
 
 @oracle("P2")
-def what_is_read_was_written(facts: Facts, reading: Reading) -> str | None:
+def what_is_read_was_written(facts: RunFacts, reading: LedgerRead) -> str | None:
     """No torn and no foreign row: beyond what was acknowledged, at most the append that was under way, all of it or nothing."""
     beyond = reading.entries[len(facts.entries) :]
     if beyond in ((), facts.being_written):
@@ -37,7 +37,7 @@ def what_is_read_was_written(facts: Facts, reading: Reading) -> str | None:
 
 
 @oracle("P7")
-def who_lost_a_run_writes_nothing(facts: Facts, writing: Writing) -> str | None:
+def who_lost_a_run_writes_nothing(facts: RunFacts, writing: LedgerWrite) -> str | None:
     """Entries of an old epoch never come after a newer one has begun."""
     if writing.epoch == facts.epoch:
         return None
@@ -47,13 +47,13 @@ def who_lost_a_run_writes_nothing(facts: Facts, writing: Writing) -> str | None:
 
 
 @oracle("P5")
-def a_handle_that_failed_writes_nothing(_facts: Facts, writing: Writing) -> str | None:
+def a_handle_that_failed_writes_nothing(_facts: RunFacts, writing: LedgerWrite) -> str | None:
     """After an error nobody knows what is on the disk: whoever had it stops."""
     return None if writing.may_write else f"{shown(writing.entries[0])} was written after the store had failed"
 
 
 @oracle("P6")
-def an_event_is_durable_with_all_that_follows(facts: Facts, _writing: Writing) -> str | None:
+def an_event_is_durable_with_all_that_follows(facts: RunFacts, _writing: LedgerWrite) -> str | None:
     """An event, its row, its intents and its timers are one append: a crash leaves all of it or nothing."""
     if not facts.expected:
         return None
@@ -61,7 +61,7 @@ def an_event_is_durable_with_all_that_follows(facts: Facts, _writing: Writing) -
 
 
 @oracle("S10")
-def a_ledger_begins_with_its_machine(facts: Facts, entry: MachineEntry | EventEntry) -> str | None:
+def a_ledger_begins_with_its_machine(facts: RunFacts, entry: MachineEntry | EventEntry) -> str | None:
     """Which machine, by name and digest; once."""
     if bool(facts.entries) is not isinstance(entry, MachineEntry):
         return None
@@ -69,7 +69,7 @@ def a_ledger_begins_with_its_machine(facts: Facts, entry: MachineEntry | EventEn
 
 
 @oracle("S10")
-def a_run_is_the_fold_of_its_events(facts: Facts, entry: Entry) -> str | None:
+def a_run_is_the_fold_of_its_events(facts: RunFacts, entry: Entry) -> str | None:
     """What stands behind an event is what `step` makes of it, and nothing else."""
     if isinstance(entry, MachineEntry):
         return None
@@ -89,19 +89,21 @@ def _row(entry: RowEntry) -> tuple[object, ...]:
 
 
 @oracle("S10")
-def nothing_stands_there_that_nothing_led_to(facts: Facts, entry: RowEntry | RefusalEntry | EffectEntry) -> str | None:
+def nothing_stands_there_that_nothing_led_to(
+    facts: RunFacts, entry: RowEntry | RefusalEntry | EffectEntry
+) -> str | None:
     """Rows, refusals and effects come from events."""
     return None if facts.expected else f"nothing leads to {shown(entry)}"
 
 
 @oracle("S10")
-def events_are_numbered_without_a_gap(facts: Facts, event: EventEntry) -> str | None:
+def events_are_numbered_without_a_gap(facts: RunFacts, event: EventEntry) -> str | None:
     """Refused ones too."""
     return None if event.seq == facts.seq + 1 else f"event {event.seq} stands behind event {facts.seq}"
 
 
 @oracle("S11")
-def an_entry_says_when_it_was_written(facts: Facts, entry: MachineEntry | EventEntry) -> str | None:
+def an_entry_says_when_it_was_written(facts: RunFacts, entry: MachineEntry | EventEntry) -> str | None:
     """By the clock on the wall, or, where that was put back, when the event before it was: what timers are due by is counted from it."""
     expected = max(facts.written_ms, facts.read_ms)
     if entry.at_ms == expected:
@@ -110,14 +112,14 @@ def an_entry_says_when_it_was_written(facts: Facts, entry: MachineEntry | EventE
 
 
 @oracle("S4")
-def a_refusal_changes_nothing(facts: Facts, _entry: RefusalEntry) -> str | None:
+def a_refusal_changes_nothing(facts: RunFacts, _entry: RefusalEntry) -> str | None:
     """It stands behind its event, and no effect and no timer behind it."""
     last = facts.entries[-1]
     return None if isinstance(last, EventEntry) else f"a refusal stands behind {shown(last)}"
 
 
 @oracle("S9")
-def workflow_state_changes_on_passed_verdicts_only(facts: Facts, entry: RowEntry) -> str | None:
+def workflow_state_changes_on_passed_verdicts_only(facts: RunFacts, entry: RowEntry) -> str | None:
     """Definition 4, over what was recorded: a row that sets workflow state had only passed verdicts to read."""
     taken, occurrence = facts.taken[-1], facts.occurrences[-1]
     if not occurrence.verdicts and occurrence.event not in facts.machine.judged_events:
@@ -128,7 +130,7 @@ def workflow_state_changes_on_passed_verdicts_only(facts: Facts, entry: RowEntry
     return f"{changed[0]} changed at {occurrence.verdicts}" if changed and not _all_passed(taken, facts) else None
 
 
-def _all_passed(taken: Taken, facts: Facts) -> bool:
+def _all_passed(taken: Taken, facts: RunFacts) -> bool:
     read, said = guards_read(taken.transition.condition), dict(facts.occurrences[-1].verdicts)
     return all(said.get(guard) == "passed" for guard in read or said)
 
@@ -137,7 +139,7 @@ def _all_passed(taken: Taken, facts: Facts) -> bool:
 
 
 @oracle("P1")
-def only_what_is_durable_is_shown(facts: Facts, seen: tuple[int, Entry]) -> str | None:
+def only_what_is_durable_is_shown(facts: RunFacts, seen: tuple[int, Entry]) -> str | None:
     """Whoever watches a run sees its entries in order, each once it is durable."""
     place, entry = seen
     if place < len(facts.entries) and facts.entries[place] == entry:

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 from dsa.declarations import OUTSIDE
 from dsa.runtime.costs import BUDGET
 from dsa.runtime.ledger import DecidedEntry, Entry, EventEntry, ResultEntry, ResumedEntry
-from dsa.runtime.run_store import Recorded, StoreError
+from dsa.runtime.run_store import StoredRun, StoreError
 from dsa.runtime.status import Rest
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.testing.simulation.disk_store import Stage, frames
-from dsa.testing.simulation.facts import Facts
+from dsa.testing.simulation.facts import RunFacts
 from dsa.testing.simulation.faults import FITTING, Boundary, Fault, Triple, outside_events
-from dsa.testing.simulation.process import Boundaries, KilledError, Process, Said
-from dsa.testing.simulation.seed_plan import RUN_ID, Chance, Plan
-from dsa.testing.simulation.world import Call, Fate
+from dsa.testing.simulation.process import Boundaries, KilledError, PersonInput, Process
+from dsa.testing.simulation.seed_plan import RUN_ID, Chance, SeedPlan
+from dsa.testing.simulation.world import Fate, WorldCall
 
 if TYPE_CHECKING:
     from dsa.testing.simulation.story import Story
@@ -95,7 +95,7 @@ class Mishaps:
                 self._require_space(process)
             self._strike(process, "recovering", self._facts.row, stage, ())
 
-    def held(self, process: Process, recorded: Recorded) -> None:
+    def held(self, process: Process, recorded: StoredRun) -> None:
         """Judge what was read of a run that is held, and let something go wrong before anything is done with it."""
         self._story.court.read(tuple(recorded.entries), recorded.epoch)
         if not process.is_quiet:
@@ -206,7 +206,7 @@ class Mishaps:
         rival.is_quiet = True
         process.rival, process.is_stale = rival, True
         self._facts.deeds.was_taken = True
-        rival.take_up(Said(), take=True)
+        rival.take_up(PersonInput(), take=True)
         rival.is_quiet = False
         rival.drive()
 
@@ -228,7 +228,7 @@ class Mishaps:
 
     # -- what goes wrong while a process waits ------------------------------------------------------------------------------
 
-    def idle(self, process: Process, calls: list[Call]) -> bool:
+    def idle(self, process: Process, calls: list[WorldCall]) -> bool:
         """Let something go wrong while the process waits for the world; tell whether it did."""
         row = self._facts.row
         own = [call for call in calls if self._facts.row_of_key.get(call.key) == row]
@@ -247,7 +247,7 @@ class Mishaps:
         elif self._made(process, "resting", fault, []) and fault == "late answer":
             process.drive()
 
-    def _made(self, process: Process, boundary: Boundary, fault: Fault, own: list[Call]) -> bool:
+    def _made(self, process: Process, boundary: Boundary, fault: Fault, own: list[WorldCall]) -> bool:
         """Make a fault, if it can be made now; tell whether it was."""
         facts = self._facts
         late = None if facts.finished or not facts.cancelled else facts.cancelled[-1]
@@ -277,7 +277,7 @@ class Mishaps:
                 self._end(process, fault)
         return True
 
-    def _fail(self, call: Call, fault: Fault) -> None:
+    def _fail(self, call: WorldCall, fault: Fault) -> None:
         """Let an effect fail, or go amiss after it has happened."""
         call.fate = _FATES[fault]
         self._facts.deeds.unplanned = True
@@ -298,7 +298,7 @@ class Mishaps:
         return lambda: file.flip(at)
 
 
-def _stray(facts: Facts, chance: Chance) -> Occurrence:
+def _stray(facts: RunFacts, chance: Chance) -> Occurrence:
     """Return an event from outside that nobody has planned."""
     facts.deeds.unplanned = True
     return Occurrence(chance.one_of(outside_events(facts.machine), "stray"))
@@ -351,7 +351,7 @@ class Acts:
                 return not story.is_broken
         return self._act(process, self._world.waiting(process))
 
-    def _act(self, process: Process, calls: list[Call]) -> bool:
+    def _act(self, process: Process, calls: list[WorldCall]) -> bool:
         facts = self._facts
         blocking = next((call for call in calls if call.effect not in facts.machine.answers), None)
         if blocking is not None:
@@ -369,7 +369,7 @@ class Acts:
             return self._killed(process)
         return self._stuck(process)
 
-    def _realised(self, process: Process, intended: Occurrence, calls: list[Call]) -> bool:
+    def _realised(self, process: Process, intended: Occurrence, calls: list[WorldCall]) -> bool:
         """Do what is intended, if it can be done now."""
         facts = self._facts
         if intended.source is not None:
@@ -389,7 +389,7 @@ class Acts:
             self.let_go(next(other for other in calls if other is not call))
         return self.let_go(call, intended.event)
 
-    def let_go(self, call: Call, event: str | None = None) -> bool:
+    def let_go(self, call: WorldCall, event: str | None = None) -> bool:
         """Let an effect happen and come back; with an event by chance when none is given. Give true."""
         answers = self._facts.machine.answers.get(call.effect, ())
         if event is None and answers:
@@ -437,7 +437,7 @@ _STAGES: tuple[Stage, ...] = ("before", "unsynced", "durable")
 class Strikes:
     """The faults of one story. `struck` are those that came, in order; `hits` the triples among them."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SeedPlan) -> None:
         self._aim, self._chance, self._further = plan.aim, plan.chance, plan.further
         self._stage = _STAGE_OF.get(plan.aim.fault) or plan.chance.one_of(_STAGES, "stage")
         self._has_struck = self._was_cut = False

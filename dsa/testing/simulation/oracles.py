@@ -25,7 +25,16 @@ from dsa.runtime.status import Rest
 from dsa.semantics import Occurrence, Refusal, Taken
 from dsa.testing.simulation import effect_oracles, ledger_oracles, run_oracles
 from dsa.testing.simulation.effect_oracles import TIMED_OUT, said_by
-from dsa.testing.simulation.facts import Answering, Beginning, Facts, Oracle, Reading, Resting, Violation, Writing
+from dsa.testing.simulation.facts import (
+    EffectBegin,
+    LedgerRead,
+    LedgerWrite,
+    Oracle,
+    ReplyFact,
+    RestFact,
+    RunFacts,
+    Violation,
+)
 from dsa.testing.simulation.process import Process
 
 __all__ = [
@@ -143,7 +152,7 @@ ORACLES: tuple[Oracle, ...] = tuple(
 class Court:
     """Judges one story. `violation` is what was found first; `tell` is given entries once they are known to be durable."""
 
-    def __init__(self, facts: Facts, tell: Callable[[Sequence[Entry]], None]) -> None:
+    def __init__(self, facts: RunFacts, tell: Callable[[Sequence[Entry]], None]) -> None:
         self._facts, self._tell = facts, tell
         self.violation: Violation | None = None
 
@@ -159,7 +168,7 @@ class Court:
     def read(self, entries: Sequence[Entry], epoch: int) -> None:
         """A process has read the run as it took it up: what was not acknowledged before is durable now."""
         facts = self._facts
-        self._judge(AT_READ, Reading(tuple(entries)))
+        self._judge(AT_READ, LedgerRead(tuple(entries)))
         if self.violation is None:  # they are equal; from now on they are the same, which is seen at once
             facts.entries[:] = entries[: len(facts.entries)]
         self._take(entries[len(facts.entries) :])
@@ -170,7 +179,7 @@ class Court:
 
     def wrote(self, process: Process, entries: Sequence[Entry], epoch: int) -> None:
         """Entries became durable."""
-        self._judge(AT_WRITE, Writing(tuple(entries), epoch, process.may_write))
+        self._judge(AT_WRITE, LedgerWrite(tuple(entries), epoch, process.may_write))
         self._take(entries)
         self._facts.being_written = ()
 
@@ -197,7 +206,7 @@ class Court:
 
     def began(self, process: Process, key: str, effect: str) -> None:
         """A policy is called."""
-        self._judge(AT_BEGIN, Beginning(key, effect, process.may_write, process.is_stale))
+        self._judge(AT_BEGIN, EffectBegin(key, effect, process.may_write, process.is_stale))
 
     def shown(self, process: Process, entry: Entry) -> None:
         """The driver shows an entry."""
@@ -206,7 +215,7 @@ class Court:
 
     def answered(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
         """Somebody who sent an event is told what became of it."""
-        self._judge(AT_ANSWER, Answering(occurrence.event, answer))
+        self._judge(AT_ANSWER, ReplyFact(occurrence.event, answer))
 
     def idle(self, under_way: Sequence[str]) -> None:
         """Nothing can run before the world does something; effects are under way under these keys."""
@@ -219,7 +228,7 @@ class Court:
     def rested(self, rest: Rest) -> None:
         """A process says that its run rests."""
         code = rest.failure.code if rest.failure is not None else ""
-        self._judge(AT_REST, Resting(rest.kind, code, rest.run, rest.in_doubt))
+        self._judge(AT_REST, RestFact(rest.kind, code, rest.run, rest.in_doubt))
 
     def failed(self, fault: BaseException | str) -> None:
         """Something happened that never may: a process ended in a way of its own, a run does not go on."""

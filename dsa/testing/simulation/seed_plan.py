@@ -12,7 +12,7 @@ Takes a machine, its document's text and the policies that are real; gives a `Su
 
 What is to happen in one seed: which triple it aims at, on which way the run comes there, what else goes wrong, what it may cost.
 
-Takes a subject and a seed, gives a `Plan`. A seed says all of it: the same seed is the same plan, whichever others are played.
+Takes a subject and a seed, gives a `SeedPlan`. A seed says all of it: the same seed is the same plan, whichever others are played.
 """
 
 import hashlib
@@ -29,11 +29,11 @@ from dsa.declarations import Effect, show
 from dsa.edge.binding import effect_names
 from dsa.lang import digest
 from dsa.machine import Machine
-from dsa.runtime.costs import RUN, Limit
+from dsa.runtime.costs import RUN, BudgetLimit
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.policy.policies import Policy
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over
-from dsa.testing.explored_graph import Graph, Move, graph_of
+from dsa.testing.explored_graph import ExploredGraph, GraphEdge, graph_of
 from dsa.testing.simulation.faults import RowFacts, Triple, possible, rows_of
 
 T = TypeVar("T")
@@ -75,9 +75,9 @@ _SEVERAL = 8
 class Guide:
     """Knows the cheapest way to every move, and how far every configuration is from a final state."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: ExploredGraph) -> None:
         self._graph = graph
-        self._came: list[Move | None] = [None] * len(graph.configurations)
+        self._came: list[GraphEdge | None] = [None] * len(graph.configurations)
         self._cost = self._explored()
         self._left = graph.distances(n for n, found in enumerate(graph.configurations) if is_over(graph.machine, found))
 
@@ -98,11 +98,11 @@ class Guide:
                     heapq.heappush(waiting, (then, move.target))
         return cost
 
-    def nearest(self, moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    def nearest(self, moves: tuple[GraphEdge, ...]) -> tuple[GraphEdge, ...]:
         """Give some of these moves, the one that is cheapest to come to first."""
         return tuple(sorted(moves, key=lambda move: self._cost[move.source] + _cost(move))[:_SEVERAL])
 
-    def way(self, goal: Move) -> tuple[Move, ...]:
+    def way(self, goal: GraphEdge) -> tuple[GraphEdge, ...]:
         """Give the cheapest way from the start that ends with a move."""
         way, place = [goal], goal.source
         while (move := self._came[place]) is not None:
@@ -110,11 +110,11 @@ class Guide:
             place = move.source
         return tuple(way[::-1])
 
-    def where(self, move: Move) -> Configuration:
+    def where(self, move: GraphEdge) -> Configuration:
         """Give the configuration in which a move is taken."""
         return self._graph.configurations[move.source]
 
-    def onwards(self, here: Configuration, chance: Chance, position: int) -> Move | None:
+    def onwards(self, here: Configuration, chance: Chance, position: int) -> GraphEdge | None:
         """Give the next move of a run that nothing is planned for: mostly towards an end. None where nothing can happen."""
         moves = self._graph.moves_from[self._graph.index[here]]
         if not moves:
@@ -126,7 +126,7 @@ class Guide:
         return chance.one_of(moves, "onwards", position)
 
 
-def _cost(move: Move) -> int:
+def _cost(move: GraphEdge) -> int:
     return _COST if move.occurrence.source is None else _TIMER_COST
 
 
@@ -147,14 +147,14 @@ class Subject:
     properties: tuple[tuple[str, Monitored], ...] = ()
 
     #: The moves at which triples are aimed, the cheapest to come to first.
-    aimed: dict[Triple, tuple[Move, ...]] = attrs.field(factory=dict, init=False, repr=False)
+    aimed: dict[Triple, tuple[GraphEdge, ...]] = attrs.field(factory=dict, init=False, repr=False)
     #: What events are to the table, by all that it looks at: most runs take the same.
     occurrences: dict[tuple[object, ...], Occurrence] = attrs.field(factory=dict, init=False, repr=False)
     #: What the properties said of the rows that runs have taken, by these; most runs take the same.
     known: dict[tuple[Occurrence, ...], str | None] = attrs.field(factory=dict, init=False, repr=False)
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> ExploredGraph:
         """All that the machine can do. Raises TooLargeError."""
         return graph_of(self.machine)
 
@@ -207,7 +207,7 @@ class Subject:
         """Work out what all stories share, before they are shared out. Raises TooLargeError."""
         _ = self.triples, self.guide, self.step, self.digest
 
-    def goals(self, aim: Triple) -> tuple[Move, ...]:
+    def goals(self, aim: Triple) -> tuple[GraphEdge, ...]:
         """Give the moves at which a triple can be hit, the cheapest to come to first."""
         found = self.aimed.get(aim)
         if found is None:
@@ -248,15 +248,15 @@ _LIMITED_PERCENT, _MOST_CALLS = 12, 6
 
 
 @attrs.define
-class Plan:
+class SeedPlan:
     """One seed's plan. `way` are the moves that lead to the row aimed at; `further` are the boundaries, counted, at which more goes wrong."""
 
     seed: int
     chance: Chance
     aim: Triple
-    way: tuple[Move, ...]
+    way: tuple[GraphEdge, ...]
     further: frozenset[int]
-    limits: tuple[Limit, ...]
+    limits: tuple[BudgetLimit, ...]
     _guide: Guide = attrs.field(repr=False)
     #: After so many rows nothing is sent to the run any more.
     longest: int = attrs.field(init=False)
@@ -287,7 +287,7 @@ class Plan:
         return None if move is None else move.occurrence
 
 
-def plan_of(subject: Subject, seed: int) -> Plan:
+def plan_of(subject: Subject, seed: int) -> SeedPlan:
     """Give a seed's plan. As many seeds as there are triples aim at each of them once, on the cheapest way and with nothing else wrong."""
     chance = Chance(seed)
     lap, place = divmod(seed, len(subject.triples))
@@ -296,8 +296,8 @@ def plan_of(subject: Subject, seed: int) -> Plan:
     goal = chance.one_of(moves, "goal") if lap else moves[0]
     count = chance.one_of(_FURTHER, "further") if lap else 0
     further = frozenset(chance.below(_WITHIN, "further", number) for number in range(count))
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[BudgetLimit, ...] = ()
     if lap and chance.happens(_LIMITED_PERCENT, "limited"):
         effect = chance.one_of((RUN, *sorted(set(subject.emitted) & subject.machine.answers.keys())), "limited effect")
-        limits = (Limit("calls", 1 + chance.below(_MOST_CALLS, "limit"), effect),)
-    return Plan(seed, chance, aim, subject.guide.way(goal), further, limits, subject.guide)
+        limits = (BudgetLimit("calls", 1 + chance.below(_MOST_CALLS, "limit"), effect),)
+    return SeedPlan(seed, chance, aim, subject.guide.way(goal), further, limits, subject.guide)

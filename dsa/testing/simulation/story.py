@@ -1,11 +1,11 @@
 """The story of one seed: a run from its beginning to its end, through processes that die, stall and lose it.
 
-Takes a subject and a seed, gives a `Told`. Whatever the driver may not decide itself is decided here, as an operator would: who takes
+Takes a subject and a seed, gives a `SeedResult`. Whatever the driver may not decide itself is decided here, as an operator would: who takes
 the run up, what is said about effects in doubt. What goes wrong on the way is in `dsa.testing.simulation.mishaps`.
 
 Many seeds: played by several processes, added up so that the sum is the same however they were shared out.
 
-Takes a subject and a range of seeds, gives an `Outcome`. Whoever wants to see how far it is hands in a function.
+Takes a subject and a range of seeds, gives an `CampaignResult`. Whoever wants to see how far it is hands in a function.
 """
 
 import gc
@@ -26,12 +26,12 @@ from dsa.runtime.run_store import DamageError, HeldError, LeaseLostError, StoreE
 from dsa.runtime.status import Rest
 from dsa.semantics import Occurrence
 from dsa.testing.simulation.disk_store import File
-from dsa.testing.simulation.facts import Facts
+from dsa.testing.simulation.facts import RunFacts
 from dsa.testing.simulation.faults import Fault, Triple
 from dsa.testing.simulation.mishaps import Acts, Mishaps, Strikes
 from dsa.testing.simulation.oracles import Court, Violation
-from dsa.testing.simulation.process import KilledError, Process, Said, Surroundings
-from dsa.testing.simulation.seed_plan import RUN_ID, Plan, Subject, plan_of
+from dsa.testing.simulation.process import KilledError, PersonInput, Process, StorySurroundings
+from dsa.testing.simulation.seed_plan import RUN_ID, SeedPlan, Subject, plan_of
 from dsa.testing.simulation.virtual_loop import SpinningError, Time
 from dsa.testing.simulation.world import World, data_of
 
@@ -42,7 +42,7 @@ _PAUSES_S = (0, 0, 1, 3_600, 86_400)
 
 
 @attrs.frozen
-class Told:
+class SeedResult:
     """What came of a seed. `fingerprint` is equal for equal stories; `log` tells it, entries and what happened between them."""
 
     seed: int
@@ -62,7 +62,7 @@ class Story:
     def __init__(self, subject: Subject, seed: int, *, telling: bool = False) -> None:
         self.plan = plan_of(subject, seed)
         self.time = Time()
-        self.facts = Facts(subject, self.time, self.plan.limits)
+        self.facts = RunFacts(subject, self.time, self.plan.limits)
         self.facts.intended = self.plan.intended
         self.court = Court(self.facts, self.tell)
         self.strikes = Strikes(self.plan)
@@ -78,7 +78,7 @@ class Story:
         self._acts = Acts(self)
         limits, files, alive = self.plan.limits, self.files, self._is_alive
         is_shown = self.plan.chance.happens(25, "shown")
-        self._around = Surroundings(
+        self._around = StorySurroundings(
             subject, self.time, files, MemoryArtifacts(), limits, self.mishaps, self.world.binding, alive, is_shown
         )
 
@@ -104,7 +104,7 @@ class Story:
 
     # -- from the beginning to the end --------------------------------------------------------------------------------
 
-    def play(self) -> Told:
+    def play(self) -> SeedResult:
         """Play it to its end."""
         process: Process | None = self._begun()
         while process is not None and not self.is_broken:
@@ -117,7 +117,7 @@ class Story:
             each.bury()
         print_of = hashlib.blake2b(self.files[RUN_ID].content if RUN_ID in self.files else b"", digest_size=8)
         print_of.update(f"{self.time.now_s} {self.strikes.struck}".encode())
-        return Told(
+        return SeedResult(
             self.plan.seed,
             self.plan.aim,
             self.strikes.hits,
@@ -181,18 +181,18 @@ class Story:
         if isinstance(ending, LeaseLostError | HeldError):
             self.court.failed("a process was told that another one has the run, and there is none")
         process.is_alive = False
-        return self._taken_up(Said())
+        return self._taken_up(PersonInput())
 
     def _after_rest(self, process: Process, rest: Rest) -> Process | None:
         stray, self.stray = self.stray, None
         if stray is not None or not process.is_alive:
-            return self._taken_up(Said((self.sending(stray),) if stray is not None else ()))
+            return self._taken_up(PersonInput((self.sending(stray),) if stray is not None else ()))
         if rest.kind == "stopped":
             stays = rest.failure is not None and rest.failure.code in {
                 BUDGET,
                 MISSING_DATA,
             }  # whoever goes on stops again
-            return None if stays else self._gone_on(process, Said())
+            return None if stays else self._gone_on(process, PersonInput())
         if rest.in_doubt:
             return self._gone_on(process, self._decided(rest.in_doubt))
         following = self.plan.intended(self.facts.position, self.facts.configuration)
@@ -201,14 +201,14 @@ class Story:
         sent = self.sending(following)
         again = self._again(process)
         if again is None:
-            return self._taken_up(Said((sent,)), sent_at=self.facts.position)
+            return self._taken_up(PersonInput((sent,)), sent_at=self.facts.position)
         again.sent_at = self.facts.position
         again.drive(sent)
         return again
 
-    def _gone_on(self, process: Process, said: Said) -> Process | None:
+    def _gone_on(self, process: Process, said: PersonInput) -> Process | None:
         """Have a run that was stopped, or is in doubt, gone on with: by the process in which it rests, or by a new one."""
-        if said != Said() or self.plan.chance.happens(50, "same", len(self.processes)):
+        if said != PersonInput() or self.plan.chance.happens(50, "same", len(self.processes)):
             return self._taken_up(said)
         process.drive()
         return process
@@ -221,7 +221,7 @@ class Story:
         rested = [each for each in self.processes.values() if each.has_rested and each is not process]
         return chance.one_of(rested, "which", position) if rested and chance.happens(50, "another", position) else None
 
-    def _taken_up(self, said: Said, *, sent_at: int = -1) -> Process | None:
+    def _taken_up(self, said: PersonInput, *, sent_at: int = -1) -> Process | None:
         """Have the run taken up by a new process, as often as it takes."""
         self.time.now_s += self.plan.chance.one_of(_PAUSES_S, "pause", len(self.processes))
         while not self.is_broken and len(self.processes) <= self._most_lives:
@@ -231,27 +231,29 @@ class Story:
                 return process.rival
             if not is_held and not self.facts.entries and not self.facts.being_written:
                 return self._begun()
-            if is_held and said == Said():
+            if is_held and said == PersonInput():
                 said = self._brought()
                 sent_at = self.facts.position if said.sent else -1
             if is_held:
                 process.sent_at = sent_at
                 process.drive(*said.sent)
                 return process
-            said = Said()
+            said = PersonInput()
         return None
 
-    def _brought(self) -> Said:
+    def _brought(self) -> PersonInput:
         """Give what somebody sends who takes a run up after a crash: now and then what is to come next."""
         position = self.facts.position
         following = self.plan.intended(position, self.facts.configuration)
         if following is None or position >= self.plan.longest or not self._acts.is_outside(following):
-            return Said()
+            return PersonInput()
         return (
-            Said((self.sending(following),)) if self.plan.chance.happens(25, "brought", len(self.processes)) else Said()
+            PersonInput((self.sending(following),))
+            if self.plan.chance.happens(25, "brought", len(self.processes))
+            else PersonInput()
         )
 
-    def _held(self, process: Process, said: Said) -> bool:
+    def _held(self, process: Process, said: PersonInput) -> bool:
         """Hold the run with a process; return whether it has it, and not when it died, the disk failed, or there is no run."""
         undo = self.mishaps.damaged()
         try:
@@ -281,7 +283,7 @@ class Story:
 
     # -- what a person says -----------------------------------------------------------------------------------------------
 
-    def _decided(self, asked: Sequence[Intent]) -> Said:
+    def _decided(self, asked: Sequence[Intent]) -> PersonInput:
         """Look into the world, and say of each effect in doubt what became of it."""
         decided: dict[str, Handling] = {}
         answers: dict[str, Occurrence] = {}
@@ -300,10 +302,10 @@ class Story:
                 decided[intent.key] = said  # type: ignore[assignment]  # one of three words, as it stands here
             deeds.decided[intent.key].append(said)
             self.tell(f"somebody says of {intent.effect} {intent.key} in doubt: {said}")
-        return Said((), decided, answers)
+        return PersonInput((), decided, answers)
 
 
-def _answer_of(plan: Plan, facts: Facts, effect: str, known: Sequence[str]) -> str:
+def _answer_of(plan: SeedPlan, facts: RunFacts, effect: str, known: Sequence[str]) -> str:
     """Give the answer that an effect has given: what is intended, where it may be."""
     intended = plan.intended(facts.position, facts.configuration)
     if intended is not None and intended.event in known:
@@ -331,7 +333,7 @@ _MASK = 2**64 - 1
 
 
 @attrs.frozen
-class Found:
+class Breach:
     """An oracle that a seed has broken."""
 
     seed: int
@@ -341,7 +343,7 @@ class Found:
 
 
 @attrs.define
-class Outcome:
+class CampaignResult:
     """What came of seeds. `fingerprint` is equal when every one of them told the same story. It grows in place."""
 
     seeds: int = 0
@@ -350,9 +352,9 @@ class Outcome:
     fingerprint: int = 0
     hits: Counter[Triple] = attrs.field(factory=Counter)
     struck: Counter[Fault] = attrs.field(factory=Counter)
-    found: list[Found] = attrs.field(factory=list)
+    found: list[Breach] = attrs.field(factory=list)
 
-    def add(self, other: "Outcome") -> None:
+    def add(self, other: "CampaignResult") -> None:
         """Add what came of other seeds, in whatever order."""
         self.seeds += other.seeds
         self.rows += other.rows
@@ -362,7 +364,7 @@ class Outcome:
         self.struck.update(other.struck)
         self.found = sorted((*self.found, *other.found), key=lambda found: found.seed)
 
-    def take(self, told: Told) -> None:
+    def take(self, told: SeedResult) -> None:
         """Add what came of one more seed."""
         self.seeds += 1
         self.rows += told.rows
@@ -374,7 +376,7 @@ class Outcome:
             self.struck[fault] += 1
         broken = told.violation
         if broken is not None:
-            self.found.append(Found(told.seed, broken.oracle.name, broken.oracle.cites, broken.message))
+            self.found.append(Breach(told.seed, broken.oracle.name, broken.oracle.cites, broken.message))
             self.found.sort(key=lambda found: found.seed)
 
     def missed(self, subject: Subject) -> tuple[Triple, ...]:
@@ -391,9 +393,9 @@ def enough(subject: Subject) -> int:
     return max(_FEWEST, _LAPS * len(subject.triples))
 
 
-def played(subject: Subject, seeds: Sequence[int]) -> Outcome:
+def played(subject: Subject, seeds: Sequence[int]) -> CampaignResult:
     """Play seeds one after the other."""
-    sum_of = Outcome()
+    sum_of = CampaignResult()
     for seed in seeds:
         story = Story(subject, seed)
         told = story.play()
@@ -404,14 +406,14 @@ def played(subject: Subject, seeds: Sequence[int]) -> Outcome:
 
 def simulate(
     subject: Subject, seeds: Sequence[int], *, workers: int = 1, progress: Callable[[int], None] = lambda _done: None
-) -> Outcome:
+) -> CampaignResult:
     """Play seeds with so many processes; `progress` is told how many are done. Raises TooLargeError.
 
     Where processes cannot be forked, or other threads run, all are played in this one.
     """
     subject.prepare()
     chunks = [seeds[begin : begin + _CHUNK] for begin in range(0, len(seeds), _CHUNK)]
-    sum_of = Outcome()
+    sum_of = CampaignResult()
     with _seldom_collected(), _played(subject, chunks, workers) as outcomes:
         for outcome in outcomes:
             sum_of.add(outcome)
@@ -420,7 +422,7 @@ def simulate(
 
 
 @contextmanager
-def _played(subject: Subject, chunks: list[Sequence[int]], workers: int) -> Iterator[Iterator[Outcome]]:
+def _played(subject: Subject, chunks: list[Sequence[int]], workers: int) -> Iterator[Iterator[CampaignResult]]:
     """Give what comes of chunks of seeds, in the order in which they are done."""
     can_fork = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
     workers = min(workers, len(chunks)) if can_fork else 1
@@ -451,5 +453,5 @@ def _begin(subject: Subject) -> None:
     gc.freeze()
 
 
-def _play(seeds: Sequence[int]) -> Outcome:
+def _play(seeds: Sequence[int]) -> CampaignResult:
     return played(_SUBJECT[0], seeds)

@@ -22,8 +22,8 @@ from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInte
 from dsa.runtime.policy.policies import Action, PolicyContext, Step, error_step, event_step
 from dsa.runtime.secrets import Secrets
 from dsa.semantics import Occurrence
-from dsa.testing.simulation.facts import Facts
-from dsa.testing.simulation.seed_plan import RUN_ID, Plan
+from dsa.testing.simulation.facts import RunFacts
+from dsa.testing.simulation.seed_plan import RUN_ID, SeedPlan
 
 Fate = Literal["answers", "fails", "garbled", "lost"]
 #: The code of a failure that the world made.
@@ -36,7 +36,7 @@ _NO_SECRETS = Secrets({}, ())
 _KEY: ContextVar[str] = ContextVar("key", default="")
 
 
-class Caller(Protocol):
+class CallingProcess(Protocol):
     """The process that calls a policy."""
 
     is_alive: bool
@@ -47,10 +47,10 @@ class Caller(Protocol):
 
 
 @attrs.define(eq=False)
-class Call:
+class WorldCall:
     """An effect under way: it has begun and not happened, until its turn comes. `fate` is what becomes of it then."""
 
-    caller: Caller
+    caller: CallingProcess
     key: str
     effect: str
     turn: "asyncio.Future[None] | None" = None
@@ -81,29 +81,29 @@ class World:
     """
 
     def __init__(
-        self, facts: Facts, plan: Plan, is_calm: Callable[[int | None], bool], tell: Callable[[str], None]
+        self, facts: RunFacts, plan: SeedPlan, is_calm: Callable[[int | None], bool], tell: Callable[[str], None]
     ) -> None:
         self._facts, self._plan, self._deeds = facts, plan, facts.deeds
         self._is_calm, self._tell = is_calm, tell
         self._machine, self._handlers = facts.machine, facts.subject.handlers
         self._guards = {guard.name: _Guard(guard.name, self) for guard in self._machine.guards}
-        model = _Model(self)
+        model = _SimulatedModel(self)
         self._models = defaultdict[str, GeneratorInterface](lambda: model)
-        self.calls: list[Call] = []
+        self.calls: list[WorldCall] = []
 
-    def binding(self, caller: Caller) -> Bindings:
+    def binding(self, caller: CallingProcess) -> Bindings:
         """Give what a process binds to the names of the table."""
         effects = dict.fromkeys(self._facts.subject.emitted, partial(self._perform, caller))
         return Bindings(effects, self._guards, self._models, _NO_SECRETS)
 
-    def waiting(self, caller: Caller) -> list[Call]:
+    def waiting(self, caller: CallingProcess) -> list[WorldCall]:
         """Give the calls of a process that can be let go on; those that are over are forgotten."""
         self.calls = [call for call in self.calls if call.is_waiting]
         return [call for call in self.calls if call.caller is caller]
 
-    async def _perform(self, caller: Caller, action: Action, context: PolicyContext) -> list[Step]:
+    async def _perform(self, caller: CallingProcess, action: Action, context: PolicyContext) -> list[Step]:
         key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN_ID}/"), action.policy  # of this try
-        call, deeds = Call(caller, key, effect), self._deeds
+        call, deeds = WorldCall(caller, key, effect), self._deeds
         if caller.is_alive:
             caller.begins(key, effect)
             deeds.begun[key] += 1
@@ -125,7 +125,7 @@ class World:
         events = [step.content.get("event") for step in steps if step.type == "event"]
         return self._gave(key, str(events[0]) if events else "", steps)
 
-    def _is_over_at_once(self, call: Call) -> bool:
+    def _is_over_at_once(self, call: WorldCall) -> bool:
         """Tell whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives what is intended next."""
         facts, answers = self._facts, self._machine.answers.get(call.effect)
         if facts.position >= self._plan.longest or facts.position % _AT_ONCE == _AT_ONCE - 1:
@@ -144,7 +144,7 @@ class World:
         self._deeds.given.setdefault(key, []).append(said)
         return steps
 
-    async def _steps(self, call: Call, action: Action, context: PolicyContext) -> list[Step]:
+    async def _steps(self, call: WorldCall, action: Action, context: PolicyContext) -> list[Step]:
         """Give what the policy gives: the real one, or the answer that is intended."""
         handler = self._handlers.get(call.effect)
         if handler is not None:
@@ -160,7 +160,7 @@ class World:
         data = _with_paths({"key": call.key, "tries": tries}, _paths_read(self._machine, call.event))
         return [event_step(call.effect, call.event, verdicts=verdicts, data=data)]
 
-    def _verdicts_with(self, call: Call) -> Mapping[str, Any]:
+    def _verdicts_with(self, call: WorldCall) -> Mapping[str, Any]:
         """Give the verdicts that come with an answer: all that are wanted, or none, and guards are asked as it arrives."""
         facts = self._facts
         if self._plan.chance.happens(50, "verdicts", call.key):
@@ -210,7 +210,7 @@ class _Guard(GuardInterface):
 
 
 @attrs.frozen
-class _Model(GeneratorInterface):
+class _SimulatedModel(GeneratorInterface):
     """A model that writes which call it is asked in."""
 
     _world: World

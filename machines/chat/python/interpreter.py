@@ -33,7 +33,7 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, SandboxError, run_confined
+from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, SandboxProgram, run_confined
 from dsa.errors import DsaError, install_hint
 from machines.tool_use.records import parse_json
 
@@ -257,7 +257,7 @@ class PythonResult:
 
 
 @attrs.frozen
-class _Given:
+class _CallInput:
     """What the call was about: this side's own copy."""
 
     code: str
@@ -265,7 +265,7 @@ class _Given:
 
 
 @attrs.frozen
-class _Claim:
+class _ChildReport:
     """A report that has our form: exit status, what the code's process said, and the files as path, what, size."""
 
     status: int
@@ -273,13 +273,13 @@ class _Claim:
     files: tuple[tuple[str, str, int], ...]
 
 
-def read(outcome: Outcome, bounds: Bounds, code: str, columns: Sequence[str] = ()) -> PythonResult:
+def read(outcome: SandboxOutcome, bounds: Bounds, code: str, columns: Sequence[str] = ()) -> PythonResult:
     """Give the result; `columns` are the table's. Raises PythonError, with what was printed, where there is none."""
     output = printed(outcome, bounds)
     try:
         _stopped(outcome, bounds)
         claim, content = _claim(outcome.results)
-        value = _said(claim, outcome, bounds, _Given(code, tuple(columns)))
+        value = _said(claim, outcome, bounds, _CallInput(code, tuple(columns)))
         files = _files(claim, content)
     except PythonError as error:
         error.output = output
@@ -287,7 +287,7 @@ def read(outcome: Outcome, bounds: Bounds, code: str, columns: Sequence[str] = (
     return PythonResult(output, value, files, outcome.seconds, outcome.rung, outcome.features)
 
 
-def printed(outcome: Outcome, bounds: Bounds) -> str:
+def printed(outcome: SandboxOutcome, bounds: Bounds) -> str:
     """Give what was printed: all of it, or its beginning and end with a mark between them."""
     if len(outcome.tail) < bounds.output_bytes:
         return cleaned(outcome.output + outcome.tail)
@@ -313,7 +313,7 @@ def _own_paths() -> tuple[str, ...]:
 # -- how the call ended -----------------------------------------------------------------------------------------------
 
 
-def _stopped(outcome: Outcome, bounds: Bounds) -> None:
+def _stopped(outcome: SandboxOutcome, bounds: Bounds) -> None:
     """Raise for a call that did not come to its report."""
     if outcome.ended == "timeout":
         raise PythonError("python_timeout", f"The code did not finish within {bounds.timeout_s:g} s.")
@@ -325,7 +325,7 @@ def _stopped(outcome: Outcome, bounds: Bounds) -> None:
         raise PythonError("python_killed", "The code's process was lost.")
 
 
-def _killed(number: int, outcome: Outcome, bounds: Bounds) -> PythonError:
+def _killed(number: int, outcome: SandboxOutcome, bounds: Bounds) -> PythonError:
     if number in (signal.SIGXCPU, signal.SIGKILL) and outcome.cpu_s > bounds.cpu_s - _ENDS_S:
         return PythonError("python_timeout", f"The code used more than {bounds.cpu_s} s of processor time.")
     names = {each.value: each.name for each in signal.Signals}
@@ -336,13 +336,13 @@ def _killed(number: int, outcome: Outcome, bounds: Bounds) -> PythonError:
 # -- what was reported ------------------------------------------------------------------------------------------------
 
 
-def _claim(results: bytes) -> tuple[_Claim, bytes]:
+def _claim(results: bytes) -> tuple[_ChildReport, bytes]:
     """Give the first line and what follows it, or raise."""
     head, end, content = results.partition(b"\n")
     match parse_json(head):
         case {"status": int(status), "said": str(said), "files": [*listed], **rest} if end and not rest:
             files = tuple(_listed(each) for each in listed)
-            return _Claim(status, said, files), content
+            return _ChildReport(status, said, files), content
     raise PythonError("bad_result", "What came back is no report of a run.")
 
 
@@ -353,7 +353,7 @@ def _listed(entry: object) -> tuple[str, str, int]:
     raise PythonError("bad_result", "What came back lists files in a way that we do not.")
 
 
-def _said(claim: _Claim, outcome: Outcome, bounds: Bounds, given: "_Given") -> str:
+def _said(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, given: "_CallInput") -> str:
     """Give the value; raise for what the code's process says went wrong, or for its saying nothing."""
     if claim.status < 0:
         raise _killed(-claim.status, outcome, bounds)
@@ -372,7 +372,7 @@ def _said(claim: _Claim, outcome: Outcome, bounds: Bounds, given: "_Given") -> s
     raise PythonError("bad_result", "The code wrote to the channel on which its end is told.")
 
 
-def _raised(types: list[str], message: str, places: list[Any], given: "_Given") -> PythonError:
+def _raised(types: list[str], message: str, places: list[Any], given: "_CallInput") -> PythonError:
     """Say what was raised, where in the code, and what may help. Only line numbers are taken from what is claimed, not lines."""
     lines = given.code.splitlines()
     shown, number = [], None
@@ -397,7 +397,7 @@ def _hint(types: list[str], message: str, columns: Sequence[str]) -> str:
     return next((_HINTS[name] for name in types if name in _HINTS), "")
 
 
-def _files(claim: _Claim, content: bytes) -> tuple[MadeFile, ...]:
+def _files(claim: _ChildReport, content: bytes) -> tuple[MadeFile, ...]:
     """Give the files, cut out of the content by their sizes, or raise."""
     sizes = [size for _, _, size in claim.files]
     if len(sizes) > MOST_FILES:
@@ -509,7 +509,7 @@ def _payload(code: str, table: FrameSource | None) -> str:
 
 
 @functools.cache
-def _program() -> Program:
+def _program() -> SandboxProgram:
     """Give the program that runs there, with the folders in which the packages are."""
     found = {name: importlib.util.find_spec(name) for name in _PACKAGES}
     if missing := [name for name, spec in found.items() if spec is None or spec.origin is None]:
@@ -517,7 +517,7 @@ def _program() -> Program:
         raise PythonError("not_installed", f"Nothing was run: {why}")
     folders = {str(Path(str(spec.origin)).resolve().parent.parent): None for spec in found.values() if spec}
     text = f"{_child_text('preparation')}\nprepare()\nrehearse()\n"
-    return Program(_child_text("python_child"), (), tuple(folders), text, hash_seed=0)
+    return SandboxProgram(_child_text("python_child"), (), tuple(folders), text, hash_seed=0)
 
 
 @functools.cache

@@ -43,7 +43,7 @@ class _Table(NamedTuple):
     csv: str
 
 
-class _Job(NamedTuple):
+class _CodeJob(NamedTuple):
     """What is to be run: code over a table, after `prepare` where no process is kept warm. So much is gathered at most."""
 
     code: str
@@ -53,9 +53,9 @@ class _Job(NamedTuple):
     most_bytes: int
 
 
-def _job(payload: str) -> _Job:
+def _job(payload: str) -> _CodeJob:
     said = json.loads(payload)
-    return _Job(**{**said, "table": said["table"] and _Table(**said["table"])})
+    return _CodeJob(**{**said, "table": said["table"] and _Table(**said["table"])})
 
 
 def run(payload: str, result_fd: int) -> None:
@@ -201,7 +201,7 @@ def _end(value: str = "", error: _Explanation | None = None, fault: str = "") ->
 class _Session:
     """The process that runs the code. All that it says may be the code's own words."""
 
-    def __init__(self, job: _Job, said: int) -> None:
+    def __init__(self, job: _CodeJob, said: int) -> None:
         self._job = job
         self._said = said
         self._saved: WeakSet[Any] = WeakSet()

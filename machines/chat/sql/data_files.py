@@ -34,7 +34,7 @@ SECONDS_VARIABLE, GIGABYTES_VARIABLE = "DSA_LOAD_S", "DSA_LOAD_GB"
 
 
 @attrs.frozen
-class Limits:
+class LoadLimits:
     """What loading all files together may take: seconds, and gigabytes (of 10^9 bytes) on the disk meanwhile."""
 
     seconds: float = SECONDS
@@ -174,7 +174,7 @@ def _loaded_anew(files: Sequence[Path], folder: Path) -> tuple[Path, str, Build]
     for left in folder.glob(f"{_WORK}*"):  # of a process that was killed while it loaded
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_WORK) as work:
-        build = _built(files, Path(work), Limits.of_environment())
+        build = _built(files, Path(work), LoadLimits.of_environment())
         named = [(Path(source.path).name, source.sha256) for source in build.files]
         digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()
         path = folder / f"data-{digest[:32]}.duckdb"
@@ -207,7 +207,7 @@ def _write(path: Path, content: bytes) -> None:
 # -- the process that loads -------------------------------------------------------------------------------------------
 
 
-def _built(files: Sequence[Path], work: Path, limits: Limits) -> Build:
+def _built(files: Sequence[Path], work: Path, limits: LoadLimits) -> Build:
     """Have files loaded into a database in a folder; give its name there, its tables, and what the files were like. Raises LoadError."""
     with tempfile.TemporaryFile() as complaints:
         process = started(_BUILD, work, complaints)
@@ -249,7 +249,7 @@ class _LimitError(Exception):
         super().__init__(text)
 
 
-def _said(file: int, work: Path, limits: Limits) -> Iterator[LoadProgress | LoadFault | Build]:
+def _said(file: int, work: Path, limits: LoadLimits) -> Iterator[LoadProgress | LoadFault | Build]:
     """Give what the process says, line by line, until it ends. Raises _LimitError."""
     waiting, deadline, begun = select.poll(), time.monotonic() + limits.seconds, b""
     waiting.register(file, select.POLLIN)

@@ -110,7 +110,7 @@ def _begun(file: Path) -> bytes:
 
 
 @attrs.frozen
-class Source:
+class TableSource:
     """A table to be loaded: its name, what it is in its file (`view sales`; empty where the file is one table), and what gives the SELECT that reads it."""
 
     name: str
@@ -118,7 +118,7 @@ class Source:
     select: Callable[[], str]
 
 
-Tables = Iterator[Source]
+Tables = Iterator[TableSource]
 MOST_FILES = 1_000
 _TIMES = (("DATETIME", "TIMESTAMP"), ("TIMESTAMP", "TIMESTAMP"), ("DATE", "DATE"))  # as SQLite's tables declare them
 _NULL = "\x02NULL"  # stands in no text that people write
@@ -170,7 +170,7 @@ def reader_of(file: Path) -> Reader | None:
 
 def _one(call: str) -> Callable[["DuckDBPyConnection", Path, str], Tables]:
     def tables(_: "DuckDBPyConnection", link: Path, name: str) -> Tables:
-        yield Source(name, "", lambda: f"SELECT * FROM {call.format(_text(str(link)))}")  # noqa: S608  # quoted
+        yield TableSource(name, "", lambda: f"SELECT * FROM {call.format(_text(str(link)))}")  # noqa: S608  # quoted
 
     return tables
 
@@ -189,7 +189,7 @@ def _objects(options: str = "") -> Callable[["DuckDBPyConnection", Path, str], T
             as_written = f"columns = {_struct(types | exact)}" if exact else "sample_size = -1"
             return f"FROM read_json({read}, {as_written})"
 
-        yield Source(name, "", select)
+        yield TableSource(name, "", select)
 
     return tables
 
@@ -205,7 +205,7 @@ def _rows(delimiter: str = "") -> Callable[["DuckDBPyConnection", Path, str], Ta
             types = _types_as_written(connection, f"{text}, sample_size = -1{options}")
             return f"SELECT * FROM read_csv({text}, sample_size = -1{options}{types})"  # noqa: S608  # quoted
 
-        yield Source(name, "", select)
+        yield TableSource(name, "", select)
 
     return tables
 
@@ -338,7 +338,7 @@ def _duckdb(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
         for schema, name in connection.execute(asked.format(kind)).fetchall():
             given = name if schema == "main" else f"{schema}_{name}"
             select = f"SELECT * FROM source_file.{_name(schema)}.{_name(name)}"  # noqa: S608  # quoted
-            yield Source(given, f"{kind} {given}", partial(str, select))
+            yield TableSource(given, f"{kind} {given}", partial(str, select))
 
 
 def _sqlite(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
@@ -348,7 +348,7 @@ def _sqlite(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
         database.text_factory = lambda data: data.decode("utf-8", "replace")
         for number, (kind, name) in enumerate(database.execute(asked).fetchall()):
             path = link.parent / f"table{number}.csv"
-            yield Source(name, f"{kind} {name}", partial(_through_csv, connection, database, name, path))
+            yield TableSource(name, f"{kind} {name}", partial(_through_csv, connection, database, name, path))
 
 
 def _through_csv(connection: "DuckDBPyConnection", database: sqlite3.Connection, name: str, path: Path) -> str:

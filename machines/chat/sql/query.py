@@ -123,7 +123,7 @@ def _scopes(given: Iterable[TimeScope]) -> tuple[TimeScope, ...]:
 
 
 @attrs.frozen
-class Intent:
+class QueryIntent:
     """What a result is about, as events have it. At most MOST_COLUMNS columns are told; `columns_left_out` is how many are not.
 
     `dimensions` are columns that name groups, `measures` those that are added up or averaged; columns of time stand in
@@ -141,7 +141,7 @@ class Intent:
 
 def profiled(
     connection: "DuckDBPyConnection", table: str, columns: Sequence[str], types: Sequence[str], datasets: Sequence[str]
-) -> Intent:
+) -> QueryIntent:
     """Read a result that stands in a table with the columns c0, c1, .. and say what it is about."""
     told = list(enumerate(zip(columns, types, strict=True)))[:MOST_COLUMNS]
     asked = [text for number, (_, kind) in told for text in _asked(f"c{number}", kind)]
@@ -156,7 +156,7 @@ def profiled(
             dimensions.append(name)
         elif _NUMERIC.match(kind):
             measures.append(name)
-    return Intent(
+    return QueryIntent(
         datasets[:MOST_COLUMNS], [name for _, (name, _) in told], len(columns) - len(told),
         dimensions, measures, row_count, scopes,
     )  # fmt: skip
@@ -220,7 +220,7 @@ class SqlAnswer:
     preview: tuple[tuple[object, ...], ...] = attrs.field(default=(), converter=_rows)
     row_count: int = 0
     kept: int = 0
-    intent: Intent | None = None
+    intent: QueryIntent | None = None
     csv_bytes: int = 0
 
 
@@ -239,4 +239,4 @@ def read_answer(line: bytes) -> SqlAnswer | SqlFailure:
     said = json.loads(line)
     if "code" in said:
         return SqlFailure(**said)
-    return SqlAnswer(**{**said, "intent": said["intent"] and Intent(**said["intent"])})
+    return SqlAnswer(**{**said, "intent": said["intent"] and QueryIntent(**said["intent"])})

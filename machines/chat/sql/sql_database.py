@@ -1,6 +1,6 @@
 """The data of a conversation, to be asked in SQL: loaded once, then only read.
 
-Takes data files and a folder, gives `Database`. Queries run in a process of their own (`child`), which is started at once, and
+Takes data files and a folder, gives `SqlDatabase`. Queries run in a process of their own (`child`), which is started at once, and
 again after a query that had to be ended. The tables are a copy: results of a conversation are of it, also when a file has changed since.
 """
 
@@ -17,7 +17,16 @@ from typing import Self
 import attrs
 
 from machines.chat.sql.data_files import TableInfo, loaded
-from machines.chat.sql.query import Intent, SqlAnswer, SqlError, SqlFailure, SqlRequest, json_of, read_answer, started
+from machines.chat.sql.query import (
+    QueryIntent,
+    SqlAnswer,
+    SqlError,
+    SqlFailure,
+    SqlRequest,
+    json_of,
+    read_answer,
+    started,
+)
 
 _START = "from machines.chat.sql.query_process import serve; serve"
 _PARSE_S = 10.0
@@ -38,10 +47,10 @@ class SqlResult:
     row_count: int
     kept: int
     csv: bytes = attrs.field(repr=False)
-    intent: Intent
+    intent: QueryIntent
 
 
-class Database:
+class SqlDatabase:
     """Tables loaded from files, to be read with SQL. May be used from any thread; one query runs at a time.
 
     `folder` is the conversation's own: it holds the copy of the data. If there is one of the same sources, or no source is named, it

@@ -153,7 +153,7 @@ def _read(connection: "DuckDBPyConnection", sql: str) -> Statement:
     said = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0]
     try:
         tree = json.loads(said)
-        seen = _Seen()
+        seen = _StatementNames()
         if not tree["error"]:
             seen.walk(tree["statements"], frozenset())
     except RecursionError:
@@ -174,7 +174,7 @@ def _bare(sql: str) -> str:
     return data[starts[first] if first else 0 : end].decode()
 
 
-class _Seen:
+class _StatementNames:
     """What a syntax tree names: tables that are no WITH of it, and whether it lists tables."""
 
     def __init__(self) -> None:

@@ -23,11 +23,11 @@ from machines.coding.history.workspace_scan import (
     IGNORED,
     PROGRAM,
     SPECIAL,
-    Effort,
+    FileState,
     HistoryError,
-    Rule,
-    Seen,
-    Sight,
+    IgnoreRule,
+    ScanBudget,
+    WorkspaceState,
     is_named,
     look,
     parts_of,
@@ -35,13 +35,13 @@ from machines.coding.history.workspace_scan import (
     unkept,
 )
 from machines.coding.tools.file_writer import sweep
-from machines.coding.tools.git_process import Bounds, ran
+from machines.coding.tools.git_process import GitBounds, ran
 from machines.coding.tools.workspace_boundary import ROOT, Beneath
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 @attrs.frozen
-class Changed:
+class ChangedFile:
     """A file that is another at two marks: (ids of) its contents as blobs, None where there was none.
 
     Modes are git's: 100644, 100755 for what can be run, 120000 for a link, whose content is where it leads.
@@ -70,7 +70,7 @@ class Conflict:
     reason: str
 
 
-def changes(first: Snapshot, last: Snapshot) -> tuple[Changed, ...]:
+def changes(first: Snapshot, last: Snapshot) -> tuple[ChangedFile, ...]:
     """Give what is another in two states, by path: contents, modes, permissions, and what is no file."""
     nothing = (None, None)
     found = []
@@ -79,7 +79,7 @@ def changes(first: Snapshot, last: Snapshot) -> tuple[Changed, ...]:
         (mode, before), (mode_after, after) = first.files.get(path, nothing), last.files.get(path, nothing)
         is_other = (mode, before) != (mode_after, after) or special(first, path) != special(last, path)
         if is_other or is_permitted_otherwise(first, last, path):
-            found.append(Changed(path, before, after, mode, mode_after))
+            found.append(ChangedFile(path, before, after, mode, mode_after))
     return tuple(found)
 
 
@@ -112,7 +112,7 @@ def lost(first: Snapshot, last: Snapshot) -> list[str]:
     return sorted(path for path, why in first.left_out.items() if why == IGNORED and path not in last.left_out)
 
 
-def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[Changed, ...]:
+def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[ChangedFile, ...]:
     """Give the files that are others in two states as people and models are told of them: what is not kept was there all the same.
 
     Of one that `was_ignored` at first nobody knows whether it was there.
@@ -122,7 +122,7 @@ def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) ->
         before, after = each.before or _unkept_in(first, each.path), each.after or _unkept_in(last, each.path)
         is_unknown = before is None and after is not None and was_ignored(each.path)
         known.append(attrs.evolve(each, before=UNKNOWN if is_unknown else before, after=after))
-    gone = [Changed(path, UNKEPT, None) for path in lost(first, last) if path not in last.files]
+    gone = [ChangedFile(path, UNKEPT, None) for path in lost(first, last) if path not in last.files]
     return tuple(sorted([*known, *gone], key=lambda each: each.path))
 
 
@@ -139,7 +139,7 @@ class IgnoredIn:
 
     snapshots: Snapshots
     state: Snapshot
-    _known: dict[str, tuple[Rule, ...]] = attrs.field(factory=dict, init=False)
+    _known: dict[str, tuple[IgnoreRule, ...]] = attrs.field(factory=dict, init=False)
 
     def __call__(self, path: str) -> bool:
         """Tell whether a path is named, or a folder above it."""
@@ -152,7 +152,7 @@ class IgnoredIn:
                 return True
         return False
 
-    def _rules(self, ignore: str) -> tuple[Rule, ...]:
+    def _rules(self, ignore: str) -> tuple[IgnoreRule, ...]:
         if ignore not in self._known:
             mode, blob = self.state.files.get(ignore, ("", ""))
             self._known[ignore] = rules_of(self.snapshots.content(blob)) if mode.startswith("100") else ()
@@ -163,7 +163,7 @@ class IgnoredIn:
 
 
 @attrs.frozen
-class Begun:
+class CallMark:
     """A call: the mark before it, which of the files that it names were not there, and the mark after it, empty before it was over."""
 
     key: str
@@ -181,7 +181,7 @@ class BegunCalls:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, call: Begun) -> None:
+    def keep(self, call: CallMark) -> None:
         """Keep a call, in the place of the one before it."""
         self._folder.mkdir(exist_ok=True)
         path = self._path(call.key)
@@ -189,13 +189,13 @@ class BegunCalls:
         new.write_text(json.dumps(attrs.asdict(call)), "utf-8")
         new.replace(path)
 
-    def find(self, key: str) -> Begun | None:
+    def find(self, key: str) -> CallMark | None:
         """Give a call; None where another one was the last, or none was."""
         try:
             said = json.loads(self._path(key).read_text("utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        return Begun(key, said["before"], tuple(said["made"]), said["after"]) if said["key"] == key else None
+        return CallMark(key, said["before"], tuple(said["made"]), said["after"]) if said["key"] == key else None
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key.partition('/')[0]}.json"
@@ -205,7 +205,7 @@ class BegunCalls:
 
 
 @attrs.define
-class Undoing:
+class UndoPlan:
     """One undo: from `last` back to `first`, in a workspace that is as at `now`; `made` are files that were not there at first."""
 
     snapshots: Snapshots
@@ -236,13 +236,13 @@ class Undoing:
     def _is_there(self, path: str) -> bool:
         try:
             return self.workspace.look(path.split("/")) is not None
-        except ToolError:
+        except WorkspaceToolError:
             return False
 
     def _swept(self, folder: str) -> None:
         """Take away what an undo that was killed has left, also where nothing is left to put back."""
         with (
-            suppress(ToolError, OSError),
+            suppress(WorkspaceToolError, OSError),
             self.workspace.folder([part for part in folder.split("/") if part]) as opened,
         ):
             sweep(opened)
@@ -259,10 +259,10 @@ class Undoing:
                         pass
                 elif before is not None and before != after and self.now.permissions.get(folder) == after:
                     snapshots.permit_folder(self.workspace, parts, before)
-            except (InTheWay, ToolError) as found:
+            except (InTheWay, WorkspaceToolError) as found:
                 self.conflicts.append(Conflict(folder, str(found)))
 
-    def _is_open(self, change: Changed) -> bool:
+    def _is_open(self, change: ChangedFile) -> bool:
         """Tell whether a file is still to be put back, and may be."""
         path = change.path
         if self.now.files.get(path) == change.first() and self.now.left_out.get(path) == special(self.first, path):
@@ -286,7 +286,7 @@ class Undoing:
         why = self.now.left_out.get(path)
         return None if made is not None and made == why else why
 
-    def _unknown_before(self, change: Changed) -> str | None:
+    def _unknown_before(self, change: ChangedFile) -> str | None:
         """Tell why nobody knows what a file was like at first, or why it is not made again."""
         if gone := special(self.first, change.path):
             return f"it was {gone}: that is not made again"
@@ -300,7 +300,7 @@ class Undoing:
             return "a .gitignore named it before: it may have been there already"
         return None
 
-    def _each(self, change: Changed) -> None:
+    def _each(self, change: ChangedFile) -> None:
         path, target, expected = change.path, change.first(), change.last()
         try:
             if made := special(self.last, path):
@@ -348,7 +348,7 @@ class Undone:
     conflicts: tuple[Conflict, ...]
 
 
-class History:
+class WorkspaceHistory:
     """The history of a workspace. May be used from any thread, and by several processes: one call runs at a time.
 
     Left out are `.git` and what other programs keep for themselves (`looking.CLOSED`), what a `.gitignore` names and was not there before, unless
@@ -364,7 +364,7 @@ class History:
         found = folder.stat()
         self._own = (found.st_dev, found.st_ino)
         self._newest: Snapshot | None = None
-        self._seen: Mapping[str, Seen] = {}
+        self._seen: Mapping[str, FileState] = {}
         #: Is called with how far a long look at the workspace is, and with nothing when it is over.
         self.progress: Callable[[str], object] = str
 
@@ -379,7 +379,7 @@ class History:
 
     # -- calls ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, key: str, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> Begun:
+    def begin(self, key: str, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> CallMark:
         """Mark the workspace before a call, which will write the files `also`; one that is begun again was begun the first time.
 
         Raises HistoryError for a workspace of too many files.
@@ -390,17 +390,17 @@ class History:
         with self._thread, self._snapshots.held() as tip:
             now = self._mark(tip, text, also, stop)
         made = tuple(path for path in also if path not in now.files and path not in now.left_out)
-        call = Begun(key, now.commit, made)
+        call = CallMark(key, now.commit, made)
         self._begun.keep(call)
         return call
 
-    def end(self, call: Begun, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> Begun:
+    def end(self, call: CallMark, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> CallMark:
         """Mark the workspace after a call. Raises HistoryError for a workspace of too many files."""
         over = attrs.evolve(call, after=self.mark(text, also, stop))
         self._begun.keep(over)
         return over
 
-    def cut_off(self, key: str, stop: Callable[[], bool] = bool) -> Begun | None:
+    def cut_off(self, key: str, stop: Callable[[], bool] = bool) -> CallMark | None:
         """Give a call that was under way with what it has changed: all that is others than before it, where nobody saw its end.
 
         None where it had not begun. Raises HistoryError for a workspace of too many files.
@@ -418,7 +418,7 @@ class History:
         """Say in a line which files a mark lacks because there was too much of them; nothing where it lacks none."""
         return unkept(self._read(mark).left_out)
 
-    def changed(self, first: str, last: str, made: Collection[str] = ()) -> tuple[Changed, ...]:
+    def changed(self, first: str, last: str, made: Collection[str] = ()) -> tuple[ChangedFile, ...]:
         """Give the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark.
 
         A content that was there and is not kept is UNKEPT; UNKNOWN where a `.gitignore` named it at first, unless it is among those that are known to be `made`.
@@ -451,7 +451,7 @@ class History:
         ]
         more += [f"Permissions of {path}: {old:04o}, then {new:04o}\n" for path, old, new in permitted(then, now)]
         command = ["-c", "core.quotePath=false", *_DIFF, first, last]
-        bounds = Bounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
+        bounds = GitBounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
         done = ran(command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder))
         if done.code:
             raise HistoryError(f"git diff-tree failed: {done.complaint}")
@@ -469,7 +469,7 @@ class History:
             workspace = Beneath(self.root)
             try:
                 was_ignored = IgnoredIn(self._snapshots, then)
-                undoing = Undoing(self._snapshots, workspace, then, now, before, was_ignored, frozenset(made))
+                undoing = UndoPlan(self._snapshots, workspace, then, now, before, was_ignored, frozenset(made))
                 undoing.files()
                 undoing.folders()
             finally:
@@ -486,7 +486,7 @@ class History:
     ) -> Snapshot:
         newest = self._known(tip)
         fresh = _Fresh(self._snapshots, newest.objects if newest else set[str])
-        root, effort = os.open(self.root, ROOT), Effort(stop, self.progress)
+        root, effort = os.open(self.root, ROOT), ScanBudget(stop, self.progress)
         try:
             folders, left_out = (newest.folders, newest.left_out) if newest else ({}, None)
             sight = look(root, self._seen, frozenset(folders), fresh.keep, self._own, also, left_out, effort)
@@ -525,9 +525,9 @@ class History:
         new.write_text(json.dumps(said), "utf-8")
         new.replace(path)
 
-    def _saved(self, newest: Snapshot) -> dict[str, Seen]:
+    def _saved(self, newest: Snapshot) -> dict[str, FileState]:
         unknown = {
-            path: Seen((0, 0, 0, 0, 0), mode, blob, settled=False) for path, (mode, blob) in newest.files.items()
+            path: FileState((0, 0, 0, 0, 0), mode, blob, settled=False) for path, (mode, blob) in newest.files.items()
         }
         try:
             said = json.loads((self._snapshots.folder / _SEEN).read_text("utf-8"))
@@ -536,7 +536,7 @@ class History:
         if (said["commit"], said["root"]) != (newest.commit, str(self.root)) or said["seen"].keys() != unknown.keys():
             return unknown
         return {
-            path: Seen((mode, size, changed, made, number), *newest.files[path], settled=settled)
+            path: FileState((mode, size, changed, made, number), *newest.files[path], settled=settled)
             for path, (mode, size, changed, made, number, settled) in said["seen"].items()
         }
 
@@ -567,13 +567,13 @@ class _Fresh:
         self._bodies, self._size_bytes = {}, 0
 
 
-def _state(sight: Sight) -> Snapshot:
+def _state(sight: WorkspaceState) -> Snapshot:
     files = {path: (file.mode, file.blob) for path, file in sight.files.items()}
     permissions = {path: bits for path, file in sight.files.items() if (bits := file.permissions) is not None}
     return Snapshot("", files, dict.fromkeys(sight.folders, ""), sight.left_out, permissions | sight.folders)
 
 
-def _is_same(sight: Sight, newest: Snapshot, seen: Mapping[str, Seen]) -> bool:
+def _is_same(sight: WorkspaceState, newest: Snapshot, seen: Mapping[str, FileState]) -> bool:
     if len(sight.files) != len(newest.files) or sight.folders.keys() != newest.folders.keys():
         return False
     if sight.left_out != newest.left_out:

@@ -32,7 +32,7 @@ from dsa.runtime.artifacts import ArtifactStoreError
 from machines.coding.history.workspace_scan import LINK, SPECIAL, HistoryError, blob_id, read_file
 from machines.coding.tools.file_writer import sweep, temporary_name, write_whole
 from machines.coding.tools.workspace_boundary import NEW, Beneath
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 def permissions_text(permissions: Mapping[str, int], kinds: Mapping[str, str]) -> str:
@@ -287,7 +287,7 @@ def remove_folder(workspace: Beneath, path: str) -> bool:
     try:
         with workspace.folder(above) as folder:
             os.rmdir(name, dir_fd=folder)
-    except (ToolError, OSError):  # not empty, not there, no folder: it is nothing that we may take away
+    except (WorkspaceToolError, OSError):  # not empty, not there, no folder: it is nothing that we may take away
         return False
     return True
 
@@ -316,7 +316,7 @@ def _opened(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
     try:
         with workspace.folder(parts) as folder:
             yield folder
-    except ToolError as error:
+    except WorkspaceToolError as error:
         raise InTheWay(str(error)) from error
     except PermissionError as error:
         raise InTheWay("the system does not let us change it") from error

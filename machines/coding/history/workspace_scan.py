@@ -33,7 +33,7 @@ _CLASSES = {
 
 
 @attrs.frozen
-class Rule:
+class IgnoreRule:
     """One line of a `.gitignore`.
 
     `parts` are matched with the parts of a path, one by one; None stands for any number of them. `by_name` is a line without a slash: it
@@ -52,14 +52,14 @@ class Rule:
         return _match(self.parts, path[-1:] if self.by_name else path)
 
 
-def rules_of(text: bytes) -> tuple[Rule, ...]:
+def rules_of(text: bytes) -> tuple[IgnoreRule, ...]:
     """Read a `.gitignore`; a line that git gives no meaning names nothing."""
     lines = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     found = (_rule(line.removesuffix(b"\r")) for line in lines if line and not line.startswith(b"#"))
     return tuple(rule for rule in found if rule is not None)
 
 
-def is_named(chain: Sequence[tuple[int, tuple[Rule, ...]]], parts: Sequence[bytes], *, is_folder: bool) -> bool:
+def is_named(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], parts: Sequence[bytes], *, is_folder: bool) -> bool:
     """Tell whether rules name a path, not asking about the folders above it.
 
     `chain` has the rules of the folders above it, the topmost first, each with the number of parts that lead there. The last line that
@@ -78,7 +78,7 @@ def parts_of(path: str) -> tuple[bytes, ...]:
     return tuple(os.fsencode(path).split(b"/"))
 
 
-def _rule(line: bytes) -> Rule | None:
+def _rule(line: bytes) -> IgnoreRule | None:
     line = _without_spaces(line)
     negated = line.startswith(b"!")
     line = line[1:] if negated else line
@@ -95,7 +95,7 @@ def _rule(line: bytes) -> Rule | None:
         parts = [part or _ANY for part in parts]
     elif parts[-1] is None:
         parts.append(_ANY)  # what stands below a folder is at least one part
-    return Rule(tuple(parts), by_name, negated, folders_only)
+    return IgnoreRule(tuple(parts), by_name, negated, folders_only)
 
 
 def _without_spaces(line: bytes) -> bytes:
@@ -265,7 +265,7 @@ def unkept(left_out: Mapping[str, str]) -> str:
 
 
 @attrs.define
-class Effort:
+class ScanBudget:
     """What a look may take. `stop` says whether to give it up, `tell` is called with how far it is, after two seconds and every half of one."""
 
     stop: Callable[[], bool] = bool
@@ -299,7 +299,7 @@ class Effort:
 
 
 @attrs.frozen(slots=True)
-class Seen:
+class FileState:
     """A file as it was seen. `settled`: as long as its stamp is the same, so is its content."""
 
     stamp: Stamp
@@ -314,13 +314,13 @@ class Seen:
 
 
 @attrs.define
-class Sight:
+class WorkspaceState:
     """Everything that was seen. `folders` are all of them with their permissions, empty ones and the workspace itself ('') too.
 
     `left_out` says why a file is not among `files`.
     """
 
-    files: dict[str, Seen] = attrs.field(factory=dict)
+    files: dict[str, FileState] = attrs.field(factory=dict)
     folders: dict[str, int] = attrs.field(factory=dict)
     left_out: dict[str, str] = attrs.field(factory=dict)
 
@@ -332,14 +332,14 @@ def blob_id(content: bytes) -> str:
 
 def look(
     root: int,
-    before: Mapping[str, Seen],
+    before: Mapping[str, FileState],
     folders: frozenset[str],
     keep: Callable[[str, bytes], None],
     own: tuple[int, int],
     also: Collection[str] = (),
     left_out: Mapping[str, str] | None = None,
-    effort: Effort | None = None,
-) -> Sight:
+    effort: ScanBudget | None = None,
+) -> WorkspaceState:
     """Give what stands in a folder; `left_out` is None for the first look.
 
     What is kept is bounded: files that were there the last time and those of `also` come first, then small ones, then the others by size. What was `left_out` the last
@@ -350,10 +350,10 @@ def look(
     device and number of a folder that is left out. Raises HistoryError for more files than can be kept.
     """
     above = {"/".join(parts[:depth]) for parts in (path.split("/") for path in also) for depth in range(1, len(parts))}
-    effort = effort or Effort()
+    effort = effort or ScanBudget()
     effort.room_bytes -= sum(seen.stamp[1] for seen in before.values())
-    ignored = _Ignored.of(left_out, own)
-    looking = _Looking(before, folders, frozenset(also), above, keep, own, left_out or {}, effort, ignored)
+    ignored = _IgnoredNames.of(left_out, own)
+    looking = _Scan(before, folders, frozenset(also), above, keep, own, left_out or {}, effort, ignored)
     looking.folder(root, "", ())
     looking.large_ones(root)
     looking.sight.left_out |= ignored.told() | {
@@ -379,7 +379,7 @@ def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
 
 
 @attrs.define
-class _Ignored:
+class _IgnoredNames:
     """The names of what was there and ignored at the first look: found there, and looked for later among those that are `known`, by folder."""
 
     known: Mapping[str, Collection[str]] | None
@@ -388,7 +388,7 @@ class _Ignored:
     beyond: str = ""
 
     @classmethod
-    def of(cls, left_out: Mapping[str, str] | None, own: tuple[int, int]) -> "_Ignored":
+    def of(cls, left_out: Mapping[str, str] | None, own: tuple[int, int]) -> "_IgnoredNames":
         """Return what was known at the last look; None where there was none."""
         if left_out is None:
             return cls(None, own)
@@ -454,21 +454,21 @@ class _Ignored:
 
 
 @attrs.define
-class _Looking:
-    before: Mapping[str, Seen]
+class _Scan:
+    before: Mapping[str, FileState]
     folders: frozenset[str]
     also: frozenset[str]
     above: Collection[str]
     keep: Callable[[str, bytes], None]
     own: tuple[int, int]
     left_out: Mapping[str, str]
-    effort: Effort
-    ignored: _Ignored
-    sight: Sight = attrs.field(factory=Sight)
+    effort: ScanBudget
+    ignored: _IgnoredNames
+    sight: WorkspaceState = attrs.field(factory=WorkspaceState)
     later: list[tuple[int, str]] = attrs.field(factory=list)
 
     def folder(
-        self, opened: int, prefix: str, chain: Sequence[tuple[int, tuple[Rule, ...]]], *, is_closed: bool = False
+        self, opened: int, prefix: str, chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], *, is_closed: bool = False
     ) -> None:
         """Look at everything in a folder; `prefix` ends with a slash, or is empty. `chain` are the rules of the folders above it.
 
@@ -512,14 +512,16 @@ class _Looking:
         """Tell whether something is looked at whatever its name is."""
         return path in self.before or path in self.folders or path in self.also or path in self.above
 
-    def _rules(self, opened: int) -> tuple[Rule, ...]:
+    def _rules(self, opened: int) -> tuple[IgnoreRule, ...]:
         try:
             read = _read(opened, _IGNORE)
         except OSError:  # a link, as git has it, or gone, or not for us: it names nothing
             return ()
         return rules_of(read[1]) if read else ()
 
-    def _into(self, above: int, path: str, chain: Sequence[tuple[int, tuple[Rule, ...]]], *, is_closed: bool) -> None:
+    def _into(
+        self, above: int, path: str, chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], *, is_closed: bool
+    ) -> None:
         if path.count("/") >= _DEEPEST:
             self.sight.left_out[path] = f"deeper than {_DEEPEST} folders"
             return
@@ -602,7 +604,7 @@ class _Looking:
         self.effort.go_on(len(content))
         blob = blob_id(content)
         self.keep(blob, content)
-        self.sight.files[path] = Seen(_stamp(found), mode, blob, settled)
+        self.sight.files[path] = FileState(_stamp(found), mode, blob, settled)
 
 
 def _read(folder: int, name: str) -> tuple[os.stat_result, bytes] | None:
@@ -640,5 +642,5 @@ def _is_closed(name: str) -> bool:
     return name.lower() in CLOSED or name.startswith(TEMPORARY)
 
 
-def _is_ignored(chain: Sequence[tuple[int, tuple[Rule, ...]]], path: str, *, is_folder: bool) -> bool:
+def _is_ignored(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], path: str, *, is_folder: bool) -> bool:
     return bool(chain) and is_named(chain, parts_of(path), is_folder=is_folder)

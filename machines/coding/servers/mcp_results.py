@@ -1,4 +1,4 @@
-"""How an MCP server is started and what of it may be used, as a user configures it. Takes the table of a TOML file, gives `Server`. Pure.
+"""How an MCP server is started and what of it may be used, as a user configures it. Takes the table of a TOML file, gives `McpServer`. Pure.
 
 The tools that a server lists, as a model may see them: names that every provider takes, descriptions with an end.
 
@@ -21,7 +21,7 @@ import attrs
 from dsa.errors import ParameterError
 from dsa.runtime.speech import each_text
 from machines.coding.tools import command_runner
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import JsonObject, read_record
 
 Approve = Literal["ask", "always", "never"]
@@ -31,7 +31,7 @@ _LONGEST_S = 3_600.0
 
 
 @attrs.frozen
-class Server:
+class McpServer:
     """A server that is started as a process.
 
     `command` is the program with its arguments; `env` what its environment has beside PATH, HOME and LANG; an empty `cwd` is the current folder.
@@ -156,7 +156,7 @@ def fitted(server: str, tool: str) -> str:
     return f"{made[: _LONGEST_NAME - 9]}_{digest}"
 
 
-def tools_of(name: str, server: Server, listed: Sequence[ListedTool]) -> tuple[ForeignTool, ...]:
+def tools_of(name: str, server: McpServer, listed: Sequence[ListedTool]) -> tuple[ForeignTool, ...]:
     """Give the tools that may be used, in the server's order. Raises ToolError `bad_tools`."""
     known = Counter(each.name for each in listed)
     wanted = known.keys() if server.tools is None else set(server.tools)
@@ -183,7 +183,7 @@ def check_apart(tools: Sequence[ForeignTool]) -> None:
 _CHOOSE = 'name those to be used in its settings: tools = ["..", ".."]'
 
 
-def _tool(name: str, server: Server, listed: ListedTool) -> ForeignTool:
+def _tool(name: str, server: McpServer, listed: ListedTool) -> ForeignTool:
     schema, odd = listed.schema, f"has a tool '{one_line(listed.name)}' whose"
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise _bad(name, f"{odd} `inputSchema` is no schema of an object; {_CHOOSE}")
@@ -218,8 +218,8 @@ def shown_names(names: Iterable[str]) -> str:
     return (", ".join(some[:_SHOWN_NAMES]) or "none") + more
 
 
-def _bad(server: str, what: str) -> ToolError:
-    return ToolError("bad_tools", f"the MCP server '{server}' {what}")
+def _bad(server: str, what: str) -> WorkspaceToolError:
+    return WorkspaceToolError("bad_tools", f"the MCP server '{server}' {what}")
 
 
 Redact = Callable[[str], str]
@@ -239,7 +239,7 @@ class Block:
 
 
 @attrs.frozen
-class Answer:
+class ServerAnswer:
     """An answer to a call as it came. `asks`: it is a question back. `restarted` says why its server was started again before the call."""
 
     blocks: tuple[Block, ...] = ()
@@ -249,12 +249,12 @@ class Answer:
     restarted: str = ""
 
 
-def read_answer(said: JsonObject) -> Answer:
+def read_answer(said: JsonObject) -> ServerAnswer:
     """Return the answer that a message has as its result. The package mcp has looked at its form before."""
     listed = said.get("content")
     blocks = tuple(map(_block, listed)) if isinstance(listed, list) else ()
     asks = said.get("resultType") == "input_required"
-    return Answer(blocks, said.get("structuredContent"), said.get("isError") is True, asks)
+    return ServerAnswer(blocks, said.get("structuredContent"), said.get("isError") is True, asks)
 
 
 def _block(said: JsonObject) -> Block:
@@ -293,7 +293,7 @@ class ServerResult:
     left_out: str = ""
 
 
-def result_of(answer: Answer, redact: Redact) -> ServerResult:
+def result_of(answer: ServerAnswer, redact: Redact) -> ServerResult:
     """Return the result of a call.
 
     Raises ToolError `tool_error` with the text where the tool says that it failed, `bad_result` where a value is not valid JSON.
@@ -301,7 +301,7 @@ def result_of(answer: Answer, redact: Redact) -> ServerResult:
     texts = [each.text for each in answer.blocks if each.kind in {"text", "resource"} and each.text]
     text, omitted = command_runner.shortened_output("\n".join(texts).encode(errors="replace"), b"", 0, redact)
     if answer.is_error:
-        raise ToolError("tool_error", text.strip() or "the tool failed, and does not say why")
+        raise WorkspaceToolError("tool_error", text.strip() or "the tool failed, and does not say why")
     structured, structured_omitted = _structured(answer.structured, redact)
     attachments = [each for each in (_attachment(block, redact) for block in answer.blocks) if each is not None]
     beyond = max(0, len(attachments) - _MOST_ATTACHMENTS)
@@ -351,4 +351,4 @@ def _structured(value: object, redact: Redact) -> tuple[object, int]:
         return each_text(json.loads(text.encode(errors="replace")), redact, with_names=True), 0
     except (ValueError, RecursionError) as error:
         told = "the tool gave a structured value with a number that JSON has not, or nested too deep"
-        raise ToolError("bad_result", told) from error
+        raise WorkspaceToolError("bad_result", told) from error

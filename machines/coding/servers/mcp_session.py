@@ -1,6 +1,6 @@
 """A talk with an MCP server, from its start to its end: it is introduced, lists its tools, answers calls.
 
-Takes a `Server`, gives its tools and what a call gave. Its process has little of an environment, and is ended with all that it has started.
+Takes a `McpServer`, gives its tools and what a call gave. Its process has little of an environment, and is ended with all that it has started.
 All on one event loop. What a server asks of us (models, people, folders) is refused; nothing is offered to it.
 """
 
@@ -20,17 +20,17 @@ import attrs
 
 from dsa.errors import install_hint
 from machines.coding.servers.mcp_results import (
-    Answer,
     ForeignTool,
     ListedTool,
-    Server,
+    McpServer,
+    ServerAnswer,
     one_line,
     read_answer,
     read_tool,
     shown_names,
     tools_of,
 )
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import JsonObject
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TooLarge(Exception):  # noqa: N818  # it says what is the case
 class ServerProcess:
     """A server's process, in a process group of its own. Raises ToolError `server_not_started`."""
 
-    def __init__(self, name: str, server: Server) -> None:
+    def __init__(self, name: str, server: McpServer) -> None:
         ours = {each: os.environ[each] for each in _FROM_OURS if each in os.environ}
         try:
             self._process = subprocess.Popen(  # noqa: S603  # what the user has configured
@@ -64,7 +64,7 @@ class ServerProcess:
             )  # fmt: skip
         except OSError as error:
             why = f"cannot be started: {error.strerror}: {error.filename}"
-            raise ToolError("server_not_started", f"the MCP server '{name}' {why}") from error
+            raise WorkspaceToolError("server_not_started", f"the MCP server '{name}' {why}") from error
         self._complaints, self._is_ended = b"", False
         assert self._process.stdin is not None and self._process.stdout is not None and self._process.stderr is not None  # noqa: PT018
         self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
@@ -187,7 +187,7 @@ _US = ("dual-state-agents", "0.1")
 
 
 @attrs.define(eq=False)
-class Asking:
+class PendingCall:
     """A call, and whether its server has been sent it: only then may the server have done anything of it."""
 
     tool: ForeignTool
@@ -203,16 +203,16 @@ class Asking:
 class Live:
     """A server that runs, from its start to its end. `task` is done when nothing is left of it; `why` says then why it has ended, `restarted` why the one before it had."""
 
-    def __init__(self, name: str, server: Server) -> None:
+    def __init__(self, name: str, server: McpServer) -> None:
         self._name, self._server = name, server
         self.process = ServerProcess(name, server)
-        self.why: ToolError | None = None
+        self.why: WorkspaceToolError | None = None
         self.restarted = ""
         self.tools: tuple[ForeignTool, ...] = ()
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session: ClientSession | None = None
         self._over, self._garbled, self._is_stale = asyncio.Event(), b"", False
-        self._asking: deque[Asking] = deque()
+        self._asking: deque[PendingCall] = deque()
         self.task = asyncio.create_task(self._lead())
 
     @property
@@ -220,13 +220,13 @@ class Live:
         """Whether it has ended or is being ended."""
         return self._over.is_set()
 
-    def stop(self, why: ToolError | None = None) -> None:
+    def stop(self, why: WorkspaceToolError | None = None) -> None:
         """Have it ended; the first reason is kept. What waits for an answer of it fails at once."""
         if not self.is_over:
             self.why = why
             self._over.set()
 
-    async def asked(self, asking: Asking) -> Answer:
+    async def asked(self, asking: PendingCall) -> ServerAnswer:
         """Give what a call gave. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
         from mcp import types
 
@@ -235,10 +235,12 @@ class Live:
             await self._list()
         current = {each.tool: each for each in self.tools}.get(tool.tool)
         if current is None:
-            raise ToolError("tool_gone", f"{self.named} has no '{one_line(tool.tool)}' any more; {self._has()}")
+            raise WorkspaceToolError(
+                "tool_gone", f"{self.named} has no '{one_line(tool.tool)}' any more; {self._has()}"
+            )
         if current != tool:
             changed = f"{self.named} has changed '{one_line(tool.tool)}' since its tools were listed; do without it"
-            raise ToolError("tool_changed", changed)
+            raise WorkspaceToolError("tool_changed", changed)
         params = types.CallToolRequestParams(name=tool.tool, arguments=dict(asking.arguments))
         assert self._session is not None
         self._asking.append(asking)
@@ -316,7 +318,7 @@ class Live:
             await _shake_hands(session)
             self._session = session
             await self._list()
-        except ToolError as error:
+        except WorkspaceToolError as error:
             self.stop(error)
         except (MCPError, ValueError, RuntimeError) as error:
             if not self.is_over:
@@ -337,11 +339,11 @@ class Live:
             )
         )
 
-    def _ended(self) -> ToolError:
+    def _ended(self) -> WorkspaceToolError:
         """Say why it is over where it has ended by itself."""
         ending = self.process.ending()
         said = f"{self.named} has ended{f' ({ending})' if ending else ''}{self.garbled()}"
-        return ToolError("server_ended", said) if self.started.done() else _not_started(said)
+        return WorkspaceToolError("server_ended", said) if self.started.done() else _not_started(said)
 
     async def _list(self) -> None:
         """Read its tools. Raises ToolError `bad_tools`, MCPError."""
@@ -357,13 +359,13 @@ class Live:
                 page = await self._session.send_request(types.ListToolsRequest(params=params), _as_written())
             except ValueError as error:
                 odd = f"{self.named} lists its tools in a form that is not MCP's: {told(error)}"
-                raise ToolError("bad_tools", odd) from error
+                raise WorkspaceToolError("bad_tools", odd) from error
             listed += map(read_tool, page["tools"])
             cursor = page.get("nextCursor")
             if not cursor or len(listed) > _MOST_LISTED:
                 break
         if cursor:
-            raise ToolError("bad_tools", f"{self.named} has a list of tools that does not end")
+            raise WorkspaceToolError("bad_tools", f"{self.named} has a list of tools that does not end")
         self.tools = tools_of(self._name, self._server, listed)
 
     def _has(self) -> str:
@@ -386,7 +388,9 @@ class Live:
                 await self._pass_on(into)
             except TooLarge as large:
                 self.stop(
-                    ToolError("too_large", f"{self.named} was ended: it writes a message {large}; ask it for less")
+                    WorkspaceToolError(
+                        "too_large", f"{self.named} was ended: it writes a message {large}; ask it for less"
+                    )
                 )
             self.stop()
         into.close()
@@ -404,7 +408,9 @@ class Live:
                 elif line.strip():
                     garbled, self._garbled = garbled + 1, self._garbled or line[:200]
                 if garbled > _MOST_GARBLED:
-                    return self.stop(ToolError("server_garbled", f"{self.named} does not speak MCP{self.garbled()}"))
+                    return self.stop(
+                        WorkspaceToolError("server_garbled", f"{self.named} does not speak MCP{self.garbled()}")
+                    )
 
     async def _write(self, messages: "MemoryObjectReceiveStream[SessionMessage]") -> None:
         """Pass on what we say, until nobody reads it."""
@@ -502,8 +508,8 @@ def told(error: Exception) -> str:
     return one_line(str(error), _LONGEST_MESSAGE)
 
 
-def _not_started(what: str) -> ToolError:
-    return ToolError("server_not_started", what)
+def _not_started(what: str) -> WorkspaceToolError:
+    return WorkspaceToolError("server_not_started", what)
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:

@@ -18,28 +18,28 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import attrs
 
 from machines.coding.servers.mcp_results import (
-    Answer,
     ForeignTool,
+    McpServer,
     Redact,
-    Server,
+    ServerAnswer,
     ServerResult,
     check_apart,
     prefix,
     result_of,
     shown_names,
 )
-from machines.coding.servers.mcp_session import Asking, Live, cancelled, package_fault, told
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.servers.mcp_session import Live, PendingCall, cancelled, package_fault, told
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import JsonObject
 
 T = TypeVar("T")
 
 
-class Ended(Exception):  # noqa: N818  # it says what is the case
+class LoopClosedError(Exception):  # it says what is the case
     """Raised when the loop was ended before the work was done."""
 
 
-class _Job(Generic[T]):
+class _LoopJob(Generic[T]):
     """Work that can be given up, begun or not. It happens on the loop's thread."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -77,21 +77,21 @@ class BesideLoop:
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
         """Have work done and wait for it, or raise what it raised. Ctrl-C and the like cancel it. Raises Ended."""
-        job = _Job(work)
+        job = _LoopJob(work)
         try:
             return self._begun(job).result()
         except concurrent.futures.CancelledError as error:
-            raise Ended from error
+            raise LoopClosedError from error
         except BaseException:  # Ctrl-C may come at any moment since, also before there is a future to cancel
             with suppress(RuntimeError):  # the loop is over, and so is the job
                 self._loop.call_soon_threadsafe(job.give_up)
             raise
 
-    def _begun(self, job: _Job[T]) -> "concurrent.futures.Future[T]":
+    def _begun(self, job: _LoopJob[T]) -> "concurrent.futures.Future[T]":
         with self._one_at_a_time:
             if self._is_ended:
                 job.forget()
-                raise Ended
+                raise LoopClosedError
             return asyncio.run_coroutine_threadsafe(job.run(), self._loop)
 
     @property
@@ -122,7 +122,7 @@ class BesideLoop:
 class Connection:
     """A server by its name: started when it is asked, and again when it has ended since."""
 
-    def __init__(self, name: str, server: Server) -> None:
+    def __init__(self, name: str, server: McpServer) -> None:
         self._name, self._server = name, server
         self._one_at_a_time, self._is_closed = asyncio.Lock(), False
         self._live: Live | None = None
@@ -131,12 +131,12 @@ class Connection:
         """Give the tools as it lists them. Raises ToolError."""
         return (await self._opened()).tools
 
-    async def call(self, asking: Asking, timeout_s: float, stop: int | None) -> Answer:
+    async def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
         """Give what a call gave; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
         tool = asking.tool
-        stopped = ToolError("stopped", f"{tool.name} was stopped, and its server was ended")
+        stopped = WorkspaceToolError("stopped", f"{tool.name} was stopped, and its server was ended")
         if stop is not None and select.select([stop], [], [], 0)[0]:
-            raise ToolError("stopped", f"{tool.name} was stopped. {asking.told}")
+            raise WorkspaceToolError("stopped", f"{tool.name} was stopped. {asking.told}")
         watching = None if stop is None else asyncio.create_task(self._when_readable(stop, stopped))
         try:
             live = await self._opened()
@@ -144,21 +144,23 @@ class Connection:
                 live.stop(stopped)
             answer = attrs.evolve(await self._called(live, asking, timeout_s, stopped), restarted=live.restarted)
             live.restarted = ""
-        except ToolError as error:
+        except WorkspaceToolError as error:
             if error.code not in _ADVICE:
                 raise
-            raise ToolError(error.code, f"{error}. {asking.told}{_ADVICE[error.code]}") from error
+            raise WorkspaceToolError(error.code, f"{error}. {asking.told}{_ADVICE[error.code]}") from error
         else:
             return answer
         finally:
             if watching is not None:
                 await cancelled(watching)
 
-    async def _called(self, live: Live, asking: Asking, timeout_s: float, stopped: ToolError) -> Answer:
+    async def _called(
+        self, live: Live, asking: PendingCall, timeout_s: float, stopped: WorkspaceToolError
+    ) -> ServerAnswer:
         from mcp import MCPError
 
         nothing = f"{asking.tool.name} gave nothing within {timeout_s:g} s"
-        late = ToolError("tool_timeout", f"{nothing}, and its server was ended{live.garbled()}")
+        late = WorkspaceToolError("tool_timeout", f"{nothing}, and its server was ended{live.garbled()}")
         timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
         answering = asyncio.create_task(live.asked(asking))
         answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
@@ -167,12 +169,12 @@ class Connection:
         except MCPError as error:
             if not live.is_over and not asking.sent:
                 why = f"{live.named} does not list its tools any more: {told(error)}. {asking.told}"
-                raise ToolError("server_not_asked", why) from error
+                raise WorkspaceToolError("server_not_asked", why) from error
             if not live.is_over:
-                raise ToolError("tool_error", f"{live.named} refuses the call: {told(error)}") from error
+                raise WorkspaceToolError("tool_error", f"{live.named} refuses the call: {told(error)}") from error
             raise live.why if live.why in {late, stopped} else await self._lost(live, asking) from error
         except ValueError as error:
-            raise ToolError(
+            raise WorkspaceToolError(
                 "server_garbled", f"{live.named} answers in a form that is not MCP's: {told(error)}"
             ) from error
         except asyncio.CancelledError:
@@ -181,27 +183,29 @@ class Connection:
         finally:
             timer.cancel()
 
-    async def _when_readable(self, file: int, why: ToolError) -> None:
+    async def _when_readable(self, file: int, why: WorkspaceToolError) -> None:
         import anyio
 
         await anyio.wait_readable(file)
         if self._live is not None:
             self._live.stop(why)
 
-    async def _lost(self, live: Live, asking: Asking) -> ToolError:
+    async def _lost(self, live: Live, asking: PendingCall) -> WorkspaceToolError:
         """Say why a server has ended in the middle of a call that is not to blame."""
         await asyncio.shield(live.task)
         assert live.why is not None
         code, why = live.why.code, str(live.why)
         if code in {"tool_timeout", "stopped"}:
             code, why = "server_ended", f"{live.named} was ended because of another call"
-        return ToolError(code, f"{why}. {asking.told}. The server is started again at the next call")
+        return WorkspaceToolError(code, f"{why}. {asking.told}. The server is started again at the next call")
 
     async def close(self) -> None:
         """End the server, for good."""
         self._is_closed = True
         if self._live is not None:
-            self._live.stop(ToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed"))
+            self._live.stop(
+                WorkspaceToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
+            )
             await self._live.task
 
     def kill(self) -> None:
@@ -219,7 +223,7 @@ class Connection:
             if before is not None:
                 await asyncio.shield(before.task)
             if self._is_closed:
-                raise ToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
+                raise WorkspaceToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
             live = self._live = Live(self._name, self._server)
             try:
                 await asyncio.shield(live.started)
@@ -241,18 +245,18 @@ class Connection:
 _ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or go on without it"}
 
 
-def _given(tool: ForeignTool, answer: Answer) -> Answer:
+def _given(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
     """Give an answer that is one: a question back is refused."""
     if answer.asks:
         asks = f"{tool.name} asks something back, which is refused: nobody answers a server"
-        raise ToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
+        raise WorkspaceToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
     return answer
 
 
-__all__ = ["Foreign", "ForeignTool", "Server"]
+__all__ = ["Foreign", "ForeignTool", "McpServer"]
 
 
-class Stopping(Protocol):
+class StopSignal(Protocol):
     """What stops a call: a file that can be read from once it is to end."""
 
     def fileno(self) -> int:
@@ -266,7 +270,7 @@ class Foreign:
     Servers are ended by `close`, and when the interpreter ends; after `close` the next use starts them again.
     """
 
-    def __init__(self, servers: Mapping[str, Server], redact: Redact = str) -> None:
+    def __init__(self, servers: Mapping[str, McpServer], redact: Redact = str) -> None:
         self._servers, self._redact = dict(servers), redact
         self._one_at_a_time = threading.Lock()
         self._known: dict[str, tuple[ForeignTool, ...]] = {}
@@ -286,7 +290,7 @@ class Foreign:
         return found
 
     def call(
-        self, name: str, arguments: JsonObject, timeout_s: float | None = None, stop: Stopping | None = None
+        self, name: str, arguments: JsonObject, timeout_s: float | None = None, stop: StopSignal | None = None
     ) -> ServerResult:
         """Call a tool by its name for models, and give its result.
 
@@ -296,15 +300,15 @@ class Foreign:
         tool = self._tool(name)
         server = self._servers[tool.server]
         if server.approve == "never":
-            raise ToolError("not_allowed", f"{name} is never called: its server is configured so")
+            raise WorkspaceToolError("not_allowed", f"{name} is never called: its server is configured so")
         try:
             json.dumps(dict(arguments), allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise ToolError("bad_arguments", f"the arguments of {name} are no JSON: {error}") from error
+            raise WorkspaceToolError("bad_arguments", f"the arguments of {name} are no JSON: {error}") from error
         seconds = server.timeout_s if timeout_s is None else timeout_s
         file = None if stop is None else os.dup(stop.fileno())  # several calls may wait for one
         try:
-            answer = self._asked(lambda life: life.call(Asking(tool, arguments), seconds, file))
+            answer = self._asked(lambda life: life.call(PendingCall(tool, arguments), seconds, file))
         finally:
             if file is not None:
                 os.close(file)
@@ -322,7 +326,9 @@ class Foreign:
         self._learn([server for server in self._servers if name.startswith(prefix(server))])
         known = {tool.name: tool for tools in self._known.values() for tool in tools}
         if name not in known:
-            raise ToolError("unknown_tool", f"there is no tool '{name[:100]}'; there are: {shown_names(known)}")
+            raise WorkspaceToolError(
+                "unknown_tool", f"there is no tool '{name[:100]}'; there are: {shown_names(known)}"
+            )
         return known[name]
 
     def _learn(self, servers: Iterable[str]) -> None:
@@ -332,12 +338,12 @@ class Foreign:
             return
         said = dict(zip(new, self._asked(lambda life: life.listed(new)), strict=True))
         self._known |= {name: each for name, each in said.items() if not isinstance(each, BaseException)}
-        faults = [each for each in said.values() if isinstance(each, ToolError)]
+        faults = [each for each in said.values() if isinstance(each, WorkspaceToolError)]
         for each in said.values():
-            if isinstance(each, BaseException) and not isinstance(each, ToolError):
+            if isinstance(each, BaseException) and not isinstance(each, WorkspaceToolError):
                 raise each
         if faults:
-            raise ToolError(faults[0].code, self._redact("; ".join(map(str, faults))))
+            raise WorkspaceToolError(faults[0].code, self._redact("; ".join(map(str, faults))))
 
     def _asked(self, ask: "Callable[[_Life], T]") -> T:
         with self._one_at_a_time:
@@ -347,18 +353,18 @@ class Foreign:
             life = self._life
         try:
             return ask(life)
-        except Ended as error:
-            raise ToolError("closed", "the tools of MCP servers were closed") from error
-        except ToolError as error:
-            raise ToolError(error.code, self._redact(str(error))) from error
+        except LoopClosedError as error:
+            raise WorkspaceToolError("closed", "the tools of MCP servers were closed") from error
+        except WorkspaceToolError as error:
+            raise WorkspaceToolError(error.code, self._redact(str(error))) from error
 
 
 class _Life:
     """Servers from their start to their end. Raises ToolError `not_installed`."""
 
-    def __init__(self, servers: Mapping[str, Server]) -> None:
+    def __init__(self, servers: Mapping[str, McpServer]) -> None:
         if fault := package_fault():  # before anything is started
-            raise ToolError("not_installed", f"no MCP server can be used: {fault}")
+            raise WorkspaceToolError("not_installed", f"no MCP server can be used: {fault}")
         self._connections = {name: Connection(name, server) for name, server in servers.items()}
         self._loop = BesideLoop()
 
@@ -370,7 +376,7 @@ class _Life:
 
         return self._loop.done(listed())
 
-    def call(self, asking: Asking, timeout_s: float, stop: int | None) -> Answer:
+    def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
         """Give what a call gave."""
         return self._loop.done(self._connections[asking.tool.server].call(asking, timeout_s, stop))
 
@@ -382,7 +388,7 @@ class _Life:
 
         try:
             if not self._loop.is_here:
-                with suppress(Ended):  # somebody else was faster
+                with suppress(LoopClosedError):  # somebody else was faster
                     self._loop.done(closed())
         finally:
             for each in self._connections.values():

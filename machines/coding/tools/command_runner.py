@@ -14,7 +14,7 @@ Takes bytes and a function that leaves secrets out, gives texts. Pure.
 
 Run a command that the rules allow: in the sandbox, where the workspace can be written, and nothing else of this machine is there.
 
-Takes arguments, gives `Ran`. Programs are found outside of the workspace: one of the same name that was put there is never run, and what it
+Takes arguments, gives `FinishedCommand`. Programs are found outside of the workspace: one of the same name that was put there is never run, and what it
 puts beside Python's own modules does not hide them from `python -m` and pytest. Rules are judged again here.
 
 One call at a time in a workspace: what a call has changed is seen by what lies there before and after it, so nobody else may change it meanwhile.
@@ -46,10 +46,10 @@ from dsa.edge.file_locks import locked
 from dsa.edge.sandbox.command_sandbox import (
     BOUNDS,
     KEPT_FROM,
-    Command,
-    Ended,
+    CommandEnd,
     How,
-    Stop,
+    ShellCommand,
+    StopSwitch,
     probed,
     run_command,
     visible_paths,
@@ -59,9 +59,9 @@ from dsa.edge.sandbox.rungs import Bounds, SandboxError, Visible
 from dsa.edge.sandbox.sandbox_runner import flatten
 from dsa.runtime.speech import is_unicode
 from machines.coding.tools.planted_files import SETTINGS, looked
-from machines.coding.tools.program_rules import CHECKS, Place, Rules, is_allowed, other_fault, python_start
+from machines.coding.tools.program_rules import CHECKS, Rules, WorkingFolder, is_allowed, other_fault, python_start
 from machines.coding.tools.workspace_boundary import ROOT
-from machines.coding.tools.workspace_paths import Protection, ToolError, shown_path
+from machines.coding.tools.workspace_paths import Protection, WorkspaceToolError, shown_path
 from machines.tool_use.records import list_in
 
 _MOST_ARGUMENTS = 256
@@ -108,16 +108,16 @@ def asked(cmd: str | Sequence[str]) -> tuple[str, ...]:
         argv = list(cmd)
         _refuse_operators(argv)
     if not all(isinstance(each, str) for each in argv):
-        raise ToolError("bad_command", 'a command is a list of texts, as ["python", "main.py"]')
+        raise WorkspaceToolError("bad_command", 'a command is a list of texts, as ["python", "main.py"]')
     if not argv or not argv[0].strip():
-        raise ToolError("empty_command", 'there is no command; give a list, as ["pytest", "-q"]')
+        raise WorkspaceToolError("empty_command", 'there is no command; give a list, as ["pytest", "-q"]')
     if len(argv) > _MOST_ARGUMENTS or sum(map(len, argv)) > _MOST_CHARACTERS:
-        raise ToolError(
+        raise WorkspaceToolError(
             "bad_command",
             f"a command has at most {_MOST_ARGUMENTS} arguments and {_MOST_CHARACTERS} characters; put more into a file",
         )
     if any("\x00" in each or not is_unicode(each) for each in argv):
-        raise ToolError(
+        raise WorkspaceToolError(
             "bad_command", "an argument has a character that no command can be given (NUL, or half of a surrogate pair)"
         )
     return tuple(argv)
@@ -126,7 +126,7 @@ def asked(cmd: str | Sequence[str]) -> tuple[str, ...]:
 def fault(argv: Sequence[str], rules: Rules, workspace_root: Path, cwd: str = ".") -> str:
     """Say which rule refuses a command, and what is allowed instead; empty when none does."""
     name, *arguments = argv
-    place = Place(workspace_root, cwd)
+    place = WorkingFolder(workspace_root, cwd)
     if name in CHECKS and is_allowed(name, rules):
         return CHECKS[name](arguments, rules, place)
     if name in rules.programs:
@@ -157,19 +157,21 @@ def _unknown(name: str, arguments: Sequence[str], rules: Rules) -> str:
 def _split(text: str) -> list[str]:
     """Split a text that needs no shell."""
     if what := _shell_syntax(text):
-        raise ToolError(
+        raise WorkspaceToolError(
             "shell_syntax",
             f"there is no shell here, and the command has {what} outside of quotes: {_advice(text, what)}",
         )
     try:
         argv = shlex.split(text)
     except ValueError as error:
-        raise ToolError(
+        raise WorkspaceToolError(
             "shell_syntax", f"the command cannot be split ({error}); send it as a list of arguments"
         ) from error
     if argv and _ASSIGNMENT.match(text):
         rest = argv[next((n for n, word in enumerate(argv) if not _ASSIGNMENT.match(word)), len(argv)) :]
-        raise ToolError("shell_syntax", f"a command cannot set variables of its environment; send {json.dumps(rest)}")
+        raise WorkspaceToolError(
+            "shell_syntax", f"a command cannot set variables of its environment; send {json.dumps(rest)}"
+        )
     return argv
 
 
@@ -180,7 +182,7 @@ def _refuse_operators(argv: Sequence[object]) -> None:
     if meant:
         text = " ".join(each if _OPERATOR.fullmatch(each) else shlex.quote(each) for each in words)
         what = _shell_syntax(text)
-        raise ToolError(
+        raise WorkspaceToolError(
             "shell_syntax",
             f"there is no shell here, and the list has {what} as an argument, '{meant}': {_advice(text, what)}; where the program is to be "
             "given that text, write the command as one text with quotes around it",
@@ -244,7 +246,7 @@ _CLEANING_S = 10.0
 _MOST_TOLD = 50
 
 
-class Protected:
+class ProtectedState:
     """What is protected in a workspace, as it is before a command. Raises ValueError for a pattern that names nothing in it."""
 
     def __init__(self, root: Path, patterns: Iterable[str]) -> None:
@@ -404,7 +406,7 @@ _ENVIRONMENT = {
 
 
 @attrs.frozen
-class Ran:
+class FinishedCommand:
     """How a command ended, and what it printed: output and errors in their order, `omitted` characters and bytes of it left out.
 
     `code` is its exit status, or None where a signal (`signal`, as SIGTERM) or the sandbox (`ended`) ended it. `removed` names what it had
@@ -431,8 +433,8 @@ class Ran:
 def run(
     argv: Sequence[str], *, root: Path, cwd: str = ".", stdin: str | None = None, timeout_s: float = 60.0, protected: Sequence[str] = (),
     network: Sequence[str] = (), rules: Rules | None = None, redact: Callable[[str], str] = str, unconfined: bool = False,
-    stop: Stop | None = None, bounds: Bounds = BOUNDS,
-) -> Ran:  # fmt: skip
+    stop: StopSwitch | None = None, bounds: Bounds = BOUNDS,
+) -> FinishedCommand:  # fmt: skip
     """Run a command in a workspace, at most `timeout_s` long; `network` names the hosts that it may reach, as NAME or NAME:PORT.
 
     `protected` are patterns of what it may not write, as for `Workspace`.
@@ -443,20 +445,22 @@ def run(
     rules, root = rules or Rules(), Path(os.path.realpath(root))
     folder = _folder(root, cwd)
     if why := fault(argv, rules, root, cwd):
-        raise ToolError("refused", why)
+        raise WorkspaceToolError("refused", why)
     command = _resolved(argv, root, folder)
     if not unconfined and (lacking := probed().fault):
-        raise ToolError("no_sandbox", f"no command can be run here: the sandbox for commands is not there: {lacking}")
-    before = Protected(root, protected)
+        raise WorkspaceToolError(
+            "no_sandbox", f"no command can be run here: the sandbox for commands is not there: {lacking}"
+        )
+    before = ProtectedState(root, protected)
     try:
         with serving(network) if network and not unconfined else _nothing() as hosts:
-            asked = Command(
+            asked = ShellCommand(
                 command, str(root), str(folder), _environment(root), _visible(root, with_network=bool(hosts)), before.kept,
                 (stdin or "").encode(), hosts, confined=not unconfined,
             )  # fmt: skip
             ended = run_command(asked, attrs.evolve(bounds, timeout_s=timeout_s), stopped=stop)
     except SandboxError as error:
-        raise ToolError("no_sandbox", f"no command can be run here: {error}") from error
+        raise WorkspaceToolError("no_sandbox", f"no command can be run here: {error}") from error
     finally:
         removed = before.restored()
     kept_from = frozenset[str]() if unconfined else KEPT_FROM - ({"no network"} if network else set())
@@ -464,15 +468,18 @@ def run(
 
 
 def _ran(
-    ended: Ended, left: tuple[tuple[str, ...], tuple[str, ...]], redact: Callable[[str], str], features: frozenset[str]
-) -> Ran:
+    ended: CommandEnd,
+    left: tuple[tuple[str, ...], tuple[str, ...]],
+    redact: Callable[[str], str],
+    features: frozenset[str],
+) -> FinishedCommand:
     text, omitted = shortened_output(ended.head, ended.tail, ended.bytes_between, redact)
     status = ended.status
     name = signal.Signals(-status).name if status is not None and -status in set(signal.Signals) else ""
     name = f"signal {-status}" if not name and status is not None and status < 0 else name
     code = status if status is not None and status >= 0 else None
     rung = "bubblewrap" if features else "none"
-    return Ran(code, name, text, omitted, ended.seconds, ended.how, *left, rung, features)
+    return FinishedCommand(code, name, text, omitted, ended.seconds, ended.how, *left, rung, features)
 
 
 @contextmanager
@@ -483,16 +490,16 @@ def _nothing() -> Iterator[str]:
 def _folder(root: Path, cwd: str) -> Path:
     """Give the folder to run in. Raises ToolError `bad_cwd`."""
     if "\x00" in cwd:
-        raise ToolError("bad_cwd", "`cwd` has a character that no path has (NUL)")
+        raise WorkspaceToolError("bad_cwd", "`cwd` has a character that no path has (NUL)")
     if root.parent == root or not root.is_dir():
         raise ValueError(f"{root} is no folder that can be a workspace")
     folder = Path(os.path.realpath(root / cwd))
     if not folder.is_relative_to(root):
-        raise ToolError(
+        raise WorkspaceToolError(
             "bad_cwd", f"`cwd` = '{cwd[:200]}' leads out of the workspace; give a folder relative to its root"
         )
     if not os.path.isdir(folder):  # noqa: PTH112  (that of a Path raises for a name that is too long)
-        raise ToolError("bad_cwd", f"`cwd` = '{cwd[:200]}' is no folder of the workspace")
+        raise WorkspaceToolError("bad_cwd", f"`cwd` = '{cwd[:200]}' is no folder of the workspace")
     return folder
 
 
@@ -540,7 +547,7 @@ def _resolved(argv: Sequence[str], root: Path, folder: Path) -> tuple[str, ...]:
         name, arguments = "ruff", list(start.arguments)
     found = _found(name, root)
     if found is None:
-        raise ToolError("no_program", f"{name} is allowed, but not installed on this machine")
+        raise WorkspaceToolError("no_program", f"{name} is allowed, but not installed on this machine")
     return (found, *arguments)
 
 
@@ -594,7 +601,7 @@ _BUSY = "somebody else is changing the workspace: another run, or another part o
 
 
 @contextmanager
-def alone(workspace: Path, stop: Stop, wait_s: float = WAIT_S) -> Iterator[None]:
+def alone(workspace: Path, stop: StopSwitch, wait_s: float = WAIT_S) -> Iterator[None]:
     """Hold a workspace. Raises ToolError `workspace_busy` when somebody else holds it for too long, or the caller is stopped meanwhile."""
     opened = os.open(workspace, ROOT)
     try:
@@ -602,7 +609,7 @@ def alone(workspace: Path, stop: Stop, wait_s: float = WAIT_S) -> Iterator[None]
         while not locked(opened):
             stopped, _, _ = select.select([stop], [], [], _LOOK_S)
             if stopped or time.monotonic() > until:
-                raise ToolError("workspace_busy", _BUSY)
+                raise WorkspaceToolError("workspace_busy", _BUSY)
         yield
     finally:
         os.close(opened)

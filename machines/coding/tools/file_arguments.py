@@ -9,7 +9,7 @@ from itertools import combinations
 import attrs
 
 from machines.coding.tools.file_view import LEAST_READ, MOST_READ, MOST_RESULTS
-from machines.coding.tools.workspace_paths import ToolError, named
+from machines.coding.tools.workspace_paths import WorkspaceToolError, named
 from machines.tool_use.records import JsonObject
 
 LARGEST_FILE = 1_000_000
@@ -120,10 +120,10 @@ def read(tool: str, arguments: JsonObject) -> FileCall:
     """
     kind = FILE_TOOLS.get(tool)
     if kind is None:
-        raise ToolError("unknown_tool", f"there is no file tool '{tool}'; there are: {', '.join(FILE_TOOLS)}")
+        raise WorkspaceToolError("unknown_tool", f"there is no file tool '{tool}'; there are: {', '.join(FILE_TOOLS)}")
     known = [each.name for each in attrs.fields(kind)]
     if unknown := [name for name in arguments if name not in known]:
-        raise ToolError("bad_arguments", f"{tool} has no argument '{unknown[0]}'; it has: {', '.join(known)}")
+        raise WorkspaceToolError("bad_arguments", f"{tool} has no argument '{unknown[0]}'; it has: {', '.join(known)}")
     asked = _Arguments(arguments)
     match tool:
         case "list_dir":
@@ -154,35 +154,35 @@ class _Arguments:
         value = self.given.get(name)
         value = default if value is None else value
         if not isinstance(value, str):
-            raise ToolError("bad_arguments", f"'{name}' is a text and is needed")
+            raise WorkspaceToolError("bad_arguments", f"'{name}' is a text and is needed")
         return value
 
     def path(self, default: str | None = None) -> str:
         value = self.given.get("path")
         value = default if value is None else value
         if not isinstance(value, str):
-            raise ToolError("bad_path", "a path is needed, like 'src/app.py'")
+            raise WorkspaceToolError("bad_path", "a path is needed, like 'src/app.py'")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.given.get(name, default)
         if not isinstance(value, bool):
-            raise ToolError("bad_arguments", f"'{name}' is true or false")
+            raise WorkspaceToolError("bad_arguments", f"'{name}' is true or false")
         return value
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         value = self.given.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ToolError("bad_arguments", f"'{name}' is a whole number, from {least} to {most}")
+            raise WorkspaceToolError("bad_arguments", f"'{name}' is a whole number, from {least} to {most}")
         return max(least, min(value, most))
 
     def files(self) -> tuple[NewFile, ...]:
         value = self.given.get("files")
         form = "'files' is a list of objects, each with 'path' and 'content'"
         if not isinstance(value, list | tuple) or not value:
-            raise ToolError("bad_arguments", form)
+            raise WorkspaceToolError("bad_arguments", form)
         if not all(isinstance(each, Mapping) and set(each) == {"path", "content"} for each in value):
-            raise ToolError("bad_arguments", form)
+            raise WorkspaceToolError("bad_arguments", form)
         asked = map(_Arguments, value)
         return tuple(NewFile(each.path(), each.text("content")) for each in asked)
 
@@ -193,10 +193,10 @@ def encoded(content: str, path: str) -> bytes:
         data = content.encode()
     except UnicodeEncodeError as error:
         bad = f"the content of '{path}' has half a character (a lone surrogate) at char {error.start}"
-        raise ToolError("bad_arguments", bad) from error
+        raise WorkspaceToolError("bad_arguments", bad) from error
     if len(data) > LARGEST_FILE:
         large = f"'{path}' would have {len(data)} bytes; a file may have {LARGEST_FILE}: write several smaller ones"
-        raise ToolError("too_large", large)
+        raise WorkspaceToolError("too_large", large)
     return data
 
 
@@ -204,9 +204,11 @@ def refuse_overlap(paths: list[tuple[str, ...]]) -> None:
     """Raise ToolError where too many files are named, one twice, or one that would have to be a folder too."""
     if len(paths) > _MOST_FILES:
         many = f"{len(paths)} files at once; {_MOST_FILES} can be written: call it again for the rest"
-        raise ToolError("too_large", many)
+        raise WorkspaceToolError("too_large", many)
     for one, other in combinations(sorted(paths), 2):
         if one == other:
-            raise ToolError("bad_arguments", f"'{named(one)}' is there twice: give each file once")
+            raise WorkspaceToolError("bad_arguments", f"'{named(one)}' is there twice: give each file once")
         if other[: len(one)] == one:
-            raise ToolError("bad_arguments", f"'{named(one)}' cannot be a file and the folder of '{named(other)}'")
+            raise WorkspaceToolError(
+                "bad_arguments", f"'{named(one)}' cannot be a file and the folder of '{named(other)}'"
+            )

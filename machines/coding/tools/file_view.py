@@ -29,8 +29,8 @@ from machines.coding.tools import search_child
 from machines.coding.tools.workspace_boundary import Beneath, kind_of
 from machines.coding.tools.workspace_paths import (
     DEEPEST,
-    Pattern,
-    ToolError,
+    PathPattern,
+    WorkspaceToolError,
     is_closed,
     is_record,
     is_temporary,
@@ -58,7 +58,7 @@ class ListedName:
 
 
 @attrs.frozen
-class Listing:
+class FolderListing:
     """What stands in a folder, and how many names follow that are not shown."""
 
     result: str
@@ -109,12 +109,12 @@ def with_line_ends(text: str, ending: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", ending)
 
 
-def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> Listing:
+def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> FolderListing:
     """Give what stands in a folder, by name, but for the first `offset` names. Raises ToolError."""
     refuse_closed(parts)
     found = beneath.look(parts)
     if found is not None and kind_of(found.st_mode) != "folder":
-        raise ToolError("not_a_folder", f"'{named(parts)}' is no folder: read it with read_file")
+        raise WorkspaceToolError("not_a_folder", f"'{named(parts)}' is no folder: read it with read_file")
     names = [(name, entry) for name, entry in names_in(beneath, parts) if not _is_hidden(name)]
     entries = tuple(_entry(name, entry) for name, entry in names[offset : offset + _MOST_NAMES])
     end = offset + len(entries)
@@ -124,13 +124,13 @@ def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> Listing:
         said += f"; those before number {offset + 1} are not shown"
     if more:
         said += f"; {more} more are not shown: go on with offset={end}"
-    return Listing(said, entries, more)
+    return FolderListing(said, entries, more)
 
 
 def refuse_closed(parts: Sequence[str]) -> None:
     """Raise ToolError where a folder is not listed or searched."""
     if is_closed(parts) or is_record(parts):
-        raise ToolError(
+        raise WorkspaceToolError(
             "protected_path", f"the inside of '{named(parts)}' is not listed or searched; the rest of the workspace is"
         )
 
@@ -165,7 +165,7 @@ def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) ->
     with beneath.file(parts) as (file, found):
         head = os.pread(file, _LOOKED_AT, 0)
         if b"\0" in head:
-            raise ToolError(
+            raise WorkspaceToolError(
                 "binary_file", f"'{name}' is no text ({found.st_size} bytes{_of_utf16(head)}): it cannot be shown"
             )
         data = _read_at(file, offset, max_bytes)
@@ -254,11 +254,13 @@ def refuse_missing(beneath: Beneath, parts: Sequence[str]) -> None:
     said = f"there is no '{named(parts)}'"
     above = parts[:-1]
     if beneath.look(above) is None:
-        raise ToolError("no_such_file", f"{said}, nor a folder '{named(above)}': see what there is with list_dir")
+        raise WorkspaceToolError(
+            "no_such_file", f"{said}, nor a folder '{named(above)}': see what there is with list_dir"
+        )
     names = [name for name, _ in names_in(beneath, above) if not _is_hidden(name)]
     alike = difflib.get_close_matches(parts[-1], names[:_MOST_COMPARED], n=3)
     told = [f"'{named((*above, name))}'" for name in alike]
-    raise ToolError(
+    raise WorkspaceToolError(
         "no_such_file", f"{said}; there is {', '.join(told)}" if told else f"{said}: see what there is with list_dir"
     )
 
@@ -279,7 +281,9 @@ def bytes_of(beneath: Beneath, parts: Sequence[str], most: int = _MOST_WHOLE) ->
     with beneath.file(parts) as (file, found):
         data = _read_at(file, 0, most + 1)
     if len(data) > most:
-        raise ToolError("too_large", f"'{named(parts)}' has {found.st_size} bytes; {most} can be taken at once")
+        raise WorkspaceToolError(
+            "too_large", f"'{named(parts)}' has {found.st_size} bytes; {most} can be taken at once"
+        )
     return data
 
 
@@ -310,9 +314,9 @@ def searched(
     """Give the lines that have a text, or match an expression. Raises ToolError, `bad_pattern` or `too_slow` for an expression."""
     if not pattern or len(pattern) > _LONGEST_PATTERN or "\n" in pattern:
         text = f"a pattern is needed: one line of at most {_LONGEST_PATTERN} chars"
-        raise ToolError("bad_pattern", text)
+        raise WorkspaceToolError("bad_pattern", text)
     refuse_closed(parts)
-    reader = _Reader(beneath, _glob(glob))
+    reader = _FolderReader(beneath, _glob(glob))
     names, texts = [], []
     for name, text in reader.texts(parts):
         names.append(name)
@@ -334,11 +338,11 @@ def searched(
 
 
 @attrs.frozen
-class _Reader:
+class _FolderReader:
     """Reads the texts below a folder in the order of their names, and counts what it passes over."""
 
     beneath: Beneath
-    glob: Pattern | None
+    glob: PathPattern | None
     skipped: Counter[str] = attrs.field(factory=Counter)
 
     def texts(self, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -356,7 +360,7 @@ class _Reader:
     def _data(self, file: Sequence[str]) -> bytes | None:
         try:
             data = bytes_of(self.beneath, file, _LARGEST_FILE)
-        except ToolError as error:
+        except WorkspaceToolError as error:
             large = error.code == "too_large"
             self.skipped[f"over {_LARGEST_FILE // 1_000_000} MB" if large else "that cannot be read"] += 1
             return None
@@ -369,7 +373,7 @@ class _Reader:
         """Give every regular file below a folder, or the file itself. Raises ToolError where there is none."""
         found = self.beneath.look(top)
         if found is None:
-            raise ToolError("no_such_file", f"there is no '{named(top)}'")
+            raise WorkspaceToolError("no_such_file", f"there is no '{named(top)}'")
         waiting = [(top, kind_of(found.st_mode))]
         while waiting:
             parts, kind = waiting.pop()
@@ -387,7 +391,7 @@ class _Reader:
             return []
         try:
             names = names_in(self.beneath, parts)
-        except ToolError:  # gone by now, or too long a path
+        except WorkspaceToolError:  # gone by now, or too long a path
             self.skipped["folders that cannot be read"] += 1
             return []
         kept = []
@@ -402,13 +406,13 @@ class _Reader:
         return kept
 
 
-def _glob(text: str) -> Pattern | None:
+def _glob(text: str) -> PathPattern | None:
     if not text:
         return None
     try:
-        return Pattern(text)
+        return PathPattern(text)
     except ValueError as error:
-        raise ToolError(
+        raise WorkspaceToolError(
             "bad_arguments", f"'glob' is a pattern of paths, like '*.py' or 'src/**/*.py'; {error}"
         ) from error
 
@@ -452,7 +456,7 @@ def _matching(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
         )
     except subprocess.TimeoutExpired as error:
         text = f"the expression took more than {_TIME_LIMIT_S:g} s: write one without nested repetition, or narrow path or glob"
-        raise ToolError("too_slow", text) from error
+        raise WorkspaceToolError("too_slow", text) from error
     if done.returncode > 0:
         raise RuntimeError(f"the process that searches failed: {done.stderr.decode(errors='replace')[-2_000:]}")
     found = read_record(_ChildAnswer, json.loads(done.stdout)) if done.returncode == 0 else _ChildAnswer(error=_BROKEN)
@@ -460,7 +464,7 @@ def _matching(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
         text = (
             f"the expression cannot be used: {shown_path(found.error)[:200]}. For the text as it is, say is_regex=false"
         )
-        raise ToolError("bad_pattern", text)
+        raise WorkspaceToolError("bad_pattern", text)
     return list(found.hits)
 
 

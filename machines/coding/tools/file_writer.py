@@ -18,7 +18,7 @@ import attrs
 from dsa.edge.file_locks import locked
 from machines.coding.tools.file_view import pieces_of
 from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, Beneath, kind_of
-from machines.coding.tools.workspace_paths import TEMPORARY, ToolError, named
+from machines.coding.tools.workspace_paths import TEMPORARY, WorkspaceToolError, named
 
 _OURS = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
@@ -34,12 +34,12 @@ def refuse_unwritable(found: os.stat_result | None, parts: Sequence[str], twins:
         return
     name = named(parts)
     if kind_of(found.st_mode) != "file":
-        raise ToolError("not_a_file", f"'{name}' is there and is no regular file: write another one")
+        raise WorkspaceToolError("not_a_file", f"'{name}' is there and is no regular file: write another one")
     if found.st_nlink > 1 + twins:
         text = f"'{name}' has {found.st_nlink} hard links, so that it may be a file outside too: write another one"
-        raise ToolError("linked_file", text)
+        raise WorkspaceToolError("linked_file", text)
     if not found.st_mode & 0o222:
-        raise ToolError("read_only", f"'{name}' is marked as read-only: write another file")
+        raise WorkspaceToolError("read_only", f"'{name}' is marked as read-only: write another file")
 
 
 def twins_of(folder: int, found: os.stat_result) -> int:
@@ -96,7 +96,7 @@ def _undone_on_error() -> Iterator[ExitStack]:
 
 
 @attrs.frozen
-class _Staged:
+class _StagedFile:
     """A content on disk under another name. `backup` has what the file holds now, where it may have to be put back."""
 
     folder: int
@@ -115,7 +115,7 @@ class _Steps:
     undo: ExitStack
     folders: dict[tuple[str, ...], int] = attrs.field(factory=dict)
 
-    def stage(self, parts: tuple[str, ...], content: bytes, *, alone: bool) -> _Staged:
+    def stage(self, parts: tuple[str, ...], content: bytes, *, alone: bool) -> _StagedFile:
         """Put a content on disk, and what it replaces: not where a file is written alone, for its name is the last step."""
         folder = self._folder(parts[:-1])
         sweep(folder)
@@ -127,9 +127,9 @@ class _Steps:
             self.held.callback(os.close, file)
             backup = self._put(folder, pieces_of(file), replaced)
             self.held.callback(_unlink, folder, backup)  # also when all went well
-        return _Staged(folder, parts, temporary, backup, replaced is None)
+        return _StagedFile(folder, parts, temporary, backup, replaced is None)
 
-    def take_name(self, staged: _Staged) -> None:
+    def take_name(self, staged: _StagedFile) -> None:
         """Give a content its name."""
         name, folder = staged.parts[-1], staged.folder
         os.rename(staged.temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -143,7 +143,7 @@ class _Steps:
         if parts not in self.folders:
             try:
                 self.folders[parts] = self.held.enter_context(self.beneath.folder(parts))
-            except ToolError as error:
+            except WorkspaceToolError as error:
                 if error.code != "no_such_file" or not parts:
                     raise
                 self.folders[parts] = self._into(self._folder(parts[:-1]), parts[-1])

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import attrs
 
-from machines.coding.tools.git_process import Bounds, GitFailedError, Ran, ran
+from machines.coding.tools.git_process import GitBounds, GitFailedError, GitOutput, ran
 from machines.coding.tools.workspace_boundary import NEW, READ
 from machines.coding.tools.workspace_paths import (
     PROTECTED,
     RECORDS,
     TEMPORARY,
-    ToolError,
+    WorkspaceToolError,
     is_record,
     parts_of,
     shown_path,
@@ -53,7 +53,7 @@ _UNDER_WAY = {
 
 
 @attrs.frozen
-class Place:
+class RepositoryPaths:
     """Where a repository has its parts: `top` is its work tree, `own` its control folder, `common` the one of all its work trees.
 
     Of a submodule the control folder lies elsewhere (`is_apart`), and its settings have to name the work tree.
@@ -65,7 +65,7 @@ class Place:
     is_apart: bool = False
 
 
-def find(root: Path) -> Place:
+def find(root: Path) -> RepositoryPaths:
     """Find the repository that a workspace lies in. Raises ToolError `no_repository`, `unsafe_repository`."""
     root = root.resolve()
     device, owner = root.stat().st_dev, root.stat().st_uid
@@ -79,35 +79,37 @@ def find(root: Path) -> Place:
         except (FileNotFoundError, PermissionError):
             continue
         if at.st_uid not in (owner, os.geteuid()):
-            raise ToolError("unsafe_repository", "the repository belongs to another user; git is not used here")
+            raise WorkspaceToolError(
+                "unsafe_repository", "the repository belongs to another user; git is not used here"
+            )
         if stat.S_ISLNK(at.st_mode):
-            raise ToolError("unsafe_repository", "'.git' is a symbolic link; links are not followed")
+            raise WorkspaceToolError("unsafe_repository", "'.git' is a symbolic link; links are not followed")
         if stat.S_ISREG(at.st_mode):
             return _led_to(top, control)
         if (control / "HEAD").is_file() and (control / "objects").is_dir():
-            return Place(top, control, control)
-    raise ToolError("no_repository", "the workspace is in no git repository; work without git")
+            return RepositoryPaths(top, control, control)
+    raise WorkspaceToolError("no_repository", "the workspace is in no git repository; work without git")
 
 
 _UNKNOWN = "'.git' is a file that leads to a repository which does not know of this workspace; work without git"
 
 
-def _led_to(top: Path, file: Path) -> Place:
+def _led_to(top: Path, file: Path) -> RepositoryPaths:
     """Read the file that leads from a further work tree, or from a submodule, to its repository; that one has to know of it."""
     own = top / _text(file).removeprefix("gitdir:").strip()
     back, common = _text(own / "gitdir").strip(), _text(own / "commondir").strip()
     if not common:
-        return Place(top, own, own, is_apart=True)
-    place = Place(top, own, (own / common).resolve())
+        return RepositoryPaths(top, own, own, is_apart=True)
+    place = RepositoryPaths(top, own, (own / common).resolve())
     if not back or Path(os.path.normpath(own / back)) != file or own.resolve().parent != place.common / "worktrees":
-        raise ToolError("unsafe_repository", _UNKNOWN)
+        raise WorkspaceToolError("unsafe_repository", _UNKNOWN)
     return place
 
 
 class Repository:
     """Git on the repository of a workspace, as long as it is open (`opened`). `prefix` leads from its top to the workspace, with a slash."""
 
-    def __init__(self, root: Path, place: Place, shadow: Path, bounds: Bounds) -> None:
+    def __init__(self, root: Path, place: RepositoryPaths, shadow: Path, bounds: GitBounds) -> None:
         self.place = place
         self.shadow = shadow
         self.prefix = "" if root.resolve() == place.top else f"{root.resolve().relative_to(place.top).as_posix()}/"
@@ -118,7 +120,9 @@ class Repository:
         self.who = (said.get("user.name") or "dsa", said.get("user.email") or "dsa@localhost")
         self._set_up(said)
 
-    def run(self, *arguments: str, given: bytes = b"", bounds: Bounds | None = None, index: Path | None = None) -> Ran:
+    def run(
+        self, *arguments: str, given: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
+    ) -> GitOutput:
         """Run git in the workspace. `index` is another one than the repository's. Raises ToolError `git_timeout`."""
         name, email = self.who
         variables = {
@@ -131,16 +135,16 @@ class Repository:
         try:
             return ran(arguments, folder=self._root, bounds=bounds or self._bounds, given=given, **variables)
         except GitFailedError as fault:
-            raise ToolError("git_timeout", str(fault)) from fault
+            raise WorkspaceToolError("git_timeout", str(fault)) from fault
 
     def asked(
-        self, *arguments: str, given: bytes = b"", bounds: Bounds | None = None, index: Path | None = None
-    ) -> Ran:
+        self, *arguments: str, given: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
+    ) -> GitOutput:
         """Run git, which is to succeed. Raises ToolError `git_failed` with what it has complained of."""
         done = self.run(*arguments, given=given, bounds=bounds, index=index)
         if done.code:
             command = next(word for word in arguments if not word.startswith("-"))
-            raise ToolError("git_failed", f"git {command} failed: {_short(done.complaint)}")
+            raise WorkspaceToolError("git_failed", f"git {command} failed: {_short(done.complaint)}")
         return done
 
     def head(self) -> str | None:
@@ -164,7 +168,7 @@ class Repository:
             said = {**said, **self._said("config.worktree")}
         named = said.get("core.worktree")
         if not named or (self.place.own / named).resolve() != self.place.top:
-            raise ToolError("unsafe_repository", _UNKNOWN)
+            raise WorkspaceToolError("unsafe_repository", _UNKNOWN)
 
     def _said(self, name: str) -> dict[str, str]:
         """Read settings of the repository, as text: git tells them, and does nothing by them. Includes are not read."""
@@ -176,15 +180,17 @@ class Repository:
                 folder=self.shadow, bounds=self._bounds, GIT_DIR=str(self.shadow),
             )  # fmt: skip
         except GitFailedError as fault:
-            raise ToolError("git_timeout", str(fault)) from fault
+            raise WorkspaceToolError("git_timeout", str(fault)) from fault
         if done.code:
-            raise ToolError("unsafe_repository", "'.git/config' cannot be read; work without git")
+            raise WorkspaceToolError("unsafe_repository", "'.git/config' cannot be read; work without git")
         lines = done.head.decode("utf-8", "replace").split("\0")
         return {name: value for name, _, value in (line.partition("\n") for line in lines)}
 
     def _set_up(self, said: Mapping[str, str]) -> None:
         if said.get("extensions.refstorage", "files") != "files":
-            raise ToolError("unsafe_repository", "the repository keeps its branches in a way that is not read here")
+            raise WorkspaceToolError(
+                "unsafe_repository", "the repository keeps its branches in a way that is not read here"
+            )
         taken = {name: said[name] for name, values in _TAKEN.items() if said.get(name, "?").lower() in values}
         taken["core.repositoryformatversion"] = "1" if "extensions.objectformat" in taken else "0"
         text = "".join(f"[{name.split('.')[0]}]\n\t{name.split('.')[1]} = {value}\n" for name, value in taken.items())
@@ -205,7 +211,7 @@ class Repository:
             if os.path.lexists(source / name) and is_right((source / name).lstat().st_mode):
                 (self.shadow / name).symlink_to(source / name)
         if "refs" in names and not (self.shadow / "refs").exists():
-            raise ToolError("no_repository", "the repository has no refs; work without git")
+            raise WorkspaceToolError("no_repository", "the repository has no refs; work without git")
 
     def _require_usual(self) -> None:
         """Raise ToolError where parts of the repository are links, or elsewhere: what is read and written there is not the workspace's."""
@@ -214,7 +220,7 @@ class Repository:
             _require_plain(path)
         if os.path.lexists(common / "objects/info/alternates"):
             text = "the repository borrows objects from another one (alternates); git is not used here"
-            raise ToolError("unsafe_repository", text)
+            raise WorkspaceToolError("unsafe_repository", text)
         head = _text(self.shadow / "HEAD").strip()
         if head.startswith("ref: "):
             parts = head.removeprefix("ref: ").split("/")
@@ -224,7 +230,7 @@ class Repository:
 
 
 @contextmanager
-def opened(root: Path, bounds: Bounds) -> Iterator[Repository]:
+def opened(root: Path, bounds: GitBounds) -> Iterator[Repository]:
     """Open the repository of a workspace. Raises ToolError `no_repository`, `unsafe_repository`."""
     place = find(root)
     with tempfile.TemporaryDirectory(prefix="dsa-git-") as shadow:
@@ -236,7 +242,7 @@ def _require_plain(path: Path) -> None:
     mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         text = f"'{path.name}' of the repository is a link, or no file; git is not used here"
-        raise ToolError("unsafe_repository", text)
+        raise WorkspaceToolError("unsafe_repository", text)
 
 
 def _text(path: Path) -> str:
@@ -246,7 +252,7 @@ def _text(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise ToolError(
+        raise WorkspaceToolError(
             "unsafe_repository", f"'{path.name}' of the repository cannot be read: {error.strerror}"
         ) from error
     try:
@@ -255,7 +261,7 @@ def _text(path: Path) -> str:
     finally:
         os.close(file)
     if not is_file or len(content) > _LARGEST_BYTES:
-        raise ToolError("unsafe_repository", f"'{path.name}' of the repository is no file of a usual size")
+        raise WorkspaceToolError("unsafe_repository", f"'{path.name}' of the repository is no file of a usual size")
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -378,8 +384,8 @@ class GitTools:
 
     def __init__(self, root: Path, timeout_s: float = 20.0) -> None:
         self._root = root
-        self._bounds = Bounds(timeout_s, _LISTED_BYTES)
-        self._shown = Bounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
+        self._bounds = GitBounds(timeout_s, _LISTED_BYTES)
+        self._shown = GitBounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
 
     def git_status(self) -> GitStatus:
         """Tell the branch, and which files are staged, changed, new or in conflict; of many the first, and how many are not shown."""
@@ -426,7 +432,7 @@ class GitTools:
         Raises ToolError `bad_path`, `path_outside_workspace`, `bad_count`.
         """
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_COMMITS:
-            raise ToolError("bad_count", f"count is a whole number from 1 to {_MOST_COMMITS}")
+            raise WorkspaceToolError("bad_count", f"count is a whole number from 1 to {_MOST_COMMITS}")
         where = self._where(path)
         with opened(self._root, self._bounds) as repository:
             head = repository.head()
@@ -457,11 +463,13 @@ class GitTools:
         """
         text = _message(message)
         if written is not None and not written:
-            raise ToolError("nothing_to_commit", "this run has changed no file")
+            raise WorkspaceToolError("nothing_to_commit", "this run has changed no file")
         wanted = list(written) if written else None if paths is None else self._wanted(paths)
         with opened(self._root, self._bounds) as repository:
             if what := repository.under_way():
-                raise ToolError("under_way", f"{what} is under way in the repository: a person has to end it first")
+                raise WorkspaceToolError(
+                    "under_way", f"{what} is under way in the repository: a person has to end it first"
+                )
             files, left = self._chosen(repository, wanted, each=written is None)
             return attrs.evolve(_committed(repository, text, files), left_staged=tuple(map(shown_path, left)))
 
@@ -472,16 +480,20 @@ class GitTools:
         if isinstance(paths, str):
             paths = [paths]
         if not isinstance(paths, Sequence) or not paths:
-            raise ToolError("bad_path", "paths is a list of files to commit, like ['src/app.py']; leave it out for all")
+            raise WorkspaceToolError(
+                "bad_path", "paths is a list of files to commit, like ['src/app.py']; leave it out for all"
+            )
         return [self._where(path) for path in paths]
 
     def _chosen(self, repository: Repository, wanted: list[str] | None, *, each: bool) -> tuple[list[str], list[str]]:
         """Give the files to commit, and those in which something is staged that stays so; `each` of the wanted ones has to be among them."""
         _, entries, is_whole = _status(repository, wanted or ["."])
         if not is_whole:
-            raise ToolError("too_large", "too many files are changed to commit them in one call: name fewer in paths")
+            raise WorkspaceToolError(
+                "too_large", "too many files are changed to commit them in one call: name fewer in paths"
+            )
         if conflicts := [entry.path for entry in entries if entry.staged == "u"]:
-            raise ToolError(
+            raise WorkspaceToolError(
                 "under_way", f"'{shown_path(conflicts[0])}' is in conflict: a person has to end the merge first"
             )
         # A repository in the workspace is left alone.
@@ -490,12 +502,14 @@ class GitTools:
         files = [path for path, staged in is_staged.items() if wanted or not staged]
         for path in wanted or () if each else ():
             if not any(path in (".", file) or file.startswith(f"{path}/") for file in files):
-                raise ToolError("nothing_to_commit", f"nothing has changed at '{shown_path(path)}', or git ignores it")
+                raise WorkspaceToolError(
+                    "nothing_to_commit", f"nothing has changed at '{shown_path(path)}', or git ignores it"
+                )
         left = [] if wanted else [path for path, staged in is_staged.items() if staged]
         if not files:
             what = "in the workspace" if each else "of what this run has written, but for what git ignores,"
             hint = "; name what is staged in paths to commit it" if left else ""
-            raise ToolError("nothing_to_commit", f"nothing has changed {what} since the last commit{hint}")
+            raise WorkspaceToolError("nothing_to_commit", f"nothing has changed {what} since the last commit{hint}")
         self._require_small(files)
         return files, left
 
@@ -504,7 +518,7 @@ class GitTools:
             full = self._root / path
             if os.path.lexists(full) and full.lstat().st_size > _LARGEST_FILE_BYTES:
                 text = f"'{shown_path(path)}' is over {_LARGEST_FILE_BYTES:,} bytes: name it in .gitignore, or the others in paths"
-                raise ToolError("too_large", text)
+                raise WorkspaceToolError("too_large", text)
 
 
 @attrs.frozen
@@ -554,7 +568,7 @@ def _committed(repository: Repository, message: str, files: Sequence[str]) -> Gi
     repository.asked("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=listed, index=index)
     tree = repository.asked("write-tree", index=index).head.decode().strip()
     if head and tree == repository.asked("rev-parse", f"{head}^{{tree}}").head.decode().strip():
-        raise ToolError("nothing_to_commit", "these files are as they were at the last commit")
+        raise WorkspaceToolError("nothing_to_commit", "these files are as they were at the last commit")
     parent = ["-p", head] if head else []
     new = repository.asked("commit-tree", tree, *parent, "-F", "-", given=message.encode()).head.decode().strip()
     _move(repository, head, new, message.splitlines()[0])
@@ -570,18 +584,20 @@ def _move(repository: Repository, old: str | None, new: str, subject: str) -> No
     real = repository.place.own / "HEAD"
     done = repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", new, old or "0" * len(new))
     if done.code:
-        raise ToolError("moved", "the branch was moved or is locked by another git: look at git_status, then try again")
+        raise WorkspaceToolError(
+            "moved", "the branch was moved or is locked by another git: look at git_status, then try again"
+        )
     if head.read_bytes() == before:
         return
     lock = real.with_name("HEAD.lock")
     try:
         file = os.open(lock, NEW, 0o666)
     except FileExistsError:
-        raise ToolError("moved", "HEAD is locked by another git: try again") from None
+        raise WorkspaceToolError("moved", "HEAD is locked by another git: try again") from None
     try:
         os.write(file, head.read_bytes())
         if real.read_bytes() != before:
-            raise ToolError("moved", "HEAD was moved by another git: look at git_status, then try again")
+            raise WorkspaceToolError("moved", "HEAD was moved by another git: look at git_status, then try again")
         lock.rename(real)
     finally:
         os.close(file)
@@ -637,13 +653,15 @@ def _revision(repository: Repository, name: object) -> str:
     commit = repository.commit(name) if isinstance(name, str) and _REVISION.fullmatch(name) else None
     if commit is None:
         text = "against is the name of one commit: an id, a branch, a tag, or HEAD~1; git_log shows the ids"
-        raise ToolError("bad_revision", text)
+        raise WorkspaceToolError("bad_revision", text)
     return commit
 
 
 def _message(message: object) -> str:
     if not isinstance(message, str) or not message.strip() or "\0" in message:
-        raise ToolError("bad_message", "a message is needed that says what the commit changes")
+        raise WorkspaceToolError("bad_message", "a message is needed that says what the commit changes")
     if len(message) > _LONGEST_MESSAGE:
-        raise ToolError("bad_message", f"the message is longer than {_LONGEST_MESSAGE:,} characters: shorten it")
+        raise WorkspaceToolError(
+            "bad_message", f"the message is longer than {_LONGEST_MESSAGE:,} characters: shorten it"
+        )
     return message.strip().encode("utf-8", "replace").decode() + "\n"

@@ -18,19 +18,19 @@ from pathlib import Path
 
 import attrs
 
-from machines.coding.tools.workspace_paths import TEMPORARY, Pattern, Protection
+from machines.coding.tools.workspace_paths import TEMPORARY, PathPattern, Protection
 
 #: How much of each pattern a path can have been.
 Reached = tuple[frozenset[int], ...]
 
 
 @attrs.define(eq=False)
-class Way:
+class FolderPath:
     """What leads to a folder. `into` gives the way of what lies in it."""
 
-    patterns: Sequence[Pattern]
+    patterns: Sequence[PathPattern]
     reached: Reached
-    _known: dict[Reached, "Way"]
+    _known: dict[Reached, "FolderPath"]
     _names: frozenset[str] = attrs.field(init=False)
     _globs: re.Pattern[str] | None = attrs.field(init=False)
 
@@ -42,26 +42,26 @@ class Way:
         self._globs = re.compile("|".join(map(fnmatch.translate, globs))) if globs else None
 
     @classmethod
-    def of(cls, protection: Protection) -> "Way":
+    def of(cls, protection: Protection) -> "FolderPath":
         """Give the way to the workspace itself."""
         return cls(protection.patterns, tuple(pattern.begun for pattern in protection.patterns), {})
 
-    def into(self, name: str, small: str) -> "Way | None":
+    def into(self, name: str, small: str) -> "FolderPath | None":
         """Give the way of what has a name there, which is given in small letters too; None if it is protected."""
         may_go_on = small in self._names or (self._globs is not None and self._globs.match(small))
         return self._judged(name) if may_go_on or _is_odd(name) else self._passed
 
     @cached_property
-    def _passed(self) -> "Way | None":
+    def _passed(self) -> "FolderPath | None":
         """The way of what no pattern has a name for."""
         return self._judged(None)
 
-    def _judged(self, name: str | None) -> "Way | None":
+    def _judged(self, name: str | None) -> "FolderPath | None":
         reached = tuple(pattern.onward(at, name) for pattern, at in zip(self.patterns, self.reached, strict=True))
         if any(pattern.is_whole(at) for pattern, at in zip(self.patterns, reached, strict=True)):
             return None
         if reached not in self._known:
-            self._known[reached] = Way(self.patterns, reached, self._known)
+            self._known[reached] = FolderPath(self.patterns, reached, self._known)
         return self._known[reached]
 
 
@@ -84,7 +84,7 @@ Stamp = tuple[int, ...]
 
 
 @attrs.frozen
-class Shape:
+class RepositoryShape:
     """A folder in which there is something that repositories have: `names` as they are written, by how they are compared."""
 
     folder: str
@@ -95,7 +95,7 @@ class Shape:
         """Tell whether git would take it for a repository without a work tree."""
         return "head" in self.names and ("commondir" in self.names or {"objects", "refs"} <= self.names.keys())
 
-    def added(self, before: "Shape | None") -> str | None:
+    def added(self, before: "RepositoryShape | None") -> str | None:
         """Give the path of what has made it a repository; None if it is none, or was one."""
         if not self.is_repository or (before is not None and before.is_repository):
             return None
@@ -104,7 +104,7 @@ class Shape:
 
 
 @attrs.frozen
-class Sight:
+class ProtectedFiles:
     """What was found: numbers of what is protected by their paths, the uppermost only, and shapes of folders by their numbers.
 
     `links` are the paths of protected links. `unseen` has what no diff shows by its path, `changed` the folders of installed programs in which
@@ -113,7 +113,7 @@ class Sight:
 
     named: dict[str, Number] = attrs.field(factory=dict)
     links: set[str] = attrs.field(factory=set)
-    shapes: dict[Number, Shape] = attrs.field(factory=dict)
+    shapes: dict[Number, RepositoryShape] = attrs.field(factory=dict)
     unseen: dict[str, Stamp] = attrs.field(factory=dict)
     changed: set[str] = attrs.field(factory=set)
 
@@ -123,7 +123,7 @@ class Sight:
         if entry.is_symlink():
             self.links.add(entry.path)
 
-    def planted_since(self, before: "Sight") -> list[str]:
+    def planted_since(self, before: "ProtectedFiles") -> list[str]:
         """Give the paths of what has come since, and would be read: the uppermost only.
 
         The number of a link is that of another file as soon as the link is gone, which no mount prevents: so a link is never known by it.
@@ -140,15 +140,15 @@ class Sight:
 
 
 @contextmanager
-def looked(root: str, protection: Protection, since_ns: int | None = None) -> Iterator[Sight]:
+def looked(root: str, protection: Protection, since_ns: int | None = None) -> Iterator[ProtectedFiles]:
     """Look at a workspace. Folders that are closed to their owner are open to us until the end, and then as they were.
 
     With `since_ns` it is asked too which folders of installed programs have something that has changed at that time, or after it.
     """
     closed: list[tuple[str, int]] = []
-    found = Sight()
+    found = ProtectedFiles()
     try:
-        waiting = [_Folder(root, Way.of(protection), since_ns)]
+        waiting = [_Folder(root, FolderPath.of(protection), since_ns)]
         while waiting:
             folder = waiting.pop()
             _open_up(folder.path, closed)
@@ -167,12 +167,12 @@ class _Folder:
     """A folder that is to be looked at. `is_unseen`: no diff shows what lies in it. `installed` is the folder of installed programs around it."""
 
     path: str
-    way: Way
+    way: FolderPath
     since_ns: int | None
     is_unseen: bool = False
     installed: str = ""
 
-    def looked_into(self, entries: Iterator[os.DirEntry[str]], found: Sight) -> "list[_Folder]":
+    def looked_into(self, entries: Iterator[os.DirEntry[str]], found: ProtectedFiles) -> "list[_Folder]":
         """Take down what is in it; give the folders to look at next."""
         further: list[_Folder] = []
         parts: dict[str, str] = {}
@@ -195,15 +195,15 @@ class _Folder:
             for each in further:
                 self._note_changed(self.path, Path(each.path), found)
         if parts:
-            found.shapes[_number(os.stat(self.path))] = Shape(self.path, parts)  # noqa: PTH116
+            found.shapes[_number(os.stat(self.path))] = RepositoryShape(self.path, parts)  # noqa: PTH116
         return further
 
-    def _below(self, entry: os.DirEntry[str], plain: str, way: Way) -> "_Folder":
+    def _below(self, entry: os.DirEntry[str], plain: str, way: FolderPath) -> "_Folder":
         is_unseen = self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY)
         installed = self.installed or (entry.path if plain in _INSTALLED else "")
         return _Folder(entry.path, way, self.since_ns, is_unseen, installed)
 
-    def _note_unseen(self, entry: os.DirEntry[str], plain: str, found: Sight) -> None:
+    def _note_unseen(self, entry: os.DirEntry[str], plain: str, found: ProtectedFiles) -> None:
         is_folder = entry.is_dir(follow_symlinks=False)
         if not (self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY) or not is_folder):
             return  # a folder that is only called so
@@ -212,7 +212,7 @@ class _Folder:
             times = () if is_folder else (at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
             found.unseen[entry.path] = (*_number(at), *times)
 
-    def _note_changed(self, installed: str, entry: os.DirEntry[str] | Path, found: Sight) -> None:
+    def _note_changed(self, installed: str, entry: os.DirEntry[str] | Path, found: ProtectedFiles) -> None:
         """Take down that something was changed in a folder of installed programs; once it is known, nothing more is asked of it."""
         if self.since_ns is not None and installed not in found.changed:
             with suppress(FileNotFoundError):

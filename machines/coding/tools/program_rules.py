@@ -91,7 +91,7 @@ def _is_texts(value: object) -> bool:
 
 
 @attrs.frozen
-class Place:
+class WorkingFolder:
     """Where a command is meant to run: a folder of the workspace, relative to its root."""
 
     root: Path
@@ -149,7 +149,7 @@ def is_allowed(name: str, rules: Rules) -> bool:
     return rules.pip or name not in {"pip", "pip3"}
 
 
-def other_fault(name: str, arguments: Sequence[str], rules: Rules, place: Place) -> str:
+def other_fault(name: str, arguments: Sequence[str], rules: Rules, place: WorkingFolder) -> str:
     """Judge the arguments of a program that was allowed by configuration."""
     allowed = rules.programs[name]
     if allowed is None:
@@ -169,7 +169,7 @@ _FLAGS, _WITH_VALUE, _SHOWS = frozenset("bBdEIOPqsSuv"), frozenset("WX"), frozen
 
 
 @attrs.frozen
-class Start:
+class PythonStart:
     """How Python is started: its own options, then one of a script, a module or code ('' where it is none of these), then arguments."""
 
     options: tuple[str, ...] = ()
@@ -178,42 +178,44 @@ class Start:
     arguments: tuple[str, ...] = ()
 
 
-def python_start(arguments: Sequence[str]) -> Start:
+def python_start(arguments: Sequence[str]) -> PythonStart:
     """Read Python's command line as Python does. `kind` is script, module, code, input, shows, none, or the option that is not known."""
     options: list[str] = []
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
         if argument == "-":
-            return Start(tuple(options), "input")
+            return PythonStart(tuple(options), "input")
         if not argument.startswith("-"):
-            return Start(tuple(options), "script", argument, tuple(rest))
+            return PythonStart(tuple(options), "script", argument, tuple(rest))
         if argument in {"--version", "--help", "--help-all", "--help-env", "--help-xoptions"}:
-            return Start((*options, argument), "shows")
+            return PythonStart((*options, argument), "shows")
         for place, letter in enumerate(argument[1:], 2):
             if letter in "cm":
                 if place > 2:  # noqa: PLR2004  # letters before it are options
                     options.append(argument[: place - 1])
                 following = [argument[place:]] if argument[place:] else rest[:1]
                 left = rest if argument[place:] else rest[1:]
-                return Start(tuple(options), {"c": "code", "m": "module"}[letter], "".join(following), tuple(left))
+                return PythonStart(
+                    tuple(options), {"c": "code", "m": "module"}[letter], "".join(following), tuple(left)
+                )
             if letter in _SHOWS:
-                return Start((*options, argument), "shows")
+                return PythonStart((*options, argument), "shows")
             if letter in _WITH_VALUE:
                 options += [argument] if argument[place:] else [argument, *rest[:1]]
                 rest = rest if argument[place:] else rest[1:]
                 break
             if letter not in _FLAGS:
-                return Start(tuple(options), argument)
+                return PythonStart(tuple(options), argument)
         else:
             options.append(argument)
-    return Start(tuple(options), "none")
+    return PythonStart(tuple(options), "none")
 
 
 _SCRIPT_WANTED = "give a script of the workspace, as python main.py"
 
 
-def _python_fault(arguments: Sequence[str], rules: Rules, place: Place) -> str:
+def _python_fault(arguments: Sequence[str], rules: Rules, place: WorkingFolder) -> str:
     start = python_start(arguments)
     if start.kind == "script" and _is_input(start.what, place):
         return f"'{start.what[:80]}' is what python reads on its standard input; {_SCRIPT_WANTED}"
@@ -230,7 +232,7 @@ def _python_fault(arguments: Sequence[str], rules: Rules, place: Place) -> str:
     return ""
 
 
-def _is_input(path: str, place: Place) -> bool:
+def _is_input(path: str, place: WorkingFolder) -> bool:
     """Tell whether a script is a device or a descriptor: code that stands in no file."""
     plain = _normal(path)
     return plain.startswith(("/dev/", "/proc/")) and not _is_in(plain, os.path.normpath(place.root))
@@ -241,7 +243,7 @@ def _normal(path: str) -> str:
     return os.path.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
 
 
-def _module_fault(start: Start, rules: Rules, place: Place) -> str:
+def _module_fault(start: PythonStart, rules: Rules, place: WorkingFolder) -> str:
     module, arguments = start.what, start.arguments
     if module == "pip":
         return _pip_fault(arguments, rules, place) if rules.pip else "pip is switched off: use what is installed"
@@ -254,7 +256,7 @@ def _module_fault(start: Start, rules: Rules, place: Place) -> str:
     return f"python -m {module[:80]} is not allowed; allowed: {', '.join(rules.modules)}, and modules of the workspace that are not installed too"
 
 
-def is_own(module: str, place: Place) -> bool:
+def is_own(module: str, place: WorkingFolder) -> bool:
     """Tell whether a module is the workspace's own: one that is there, and hides none of Python's or of an installed package."""
     top = module.partition(".")[0]
     if not top.isidentifier() or top in sys.stdlib_module_names or top in sys.builtin_module_names:
@@ -263,7 +265,7 @@ def is_own(module: str, place: Place) -> bool:
     return there and PathFinder.find_spec(top, _installed(place)) is None
 
 
-def _installed(place: Place) -> list[str]:
+def _installed(place: WorkingFolder) -> list[str]:
     """Give the folders in which packages are installed; one in the workspace is the workspace's own."""
     folders = [entry for entry in sys.path if Path(entry).name in {"site-packages", "dist-packages"}]
     return [folder for folder in folders if not _is_in(os.path.realpath(folder), os.path.realpath(place.root))]
@@ -286,7 +288,7 @@ _PYTEST_REFUSED = {
 _PYTEST_VALUES = frozenset("kmrpconW")
 
 
-def _pytest_fault(arguments: Sequence[str], _: Rules, place: Place) -> str:
+def _pytest_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
     for name, value in _options(arguments, _PYTEST_VALUES, frozenset({"--override-ini", "-p"})):
         if name in _PYTEST_REFUSED:
             return f"pytest's {name} is not allowed: {_PYTEST_REFUSED[name]}"
@@ -308,7 +310,7 @@ _RUFF = ("check", "format", "rule", "linter", "version", "--version", "help", "-
 _RUFF_VALUES = frozenset("o")
 
 
-def _ruff_fault(arguments: Sequence[str], _: Rules, place: Place) -> str:
+def _ruff_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
     if not arguments or arguments[0] not in _RUFF:
         return f"ruff is run with one of these first: {', '.join(_RUFF)}; as ruff check ."
     for name, value in _options(arguments[1:], _RUFF_VALUES, frozenset({"--config"})):
@@ -329,7 +331,7 @@ _PIP_FLAGS = frozenset(
 _PIP_VALUES = frozenset({"--find-links", "--only-binary"})
 
 
-def _pip_fault(arguments: Sequence[str], _: Rules, place: Place) -> str:
+def _pip_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
     if not arguments or arguments[0] != "install":
         return "pip may only install: pip install NAME, or NAME==VERSION"
     for name, value in _options(arguments[1:], frozenset("f"), _PIP_VALUES):
@@ -364,7 +366,7 @@ def _options(arguments: Sequence[str], letters: frozenset[str], long: frozenset[
 
 
 #: The programs with rules of their own.
-CHECKS: dict[str, Callable[[Sequence[str], Rules, Place], str]] = {
+CHECKS: dict[str, Callable[[Sequence[str], Rules, WorkingFolder], str]] = {
     "python": _python_fault, "python3": _python_fault, "pytest": _pytest_fault, "py.test": _pytest_fault, "ruff": _ruff_fault,
     "pip": _pip_fault, "pip3": _pip_fault,
 }  # fmt: skip
@@ -393,7 +395,7 @@ _PIECE_BYTES = 1 << 20
 
 def executed(argv: Sequence[str], root: Path, cwd: str) -> dict[str, str]:
     """Return digests of the files of a workspace that a command executes, by path; of folders of tests one for all the Python files in each (`tests/*.py`)."""
-    looking = _Looking(os.path.realpath(root), posixpath.join(os.path.realpath(root), cwd))
+    looking = _DigestCache(os.path.realpath(root), posixpath.join(os.path.realpath(root), cwd))
     name, *arguments = argv
     for word in argv:
         for text in filter(None, (word, word.partition("=")[2], word.partition("::")[0], _of_option(word))):
@@ -403,7 +405,7 @@ def executed(argv: Sequence[str], root: Path, cwd: str) -> dict[str, str]:
     for folder in (".", *_folders(arguments)):
         for each in BUILD_FILES.get(name, ()):
             looking.file(posixpath.join(folder, each))
-    start = python_start(arguments) if name in {"python", "python3"} else Start()
+    start = python_start(arguments) if name in {"python", "python3"} else PythonStart()
     if start.kind == "module":
         for each in _of_module(start.what):
             looking.file(each)
@@ -437,7 +439,7 @@ def _of_module(name: str) -> Iterator[str]:
     yield "/".join([*parts, "__main__.py"])
 
 
-class _Looking:
+class _DigestCache:
     """The digests that were found so far, in a workspace, for a command that runs in `folder`; both are real paths."""
 
     def __init__(self, root: str, folder: str) -> None:

@@ -20,7 +20,7 @@ from machines.coding.tools import file_view
 from machines.coding.tools.file_view import (
     BOM,
     FileText,
-    Listing,
+    FolderListing,
     Matches,
     bytes_of,
     digest_of,
@@ -35,7 +35,7 @@ from machines.coding.tools.workspace_boundary import Beneath, WorkspaceGoneError
 from machines.coding.tools.workspace_paths import (
     PROTECTED,
     Protection,
-    ToolError,
+    WorkspaceToolError,
     file_parts_of,
     named,
     parts_of,
@@ -52,20 +52,20 @@ def edited(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str
     Raises ToolError: `not_found`, with the lines that are most alike; `ambiguous`, with the lines where it stands; `bad_arguments`.
     """
     if not old:
-        raise ToolError(
+        raise WorkspaceToolError(
             "bad_arguments", "'old' is empty: give the text to replace, or write the whole file with write_file"
         )
     found = next((way for way in _ways(text, old) if way in text), None)
     if found is None:
-        raise ToolError("not_found", _missing(name, text, old))
+        raise WorkspaceToolError("not_found", _missing(name, text, old))
     replacement = with_line_ends(new, _ending(text, found))
     if replacement == found:
-        raise ToolError("bad_arguments", "'old' and 'new' are the same: nothing would change")
+        raise WorkspaceToolError("bad_arguments", "'old' and 'new' are the same: nothing would change")
     count = text.count(found)
     if count > 1 and not everywhere:
         lines = ", ".join(map(str, _places(text, found)[:20]))
         more = "give more of the lines around the one that is meant, or say all=true"
-        raise ToolError("ambiguous", f"'old' stands {count} times in '{name}' (lines {lines}): {more}")
+        raise WorkspaceToolError("ambiguous", f"'old' stands {count} times in '{name}' (lines {lines}): {more}")
     return text.replace(found, replacement)
 
 
@@ -222,7 +222,7 @@ _LARGEST_COMPARED = 4_000_000
 
 
 @attrs.frozen
-class Change:
+class FileEdit:
     """What a call does to a file. `before` and `after` are SHA-256 in hex, None where there is no file."""
 
     path: str
@@ -235,7 +235,7 @@ class FileChanges:
     """What a call has done to files, in a sentence and by file."""
 
     result: str
-    changes: tuple[Change, ...]
+    changes: tuple[FileEdit, ...]
 
 
 class Workspace:
@@ -262,7 +262,9 @@ class Workspace:
         """Let go of the folder."""
         self._beneath.close()
 
-    def apply(self, call: given.FileCall, planned: Sequence[Change] = ()) -> Listing | FileText | Matches | FileChanges:
+    def apply(
+        self, call: given.FileCall, planned: Sequence[FileEdit] = ()
+    ) -> FolderListing | FileText | Matches | FileChanges:
         """Do a call, and give what it gave. Raises ToolError.
 
         With `planned`, what has happened already is not done again and gives the same; a file that is neither as it was nor as it
@@ -279,11 +281,11 @@ class Workspace:
                 )  # fmt: skip
         return self.write(call, planned)
 
-    def listed(self, call: given.ListDir) -> Listing:
+    def listed(self, call: given.ListDir) -> FolderListing:
         """List a folder, as `apply` does."""
         return file_view.listed(self._beneath, self._parts(call.path), call.offset)
 
-    def write(self, call: given.WriteCall, planned: Sequence[Change] = ()) -> FileChanges:
+    def write(self, call: given.WriteCall, planned: Sequence[FileEdit] = ()) -> FileChanges:
         """Do a call that writes, as `apply` does."""
         paths = self._written_paths(call)
         if planned and self._is_done(paths, planned):
@@ -299,7 +301,7 @@ class Workspace:
             settle(self._beneath, paths)
         return FileChanges(_sentence(call, changes, [contents[parts] for parts in paths]), changes)
 
-    def planned(self, call: given.FileCall) -> tuple[Change, ...]:
+    def planned(self, call: given.FileCall) -> tuple[FileEdit, ...]:
         """Give what a writing tool would change as files are now; nothing for another tool. Raises ToolError as the call would."""
         if not isinstance(call, given.WriteCall):
             return ()
@@ -323,7 +325,7 @@ class Workspace:
         """Say why a call would leave the workspace or write what is protected, as files are now; '' if it would not. Raises nothing."""
         try:
             self._refuse(call)
-        except ToolError as error:
+        except WorkspaceToolError as error:
             return str(error) if error.code in _BOUNDARY else ""
         except (OSError, WorkspaceGoneError) as error:
             return f"the path cannot be looked at: {error}"
@@ -333,7 +335,7 @@ class Workspace:
         """Tell whether a file or folder stands there that the tools reach. Raises nothing for a bad path: nothing stands there."""
         try:
             return self._beneath.look(self._parts(path)) is not None
-        except ToolError:
+        except WorkspaceToolError:
             return False
 
     def read_bytes(self, path: str) -> bytes:
@@ -344,7 +346,7 @@ class Workspace:
         """Give a path as it is recorded, however it was written; of one that is none of the workspace what is left of it by name."""
         try:
             return named(self._parts(path))
-        except ToolError:
+        except WorkspaceToolError:
             return posixpath.normpath(path)
 
     def _parts(self, path: object) -> tuple[str, ...]:
@@ -384,12 +386,12 @@ class Workspace:
         self._protection.check(parts)
         if is_head(parts[-1]):
             text = f"'{named(parts)}' would make its folder a git repository, whose settings run programs: use another name"
-            raise ToolError("protected_path", text)
+            raise WorkspaceToolError("protected_path", text)
         found = self._beneath.look(parts)
         refuse_unwritable(found, parts, self._twins(found, parts))
         if not create_dirs and self._beneath.look(parts[:-1]) is None:
             text = f"there is no folder '{named(parts[:-1])}': say create_dirs=true to make it"
-            raise ToolError("no_such_folder", text)
+            raise WorkspaceToolError("no_such_folder", text)
         return parts
 
     def _twins(self, found: os.stat_result | None, parts: Sequence[str]) -> int:
@@ -407,21 +409,21 @@ class Workspace:
             text = data.decode()
         except UnicodeDecodeError as error:
             text = f"'{name}' is no UTF-8 text: it cannot be edited, only written anew"
-            raise ToolError("binary_file", text) from error
+            raise WorkspaceToolError("binary_file", text) from error
         bom = BOM if text.startswith(BOM) else ""
         old, new = call.old.removeprefix(bom), call.new.removeprefix(bom)
         return given.encoded(bom + edited(name, text.removeprefix(bom), old, new, everywhere=call.all), name)
 
-    def _changes(self, contents: Mapping[tuple[str, ...], bytes]) -> tuple[Change, ...]:
+    def _changes(self, contents: Mapping[tuple[str, ...], bytes]) -> tuple[FileEdit, ...]:
         return tuple(
-            Change(named(parts), digest_of(self._beneath, parts), hashlib.sha256(data).hexdigest())
+            FileEdit(named(parts), digest_of(self._beneath, parts), hashlib.sha256(data).hexdigest())
             for parts, data in contents.items()
         )
 
     def _differs(self, parts: tuple[str, ...], data: bytes) -> bool:
         return digest_of(self._beneath, parts) != hashlib.sha256(data).hexdigest()
 
-    def _is_done(self, paths: Sequence[tuple[str, ...]], planned: Sequence[Change]) -> bool:
+    def _is_done(self, paths: Sequence[tuple[str, ...]], planned: Sequence[FileEdit]) -> bool:
         """Tell whether all that was planned has happened already."""
         if [named(parts) for parts in paths] != [change.path for change in planned]:
             return False
@@ -439,7 +441,7 @@ class Workspace:
         self._beneath.look(parts)
 
 
-def _sentence(call: given.WriteCall, changes: Sequence[Change], contents: Sequence[bytes]) -> str:
+def _sentence(call: given.WriteCall, changes: Sequence[FileEdit], contents: Sequence[bytes]) -> str:
     """Say what was done, the same when it is done a second time; `contents` are what the files hold now."""
     if isinstance(call, given.Edit):
         lines = len(contents[0].splitlines())
@@ -459,14 +461,14 @@ def _kept(content: str, data: bytes) -> str:
     return f" (which keeps {' and '.join(kept)})" if kept else ""
 
 
-def _agreed(changes: Sequence[Change], planned: Sequence[Change]) -> tuple[Change, ...]:
+def _agreed(changes: Sequence[FileEdit], planned: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
     """Give what was planned, where the files and the call still are what they were then. Raises ToolError."""
     if [(c.path, c.after) for c in changes] != [(p.path, p.after) for p in planned]:
         names = ", ".join(change.path for change in changes)
         text = f"{names}: not as it was when this call was looked at; read it, and call again"
-        raise ToolError("changed_since", text)
+        raise WorkspaceToolError("changed_since", text)
     for change, plan in zip(changes, planned, strict=True):
         if change.before not in (plan.before, plan.after):
             text = f"'{change.path}' was changed since this call was looked at: read it, and call again"
-            raise ToolError("changed_since", text)
+            raise WorkspaceToolError("changed_since", text)
     return tuple(planned)

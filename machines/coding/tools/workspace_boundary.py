@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from dsa.errors import DsaError
-from machines.coding.tools.workspace_paths import LONGEST_PATH, ToolError, named
+from machines.coding.tools.workspace_paths import LONGEST_PATH, WorkspaceToolError, named
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)
@@ -57,7 +57,7 @@ class Beneath:
 
     def __init__(self, root: Path, *, by_walk: bool = False) -> None:
         if not CAN_OPEN:
-            raise ToolError(
+            raise WorkspaceToolError(
                 "not_here",
                 "this system opens no file beneath a folder that is held open (openat), so a model is not kept in one; on Windows, WSL does",
             )
@@ -92,7 +92,9 @@ class Beneath:
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise ToolError("not_a_file", f"'{named(parts)}' is {_kind(found.st_mode)}, not a regular file")
+                raise WorkspaceToolError(
+                    "not_a_file", f"'{named(parts)}' is {_kind(found.st_mode)}, not a regular file"
+                )
             yield descriptor, found
         finally:
             os.close(descriptor)
@@ -105,7 +107,7 @@ class Beneath:
             found = self._stat(parts)
         except FileNotFoundError:
             return None
-        except ToolError as error:
+        except WorkspaceToolError as error:
             if error.code == "no_such_file":
                 return None
             raise
@@ -146,27 +148,29 @@ class Beneath:
             raise self._explanation(error, parts) from error
 
 
-def _told(error: OSError, parts: Sequence[str]) -> ToolError:
+def _told(error: OSError, parts: Sequence[str]) -> WorkspaceToolError:
     """Give what an error means for a call. One that no call can help is raised again as it is."""
     name = named(parts)
     match error.errno:
         case errno.ENOENT:
-            return ToolError("no_such_file", f"there is no '{name}'")
+            return WorkspaceToolError("no_such_file", f"there is no '{name}'")
         case errno.ELOOP | errno.EXDEV:
             text = f"'{name}' leads over a symbolic link: links are not followed; use the path of the file itself"
-            return ToolError("path_outside_workspace", text)
+            return WorkspaceToolError("path_outside_workspace", text)
         case errno.ENOTDIR:
-            return ToolError("not_a_folder", f"'{name}', or a name in it, is a file and not a folder")
+            return WorkspaceToolError("not_a_folder", f"'{name}', or a name in it, is a file and not a folder")
         case errno.EISDIR | errno.ENXIO | errno.ENODEV:
-            return ToolError("not_a_file", f"'{name}' is not a regular file")
+            return WorkspaceToolError("not_a_file", f"'{name}' is not a regular file")
         case errno.ENAMETOOLONG:
-            return ToolError("bad_path", f"'{name}' is too long")
+            return WorkspaceToolError("bad_path", f"'{name}' is too long")
         case errno.EACCES | errno.EPERM:
-            return ToolError("no_permission", f"the system does not let us open or change '{name}'")
+            return WorkspaceToolError("no_permission", f"the system does not let us open or change '{name}'")
         case errno.EMFILE | errno.ENFILE:
-            return ToolError("too_large", f"too many files or folders at once, at '{name}': do it in several calls")
+            return WorkspaceToolError(
+                "too_large", f"too many files or folders at once, at '{name}': do it in several calls"
+            )
         case errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EFBIG:
-            return ToolError("cannot_write", f"'{name}' cannot be written: {os.strerror(error.errno)}")
+            return WorkspaceToolError("cannot_write", f"'{name}' cannot be written: {os.strerror(error.errno)}")
     raise error
 
 

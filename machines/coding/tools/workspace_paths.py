@@ -17,7 +17,7 @@ import attrs
 from dsa.errors import DsaError
 
 
-class ToolError(DsaError):
+class WorkspaceToolError(DsaError):
     """Raised when a call cannot be done as asked; `code` names the rule or the fault, the text says what is allowed instead."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -70,9 +70,9 @@ def parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
         elif parts:
             parts.pop()
         else:
-            raise ToolError("path_outside_workspace", f"'{_cut(text)}' leads out of the workspace: {_BESIDE}")
+            raise WorkspaceToolError("path_outside_workspace", f"'{_cut(text)}' leads out of the workspace: {_BESIDE}")
     if len(parts) > DEEPEST:
-        raise ToolError("bad_path", f"'{_cut(text)}' is too deep: {DEEPEST} names may follow each other")
+        raise WorkspaceToolError("bad_path", f"'{_cut(text)}' is too deep: {DEEPEST} names may follow each other")
     return tuple(parts)
 
 
@@ -80,7 +80,7 @@ def file_parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
     """Give the names that the path of a file consists of. Raises ToolError as `parts_of`, and `not_a_file`."""
     parts = parts_of(path, roots)
     if not parts or str(path).endswith(("/", "/.", "/..")):
-        raise ToolError(
+        raise WorkspaceToolError(
             "not_a_file", f"'{_cut(str(path))}' is the path of a folder; a file is needed, like 'src/app.py'"
         )
     return parts
@@ -89,7 +89,7 @@ def file_parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
 def _written(path: object) -> str:
     """Give the path as a text that can be a path. Raises ToolError."""
     if not isinstance(path, str) or not path.strip():
-        raise ToolError("bad_path", "a path is needed, like 'src/app.py'")
+        raise WorkspaceToolError("bad_path", "a path is needed, like 'src/app.py'")
     for wrong, why in (
         ("\0" in path, "has a NUL character"),
         ("\\" in path, "has a backslash; folders are written with '/'"),
@@ -97,11 +97,11 @@ def _written(path: object) -> str:
         (any("\ud800" <= c <= "\udfff" for c in path), "has half a character (a lone surrogate)"),
     ):
         if wrong:
-            raise ToolError("bad_path", f"'{_cut(path)}' {why}: {_BESIDE}")
+            raise WorkspaceToolError("bad_path", f"'{_cut(path)}' {why}: {_BESIDE}")
     if _DRIVE.match(path) or path.startswith("~"):
-        raise ToolError("path_outside_workspace", f"'{_cut(path)}' is no path of the workspace: {_BESIDE}")
+        raise WorkspaceToolError("path_outside_workspace", f"'{_cut(path)}' is no path of the workspace: {_BESIDE}")
     if len(path.encode()) > LONGEST_PATH or any(len(name.encode()) > _LONGEST_NAME for name in path.split("/")):
-        raise ToolError("bad_path", f"'{_cut(path)}' is too long: a name has at most {_LONGEST_NAME} bytes")
+        raise WorkspaceToolError("bad_path", f"'{_cut(path)}' is too long: a name has at most {_LONGEST_NAME} bytes")
     return path
 
 
@@ -111,7 +111,7 @@ def _below(pieces: list[str], roots: Iterable[str], text: str) -> list[str]:
         above = [piece for piece in root.split("/") if piece]
         if pieces[: len(above)] == above:
             return pieces[len(above) :]
-    raise ToolError("path_outside_workspace", f"'{_cut(text)}' is an absolute path: {_BESIDE}")
+    raise WorkspaceToolError("path_outside_workspace", f"'{_cut(text)}' is an absolute path: {_BESIDE}")
 
 
 def _cut(text: str) -> str:
@@ -119,7 +119,7 @@ def _cut(text: str) -> str:
 
 
 @attrs.frozen
-class Pattern:
+class PathPattern:
     """A glob pattern: `*`, `?`, `[..]` in a name, `**` for folders at any depth. Without `/` it is of a name in any folder.
 
     Letter case makes no difference, nor do characters that some file systems pass over in names.
@@ -203,12 +203,12 @@ def _plain(name: str) -> str:
 class Protection:
     """What is never written: `PROTECTED`, and what the patterns of a user say."""
 
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[PathPattern, ...]
 
     @classmethod
     def of(cls, further: Iterable[str]) -> "Protection":
         """Give the protection that has these patterns too."""
-        return cls(tuple(Pattern(text) for text in dict.fromkeys((*PROTECTED, *further))))
+        return cls(tuple(PathPattern(text) for text in dict.fromkeys((*PROTECTED, *further))))
 
     @property
     def plain_names(self) -> tuple[str, ...]:
@@ -224,11 +224,11 @@ class Protection:
         for pattern in self.patterns:
             if pattern.covers(parts):
                 text = f"'{named(parts)}' is protected ('{shown_path(pattern.text)}') and never written: write another file"
-                raise ToolError("protected_path", text)
+                raise WorkspaceToolError("protected_path", text)
         if any(is_temporary(part) for part in parts):
-            raise ToolError("protected_path", f"names that begin with '{TEMPORARY}' are kept for the tools")
+            raise WorkspaceToolError("protected_path", f"names that begin with '{TEMPORARY}' are kept for the tools")
         if not all(part.isprintable() for part in parts):
-            raise ToolError(
+            raise WorkspaceToolError(
                 "bad_path", f"'{named(parts)}' has characters that do not print: leave them out of the name"
             )
 

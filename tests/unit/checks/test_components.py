@@ -4,7 +4,7 @@ import families
 import pytest
 from example_machines import states
 
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.checks.search.property_search import search_all
 from dsa.checks.search.state_graph import cycles, marked, unable
 from dsa.declarations import Event, Transition
@@ -31,7 +31,7 @@ MACHINES = {
 
 
 def parts(machine, condition):
-    searched = search_all(closed_system(machine), [], Limits(100_000))
+    searched = search_all(closed_system(machine), [], SearchLimits(100_000))
     graph = searched.graph
     holding = graph.holding(dict.fromkeys(range(len(searched.system.locations)), searched.ground.grounded(condition)))
     numbers = [int(number) for number in graph.numbers]

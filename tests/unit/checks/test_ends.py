@@ -13,7 +13,7 @@ from dsa.checks.diff.equivalence import Moves, Pair, compare
 from dsa.checks.odds.run_odds import odds
 from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.errors import MachineError
 from dsa.kernel import STUCK, verify
 from dsa.lang import digest, dumps, loads
@@ -119,7 +119,7 @@ def test_that_nothing_gets_stuck_is_certified_only_where_ends_are(checked):
 def test_a_run_that_is_over_in_one_table_alone_is_a_difference():
     other = loads(TABLE.replace(", end when done == n", ""))
     pair = Pair(MACHINE, other)
-    found = compare(pair, pair.start, Limits(100))
+    found = compare(pair, pair.start, SearchLimits(100))
     assert found.verdict == "DIFFERENT"
     assert (found.parting.old.ends, found.parting.new.ends) == (True, False)
 

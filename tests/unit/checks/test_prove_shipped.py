@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dsa.checks.mutation import row_mutants
-from dsa.checks.proof.induction import Inductive, Ranked
+from dsa.checks.proof.induction import Inductive, RankEvidence
 from dsa.checks.proof.prover import ProofReport, judged, prove
 from dsa.edge.document_files import load
 from dsa.expr import Value
@@ -32,7 +32,7 @@ def test_everything_about_dual_state_is_proved_without_exploring(dual_state: Pro
     proofs = (*dual_state.obligations, *dual_state.properties)
     assert [(proof.text, proof.how) for proof in proofs if proof.verdict != "PROVED"] == []
     assert dual_state.proved
-    assert all(isinstance(proof.evidence, Inductive | Ranked) for proof in proofs)
+    assert all(isinstance(proof.evidence, Inductive | RankEvidence) for proof in proofs)
     assert all(proof.milliseconds is not None for proof in proofs)
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dsa.checks.search import exploration, numpy_engine
-from dsa.cli.command_line import Working
+from dsa.cli.command_line import ProgressLine
 from dsa.cli.main import program
 from dsa.edge.document_files import load, locate
 from dsa.errors import CODES, MachineError
@@ -165,7 +165,7 @@ def test_progress_is_shown_after_a_second_and_taken_away(capsys, monkeypatch):
     now_s = [0.0]
     monkeypatch.setattr("dsa.cli.command_line.time.monotonic", lambda: now_s[0])
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with Working("comparing rows") as working:
+    with ProgressLine("comparing rows") as working:
         now_s[0] = 1.1
         working(2_200, 5)
         _until("2,200 configurations, 5 steps deep, 2,000 states/s, 1 s", capsys)
@@ -201,11 +201,11 @@ def test_a_hundred_findings_are_told_and_all_are_in_json():
 
 def test_nothing_is_shown_of_what_is_soon_done_or_where_there_is_no_terminal(capsys, monkeypatch):
     monkeypatch.setattr("dsa.cli.command_line._QUIET_S", 0.02)
-    with Working("comparing rows"):
+    with ProgressLine("comparing rows"):
         time.sleep(0.1)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("dsa.cli.command_line._QUIET_S", 60)
-    with Working("comparing rows"):
+    with ProgressLine("comparing rows"):
         pass
     assert capsys.readouterr().err == ""
 

@@ -19,7 +19,7 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     ResultEntry,
     ResumedEntry,
     VerdictEntry,
@@ -62,7 +62,7 @@ def agent_run():
     run = run.record(stored).record(ResultEntry(stored.key, (event_step("query_llm", "artifact").without_id(),), 1.6))
     run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"], at_ms=2_700)
     key = run.keys["execute_guard"]
-    run = run.record(VerdictEntry(key, "g", 1, "a" * 64, [Judgement("g", "failed", "it\nis 2")]))
+    run = run.record(VerdictEntry(key, "g", 1, "a" * 64, [GuardVerdict("g", "failed", "it\nis 2")]))
     run, _ = run.feed(Occurrence("verdict", {"g": "failed"}), key, at_ms=2_800)
     key = run.keys["query_llm"]
     run = run.record(ResultEntry("3/1"))
@@ -316,7 +316,7 @@ def test_attempts_stand_below_what_they_refine():
         stored = artifacts.store(made, "llm")
         assert ids.store(made, run_id=RUN).artifact_id == stored.artifact_id
         if outcome:
-            said = [Judgement("g", outcome, feedback)]
+            said = [GuardVerdict("g", outcome, feedback)]
             artifacts.record_verdict(VerdictEntry("k", step, version, stored.artifact_id, said))
         return stored.artifact_id
 

@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 from click.testing import CliRunner
 
-from dsa.cli.command_line import Painted, printable, say, write
+from dsa.cli.command_line import ColouredWord, printable, say, write
 from dsa.cli.main import program
 
 STEERING = (
@@ -88,7 +88,7 @@ def test_colours_are_ours_alone(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     for stream, expected in (Terminal(), "\x1b[32mHOLDS\x1b[0m \\x1b[31m\n"), (io.StringIO(), "HOLDS \\x1b[31m\n"):
         monkeypatch.setattr(sys, "stdout", stream)
-        say(Painted("HOLDS", "green"), " \x1b[31m")
+        say(ColouredWord("HOLDS", "green"), " \x1b[31m")
         assert stream.getvalue() == expected
 
 

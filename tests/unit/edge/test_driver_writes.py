@@ -13,7 +13,7 @@ from dsa.edge.driver import Driver
 from dsa.lang import loads
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.costs import Limit
+from dsa.runtime.costs import BudgetLimit
 from dsa.runtime.ledger import ArtifactEntry, EffectEntry, Intents, ResultEntry, to_json
 from dsa.runtime.policy.policies import answering, event_step
 from dsa.runtime.run import begin
@@ -393,7 +393,7 @@ def test_a_call_counts_before_it_is_written():
         "second": answer("second_done", is_eager=False),
     }
     run, commands = begin(BOTH, "r")
-    limits = [Limit("calls", 1)]
+    limits = [BudgetLimit("calls", 1)]
     driver = Driver(run, Bindings(effects), MemoryArtifacts(), commands=commands, limits=limits, clock=StillClock())
     rest = asyncio.run(driver.drive(Occurrence("go")))
     codes = {

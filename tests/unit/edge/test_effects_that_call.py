@@ -21,7 +21,7 @@ from dsa.runtime.policy.invocation import invoke_action, loop_wrapper
 from dsa.runtime.policy.policies import Action, action_call_step, action_result_step, event_step, text_step
 from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.run import begin, replay
-from dsa.runtime.run_store import Beginning
+from dsa.runtime.run_store import NewJournal
 from dsa.runtime.status import unfinished
 from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
@@ -111,7 +111,7 @@ class Agency:
         about = {"clock": StillClock(), "limits": limits}
         if RUN not in self.store.runs():
             run, commands = begin(TRIP, RUN)
-            journal = Breaking(Beginning(self.store, RUN, ""), countdown, late=late)
+            journal = Breaking(NewJournal(self.store, RUN, ""), countdown, late=late)
             return Driver(run, binding, MemoryArtifacts(), commands=commands, journal=journal, **about)
         held, recorded = self.store.hold(RUN, take=True)
         run = replay(TRIP, recorded.entries)

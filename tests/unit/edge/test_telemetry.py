@@ -15,7 +15,7 @@ from dsa.runtime.ledger import (
     ArtifactEntry,
     EffectEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     MachineEntry,
     ResultEntry,
     RowEntry,
@@ -28,7 +28,7 @@ from dsa.runtime.timeline import trace_id_of
 FIRST = MachineEntry("r1", "letters", "d" * 64)
 WRITES = EventEntry(1, "specification"), RowEntry(33, "idle", "writing"), EffectEntry("1/1", "query_llm")
 MADE = ArtifactEntry("1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/m", 1.0, 12, 3, redacted=("A_KEY",))
-JUDGED = VerdictEntry("1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "no")])
+JUDGED = VerdictEntry("1/1", "g", 1, "a" * 64, [GuardVerdict("g", "failed", "no")])
 RESULT = ResultEntry("1/1", (error_step("query_llm", "timeout", "too late").without_id(),), 1.5)
 NONE = Secrets({}, ())
 

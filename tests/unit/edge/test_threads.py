@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from dsa.edge import event_loop
-from dsa.edge.event_loop import Caller, in_thread, run_function
+from dsa.edge.event_loop import CallerThread, in_thread, run_function
 
 
 class MuteError(Exception):
@@ -97,7 +97,7 @@ def test_a_call_that_never_returns_can_be_given_up():
 async def all_free():
     """Wait until the threads that have made calls are free again, also one that an earlier test has left to itself. TimeoutError when one never is."""
     async with asyncio.timeout(90):
-        while any(isinstance(thread, Caller) and not thread.is_idle for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
+        while any(isinstance(thread, CallerThread) and not thread.is_idle for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
             await asyncio.sleep(0.001)
 
 

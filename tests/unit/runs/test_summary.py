@@ -11,7 +11,7 @@ from dsa.runs.summary import SummaryJournal
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policy.policies import error_step, event_step, text_step
 from dsa.runtime.run import begin
-from dsa.runtime.run_store import Beginning
+from dsa.runtime.run_store import NewJournal
 from dsa.runtime.status import asked_keys, standing
 from dsa.semantics import Occurrence
 
@@ -71,7 +71,7 @@ def asking(in_doubt):
 def test_summary_under_way_names_what_is_in_doubt_after_a_crash(states, doubted):
     states = list(states)
     store, written = MemoryStore(), 0
-    journal = SummaryJournal(Beginning(store, states[0].run_id, "text"), states[0], lambda: now)
+    journal = SummaryJournal(NewJournal(store, states[0].run_id, "text"), states[0], lambda: now)
     found = []
     for now in states:
         journal.append(now.ledger.after(written))

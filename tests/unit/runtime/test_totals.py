@@ -8,7 +8,7 @@ from dsa.runtime.ledger import (
     CallResultEntry,
     EffectEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     Ledger,
     ResultEntry,
     RowEntry,
@@ -30,7 +30,7 @@ def call(author="llm", prompt=10, completion=5, cost=0.25, seconds=1.5):
 
 
 def test_everything_is_added_up_and_people_cost_nothing():
-    verdict = VerdictEntry("k", "g", 1, "id", [Judgement("g", "passed")], seconds=0.5)
+    verdict = VerdictEntry("k", "g", 1, "id", [GuardVerdict("g", "passed")], seconds=0.5)
     sums = totals([call(), verdict, call(), call("person"), verdict], "query_llm")
     assert (sums.calls, sums.prompt_tokens, sums.completion_tokens, sums.cost_usd) == (2, 20, 10, 0.5)
     assert (sums.model_seconds, sums.guard_seconds) == pytest.approx((3.0, 1.0))

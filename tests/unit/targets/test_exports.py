@@ -12,7 +12,7 @@ from dsa.targets import emit
 from dsa.targets.prism import prism, prism_unsaid
 from dsa.targets.promela import promela, promela_unsaid
 from dsa.targets.scxml import TAKEN, scxml
-from dsa.targets.spelling import ExportError, Spelling
+from dsa.targets.spelling import ExportError, Identifiers
 from dsa.targets.statechart import statechart_module
 from dsa.targets.tla import module_name, tla, tla_config, tla_unsaid
 from dsa.targets.xstate import xstate
@@ -33,7 +33,7 @@ def test_the_values_of_parameters_are_said(tool, dual_state):
 
 
 def test_names_are_told_apart():
-    spelling = Spelling({"v_x"})
+    spelling = Identifiers({"v_x"})
     names = [spelling.give("v_", name) for name in ("x", "a.b", "a_b", "a.b")]
     assert names == ["v_x_", "v_a_b", "v_a_b_", "v_a_b"]
     assert spelling.give("v_", "y" * 300) != spelling.give("v_", "y" * 301)

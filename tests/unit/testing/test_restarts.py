@@ -17,14 +17,14 @@ from dsa.semantics import Occurrence, start
 from dsa.testing import (
     DisagreementError,
     Lockstep,
-    Replayed,
-    Stepped,
+    ReplayedMachine,
+    SteppedMachine,
     View,
     graph_of,
     run_walks,
     state_machine_test,
 )
-from dsa.testing.explored_graph import TooLargeError
+from dsa.testing.explored_graph import GraphTooLargeError
 from dsa.testing.lockstep import DEFAULT
 from dsa.testing.strategies import machines
 
@@ -79,7 +79,7 @@ def walked(machine, make, count=100):
     return told, str(raised.value)
 
 
-class Watched(Replayed):
+class Watched(ReplayedMachine):
     """Notes what was outstanding and armed whenever one of its kind was restarted."""
 
     seen: list[tuple[set[str], set[str]]]
@@ -102,7 +102,7 @@ def test_a_run_comes_back_from_its_ledger_anywhere(name, monkeypatch):
 
 
 def test_the_lines_of_a_ledger_are_what_it_comes_back_from():
-    run = Replayed(MACHINE)
+    run = ReplayedMachine(MACHINE)
     run.feed(Occurrence("specification"))
     run.feed(Occurrence("artifact"))
     assert [json.loads(line)["kind"] for line in run.text.splitlines()] == [
@@ -115,7 +115,7 @@ def test_the_lines_of_a_ledger_are_what_it_comes_back_from():
 
 
 def test_a_deadline_is_that_of_the_last_start_of_its_timer():
-    run = Replayed(TICKETS)
+    run = ReplayedMachine(TICKETS)
     hours_ms, timer = 4 * 3_600_000, "after 4h of open"
     for number, occurrence in enumerate(
         [Occurrence("opened"), Occurrence("looked"), Occurrence("after 4h", source="open")], 1
@@ -126,10 +126,10 @@ def test_a_deadline_is_that_of_the_last_start_of_its_timer():
 
 
 def test_who_offers_no_restart_is_never_restarted():
-    test = Lockstep(MACHINE, Stepped(MACHINE))
+    test = Lockstep(MACHINE, SteppedMachine(MACHINE))
     assert not test.can_restart
-    assert Lockstep(MACHINE, Replayed(MACHINE)).can_restart
-    run_walks(state_machine_test(MACHINE, lambda: Stepped(MACHINE), settings=settings(STEADY, max_examples=10)))
+    assert Lockstep(MACHINE, ReplayedMachine(MACHINE)).can_restart
+    run_walks(state_machine_test(MACHINE, lambda: SteppedMachine(MACHINE), settings=settings(STEADY, max_examples=10)))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -137,9 +137,9 @@ def test_who_offers_no_restart_is_never_restarted():
 def test_any_run_of_any_machine_comes_back(machine, data):
     try:
         graph = graph_of(machine, max_configurations=60)
-    except TooLargeError:
+    except GraphTooLargeError:
         return
-    test = Lockstep(machine, Replayed(machine))
+    test = Lockstep(machine, ReplayedMachine(machine))
     for occurrence in data.draw(st.lists(st.sampled_from(graph.alphabet), max_size=12)) if graph.alphabet else ():
         place = graph.index[test.configuration]
         if graph.answer(place, occurrence) is not None:
@@ -209,7 +209,7 @@ def test_a_counter_that_nobody_sees_is_found_by_what_it_does():
     assert program.count("state.restarts()") == 1
 
 
-class Numbered(Replayed):
+class Numbered(ReplayedMachine):
     """Gives keys of its own, counted from 1; after a restart it counts from where `again` says."""
 
     again = None
@@ -301,12 +301,12 @@ def replaying_with(**forgotten):
 )
 def test_a_fault_of_our_own_replay_is_found(monkeypatch, name, fault, said):
     monkeypatch.setattr(f"dsa.testing.implementations.{name}", fault)
-    program, message = walked(TICKETS, lambda: Replayed(TICKETS))
+    program, message = walked(TICKETS, lambda: ReplayedMachine(TICKETS))
     assert said in message
     assert "state.restarts()" in program
 
 
-@pytest.mark.parametrize("make", [LastingAgent, lambda: Replayed(MACHINE)], ids=["by hand", "ours"])
+@pytest.mark.parametrize("make", [LastingAgent, lambda: ReplayedMachine(MACHINE)], ids=["by hand", "ours"])
 def test_what_goes_wrong_in_a_restart_is_told_with_what_led_there(make, monkeypatch):
     def fails(*_):
         raise OSError("the disk is gone")

@@ -13,8 +13,8 @@ from dsa.lang import loads
 from dsa.testing import (
     CoverageError,
     DisagreementError,
-    Refused,
-    Stepped,
+    RefusedAction,
+    SteppedMachine,
     graph_of,
     play,
     run_walks,
@@ -106,14 +106,14 @@ def test_a_counterexample_is_told_wherever_the_time_to_shrink_it_is_over(monkeyp
         if not patience.has_failed:
             patience.has_failed, patience.ends = True, time.monotonic() + limit_s
 
-    monkeypatch.setattr("dsa.testing.lockstep.Patience.failed", failed)
+    monkeypatch.setattr("dsa.testing.lockstep.TimeBudget.failed", failed)
     assert failing(MACHINE.at(rmax=1), SlowAndWrong).step >= 5
 
 
 @pytest.mark.parametrize("name", ["dual_state", "workflow", "examples/two_phase_commit"])
 def test_our_engine_passes_and_every_row_is_taken(name):
     machine = SHIPPED[name]
-    test = state_machine_test(machine, lambda: Stepped(machine), settings=settings(STEADY, max_examples=12))
+    test = state_machine_test(machine, lambda: SteppedMachine(machine), settings=settings(STEADY, max_examples=12))
     coverage = run_walks(test)
     assert coverage.rows == graph_of(machine).rows
     assert coverage is test.plan.coverage
@@ -127,7 +127,9 @@ def test_walks_that_aim_meet_more_rows(monkeypatch):
         machine = SHIPPED["workflow"]
         chosen = settings(STEADY, max_examples=12)
         return len(
-            run_walks(state_machine_test(machine, lambda: Stepped(machine), settings=chosen, require_rows=0)).rows
+            run_walks(
+                state_machine_test(machine, lambda: SteppedMachine(machine), settings=chosen, require_rows=0)
+            ).rows
         )
 
     aiming = rows_met()
@@ -139,7 +141,9 @@ def test_too_few_rows_fail(monkeypatch):
     monkeypatch.setattr("dsa.testing.lockstep.row_tour", lambda *_, **__: ())
     machine = SHIPPED["workflow"]
     with pytest.raises(CoverageError, match="100% are required"):
-        run_walks(state_machine_test(machine, lambda: Stepped(machine), settings=settings(STEADY, max_examples=1)))
+        run_walks(
+            state_machine_test(machine, lambda: SteppedMachine(machine), settings=settings(STEADY, max_examples=1))
+        )
 
 
 ORDERS = loads("""# orders
@@ -168,7 +172,7 @@ ORDERS = loads("""# orders
 """)
 
 
-class TakesTwice(Stepped):
+class TakesTwice(SteppedMachine):
     """Takes the answer `paid` also when it is not awaited any more."""
 
     def __init__(self):
@@ -187,7 +191,7 @@ class ShipsAfterAStop(TakesTwice):
     wrong = ("shop", "paid")
 
 
-class MovesByItself(Stepped):
+class MovesByItself(SteppedMachine):
     """Goes on when it was looked at a second time without an answer."""
 
     looked = 0
@@ -206,7 +210,7 @@ class MovesByItself(Stepped):
         return super().view()
 
 
-class ForgetsToRefuse(Stepped):
+class ForgetsToRefuse(SteppedMachine):
     """Says of everything it refuses that it took it."""
 
     def __init__(self):
@@ -214,7 +218,7 @@ class ForgetsToRefuse(Stepped):
 
     def feed(self, occurrence, /):
         answer = super().feed(occurrence)
-        return () if isinstance(answer, Refused) else answer
+        return () if isinstance(answer, RefusedAction) else answer
 
 
 @pytest.mark.parametrize(
@@ -230,7 +234,7 @@ def test_faults_of_the_world_find_careless_implementations(make, word):
     assert word in str(failing(ORDERS, make))
 
 
-class Notices(Stepped):
+class Notices(SteppedMachine):
     """Notes what is taken right after it was looked at a second time: an answer was lost then."""
 
     after_a_loss: set[str]
@@ -241,7 +245,7 @@ class Notices(Stepped):
 
     def feed(self, occurrence, /):
         answer = super().feed(occurrence)
-        if self.looked > 1 and not isinstance(answer, Refused):
+        if self.looked > 1 and not isinstance(answer, RefusedAction):
             self.after_a_loss.add(occurrence.event)
         self.looked = 0
         return answer

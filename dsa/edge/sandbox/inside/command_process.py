@@ -163,7 +163,7 @@ def main(setup: Setup) -> NoReturn:
     worker, listener, fault = _started(setup)
     for name in ("stdin_fd", "output_fd"):
         os.close(setup[name])
-    ended = {"ended": "refused", "status": 0} if fault else _Watch(setup, worker, carrier, listener).wait(woken)
+    ended = {"ended": "refused", "status": 0} if fault else _CommandWatch(setup, worker, carrier, listener).wait(woken)
     if not setup["confined"]:
         process_tree.sweep()
     os.write(setup["status_fd"], json.dumps({**ended, "fault": fault}).encode())
@@ -251,7 +251,7 @@ def _confine(gate: socket.socket) -> None:
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 
-class _Watch:
+class _CommandWatch:
     """Waits for the command's end and for what ends it: time, the one who asked, a disk or a machine that fills up."""
 
     def __init__(self, setup: Setup, worker: int, carrier: int, listener: int) -> None:

@@ -5,7 +5,7 @@ mount its own there; `/tmp` leads to it, unless something that is shown lies in 
 
 The steps that confine a process, by rung: what is done once, for each call, and right before untrusted code runs.
 
-`enter` gives a `Place`; its features are what each of its calls will have. A step that fails afterwards raises OSError: no call runs
+`enter` gives a `ConfinedPlace`; its features are what each of its calls will have. A step that fails afterwards raises OSError: no call runs
 with less than was said.
 """
 
@@ -80,7 +80,7 @@ _LINUX = sys.platform == "linux"
 _READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
-class Place:
+class ConfinedPlace:
     """Where calls are made: the rung, what all calls there have, and what must be opened before the view narrows."""
 
     def __init__(self, setup: Setup) -> None:
@@ -98,9 +98,9 @@ class Place:
         self.features: list[str] = []
 
 
-def enter(setup: Setup) -> Place:
+def enter(setup: Setup) -> ConfinedPlace:
     """Do what is done once: see only the tree, open what is needed later, find out what calls will have."""
-    place = Place(setup)
+    place = ConfinedPlace(setup)
     if place.rung == "landlock" and not system_calls.abi():
         raise OSError("the kernel has no Landlock, or it is switched off")
     if place.rung == "namespaces":
@@ -127,7 +127,7 @@ def enter(setup: Setup) -> Place:
     return place
 
 
-def _choose_namespaces(place: Place) -> None:
+def _choose_namespaces(place: ConfinedPlace) -> None:
     """Find out how calls get namespaces of their own: as an ordinary user, by root, or, with bubblewrap's, not at all.
 
     The last is how it is where only bwrap may make user namespaces; then bwrap is started for each call.
@@ -145,7 +145,7 @@ def _choose_namespaces(place: Place) -> None:
         raise PermissionError("unshare: a call may not have a user namespace of its own")
 
 
-def _features(place: Place) -> list[str]:
+def _features(place: ConfinedPlace) -> list[str]:
     """Name what every call will have."""
     found = ["bounded processor time", "bounded files", "bounded open files"]
     if place.filter:  # without it memory can be had that no process has: System V's
@@ -172,7 +172,7 @@ def _features(place: Place) -> list[str]:
 # -- each call, before the worker is forked ---------------------------------------------------------------------------
 
 
-def begin_call(place: Place, folder: str, bounds: dict[str, Any]) -> None:
+def begin_call(place: ConfinedPlace, folder: str, bounds: dict[str, Any]) -> None:
     """Confine the watching process, and so the worker that it will fork: user, namespaces, folder, no new privileges."""
     if folder:
         os.chdir(folder)
@@ -238,7 +238,7 @@ def _drop_root(folder: str) -> None:
 # -- each call, in the worker -----------------------------------------------------------------------------------------
 
 
-def begin_work(place: Place, bounds: dict[str, Any]) -> None:
+def begin_work(place: ConfinedPlace, bounds: dict[str, Any]) -> None:
     """Confine the worker for good, as the last thing before it runs anything: Landlock, limits, capabilities, filter."""
     if _LINUX:
         # Helpful only: the kernel then ends this before anything else when memory is short.
@@ -293,7 +293,7 @@ def _opened_library() -> Any:  # noqa: ANN401  # an iterator
             yield path, os.open(path, _READ_FOLDER | os.O_CLOEXEC)
 
 
-def _move_library(place: Place) -> None:
+def _move_library(place: ConfinedPlace) -> None:
     """Look modules up through open folders where their paths cannot be entered, those of packages already imported too."""
     moved = {path: f"/proc/self/fd/{fd}" for path, fd in place.library if not os.access(path, os.R_OK | os.X_OK)}
     if not moved:

@@ -21,7 +21,7 @@ from dsa.edge.sandbox.inside import confinement, process_tree, system_calls
 _LINUX = sys.platform == "linux"
 
 
-class Call:
+class SandboxCall:
     """What one call is given: pipes, bounds, and the program with its payload in an open file."""
 
     def __init__(self, header: dict[str, Any], files: list[int], code: Any) -> None:  # noqa: ANN401  # a code object
@@ -31,7 +31,7 @@ class Call:
         self.payload, self.result, self.status, self.output, self.lifeline = files
 
 
-def watch(place: confinement.Place, call: Call) -> NoReturn:
+def watch(place: confinement.ConfinedPlace, call: SandboxCall) -> NoReturn:
     """Make the call, report on it, and end this process.
 
     It sees the worker's end, the deadline, or that whoever asked has closed the lifeline; it kills all that is left, and writes one JSON object
@@ -56,7 +56,7 @@ def watch(place: confinement.Place, call: Call) -> NoReturn:
     os._exit(0)
 
 
-def _fork_worker(place: confinement.Place, call: Call) -> tuple[int, str]:
+def _fork_worker(place: confinement.ConfinedPlace, call: SandboxCall) -> tuple[int, str]:
     """Give the worker's id, and why it could not be confined; empty when it could."""
     gate = os.pipe()
     worker = os.fork()
@@ -69,7 +69,7 @@ def _fork_worker(place: confinement.Place, call: Call) -> tuple[int, str]:
     return worker, "" if said == "ready" else said or "the worker was lost"
 
 
-def _work(place: confinement.Place, call: Call, gate: int) -> NoReturn:
+def _work(place: confinement.ConfinedPlace, call: SandboxCall, gate: int) -> NoReturn:
     """Run the program, which is ours; it runs the code, which is not."""
     try:
         signal.set_wakeup_fd(-1)
@@ -173,7 +173,7 @@ def main(setup: dict[str, Any]) -> NoReturn:
     _serve(place, control)
 
 
-def _serve(place: confinement.Place, control: socket.socket) -> NoReturn:
+def _serve(place: confinement.ConfinedPlace, control: socket.socket) -> NoReturn:
     programs: dict[str, Any] = {}
     while True:
         asked, files, _, _ = socket.recv_fds(control, 1, _FILES)
@@ -188,7 +188,7 @@ def _serve(place: confinement.Place, control: socket.socket) -> NoReturn:
         child = _fork(files[3])
         if child == 0:
             control.close()
-            watch(place, Call(header, files[1:], programs[text]))
+            watch(place, SandboxCall(header, files[1:], programs[text]))
         for file in files:
             os.close(file)
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from dsa.checks.search import bdd_engine
 from dsa.checks.search.bdd_engine import Circuits, field_order
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.expr import And, Arithmetic, Compare, Expr, Integer, Name, Negate, Not, Or, evaluate
-from dsa.ground_system import Ground, Watch, ground
+from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**40)
+UNLIMITED = SearchLimits(10**40)
 
 
 def grounded(machine: Machine) -> Ground:
@@ -66,16 +66,16 @@ def test_no_way_to_what_is_not_reached():
         bdd_engine.path(system, never, UNLIMITED)
 
 
-@pytest.mark.parametrize("limits", [Limits(100), Limits(10**40, expired=lambda: True)])
-def test_a_limit_makes_it_incomplete(limits: Limits):
+@pytest.mark.parametrize("limits", [SearchLimits(100), SearchLimits(10**40, expired=lambda: True)])
+def test_a_limit_makes_it_incomplete(limits: SearchLimits):
     system = grounded(families.any_order(5, 3))
-    found = bdd_engine.search(system, [Watch(0, system.rules[0].condition)], limits)
+    found = bdd_engine.search(system, [GroundWatch(0, system.rules[0].condition)], limits)
     assert not found.complete
     assert found.configurations < families.ANY_ORDER[5, 3]
 
 
 def test_a_limit_ends_the_search_for_a_way():
-    assert bdd_engine.path(grounded(jugs()), 1, Limits(1, expired=lambda: True)) is None
+    assert bdd_engine.path(grounded(jugs()), 1, SearchLimits(1, expired=lambda: True)) is None
 
 
 def test_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch):
@@ -93,7 +93,7 @@ def test_memory_is_a_limit_without_cudd(monkeypatch: pytest.MonkeyPatch):
 
 def test_progress_is_told():
     told: list[int] = []
-    bdd_engine.search(grounded(jugs()), (), Limits(100, progress=lambda states, _: told.append(states)))
+    bdd_engine.search(grounded(jugs()), (), SearchLimits(100, progress=lambda states, _: told.append(states)))
     assert told == sorted(told)
     assert told[-1] == 16
 

@@ -8,7 +8,7 @@ import pytest
 from example_machines import chain, compare, jugs, ranged
 
 from dsa.checks.search import exploration, numpy_engine
-from dsa.checks.search.engine import Found, Limits
+from dsa.checks.search.engine import SearchLimits, SearchResult
 from dsa.checks.search.exploration import automatic
 from dsa.declarations import Variable
 from dsa.edge.processes import CompileError
@@ -18,7 +18,7 @@ from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**9)
+UNLIMITED = SearchLimits(10**9)
 
 
 def grounded(machine: Machine) -> Ground:
@@ -30,7 +30,7 @@ def small(monkeypatch):
     monkeypatch.setattr(exploration, "TRIALS", 1_000)
 
 
-def searched(machine: Machine, limits: Limits = UNLIMITED, **more) -> Found:
+def searched(machine: Machine, limits: SearchLimits = UNLIMITED, **more) -> SearchResult:
     return automatic(**more)(grounded(machine), (), limits)
 
 
@@ -87,23 +87,23 @@ def test_what_is_wider_than_64_bits_stays_in_python():
 def test_what_cannot_be_held_goes_to_diagrams():
     with patch.object(exploration, "HELD", 10_000):
         machine = families.any_order(12, 3)
-        found = searched(machine, Limits(10**10))
+        found = searched(machine, SearchLimits(10**10))
         assert (found.engine, found.configurations) == ("bdd", families.any_order_configurations(12, 3))
-        assert searched(machine, Limits(9_000)).engine == "numpy"  # not allowed so many, so none is needed
+        assert searched(machine, SearchLimits(9_000)).engine == "numpy"  # not allowed so many, so none is needed
 
 
 def test_limits_hold_whatever_engine_it_is():
     for most in (100, 400, 600, 10_000):
-        found = searched(families.any_order(5, 3), Limits(most))
+        found = searched(families.any_order(5, 3), SearchLimits(most))
         assert not found.complete
         assert found.configurations > most
     looks = iter([False] * 30 + [True] * 10)
-    assert not searched(families.any_order(5, 3), Limits(10**9, expired=lambda: next(looks))).complete
+    assert not searched(families.any_order(5, 3), SearchLimits(10**9, expired=lambda: next(looks))).complete
 
 
 def test_no_other_engine_is_asked_to_meet_a_limit_that_python_met(monkeypatch):
     monkeypatch.setattr(exploration, "TRIALS", 10_000)
-    assert searched(families.any_order(5, 3), Limits(3_000)).engine == "python"
+    assert searched(families.any_order(5, 3), SearchLimits(3_000)).engine == "python"
 
 
 def test_watches_are_kept_whatever_engine_it_is():

@@ -7,7 +7,7 @@ import pytest
 from example_machines import compare, dual_state, jugs, two_phase_commit
 
 from dsa.checks.search import numpy_engine, python_engine, state_graph
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.checks.search.state_graph import graph
 from dsa.expr import TRUE, evaluate
 from dsa.ground_system import ground
@@ -17,7 +17,7 @@ from dsa.system import closed_system
 MACHINES = pytest.mark.parametrize(
     "machine", [dual_state(rmax=2), jugs(), two_phase_commit(3), families.ordered(6, 5), families.any_order(3, 2)]
 )
-UNLIMITED = Limits(10**9)
+UNLIMITED = SearchLimits(10**9)
 
 
 @MACHINES
@@ -66,4 +66,4 @@ def test_where_conditions_hold(small: int):
 def test_only_what_is_complete_has_a_graph():
     system = ground(closed_system(jugs()))
     with pytest.raises(ValueError, match="complete"):
-        graph(system, python_engine.search(system, (), Limits(3)))
+        graph(system, python_engine.search(system, (), SearchLimits(3)))

@@ -7,16 +7,16 @@ import pytest
 from example_machines import dual_state, jugs
 
 from dsa.checks.search import numpy_engine, python_engine
-from dsa.checks.search.engine import Engine, Found, Limits
+from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
 from dsa.checks.search.exploration import Paths
 from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**9)
+UNLIMITED = SearchLimits(10**9)
 
 
-def flat(system: Ground, watches: object, limits: Limits) -> Found:
+def flat(system: Ground, watches: object, limits: SearchLimits) -> SearchResult:
     """Layers as an engine of another kind keeps them: numbers in any order."""
     found = python_engine.search(system, (), limits)
     layers = tuple(array("Q", sorted(layer, reverse=True)) for layer in found.layers or ())

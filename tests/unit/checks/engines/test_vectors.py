@@ -2,14 +2,14 @@ import pytest
 from example_machines import add, assign, compare, placed, ranged, states, var
 
 from dsa.checks.search import numpy_engine, python_engine
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import Event, Transition, Variable
 from dsa.expr import Arithmetic, Expr, Integer
 from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**6)
+UNLIMITED = SearchLimits(10**6)
 
 
 def wide(high: int, condition: Expr, *more: Transition) -> Ground:

@@ -3,12 +3,12 @@ import pytest
 from example_machines import dual_state, jugs
 
 from dsa.checks.search import bdd_engine, python_engine
-from dsa.checks.search.engine import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.checks.search.exploration import ways
 from dsa.ground_system import ground
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**9)
+UNLIMITED = SearchLimits(10**9)
 
 
 def forgetful(system, watches, limits):

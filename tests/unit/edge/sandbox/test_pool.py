@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.sandbox import Bounds, Program, SandboxError, best, close_all, run_confined, sandbox_runner
+from dsa.edge.sandbox import Bounds, SandboxError, SandboxProgram, best, close_all, run_confined, sandbox_runner
 
-REPORT = Program("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
+REPORT = SandboxProgram("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
 WARM = pytest.mark.skipif(
     not {"own processes", "own user"} & best().features, reason="no process is kept warm on this rung"
 )
@@ -61,13 +61,13 @@ def test_what_is_prepared_is_there_and_new_each_time():
         "import sys, os\ndef run(payload, fd):\n    sys.prepared.append(payload)\n"
         "    os.write(fd, f\"{sys.prepared} {'kept' in globals()}\".encode())"
     )
-    prepared = Program(text, prepare="import sys\nkept = sys.prepared = ['once']")
+    prepared = SandboxProgram(text, prepare="import sys\nkept = sys.prepared = ['once']")
     found = [run_confined(prepared, each).results for each in "ab"]
     assert found == [b"['once', 'a'] False", b"['once', 'b'] False"]
     with pytest.raises(SandboxError, match="division by zero"):
-        run_confined(Program(text, prepare="1 / 0"), "a")
+        run_confined(SandboxProgram(text, prepare="1 / 0"), "a")
     with pytest.raises(SyntaxError):
-        Program(text, prepare="1 /")
+        SandboxProgram(text, prepare="1 /")
 
 
 def test_hashes_are_the_same_in_every_process_where_that_is_wanted():
@@ -75,15 +75,15 @@ def test_hashes_are_the_same_in_every_process_where_that_is_wanted():
     found = []
     for seed in (0, 0, 1, None):
         close_all()
-        found.append(run_confined(Program(text, hash_seed=seed), "").results)
+        found.append(run_confined(SandboxProgram(text, hash_seed=seed), "").results)
     assert found[0] == found[1]
     assert len(set(found)) == 3
     with pytest.raises(ValueError, match="hash_seed = -1 is none"):
-        Program(text, hash_seed=-1)
+        SandboxProgram(text, hash_seed=-1)
 
 
 def test_what_is_imported_beforehand_is_there_and_new_each_time():
-    counts = Program(
+    counts = SandboxProgram(
         "import sys, os\ndef run(payload, fd):\n    had = 'colorsys' in sys.modules\n    import colorsys\n"
         "    colorsys.n = getattr(colorsys, 'n', 0) + 1\n    os.write(fd, f'{had} {colorsys.n}'.encode())",
         ("colorsys",),
@@ -149,8 +149,8 @@ def test_nothing_outlives_who_asked(ends):
     [("while True: time.sleep(1)", 1, "timeout"), ("while True: os.write(fd, b'x' * 4096)", 60, "flooded")],
 )
 def test_a_call_that_is_cut_off_leaves_the_others_and_their_process_alone(body, timeout_s, ended):
-    slow = Program("import os, time\ndef run(payload, fd):\n    time.sleep(0.5)\n    os.write(fd, b'slow')")
-    hang = Program(f"import os, time\ndef run(payload, fd):\n    {body}")
+    slow = SandboxProgram("import os, time\ndef run(payload, fd):\n    time.sleep(0.5)\n    os.write(fd, b'slow')")
+    hang = SandboxProgram(f"import os, time\ndef run(payload, fd):\n    {body}")
     run_confined(REPORT, "")
     with sandbox_runner.zygote(best().name) as before, ThreadPoolExecutor(2) as threads:
         first = threads.submit(run_confined, slow, "")

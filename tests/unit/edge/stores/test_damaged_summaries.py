@@ -9,7 +9,7 @@ from damaged_stores import add, bits, flipped, place, put, rows
 
 from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.edge.stores.store_rows import END, SPAN
-from dsa.runtime.run_store import DamageError, Message, Summary
+from dsa.runtime.run_store import DamageError, InboxMessage, Summary
 
 SUMMARY = Summary(
     status="waiting", state="asked", machine="door", waits_for={"approved": "3"}, due_ms=5, about="an order"
@@ -24,7 +24,7 @@ def written(folder):
     with SqliteStore(path) as store:
         for run in RUNS:
             store.create(run, "# text", [], SUMMARY).release()
-            store.post(run, Message(f"to {run}", "approved", data="yes"))
+            store.post(run, InboxMessage(f"to {run}", "approved", data="yes"))
     return path, path.read_bytes()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry, MachineEntry
-from dsa.runtime.run_store import HeldError, LeaseLostError, Message, StoreError, Summary
+from dsa.runtime.run_store import HeldError, InboxMessage, LeaseLostError, StoreError, Summary
 
 FIRST = MachineEntry("r1", "door", "0" * 64)
 CHILD = """
@@ -151,7 +151,7 @@ def test_what_another_process_writes_is_seen_by_who_polls(path):
         journal, _ = other.hold("r1")
         journal.append([event(1)])
         assert store.version("r1") == 2
-        other.post("r1", Message("m1", "told"))
+        other.post("r1", InboxMessage("m1", "told"))
         assert [message.id for message in store.waiting_messages("r1")] == ["m1"]
         journal.append([event(2)], taking=[("m1", "null")])
         assert (store.version("r1"), store.waiting_messages("r1")) == (3, ())
@@ -176,7 +176,7 @@ def test_run_whose_removal_was_killed_is_there_or_gone(path):
     with SqliteStore(path) as store:
         journal, _ = store.hold("r1")
         journal.append([event(1, "long " * 2_000)], Summary(status="finished"))
-        store.post("r1", Message("m1", "told"))
+        store.post("r1", InboxMessage("m1", "told"))
         journal.release()
         whole = list(store.read("r1").entries)
     kept, gone = 0, 0

@@ -8,7 +8,7 @@ import pytest
 
 from machines.chat.chat_notices import as_pdf
 from machines.chat.chat_resources import Files
-from machines.chat.conversation import Turn
+from machines.chat.conversation import ChatTurn
 
 FRAGMENTS = (
     "# h\n", "text ", "**b**", "*i*", "`c`", "\n\n", "- a\n", "  - b\n", "1. x\n", "> q\n", "```\ncode\n```\n", "| a | b |\n| --- | --- |\n| 1 | **2** |\n",
@@ -17,7 +17,7 @@ FRAGMENTS = (
 
 
 def pdf_of(tmp_path, answer, title="How much?"):
-    return as_pdf(Turn(1, title, rerun=False, answer=answer), [], Files(tmp_path))
+    return as_pdf(ChatTurn(1, title, rerun=False, answer=answer), [], Files(tmp_path))
 
 
 def drawn(pdf):

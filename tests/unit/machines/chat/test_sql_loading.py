@@ -4,7 +4,7 @@ import sqlite3
 import duckdb
 import pytest
 
-from machines.chat.sql import Database, LoadError, TableInfo
+from machines.chat.sql import LoadError, SqlDatabase, TableInfo
 from machines.chat.sql.table_builder import identifier, unique
 
 
@@ -24,7 +24,7 @@ def opened(tmp_path):
     kept = []
 
     def opens(*sources):
-        kept.append(Database(sources, tmp_path / "kept"))
+        kept.append(SqlDatabase(sources, tmp_path / "kept"))
         return kept[-1]
 
     yield opens
@@ -255,7 +255,7 @@ def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
     with pytest.raises(
         LoadError, match=r"DuckDB: it reads the data, and is not installed; run: pip install '\.\[chat\]'"
     ):
-        Database([], tmp_path)
+        SqlDatabase([], tmp_path)
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------

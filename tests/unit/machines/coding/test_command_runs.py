@@ -14,12 +14,21 @@ import attrs
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox.command_sandbox import BOUNDS, KEPT_FROM, Command, Stop, probed, run_command, stop, visible_paths
+from dsa.edge.sandbox.command_sandbox import (
+    BOUNDS,
+    KEPT_FROM,
+    ShellCommand,
+    StopSwitch,
+    probed,
+    run_command,
+    stop,
+    visible_paths,
+)
 from dsa.edge.sandbox.host_proxy import serving
 from machines.coding.tools import command_runner
 from machines.coding.tools.command_runner import python, run
 from machines.coding.tools.program_rules import Rules
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 CODE = Rules(code=True)
 
@@ -107,7 +116,7 @@ def test_what_ended_a_command_is_told(workspace):
 def test_a_command_is_stopped_from_another_thread(workspace):
     os.mkfifo(workspace / "started")
 
-    def stops(stopped: Stop):
+    def stops(stopped: StopSwitch):
         (workspace / "started").read_bytes()
         stopped.set()
 
@@ -134,7 +143,7 @@ def test_long_output_keeps_its_beginning_and_its_end(workspace):
 
 
 def test_of_endless_output_only_the_beginning_and_the_end_are_held(workspace):
-    command = Command(
+    command = ShellCommand(
         ("/usr/bin/head", "-c", "5000000", "/dev/zero"), str(workspace), str(workspace), {}, visible_paths("/usr")
     )
     ended = run_command(command, attrs.evolve(BOUNDS, output_bytes=1_000))
@@ -243,16 +252,16 @@ os.unlink('link'); os.symlink('/etc/passwd', 'link'); os.mkdir('.dsa'); open('.d
 def test_a_folder_that_is_none_of_the_workspace_is_refused(cwd, workspace):
     (workspace / "link").symlink_to("/etc")
     (workspace / "file").write_text("")
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(WorkspaceToolError) as refused:
         run(("pytest",), root=workspace, cwd=cwd)
     assert refused.value.code == "bad_cwd"
 
 
 def test_run_judges_rules_itself(workspace):
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(WorkspaceToolError) as refused:
         run(("python", "-c", "1"), root=workspace)
     assert refused.value.code == "refused"
-    with pytest.raises(ToolError) as missing:
+    with pytest.raises(WorkspaceToolError) as missing:
         run(("no-such-program",), root=workspace, rules=Rules(programs={"no-such-program": None}))
     assert missing.value.code == "no_program"
 

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from machines.search import policies
-from machines.search.policies import Place, SearchError, search
+from machines.search.policies import SearchError, SearchHit, search
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def places(folder, query, limit=5):
 
 def test_gives_file_line_and_excerpt(folder):
     found = search(folder, "zebra")
-    assert found.places == (Place("animals.md", 6, "A zebra has stripes."),)
+    assert found.places == (SearchHit("animals.md", 6, "A zebra has stripes."),)
     assert (found.searched, found.left_out) == (2, 0)
 
 

@@ -12,7 +12,7 @@ from stream_server import answered, events, serving
 from stream_shapes import call_chunk, chunk, entry, finished
 
 import dsa
-from machines.tool_use import TEXT, CallRead, FunctionGuard, FunctionTool, Parameter, ToolAgent, ToolError
+from machines.tool_use import TEXT, AgentCall, FunctionGuard, FunctionTool, Parameter, ToolAgent, ToolError
 from machines.tool_use import tool_agent as agent_module
 from machines.tool_use.tool_agent import came_brought
 
@@ -125,7 +125,7 @@ def allowed(call):
 
 def bound(_machine, started):
     agent = ToolAgent("You know the weather.", TOOLS)
-    guards = {"harmless": FunctionGuard(CallRead, harmless), "allowed": FunctionGuard(CallRead, allowed)}
+    guards = {"harmless": FunctionGuard(AgentCall, harmless), "allowed": FunctionGuard(AgentCall, allowed)}
     return dsa.Bindings(effects=agent.effects, guards=guards, config={"model": started["model"], "seed": 0})
 
 

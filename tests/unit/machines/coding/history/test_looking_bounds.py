@@ -11,8 +11,8 @@ import pytest
 from coding_typed import DONE, PLAN, block, calls, typed_in
 
 from dsa.edge.sandbox.command_sandbox import stop
-from machines.coding.history import History, HistoryError, workspace_scan
-from machines.coding.task_plan import CallRead
+from machines.coding.history import HistoryError, WorkspaceHistory, workspace_scan
+from machines.coding.task_plan import CodingCall
 from machines.coding.toolbox import Toolbox
 from machines.coding.tools.file_arguments import WriteFile
 
@@ -47,7 +47,7 @@ def test_what_was_left_out_never_seems_to_be_new(history, root, tmp_path):
     for number in range(50):
         (root / "a" / f"f{number:03}").unlink()
     history.mark("some are gone, and there is room")
-    again = History(tmp_path / "history", root).mark("last")
+    again = WorkspaceHistory(tmp_path / "history", root).mark("last")
     assert {each.path for each in history.changed(first, again)} == {f"a/f{number:03}" for number in range(50)}
     assert history.unkept(again) == history.unkept(first)
 
@@ -85,7 +85,7 @@ def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp
     toolbox = Toolbox({"workspace": str(root)}, tmp_path)
     write = {"path": "new.txt", "content": "x"}
     planned = tuple(toolbox.workspace.planned(WriteFile(**write)))
-    call = CallRead(call_id="c1", tool="write_file", kind="changing", arguments=write, planned=planned)
+    call = CodingCall(call_id="c1", tool="write_file", kind="changing", arguments=write, planned=planned)
     with stop() as stopped:
         stopped.set()
         with pytest.raises(HistoryError, match="it was stopped"):
@@ -98,7 +98,7 @@ def test_progress_is_told_after_two_seconds_and_taken_away(monkeypatch):
     clock = iter([0.0, 1.0, 1.9, 2.0, 2.1, 2.6])
     monkeypatch.setattr(workspace_scan.time, "monotonic", lambda: next(clock))
     told = []
-    effort = workspace_scan.Effort(tell=told.append)
+    effort = workspace_scan.ScanBudget(tell=told.append)
     for size in (0, 0, 0, 1_000_000, 0):
         effort.go_on(size)
     effort.end()

@@ -13,7 +13,7 @@ import pytest
 from foreign_servers import SHORT_S, TESTS, Foreign, real, refused, rogue, text, wait_until_gone
 
 from dsa.edge.sandbox.command_sandbox import stop
-from machines.coding.servers.mcp_results import Server
+from machines.coding.servers.mcp_results import McpServer
 from machines.coding.servers.mcp_session import Live
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
@@ -161,7 +161,7 @@ def test_without_the_package_it_says_how_to_install_it():
 
 def test_a_package_that_cannot_be_imported_is_told_before_a_server_is_started(opened, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp.shared.message", None)
-    code, said = refused(opened(odd=Server(["program-that-nobody-has"])).tools)
+    code, said = refused(opened(odd=McpServer(["program-that-nobody-has"])).tools)
     assert code == "not_installed"
     assert "the package mcp cannot be imported (import of mcp.shared.message halted" in said
 

@@ -21,21 +21,21 @@ from facts_of_runs import (
 )
 from simulations import written
 
-from dsa.runtime.costs import BUDGET, Limit
-from dsa.runtime.ledger import ArtifactEntry, DecidedEntry, Judgement, ResumedEntry, VerdictEntry
+from dsa.runtime.costs import BUDGET, BudgetLimit
+from dsa.runtime.ledger import ArtifactEntry, DecidedEntry, GuardVerdict, ResumedEntry, VerdictEntry
 from dsa.runtime.policy.call_tree import IN_DOUBT
 from dsa.semantics import Occurrence, start, step
 from dsa.testing.simulation import effect_oracles
-from dsa.testing.simulation.facts import Answering
+from dsa.testing.simulation.facts import ReplyFact
 from dsa.testing.simulation.oracles import Oracle
 
 BEFORE, DURING, AFTER = LEDGER[:3], LEDGER[:4], LEDGER[: DRAFTED + 1]
 POSTING = LEDGER[:POSTED]
 DOUBT = ResumedEntry(effects={DRAFT.key: "retry"})
 FAILED, TIMED_OUT, SPENT = failed(DRAFT, "MADE"), failed(MAKE, "TimeoutError"), failed(DRAFT, BUDGET)
-LIMITS = (Limit("calls", 1, "draft"),)
+LIMITS = (BudgetLimit("calls", 1, "draft"),)
 DONE = result(NOTE)
-VERDICT = VerdictEntry("2/1", "poem", 2, "new", (Judgement("g", "passed"),))
+VERDICT = VerdictEntry("2/1", "poem", 2, "new", (GuardVerdict("g", "passed"),))
 ATTEMPTS = [ArtifactEntry("1/1", "poem", n, name, "digest") for n, name in enumerate(("old", "new"), start=1)]
 TIMER = ("making", "after 5s")
 TAKEN = step(ABOUT.machine, start(ABOUT.machine), Occurrence("write"))
@@ -86,7 +86,7 @@ BROKEN = [
     (effect_oracles.a_budget_counts_every_call, facts(DURING, limits=LIMITS, begun={DRAFT.key: 1}), begun(DRAFT)),
     (
         effect_oracles.a_budget_counts_every_call,
-        facts(DURING, limits=(Limit("calls", 1),), begun={DRAFT.key: 1}),
+        facts(DURING, limits=(BudgetLimit("calls", 1),), begun={DRAFT.key: 1}),
         begun(DRAFT),
     ),
     (effect_oracles.a_result_belongs_to_an_intent, facts(BEFORE), LEDGER[DRAFTED]),
@@ -117,8 +117,8 @@ BROKEN = [
     (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts((*DURING, FAILED)), LEDGER[5]),
     (effect_oracles.events_from_outside_were_sent, facts(LEDGER[:1]), LEDGER[1]),
     (effect_oracles.events_from_outside_were_sent, facts(DURING, sent={"write": 1}), fed("write", seq=2)),
-    (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), Answering("stop", TAKEN)),
-    (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), Answering("write", REFUSED)),
+    (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), ReplyFact("stop", TAKEN)),
+    (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), ReplyFact("write", REFUSED)),
     (effect_oracles.verdicts_are_what_guards_said, facts(ASKED, BUSY), fed("made", MAKE.key, verdicts={"g": "passed"})),
     (
         effect_oracles.verdicts_are_what_guards_said,
@@ -198,11 +198,11 @@ KEPT = [
     (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), LEDGER[5]),
     (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), fed("written", "0/1", seq=2)),
     (effect_oracles.events_from_outside_were_sent, facts(LEDGER[:1], sent={"write": 1}), LEDGER[1]),
-    (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), Answering("write", TAKEN)),
+    (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), ReplyFact("write", TAKEN)),
     (
         effect_oracles.a_sender_is_told_what_became_of_it,
         facts((*DURING, fed("write", seq=2))),
-        Answering("write", REFUSED),
+        ReplyFact("write", REFUSED),
     ),
     (
         effect_oracles.verdicts_are_what_guards_said,

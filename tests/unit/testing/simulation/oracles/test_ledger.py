@@ -7,7 +7,7 @@ from facts_of_runs import ABOUT, ASKED, BUSY, LEDGER, facts, fed, lived
 from dsa.runtime.ledger import RefusalEntry, RowEntry
 from dsa.semantics import Occurrence
 from dsa.testing.simulation import ledger_oracles
-from dsa.testing.simulation.facts import Reading, Writing
+from dsa.testing.simulation.facts import LedgerRead, LedgerWrite
 from dsa.testing.simulation.oracles import Oracle
 from dsa.testing.simulation.virtual_loop import Time
 
@@ -18,14 +18,22 @@ FATAL, FAILED, PASSED = (fed("made", "1/2", seq=2, verdicts={"g": said}) for sai
 SET = RowEntry(None, "making", "making", {"good": True})
 
 BROKEN = [
-    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER[:3])),
-    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(())),
-    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(CHANGED)),
-    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4]), Reading(LEDGER[:5])),
-    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:5])),
-    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:7])),
-    (ledger_oracles.who_lost_a_run_writes_nothing, facts(LEDGER[:4], epoch=2), Writing(LEDGER[4:5], 1, may_write=True)),
-    (ledger_oracles.a_handle_that_failed_writes_nothing, facts(LEDGER[:4]), Writing(LEDGER[4:5], 1, may_write=False)),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:3])),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(())),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(CHANGED)),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:5])),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:5])),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:7])),
+    (
+        ledger_oracles.who_lost_a_run_writes_nothing,
+        facts(LEDGER[:4], epoch=2),
+        LedgerWrite(LEDGER[4:5], 1, may_write=True),
+    ),
+    (
+        ledger_oracles.a_handle_that_failed_writes_nothing,
+        facts(LEDGER[:4]),
+        LedgerWrite(LEDGER[4:5], 1, may_write=False),
+    ),
     (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:2]), None),
     (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:3]), None),
     (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(ASKED[:-1], BUSY), None),
@@ -46,13 +54,21 @@ BROKEN = [
     (ledger_oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
 ]
 KEPT = [
-    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER[:4])),
-    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER)),
-    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4]), Reading(LEDGER[:4])),
-    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:4])),
-    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:6])),
-    (ledger_oracles.who_lost_a_run_writes_nothing, facts(LEDGER[:4], epoch=2), Writing(LEDGER[4:5], 2, may_write=True)),
-    (ledger_oracles.a_handle_that_failed_writes_nothing, facts(LEDGER[:4]), Writing(LEDGER[4:5], 1, may_write=True)),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER)),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:4])),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:6])),
+    (
+        ledger_oracles.who_lost_a_run_writes_nothing,
+        facts(LEDGER[:4], epoch=2),
+        LedgerWrite(LEDGER[4:5], 2, may_write=True),
+    ),
+    (
+        ledger_oracles.a_handle_that_failed_writes_nothing,
+        facts(LEDGER[:4]),
+        LedgerWrite(LEDGER[4:5], 1, may_write=True),
+    ),
     (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:4]), None),
     (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER), None),
     (ledger_oracles.a_ledger_begins_with_its_machine, facts(()), LEDGER[0]),

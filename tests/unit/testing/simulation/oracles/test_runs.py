@@ -8,15 +8,15 @@ from simulations import LETTER, written
 from dsa.runtime.run import begin
 from dsa.semantics import Occurrence
 from dsa.testing.simulation import run_oracles
-from dsa.testing.simulation.facts import Resting
+from dsa.testing.simulation.facts import RestFact
 from dsa.testing.simulation.oracles import Oracle
 
 RUN = begin(ABOUT.machine, "sim")[0]
 WRITING = RUN.feed(Occurrence("write"))[0]
-WAITING, FINISHED = Resting("waiting", "", RUN, ()), Resting("finished", "", RUN, ())
+WAITING, FINISHED = RestFact("waiting", "", RUN, ()), RestFact("finished", "", RUN, ())
 FROUGHT = written(LETTER + "\n## Properties\n- possible drafting\n- at most 1 draft\n- never done\n")
 SOUND = written(LETTER + "\n## Properties\n- possible drafting\n- at most 1 draft\n- post only after written\n")
-DOUBTED = Resting("in doubt", "", RUN, (DRAFT,))
+DOUBTED = RestFact("in doubt", "", RUN, (DRAFT,))
 DURING, POSTING = LEDGER[:4], LEDGER[:POSTED]
 
 BROKEN = [
