@@ -75,7 +75,7 @@ def _referred_to(machine: Machine, step: str, prompt: Prompt) -> tuple[Reference
 
 
 def _words(texts: Iterable[str], others: Container[str]) -> Iterator[str]:
-    """Give the words of the placeholders in texts, but for those that stand for something else than data of events."""
+    """Return the words of the placeholders in texts, but for those that stand for something else than data of events."""
     found = (match[1] for text in texts for match in PLACEHOLDER.finditer(text) if match[1])
     return (each for each in found if each not in others)
 
@@ -92,7 +92,7 @@ def guard_uses(machine: Machine, guard: str) -> tuple[tuple[str, str, Reference]
 
 
 def _parts(machine: Machine, guard: str, above: tuple[str, ...]) -> Iterator[str]:
-    """Give the declared guards that a guard is composed of, itself first."""
+    """Yield the declared guards that a guard is composed of, itself first."""
     declared = machine.guard_named.get(guard)
     if declared is None or guard in above:
         return
@@ -117,7 +117,7 @@ def read_before(machine: Machine, effect: str, target: str) -> tuple[tuple[str, 
 
 
 def _of_guards(machine: Machine, effect: str, target: str) -> Iterator[tuple[str, Reference]]:
-    """Give what guards of an effect's answers read: those asked in the states that a run may be in before the effect is answered."""
+    """Yield what guards of an effect's answers read: those asked in the states that a run may be in before the effect is answered."""
     answers = machine.answers.get(effect, ())
     states = _while_outstanding(machine, effect, target) if answers else ()
     for answer in answers:
@@ -129,7 +129,7 @@ def _of_guards(machine: Machine, effect: str, target: str) -> Iterator[tuple[str
 
 
 def _while_outstanding(machine: Machine, effect: str, target: str) -> tuple[str, ...]:
-    """Give the leaves that rows lead to, from one on, while an effect is neither answered nor cancelled."""
+    """Return the leaves that rows lead to, from one on, while an effect is neither answered nor cancelled."""
     over = {*machine.answers[effect], f"{effect}.failed"}
     found, todo = {target: None}, [target]
     while todo:
@@ -172,7 +172,7 @@ def _before_effects(machine: Machine) -> Iterator[Use]:
 
 
 def _emissions(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Give each effect with the leaves that the rows lead to which ask for it."""
+    """Yield each effect with the leaves that the rows lead to which ask for it."""
     for leaf in machine.leaves:
         for row in _rows_at(machine, leaf):
             target = leaf if row.target == STAY else machine.entered(row.target)
@@ -190,7 +190,7 @@ def _rows_at(machine: Machine, leaf: str) -> Iterator[Transition]:
 
 
 def _of_outside_events(machine: Machine) -> Iterator[Use]:
-    """Give what guards read that judge what comes from outside: they see the data there is when it comes."""
+    """Yield what guards read that judge what comes from outside: they see the data there is when it comes."""
     for guard in machine.guards:
         outside = [
             each for each in guard.judges if each in machine.event_named and machine.event_named[each].origin == OUTSIDE

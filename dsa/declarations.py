@@ -70,7 +70,7 @@ def read_reference(text: str, events: Collection[str]) -> Reference:
 
 
 def _forms(events: Collection[str]) -> str:
-    """Give a hint with the reader's own events, where there are any."""
+    """Return a hint with the reader's own events, where there are any."""
     named = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
     one, other = named[0], named[-1]
     return f"write {one}, {one}.part, {one}? or {one} since {other}, after 'all' for a list of them"
@@ -261,7 +261,7 @@ class Transition(Located):
 
     @property
     def is_timer(self) -> bool:
-        """Tell whether this row is for a timer."""
+        """Return whether this row is for a timer."""
         return self.event.startswith(TIMER_PREFIX)
 
     @property
@@ -273,11 +273,11 @@ class Transition(Located):
 
     @property
     def is_ignoring(self) -> bool:
-        """Tell whether this row does nothing about its event."""
+        """Return whether this row does nothing about its event."""
         return self.target == STAY and not self.updates and not self.effects
 
     def span_of(self, column: str) -> Span | None:
-        """Give the place of a column's cell, or of the row when the cell is not there."""
+        """Return the place of a column's cell, or of the row when the cell is not there."""
         return dict(self.spans).get(column, self.span)
 
     def __str__(self) -> str:
@@ -448,7 +448,7 @@ Form = (
 
 
 def expressions(form: Form) -> tuple[Expr, ...]:
-    """Give every expression of a property, left to right."""
+    """Return every expression of a property, left to right."""
     match form:
         case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p) | ExpectedCount(p):
             return (p,)

@@ -184,7 +184,7 @@ def holds(expr: Expr, environment: Environment) -> bool:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Give the direct subexpressions, left to right."""
+    """Return the direct subexpressions, left to right."""
     match expr:
         case Not(operand) | Negate(operand):
             return (operand,)
@@ -201,20 +201,20 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Give the expression and all its subexpressions, left to right."""
+    """Yield the expression and all its subexpressions, left to right."""
     yield expr
     for child in children(expr):
         yield from walk(child)
 
 
 def names(expr: Expr) -> frozenset[str]:
-    """Give the names of variables, parameters, states, events and effects that occur."""
+    """Return the names of variables, parameters, states, events and effects that occur."""
     return frozenset(node.name for node in walk(expr) if isinstance(node, Name))
 
 
 @lru_cache(maxsize=4_096)
 def guards_read(expr: Expr) -> frozenset[str]:
-    """Give the guards whose verdict the expression reads."""
+    """Return the guards whose verdict the expression reads."""
     return frozenset(node.guard for node in walk(expr) if isinstance(node, Verdict))
 
 
@@ -320,7 +320,7 @@ class Interval:
     high: int | None
 
     def contains(self, value: Value) -> bool:
-        """Tell whether `value` is one of them."""
+        """Return whether `value` is one of them."""
         return type(value) is int and self.low <= value and (self.high is None or value <= self.high)
 
     def __str__(self) -> str:
@@ -334,7 +334,7 @@ class Choices:
     values: tuple[Value, ...]
 
     def contains(self, value: Value) -> bool:
-        """Tell whether `value` is one of them."""
+        """Return whether `value` is one of them."""
         return any(value == choice and type(value) is type(choice) for choice in self.values)
 
     def __str__(self) -> str:
@@ -345,7 +345,7 @@ Values = Interval | Choices
 
 
 def concrete(domain: Domain, environment: Environment) -> Values:
-    """Give the values a domain stands for at given parameter values."""
+    """Return the values a domain stands for at given parameter values."""
     match domain:
         case BooleanDomain():
             return Choices((False, True))
@@ -383,7 +383,7 @@ Constant = Boolean | Integer | Symbol
 
 
 def constant(value: Value) -> Constant:
-    """Give the node of a value."""
+    """Return the node of a value."""
     if isinstance(value, bool):
         return Boolean(value)
     return Integer(value) if isinstance(value, int) else Symbol(value)
@@ -438,7 +438,7 @@ def all_of(operands: Iterable[Expr]) -> Expr:
 
 
 def _said(node: Expr, kept: Container[Expr]) -> bool:
-    """Tell whether an expression follows from what is kept by its form alone."""
+    """Return whether an expression follows from what is kept by its form alone."""
     match node:
         case _ if node in kept:
             return True

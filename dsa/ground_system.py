@@ -115,7 +115,7 @@ class Ground:
         return self.volume * len(self.system.locations)
 
     def timely(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Give items, as long as there is time; raises LateError when many were given and it is over."""
+        """Yield items, as long as there is time; raises LateError when many were given and it is over."""
         for number, item in enumerate(items, start=1):
             if number % _BETWEEN_LOOKS == 0:
                 self.require_time()
@@ -144,7 +144,7 @@ class Ground:
         return {number: symbol for symbol, number in self._numbers.items()}
 
     def decode(self, number: int) -> Configuration:
-        """Give the configuration of a number, over the machine's variables alone."""
+        """Return the configuration of a number, over the machine's variables alone."""
         place, data = divmod(number, self.volume)
         location = self.system.locations[place]
         own = self.fields[: len(self.system.machine.variables)]
@@ -162,18 +162,18 @@ class Ground:
         return {variable.name: variable.domain for variable in self.system.variables}
 
     def encode(self, configuration: Configuration, observed: Mapping[str, expr.Value] | None = None) -> int:
-        """Give the number of a configuration; `observed` has the values of observers, which are 0 or false otherwise."""
+        """Return the number of a configuration; `observed` has the values of observers, which are 0 or false otherwise."""
         values = {v.name: x for v, x in zip(self.system.machine.variables, configuration.values, strict=True)}
         values |= observed or {}
         data = sum((self.number(values.get(f.name, f.low)) - f.low) * f.stride for f in self.fields)
         return location_of(self.system, configuration) * self.volume + data
 
     def number(self, value: expr.Value) -> int:
-        """Give the whole number that stands for a value."""
+        """Return the whole number that stands for a value."""
         return self._numbers[value] if isinstance(value, str) else int(value)
 
     def values(self, number: int) -> dict[str, int | bool]:
-        """Give the fields' values at a configuration: an environment for the ground's expressions."""
+        """Return the fields' values at a configuration: an environment for the ground's expressions."""
         data = number % self.volume
         found: dict[str, int | bool] = {}
         for field in self.fields:
@@ -182,7 +182,7 @@ class Ground:
         return found
 
     def successors(self, number: int) -> Iterator[tuple[GroundRule, int]]:
-        """Give the rules taken at a configuration and where each leads; slow, for one configuration at a time."""
+        """Yield the rules taken at a configuration and where each leads; slow, for one configuration at a time."""
         place, data = divmod(number, self.volume)
         values = self.values(number)
         for rule in self.rules_at[place]:
@@ -194,7 +194,7 @@ class Ground:
                 yield rule, rule.target * self.volume + after
 
     def grounded(self, condition: expr.Expr) -> expr.Expr:
-        """Give a condition over the system's variables and parameters in numbers, decided where its values decide it."""
+        """Return a condition over the system's variables and parameters in numbers, decided where its values decide it."""
         return self._decided(self._numeric(condition))
 
     def watches(self, conditions: Iterable[tuple[int, expr.Expr]]) -> tuple[GroundWatch | None, ...]:
@@ -290,7 +290,7 @@ def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool]
 
 
 def _condition(draft: Ground, enabled: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
-    """Give when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
+    """Return when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
     condition = draft.grounded(enabled)
     if safe != expr.TRUE and draft.grounded(all_of([enabled, negated(safe)])) != FALSE:
         condition = draft.grounded(all_of([enabled, safe]))

@@ -58,7 +58,7 @@ class Machine:
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
 
     def at(self, values: Mapping[str, expr.Value] | None = None, /, **more: expr.Value) -> "Machine":
-        """Give the machine with other parameter values.
+        """Return the machine with other parameter values.
 
         A name that is not a parameter but the first part of some (`rmax` of `rmax.g_test`, `rmax.g_impl`) sets
         them all. Raises ParameterError for an unknown name or a value outside its domain.
@@ -173,7 +173,7 @@ class Machine:
         return tuple(state.name for state in self.states if state.name not in self.parents)
 
     def ancestry(self, state: str) -> tuple[str, ...]:
-        """Give the state, its ancestors from the inside out, and `*` unless it is final (S3)."""
+        """Return the state, its ancestors from the inside out, and `*` unless it is final (S3)."""
         found = self._ancestries.get(state)
         if found is None:
             around, above = state, []
@@ -188,7 +188,7 @@ class Machine:
         return {}
 
     def entered(self, target: str) -> str:
-        """Give the leaf that is entered with `target`: its initial child, and so on inwards."""
+        """Return the leaf that is entered with `target`: its initial child, and so on inwards."""
         while target in self.parents:
             target = next(s.name for s in self.states if s.parent == target and s.kind == "initial")
         return target
@@ -210,7 +210,7 @@ class Machine:
         return found
 
     def rows_for(self, state: str, event: str) -> tuple[declarations.Transition, ...]:
-        """Give the rows for an event that is not a timer: those of the innermost source that has any (S3).
+        """Return the rows for an event that is not a timer: those of the innermost source that has any (S3).
 
         A final state has none, its parents' rows included.
         """
@@ -230,14 +230,14 @@ class Machine:
         return {source: events for source, events in timers.items() if events}
 
     def armed(self, state: str) -> tuple[tuple[str, str], ...]:
-        """Give the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
+        """Return the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
         if not self._timers_of or state in self.final_states:
             return ()
         return tuple((s, event) for s in self.ancestry(state) for event in self._timers_of.get(s, ()))
 
     @cached_property
     def orders_timers(self) -> bool:
-        """Tell whether timers of different durations are armed together somewhere, so that one may precede the other (S11)."""
+        """Return whether timers of different durations are armed together somewhere, so that one may precede the other (S11)."""
         together = ({self.rows_from[timer][0].duration_ms for timer in self.armed(leaf)} for leaf in self.leaves)
         return any(len(durations) > 1 for durations in together)
 
@@ -247,11 +247,11 @@ class Machine:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give the declarations, for a copy: what was worked out from them is worked out anew there."""
+        """Return the declarations, for a copy: what was worked out from them is worked out anew there."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(Machine)}
 
     def is_failure(self, event: str) -> bool:
-        """Tell whether an event is `E.failed` of an effect E that has answers."""
+        """Return whether an event is `E.failed` of an effect E that has answers."""
         return event.endswith(".failed") and event.removesuffix(".failed") in self.answers
 
     @cached_property
@@ -261,7 +261,7 @@ class Machine:
         return frozenset(effect for effect in self.answers if f"{effect}.failed" in named)
 
     def resolve_state(self, name: str) -> str | None:
-        """Give the full name of a state written by its full name or by its last part where that is unique."""
+        """Return the full name of a state written by its full name or by its last part where that is unique."""
         if name in self.state_named:
             return name
         found = [state.name for state in self.states if state.name.rpartition(".")[2] == name]
@@ -269,7 +269,7 @@ class Machine:
 
 
 def read_guards(rows: tuple[declarations.Transition, ...]) -> tuple[str, ...]:
-    """Give the guards that rows for one event read, sorted: exactly these have a verdict (S2)."""
+    """Return the guards that rows for one event read, sorted: exactly these have a verdict (S2)."""
     return tuple(sorted({guard for row in rows for guard in expr.guards_read(row.condition)}))
 
 
@@ -336,7 +336,7 @@ def fault_of_value(
 
 
 def minima(machine: Machine) -> dict[str, expr.Value]:
-    """Give the smallest value of every parameter: the low bound, `false`, the first of an enumeration."""
+    """Return the smallest value of every parameter: the low bound, `false`, the first of an enumeration."""
     smallest: dict[str, expr.Value] = {}
     for parameter in machine.parameters:
         domain = expr.concrete(parameter.domain, {})
@@ -349,7 +349,7 @@ FEW_VALUATIONS = 64
 
 
 def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
-    """Give the first values of a parameter's domain, at most `count`."""
+    """Return the first values of a parameter's domain, at most `count`."""
     values = expr.concrete(domain, {})
     if not isinstance(values, expr.Interval):
         return values.values[:count]
@@ -360,7 +360,7 @@ def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
 def every_valuation(
     machine: Machine, most: int, given: Mapping[str, expr.Value] | None = None
 ) -> tuple[dict[str, expr.Value], ...] | None:
-    """Give all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them. Those `given` have that value alone."""
+    """Return all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them. Those `given` have that value alone."""
     choices: list[Sequence[expr.Value]] = []
     count = 1
     for parameter in machine.parameters:
@@ -375,7 +375,7 @@ def every_valuation(
 
 
 def environment(machine: Machine, values: tuple[expr.Value, ...]) -> expr.Environment:
-    """Give the flat environment of parameters and variables that expressions are evaluated in."""
+    """Return the flat environment of parameters and variables that expressions are evaluated in."""
     return machine.constants | {variable.name: value for variable, value in zip(machine.variables, values, strict=True)}
 
 

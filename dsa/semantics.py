@@ -90,7 +90,7 @@ class Refusal:
 
 
 def start(machine: Machine) -> Configuration:
-    """Give the initial configuration at the machine's parameter values: nothing is outstanding (S1)."""
+    """Return the initial configuration at the machine's parameter values: nothing is outstanding (S1)."""
     state = machine.entered(machine.initial)
     return Configuration(state, machine.initial_values, frozenset(), precedence_at_start(machine, state))
 
@@ -152,7 +152,7 @@ def _require_exact_verdicts(rows: tuple[Transition, ...], occurrence: Occurrence
 
 
 def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> str:
-    """Say why an answer or a timer comes too late, or give the empty text (S7, S11)."""
+    """Return why an answer or a timer comes too late, or return the empty text (S7, S11)."""
     if occurrence.source is not None:
         armed = (occurrence.source, occurrence.event) in machine.armed(configuration.state)
         return "" if armed else f"the timer '{occurrence.event}' of {occurrence.source} is not armed"
@@ -163,21 +163,21 @@ def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence
 
 
 def early(precedence: Precedence, source: str | None, event: str) -> str:
-    """Say which timers must fire before this one, or return the empty text: for whatever else happens there are none (S11)."""
+    """Return which timers must fire before this one, or return the empty text: for whatever else happens there are none (S11)."""
     first = preceding(precedence, (source, event)) if source is not None else ()
     names = ", ".join(f"'{other}' of {owner}" for owner, other in first)
     return f"the timer '{event}' of {source} comes after {names}" if first else ""
 
 
 def candidates(machine: Machine, state: str, occurrence: Occurrence) -> tuple[Transition, ...]:
-    """Give the rows that an occurrence can take: a timer's own (S11), else the innermost source's (S3)."""
+    """Return the rows that an occurrence can take: a timer's own (S11), else the innermost source's (S3)."""
     if occurrence.source is not None:
         return machine.rows_from[occurrence.source, occurrence.event]
     return machine.rows_for(state, occurrence.event)
 
 
 def enabled_rows(rows: tuple[Transition, ...], known: Environment) -> tuple[Transition, ...]:
-    """Give the rows whose condition is true; `else` is true when no row without `else` is (S3)."""
+    """Return the rows whose condition is true; `else` is true when no row without `else` is (S3)."""
     plain = [row for row in rows if not row.is_else and holds(row.condition, known)]
     return tuple(plain or [row for row in rows if row.is_else and holds(row.condition, known)])
 
@@ -200,7 +200,7 @@ def _take(machine: Machine, before: Configuration, row: Transition, known: Envir
 
 
 def _updated(machine: Machine, values: tuple[Value, ...], row: Transition, known: Environment) -> tuple[Value, ...]:
-    """Give the values after the row's updates; every update reads the values before (S5)."""
+    """Return the values after the row's updates; every update reads the values before (S5)."""
     if not row.updates:
         return values
     after = {variable.name: value for variable, value in zip(machine.variables, values, strict=True)}
@@ -214,7 +214,7 @@ def _updated(machine: Machine, values: tuple[Value, ...], row: Transition, known
 def after_effects(
     machine: Machine, outstanding: frozenset[str], row: Transition, state: str
 ) -> tuple[frozenset[str], tuple[str, ...], str | None]:
-    """Give what is outstanding after a row, what it cancelled, and an effect it emits twice, if any (S7).
+    """Return what is outstanding after a row, what it cancelled, and an effect it emits twice, if any (S7).
 
     The answer discharges its effect first; then cancellations and emissions act in the order written; entering a
     final state cancels the rest.
@@ -237,7 +237,7 @@ def after_effects(
 
 
 def accepted_events(machine: Machine, state: str) -> tuple[str, ...]:
-    """Give the events and timers that have rows in a state, sorted."""
+    """Return the events and timers that have rows in a state, sorted."""
     if state in machine.final_states:
         return ()
     return tuple(sorted({event for source in machine.ancestry(state) for event in machine.events_from.get(source, ())}))

@@ -74,7 +74,7 @@ class SearchEffort:
 
 
 def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> bool | None:
-    """Tell whether some values make a condition true; None when the effort was used up before that was known."""
+    """Return whether some values make a condition true; None when the effort was used up before that was known."""
     if isinstance(condition, expr.Boolean):
         return condition.value
     cost = 1 + sum(1 for _ in expr.walk(condition)) // _USUAL
@@ -109,7 +109,7 @@ def _size(values: Sequence[int]) -> int:
 
 
 def _branches(condition: expr.Expr, ranges: Ranges) -> Iterable[expr.Expr]:
-    """Give conditions of which one can be true if this one can: its alternatives, or what it is at each value that is left for one of its variables."""
+    """Return conditions of which one can be true if this one can: its alternatives, or what it is at each value that is left for one of its variables."""
     match condition:
         case expr.Or(operands):
             return operands
@@ -206,7 +206,7 @@ class ConjunctFacts:
     values: Mapping[expr.Expr, str]
 
     def exclude(self, other: "ConjunctFacts") -> bool:
-        """Tell whether the two conditions are seen never to be true together; what is not seen may still be so."""
+        """Return whether the two conditions are seen never to be true together; what is not seen may still be so."""
         if any(value != other.values.get(left, value) for left, value in self.values.items()):
             return True
         pairs = ((mine, other.bounds[left]) for left, mine in self.bounds.items() if left in other.bounds)
@@ -238,7 +238,7 @@ def _narrowed(known: _Bounds, sign: str, number: int) -> _Bounds:
 
 
 def _before(one: _Bounds, two: _Bounds) -> bool:
-    """Tell whether all numbers of the first are less than all of the second."""
+    """Return whether all numbers of the first are less than all of the second."""
     return one[1] is not None and two[0] is not None and one[1] < two[0]
 
 
@@ -338,12 +338,12 @@ class System:
         return {location: place for place, location in enumerate(self.locations)}
 
     def promises(self, location: int) -> frozenset[Promise]:
-        """Give what must end some time (S12): what is outstanding, and the timers that are armed."""
+        """Return what must end some time (S12): what is outstanding, and the timers that are armed."""
         here = self.locations[location]
         return (here.outstanding - self.silent) | frozenset(self.machine.armed(here.state))
 
     def is_final(self, location: int) -> bool:
-        """Tell whether the location's state is final."""
+        """Return whether the location's state is final."""
         return self.locations[location].state in self.machine.final_states
 
     def end_at(self, location: int) -> expr.Expr:
@@ -357,7 +357,7 @@ class System:
         )  # a row that is enabled and refused is one that is enabled
 
     def may_rest(self, location: int) -> bool:
-        """Tell whether a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
+        """Return whether a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
         return not self.promises(location)
 
 
@@ -437,7 +437,7 @@ class _SystemLayout:
         return self._index[location]
 
     def _possible(self, location: Location) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
-        """Give every occurrence that can come, with its candidate rows."""
+        """Yield every occurrence that can come, with its candidate rows."""
         machine, state = self._machine, location.state
         if state in machine.final_states:
             return
@@ -456,7 +456,7 @@ class _SystemLayout:
     def _judged(
         self, event: str, rows: tuple[Transition, ...], source: str | None = None
     ) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
-        """Give an event with each combination of the verdicts that its rows read (S2)."""
+        """Yield an event with each combination of the verdicts that its rows read (S2)."""
         guards = read_guards(rows)
         said = [self._machine.guard_named[guard].outcomes for guard in guards]
         if prod(map(len, said)) > MAX_COMBINATIONS:
@@ -478,7 +478,7 @@ class _SystemLayout:
             self._row(place, occurrence, case)
 
     def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Give what `_answer` gives, which is worked out once for the same rows at the same places."""
+        """Return what `_answer` gives, which is worked out once for the same rows at the same places."""
         variables = self._machine.variables
         places = tuple((id(row), self._row_index[id(row)]) for row in rows)
         key = ("answer", id(variables), places, occurrence.verdicts)
@@ -491,7 +491,7 @@ class _SystemLayout:
         return found
 
     def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Give when no row is enabled on an occurrence, and the rows that can be: the same at every location."""
+        """Return when no row is enabled on an occurrence, and the rows that can be: the same at every location."""
         found = tuple(self._enabled(occurrence, rows))
         said = [facts(condition) for _, condition in found]
         cases = []
@@ -514,12 +514,12 @@ class _SystemLayout:
         return negated(any_of(enabled for _, enabled in found)), tuple(cases)
 
     def _fits(self, name: str, value: expr.Expr) -> bool:
-        """Tell whether a value lies in a variable's domain because it is that of a variable with the same domain."""
+        """Return whether a value lies in a variable's domain because it is that of a variable with the same domain."""
         other = self._domains.get(value.name) if isinstance(value, expr.Name) else None
         return other is not None and other.domain == self._domains[name].domain
 
     def _enabled(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> Iterator[tuple[Transition, expr.Expr]]:
-        """Give the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
+        """Return the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
         said = dict(occurrence.verdicts)
 
         def decided(node: Leaf) -> expr.Expr:
@@ -560,7 +560,7 @@ class _SystemLayout:
     def _ended(
         self, before: Location, occurrence: Occurrence, row: Transition, state: str, cancelled: tuple[str, ...]
     ) -> frozenset[Promise]:
-        """Give the promises that end with this step: answered, cancelled, fired, or their source left (S7, S11)."""
+        """Return the promises that end with this step: answered, cancelled, fired, or their source left (S7, S11)."""
         machine = self._machine
         ended: set[Promise] = {effect for effect in cancelled if effect in before.outstanding}
         if occurrence.source is not None:
@@ -574,7 +574,7 @@ class _SystemLayout:
 
 
 def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
-    """Say that a value lies in a variable's domain."""
+    """Return that a value lies in a variable's domain."""
     match variable.domain:
         case expr.BooleanDomain():
             return expr.TRUE
@@ -588,33 +588,33 @@ def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
 
 
 def start_values(system: System) -> dict[str, expr.Expr]:
-    """Give the variables' values at the start, over parameters."""
+    """Return the variables' values at the start, over parameters."""
     return {variable.name: simplified(variable.initial) for variable in system.variables}
 
 
 def location_of(system: System, configuration: Configuration) -> int:
-    """Give the place of a configuration's location; KeyError when names alone do not allow it."""
+    """Return the place of a configuration's location; KeyError when names alone do not allow it."""
     return system.index[Location(configuration.state, configuration.outstanding, configuration.precedence)]
 
 
 def happens(expr: Expr) -> bool:
-    """Tell whether the expression speaks of events, effects or verdicts, which only a moment has."""
+    """Return whether the expression speaks of events, effects or verdicts, which only a moment has."""
     return any(isinstance(n, Verdict) or (isinstance(n, Name) and n.kind in {"event", "effect"}) for n in walk(expr))
 
 
 def at_location(system: System, location: int, expr: Expr) -> Expr:
-    """Give the expression at a location, over the values there; nothing happens: events, effects and verdicts are false."""
+    """Return the expression at a location, over the values there; nothing happens: events, effects and verdicts are false."""
     return substituted(expr, _reader(system, location, lambda _: FALSE))
 
 
 def at_start(system: System, expr: Expr) -> Expr:
-    """Give the expression at the start, over parameters."""
+    """Return the expression at the start, over parameters."""
     initial = start_values(system)
     return substituted(at_location(system, 0, expr), lambda node: initial.get(_name(node), node))
 
 
 def after(system: System, command: GuardedCommand, expr: Expr) -> Expr:
-    """Give the expression at the moment of a command, over the values before it."""
+    """Return the expression at the moment of a command, over the values before it."""
     said, occurrence = set(command.occurrence.verdicts), command.occurrence
 
     def happened(node: Leaf) -> Expr:

@@ -143,7 +143,7 @@ class RecordedTrace:
 
 
 def recorded(trace: Trace, machine: str, loop: int | None = None) -> RecordedTrace:
-    """Give a trace as a record."""
+    """Return a trace as a record."""
     steps = (RecordedStep(t.occurrence, t.line, t.state, t.changed, t.effects, t.cancelled) for t in trace.steps)
     return RecordedTrace(tuple(steps), machine, trace.parameters, trace.state, trace.values, loop)
 
@@ -152,7 +152,7 @@ ROW_COLUMNS = ("source", "event", "if", "update", "effects", "target")
 
 
 def transition_cells(row: Transition) -> dict[str, str]:
-    """Give the text of each of `ROW_COLUMNS`, in that order; a cell with nothing to say is empty."""
+    """Return the text of each of `ROW_COLUMNS`, in that order; a cell with nothing to say is empty."""
     return {
         "source": row.source,
         "event": row.event,
@@ -215,7 +215,7 @@ def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Give the lines of a table, columns padded to the widest cell; texts must be escaped already."""
+    """Return the lines of a table, columns padded to the widest cell; texts must be escaped already."""
     widths = [max(3, *(len(row[place]) for row in (header, *rows))) for place in range(len(header))]
     rule = ["-" * width for width in widths]
     return [_line(cells, widths) for cells in (header, rule, *rows)]

@@ -39,7 +39,7 @@ def to_jsonl(trace: RecordedTrace) -> str:
 
 
 def step_as_json(step: RecordedStep) -> dict[str, Any]:
-    """Give a step as an object of JSON."""
+    """Return a step as an object of JSON."""
     return {
         "event": step.occurrence.event,
         "verdicts": dict(step.occurrence.verdicts),
@@ -224,7 +224,7 @@ def _as_step(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give the machine's variables in a state."""
+    """Yield the machine's variables in a state."""
     for name, value in state.items():
         if "::" not in name and not name.startswith("#"):
             yield name, _plain(value)

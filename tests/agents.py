@@ -62,7 +62,7 @@ class Adapted:
 
 
 def adapted(fault):
-    """Give the adapter of an agent with a fault."""
+    """Return the adapter of an agent with a fault."""
     return type("Faulty", (Adapted,), {"fault": fault})
 
 

@@ -73,7 +73,7 @@ class Tally:
 
 
 def settings_of(seed, model):
-    """Give a conversation's settings, by its seed: tight bounds, and sometimes without mending, with reports, or with room for little."""
+    """Return a conversation's settings, by its seed: tight bounds, and sometimes without mending, with reports, or with room for little."""
     rng = Random(f"settings {seed}")
     bounds = {
         "max_rounds": rng.choice((2, 4, 6)),
@@ -211,7 +211,7 @@ def happened_once(entries):
 
 
 def counted(entries, conversation, requests, orphans, **more):
-    """Give the figures of a conversation."""
+    """Return the figures of a conversation."""
     refused = sum(isinstance(entry, RefusalEntry) for entry in entries)
     failures = sum(isinstance(entry, ResultEntry) and entry.failed for entry in entries)
     not_made = sum(

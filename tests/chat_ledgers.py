@@ -117,7 +117,7 @@ def table(digest):
 
 
 def facts(conversation):
-    """Give all that a conversation says, as plain values."""
+    """Return all that a conversation says, as plain values."""
     read = conversation
     said = read.transcript
     counted = (read.guided, read.guided_well, said.answers, read.reasons, said.rescues, read.tools)

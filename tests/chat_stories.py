@@ -122,7 +122,7 @@ def _shared_data():
 
 
 def play(machine, told, folder):
-    """Play a story on a machine, and give how it ended."""
+    """Play a story on a machine, and return how it ended."""
     machine = machine.at(**dict(told.bounds)) if told.bounds else machine
     player = Hanging(told.said, DONE)
     with _shared_data(), playing(player) as played:

@@ -73,7 +73,7 @@ def conversation(tmp_path, player, *, data=(CARS,), **settings):
 
 
 def say(chat, *texts):
-    """Say something, and give the last turn."""
+    """Say something, and return the last turn."""
 
     async def said():
         return [await chat.say(text) for text in texts][-1]

@@ -121,7 +121,7 @@ def _occurrence(event):
 
 
 def play(machine, told, folder):
-    """Play a story on a machine, in a workspace of its own, and give how it ended."""
+    """Play a story on a machine, in a workspace of its own, and return how it ended."""
     machine = machine.at(**dict(told.bounds)) if told.bounds else machine
     workspace, runs = (Path(mkdtemp(dir=folder)) for _ in range(2))
     player = Hanging(told.said, complete())

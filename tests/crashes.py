@@ -113,7 +113,7 @@ class Constant(GuardInterface):
 
 
 async def live(machine, sent, world, guards, crashes):
-    """Send events one by one whenever the run waits, and crash as told; give what was acknowledged.
+    """Send events one by one whenever the run waits, and crash as told; return what was acknowledged.
 
     `crashes` gives for each life how many appends it lasts, and whether it breaks after or before the last one became durable.
     """

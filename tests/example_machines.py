@@ -84,7 +84,7 @@ def fatal(guard: str = "g") -> Verdict:
 
 
 def placed(rows: Iterable[Transition], first_line: int = 40) -> tuple[Transition, ...]:
-    """Give the rows places as a table has them: one line each, one span for each column, 10 columns wide."""
+    """Return the rows places as a table has them: one line each, one span for each column, 10 columns wide."""
     found = []
     for line, row in enumerate(rows, first_line):
         text = str(row)

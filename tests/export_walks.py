@@ -25,7 +25,7 @@ def walk(machine: Machine, seed: int, count: int) -> list[Occurrence]:
 
 
 def scenario_walks(machine: Machine) -> list[tuple[Machine, list[Occurrence]]]:
-    """Give the scenarios of a machine as occurrences at their parameters; those with timers end before the first."""
+    """Return the scenarios of a machine as occurrences at their parameters; those with timers end before the first."""
     found = []
     for scenario in machine.scenarios:
         there, taken = machine.at(dict(scenario.parameters)), list[Occurrence]()

@@ -46,14 +46,14 @@ BUSY = written("""# busy
 
 
 def result(intent, answer=None, failure=None):
-    """Give the record of an effect that was answered, was done, or has failed."""
+    """Return the record of an effect that was answered, was done, or has failed."""
     if failure is not None:
         return result_of(intent, [error_step(intent.effect, failure, "it failed")])
     return result_of(intent, [event_step(intent.effect, answer)] if answer else [])
 
 
 def lived(about, *moves):
-    """Give the ledger of a run: each move is an occurrence, or an effect with its answer, which is recorded and fed."""
+    """Return the ledger of a run: each move is an occurrence, or an effect with its answer, which is recorded and fed."""
     run, _ = begin(about.machine, "sim", digest=about.digest, at_ms=Time().wall_ms())
     for move in moves:
         if isinstance(move, Occurrence):
@@ -100,12 +100,12 @@ def begun(intent, *, may_write=True, is_stale=False):
 
 
 def fed(event, key=None, *, verdicts=(), source=None, seq=1):
-    """Give the record of an event."""
+    """Return the record of an event."""
     return EventEntry(seq, event, verdicts, source, None, key)
 
 
 def failed(intent, code):
-    """Give the record of an effect that has failed."""
+    """Return the record of an effect that has failed."""
     found = result(intent, failure=code)
     assert isinstance(found, ResultEntry)
     return found

@@ -62,7 +62,7 @@ def refused(call, *arguments, **options):
 
 
 def given_or_refused(call, *arguments, **options):
-    """Give what a call gives and None, or None and its ToolError."""
+    """Return what a call gives and None, or None and its ToolError."""
     try:
         return call(*arguments, **options), None
     except WorkspaceToolError as error:
@@ -74,7 +74,7 @@ def sha(text):
 
 
 def contents(folder):
-    """Give every file below a folder with its bytes, those that are being written too."""
+    """Return every file below a folder with its bytes, those that are being written too."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 

@@ -49,7 +49,7 @@ def make_repository(folder):
 
 
 def make_submodule(folder):
-    """Make a repository with another one as its submodule; give the submodule, on its branch."""
+    """Make a repository with another one as its submodule; return the submodule, on its branch."""
     library, top = make_repository(folder / "library"), make_repository(folder / "top")
     git(top, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library, "libs/lib")
     git(top, "commit", "-q", "-m", "with a library")

@@ -76,7 +76,7 @@ RUN = "20260131T120000-shop-aaaaaa"
 
 
 def write_shop(folder: Path) -> Path:
-    """Write the shop and its bindings into a folder; give the document's path."""
+    """Write the shop and its bindings into a folder; return the document's path."""
     (folder / "bindings.py").write_text(BINDINGS)
     (folder / "shop.md").write_text(SHOP)
     return folder / "shop.md"
@@ -96,7 +96,7 @@ def keep(root: Path, entries, text: str = SHOP, run: str = RUN) -> None:
 
 
 def _replayed(entries, text: str, run: str):
-    """Give the run that was recorded, also if the text is no longer that of its machine; None for entries of no run."""
+    """Return the run that was recorded, also if the text is no longer that of its machine; None for entries of no run."""
     for read_as in (text, SHOP):
         with suppress(OtherMachineError, ReplayError):
             return replayed(StoredRun(run, read_as, Ledger(entries), 1))[0]
@@ -104,13 +104,13 @@ def _replayed(entries, text: str, run: str):
 
 
 def recorded(root: Path, run: str = RUN):
-    """Give what is kept of a run."""
+    """Return what is kept of a run."""
     with open_store(root) as store:
         return store.read(run)
 
 
 def ledger_of(folder: Path):
-    """Give the entries of the run that a folder is a copy of."""
+    """Return the entries of the run that a folder is a copy of."""
     return recorded(folder.parent, folder.name).entries
 
 

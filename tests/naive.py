@@ -263,7 +263,7 @@ def _owed_for_ever(machine: Machine, form: LeadsTo) -> int | None:
 
 
 def is_fair(name: str, moment: Moment) -> bool:
-    """Tell whether an event, an effect or a verdict happens at a moment."""
+    """Return whether an event, an effect or a verdict happens at a moment."""
     said = [f"{guard}.{outcome}" for guard, outcome in moment.occurrence.verdicts]
     return name in (moment.occurrence.event, *moment.effects, *said)
 
@@ -288,7 +288,7 @@ def promises(machine: Machine, here: Configuration) -> set:
 
 
 def _ends(machine: Machine, promise, before: Configuration, moment: Moment) -> bool:
-    """Tell whether the promise is kept by this move, or not given where it starts."""
+    """Return whether the promise is kept by this move, or not given where it starts."""
     if promise not in promises(machine, before):
         return True
     if moment.occurrence is NOTHING:
@@ -349,7 +349,7 @@ def run(machine: Machine, happened) -> list[Moment]:
 
 
 def lasso_is_real(machine: Machine, form: LeadsTo, moments: list[Moment], loop: int) -> bool:
-    """Tell whether the moments after the first `loop` steps can be repeated for ever, with Q owed, as S12 and fairness allow."""
+    """Return whether the moments after the first `loop` steps can be repeated for ever, with Q owed, as S12 and fairness allow."""
     owed = [False]
     for moment in moments:
         owed.append((owed[-1] or moment.true(machine, form.cause)) and not moment.true(machine, form.goal))

@@ -22,11 +22,11 @@ class World:
     drop: float = 0.0
 
     def attempts(self, rng):
-        """Give the attempts of all runs."""
+        """Return the attempts of all runs."""
         return [attempt for run in range(self.runs) for attempt in self._run(str(run), rng)]
 
     def recorded(self, rng):
-        """Give the runs as recorded."""
+        """Return the runs as recorded."""
         return RecordedAttempts(tuple(self.attempts(rng)), tuple(map(str, range(self.runs))))
 
     def _run(self, run, rng):

@@ -21,7 +21,7 @@ HEAD = """# m
 
 
 def machine(head: str, rows: str, *claims: str) -> Machine:
-    """Give a machine of rows `source | event | if | update | effects | target`, with properties."""
+    """Return a machine of rows `source | event | if | update | effects | target`, with properties."""
     table = "".join(f"| {row.strip()} |\n" for row in rows.strip().split("\n"))
     columns = "| source | event | if | update | effects | target |\n| - | - | - | - | - | - |\n"
     listed = "".join(f"- {claim}\n" for claim in claims)

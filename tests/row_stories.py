@@ -108,7 +108,7 @@ async def _driven(handle, occurrence):
 
 
 def as_text(play):
-    """Tell what `play` gives, how a run ended and who has played; a mutant may break anything, and that is noticed too."""
+    """Return what `play` gives, how a run ended and who has played; a mutant may break anything, and that is noticed too."""
     try:
         rest, played = play()
     except Exception as error:  # noqa: BLE001  (whatever it is)
@@ -117,7 +117,7 @@ def as_text(play):
 
 
 def rows_taken(machine, rest):
-    """Give the positions of the rows that a run has taken."""
+    """Return the positions of the rows that a run has taken."""
     configuration, found = start(machine), set()
     for entry, following in pairwise(rest.run.ledger):
         if isinstance(entry, EventEntry) and isinstance(following, RowEntry):
@@ -129,7 +129,7 @@ def rows_taken(machine, rest):
 
 
 def mutants(machine, number):
-    """Give what a machine is without a row, and with it leading anywhere else: pairs of words and machine."""
+    """Return what a machine is without a row, and with it leading anywhere else: pairs of words and machine."""
     row, rows = machine.transitions[number], machine.transitions
     stays = row.source if row.source in machine.leaves else None  # where `=` is, it makes no difference
     now = machine.entered(row.target) if row.target != "=" else stays

@@ -23,7 +23,7 @@ class Taken:
 
 
 def taken(run):
-    """Give what was taken, in order; the workflow state is what the step gives, whatever the ledger says of it."""
+    """Return what was taken, in order; the workflow state is what the step gives, whatever the ledger says of it."""
     (now, _), found = begin(run.machine, run.run_id), []
     for entry in run.ledger:
         if isinstance(entry, EventEntry):

@@ -114,7 +114,7 @@ def _part(module: str) -> str:
 
 @cache
 def _imports(path: Path) -> list[tuple[str, int, bool]]:
-    """Give every module imported, its line, and whether it stands inside a function."""
+    """Return every module imported, its line, and whether it stands inside a function."""
     blocks = [n for n in _tree(path).body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
     for_type_checkers = {id(n) for block in blocks for n in ast.walk(block)}
     functions = [n for n in _nodes(path) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -195,7 +195,7 @@ def test_a_small_check_loads_little() -> None:
 
 
 def _by_name(path: Path) -> list[tuple[str, int]]:
-    """Give what each call of `import_module` names, as far as it is written there, and its line."""
+    """Return what each call of `import_module` names, as far as it is written there, and its line."""
     found = []
     for node in _nodes(path):
         if isinstance(node, ast.Call) and _dotted(node.func) == "importlib.import_module":

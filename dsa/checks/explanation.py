@@ -131,7 +131,7 @@ def _require_known(machine: Machine, event: str, values: Mapping[str, Value], ve
 
 
 def _rows(machine: Machine, state: str, event: str) -> tuple[Transition, ...]:
-    """Give the candidate rows; of timers, those of the innermost source that has one of this duration (S11)."""
+    """Return the candidate rows; of timers, those of the innermost source that has one of this duration (S11)."""
     if state in machine.final_states:
         return ()
     return machine.rows_for(state, event)
@@ -149,7 +149,7 @@ def _verdicts(
 def _valuations(
     machine: Machine, rows: tuple[Transition, ...], given: Mapping[str, Value]
 ) -> Iterator[tuple[tuple[str, Value], ...]]:
-    """Give the values of the variables that the rows' conditions and updates read, the last one changing fastest."""
+    """Yield the values of the variables that the rows' conditions and updates read, the last one changing fastest."""
     read = {name for row in rows for expr in _read(row) for name in names(expr)}
     relevant = [variable.name for variable in machine.variables if variable.name in read]
     choices = [(given[name],) if name in given else _listed(machine.values_of[name]) for name in relevant]
@@ -162,7 +162,7 @@ def _read(row: Transition) -> tuple[Expr, ...]:
 
 
 def _leaf(machine: Machine, state: str) -> str:
-    """Give the state, or for a parent the first leaf in it, where its rows are the same unless an inner row replaces them."""
+    """Return the state, or for a parent the first leaf in it, where its rows are the same unless an inner row replaces them."""
     return next(leaf for leaf in machine.leaves if leaf == state or leaf.startswith(f"{state}."))
 
 

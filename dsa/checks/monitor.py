@@ -39,7 +39,7 @@ class MonitorReport:
 
 
 def is_monitor(form: Form) -> TypeGuard[Monitored]:
-    """Tell whether a form can be watched on a single run."""
+    """Return whether a form can be watched on a single run."""
     return isinstance(form, Monitored)
 
 
@@ -70,7 +70,7 @@ def _leads_to(form: LeadsTo, run: Sequence[TraceMoment], *, ended: bool) -> Moni
 
 
 def _breaches(form: Monitored, run: Sequence[TraceMoment]) -> Iterator[int]:
-    """Give the moments that break a form which no later moment can mend."""
+    """Yield the moments that break a form which no later moment can mend."""
     match form:
         case Always(condition):
             yield from (place for place, moment in enumerate(run) if not moment.holds(condition))
@@ -93,7 +93,7 @@ def _breaches(form: Monitored, run: Sequence[TraceMoment]) -> Iterator[int]:
 def _too_many(
     bound: Expr, counted: Expr, between: tuple[Expr, Expr] | None, run: Sequence[TraceMoment]
 ) -> Iterator[int]:
-    """Give the moments at which the count of the open scope exceeds the bound: it closes, then opens, then counts."""
+    """Yield the moments at which the count of the open scope exceeds the bound: it closes, then opens, then counts."""
     count = None if between else 0
     for place, moment in enumerate(run):
         if between and moment.holds(between[1]):
@@ -138,7 +138,7 @@ class Replay:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the record does not fit, or breaks a property."""
+        """Return whether the record does not fit, or breaks a property."""
         broken = any(seen.watched is not None and seen.watched.verdict == "violated" for seen in self.observations)
         return self.mismatch is not None or broken
 
@@ -168,7 +168,7 @@ def replay(machine: Machine, record: RecordedTrace) -> Replay:
 
 
 def _compared_start(machine: Machine, record: RecordedTrace, here: Configuration) -> str:
-    """Say what the record has otherwise at its start."""
+    """Return what the record has otherwise at its start."""
     if record.machine is not None and record.machine != machine.name:
         return f"the trace is one of {record.machine}, this machine is {machine.name}"
     if record.state is not None and record.state != here.state:
@@ -188,7 +188,7 @@ def _again(machine: Machine, here: Configuration, recorded: RecordedStep) -> tup
 
 
 def _refused(machine: Machine, here: Configuration, occurrence: Occurrence, refusal: Refusal) -> str:
-    """Say why nothing was taken: which conjuncts of the candidates were false."""
+    """Return why nothing was taken: which conjuncts of the candidates were false."""
     false = "" if refusal.reason in {"finished", "late"} else show_false(rows_at(machine, here, occurrence))
     accepted = f"; accepted there: {', '.join(refusal.accepted)}" if refusal.accepted and not false else ""
     return f"refused: {refusal.reason} ({refusal.message})" + (f"; {false}" if false else accepted)

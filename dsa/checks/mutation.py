@@ -82,13 +82,13 @@ class Mutant:
 
 
 def mutants(machine: Machine) -> Iterator[Mutant]:
-    """Give every mutant, row by row, then declaration by declaration."""
+    """Yield every mutant, row by row, then declaration by declaration."""
     yield from row_mutants(machine)
     yield from _declared(machine)
 
 
 def row_mutants(machine: Machine) -> Iterator[Mutant]:
-    """Give the mutants of rows; the rows of a workflow are those that its steps expand into."""
+    """Yield the mutants of rows; the rows of a workflow are those that its steps expand into."""
     rows = machine.transitions
     for place, row in enumerate(rows):
         if len(rows) > 1:
@@ -103,7 +103,7 @@ def row_mutants(machine: Machine) -> Iterator[Mutant]:
 
 
 def _swapped_durations(machine: Machine) -> Iterator[Mutant]:
-    """Give the machines in which two timers of a source ring in each other's place."""
+    """Yield the machines in which two timers of a source ring in each other's place."""
     timers: dict[str, dict[str, Transition]] = {}
     for row in machine.transitions:
         if row.is_timer:
@@ -120,7 +120,7 @@ def _swapped_durations(machine: Machine) -> Iterator[Mutant]:
 
 
 def _declared(machine: Machine) -> Iterator[Mutant]:
-    """Give the mutants of declarations; those that Steps make are nobody's to get wrong."""
+    """Yield the mutants of declarations; those that Steps make are nobody's to get wrong."""
     if not machine.steps:
         for place, variable in enumerate(machine.variables):
             for what, changed in _variable_faults(machine, variable):
@@ -148,7 +148,7 @@ def _variable_faults(machine: Machine, variable: Variable) -> Iterator[tuple[str
 
 
 def _others(domain: expr.Domain, value: expr.Value, machine: Machine) -> Iterator[expr.Value]:
-    """Give the next values of a domain on both sides, at the machine's parameter values."""
+    """Yield the next values of a domain on both sides, at the machine's parameter values."""
     if isinstance(value, bool):
         yield not value
         return
@@ -181,7 +181,7 @@ def _changed(machine: Machine, row: Transition) -> Iterator[tuple[str, Transitio
 
 
 def _other_event(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
-    """Give the row for the next two events of the same origin, where its guards judge them too."""
+    """Yield the row for the next two events of the same origin, where its guards judge them too."""
     event = machine.event_named.get(row.event)
     if event is None:
         return
@@ -206,7 +206,7 @@ def _conditions(machine: Machine, row: Transition) -> Iterator[tuple[str, Transi
 
 
 def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.Expr]]:
-    """Give the faults of one node of a condition: a comparison shifted, a verdict changed."""
+    """Yield the faults of one node of a condition: a comparison shifted, a verdict changed."""
     match node:
         case expr.Verdict(guard, outcome):
             for other in machine.guard_named[guard].outcomes:
@@ -230,7 +230,7 @@ def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.
 def _faulty(
     node: expr.Expr, faults: Callable[[expr.Expr], Iterator[tuple[str, expr.Expr]]]
 ) -> Iterator[tuple[str, expr.Expr]]:
-    """Give the expression with one fault, for every fault of every node in it."""
+    """Yield the expression with one fault, for every fault of every node in it."""
     yield from faults(node)
     for place, child in enumerate(expr.children(node)):
         for what, changed in _faulty(child, faults):
@@ -304,7 +304,7 @@ def _plus(node: expr.Expr, by: int) -> expr.Expr:
 
 
 def _is_number(machine: Machine, whole: expr.Expr) -> bool:
-    """Tell whether an expression of a row is a whole number: its leaves are."""
+    """Return whether an expression of a row is a whole number: its leaves are."""
     leaf = next(node for node in expr.walk(whole) if not expr.children(node))
     if isinstance(leaf, expr.Integer):
         return True
@@ -317,7 +317,7 @@ def _is_number(machine: Machine, whole: expr.Expr) -> bool:
 
 
 def _kin(machine: Machine, effect: str) -> tuple[str, ...]:
-    """Give the next two effects that have answers as this one has, or none as it."""
+    """Return the next two effects that have answers as this one has, or none as it."""
     kin = [each.name for each in machine.effects if (each.name in machine.answers) == (effect in machine.answers)]
     place = kin.index(effect) + 1
     return tuple(other for other in (kin[place:] + kin[:place])[:2] if other != effect)
@@ -359,7 +359,7 @@ class Strength:
     judged: tuple[MutantResult, ...]
 
     def of_kind(self, kind: Kind, group: Group | None = None) -> tuple[MutantResult, ...]:
-        """Give the mutants of one kind, and of one group where one is named."""
+        """Return the mutants of one kind, and of one group where one is named."""
         return tuple(one for one in self.judged if one.kind == kind and group in {None, one.mutant.group})
 
     @property
@@ -442,14 +442,14 @@ class _MutantJudge:
         return self._compare(laid_out())
 
     def _warnings(self, machine: Machine) -> frozenset[str]:
-        """Give the codes, each with its words, of what `check` finds at these values."""
+        """Return the codes, each with its words, of what `check` finds at these values."""
         most = self._limits.max_states
         reports = (check(machine, parameters=there, max_states=most) for there in self._values)
         return frozenset(f"{found.code} ({found.message})" for report in reports for found in report.diagnostics)
 
 
 def _is_set(mutant: Mutant, parameters: Mapping[str, Value] | None) -> bool:
-    """Tell whether a mutant's fault is in the default of a parameter that has another value here."""
+    """Return whether a mutant's fault is in the default of a parameter that has another value here."""
     return isinstance(mutant.at, RunParameter) and mutant.at.name in (parameters or {})
 
 
@@ -461,7 +461,7 @@ def complaint(
     differs: Callable[[], bool] = lambda: True,
     engines: Engines = lambda *_: automatic(),
 ) -> str | None:
-    """Give the first thing that makes a check fail, the cheapest ones first: a scenario, an error, a violated property.
+    """Return the first thing that makes a check fail, the cheapest ones first: a scenario, an error, a violated property.
 
     `values` are the parameters to explore at; `laid_out` gives the machine's system. Properties are judged where it `differs` there from a machine that has them.
     """
@@ -493,7 +493,7 @@ def _first_error(found: Sequence[Diagnostic]) -> str | None:
 
 
 def prover(machine: Machine) -> Prover:
-    """Give what proves by induction that a machine never comes to a difference. Raises NoSolverError when z3 is not installed."""
+    """Return what proves by induction that a machine never comes to a difference. Raises NoSolverError when z3 is not installed."""
     session = ProofSession(machine, lambda: False)
 
     def never(sights: tuple[WatchedCondition, ...]) -> bool:
@@ -514,7 +514,7 @@ class _MutantComparison:
         self._machines = [system.machine.at(there) for there in values]
 
     def told_apart(self, system: System) -> bool:
-        """Tell whether some run at the values explored comes to where a mutant does something else; `system` is the mutant's."""
+        """Return whether some run at the values explored comes to where a mutant does something else; `system` is the mutant's."""
         sights = differences(self._system, system, never_two=True)
         return bool(sights) and any(reached.comes_to(sights) for reached in map(self._reached, self._machines))
 
@@ -543,7 +543,7 @@ class _ReachableSets:
                 self._data.setdefault(location, []).append(data)
 
     def comes_to(self, sights: Iterable[WatchedCondition]) -> bool:
-        """Tell whether one of these is seen there."""
+        """Return whether one of these is seen there."""
         watches = self._ground.watches((sight.location, sight.condition) for sight in sights)
         return any(self._is_true(watch) for watch in watches if watch is not None)
 
@@ -555,13 +555,13 @@ class _ReachableSets:
 
 
 def _looked_at(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Mapping[str, Value], ...]:
-    """Give the parameters to explore at, the smallest ones first: most faults show there, and some rows are taken only there."""
+    """Return the parameters to explore at, the smallest ones first: most faults show there, and some rows are taken only there."""
     smallest, given = minima(machine), machine.at(parameters or {}).constants
     return (smallest, given) if dict(smallest) != dict(given) else (given,)
 
 
 def differences(one: System, other: System, *, never_two: bool = False) -> tuple[WatchedCondition, ...]:
-    """Give when, at each location of `one`, the two do not do the same; none at locations that the other does not have.
+    """Return when, at each location of `one`, the two do not do the same; none at locations that the other does not have.
 
     The two have the same parameters and variables. If no such condition can come true in a run of the first, both take the same steps for
     ever: same events, guards asked, effects in order, states and values.
@@ -604,7 +604,7 @@ class _Difference:
     never_two: bool
 
     def at(self, here: int, there: int) -> Iterator[Expr]:
-        """Say when a row of either system is taken and no row of the other does the same."""
+        """Yield when a row of either system is taken and no row of the other does the same."""
         mine, theirs = _by_occurrence(self.one.commands_at[here]), _by_occurrence(self.other.commands_at[there])
         for occurrence in dict.fromkeys([*mine, *theirs]):
             first, second = self._apart(mine.get(occurrence, []), theirs.get(occurrence, []))
@@ -631,7 +631,7 @@ class _Difference:
         return taken, places[command.target], command.updates, command.effects, _timers(command)
 
     def _same(self, command: GuardedCommand, other: GuardedCommand) -> Expr:
-        """Say when two commands lead to the same configuration with the same effects, and end the same timers."""
+        """Return when two commands lead to the same configuration with the same effects, and end the same timers."""
         there = self.left[command.target] == self.right[other.target]
         if not there or command.effects != other.effects or _timers(command) != _timers(other):
             return FALSE
@@ -639,7 +639,7 @@ class _Difference:
         return all_of(compared(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
 
     def _unmatched(self, command: GuardedCommand, others: Iterable[tuple[GuardedCommand, Expr]]) -> Expr:
-        """Say when a command is taken and none of the others that does the same; each comes with when it does."""
+        """Return when a command is taken and none of the others that does the same; each comes with when it does."""
         mine = self._taken(command)
         alike = [(self._taken(other), same) for other, same in others if same != FALSE]
         if any(theirs == mine and same == TRUE for theirs, same in alike):
@@ -658,5 +658,5 @@ def _by_occurrence(commands: tuple[GuardedCommand, ...]) -> dict[Occurrence, lis
 
 
 def _timers(command: GuardedCommand) -> frozenset[Promise]:
-    """Give the timers that a command ends: one whose source is left and entered again starts anew (S11)."""
+    """Return the timers that a command ends: one whose source is left and entered again starts anew (S11)."""
     return frozenset(promise for promise in command.ended if isinstance(promise, tuple))

@@ -79,7 +79,7 @@ class NotDecidedError(Exception):
 
 
 def observed(system: System, form: Judged, values: Mapping[str, Value] | None = None) -> Observer:
-    """Give what to look out for.
+    """Return what to look out for.
 
     `values` are the parameters', where they have any. Raises NotDecidedError when the start of a count depends on parameters
     that have none.

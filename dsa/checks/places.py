@@ -23,12 +23,12 @@ NOWHERE = Span("<python>", 1, 1, 1, "")
 
 
 def place(*spans: Span | None) -> Span:
-    """Give the first span that is there, else the neutral one."""
+    """Return the first span that is there, else the neutral one."""
     return next((span for span in spans if span is not None), NOWHERE)
 
 
 def cell(row: Transition, column: str) -> Span:
-    """Give the place of a row's cell."""
+    """Return the place of a row's cell."""
     return place(row.span_of(column), row.span)
 
 
@@ -53,12 +53,12 @@ def show_rows(rows: Iterable[Transition], most: int = 5) -> str:
 
 
 def read_by(rows: Iterable[Transition]) -> frozenset[str]:
-    """Give the names of variables and parameters that the conditions of rows read."""
+    """Return the names of variables and parameters that the conditions of rows read."""
     return frozenset(name for row in rows for name in names(row.condition))
 
 
 def changed_by(rows: Iterable[Transition]) -> frozenset[str]:
-    """Give the names of the variables that rows change, and of what the new values are made of."""
+    """Return the names of the variables that rows change, and of what the new values are made of."""
     found = set[str]()
     for row in rows:
         for update in row.updates:
@@ -82,7 +82,7 @@ class RowView:
 
 
 def rows_at(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> tuple[RowView, ...]:
-    """Give the candidate rows for an occurrence in a configuration, each with which of its conjuncts are true there."""
+    """Return the candidate rows for an occurrence in a configuration, each with which of its conjuncts are true there."""
     rows = candidates(machine, configuration.state, occurrence)
     known: Environment = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
     enabled = enabled_rows(rows, known)
@@ -90,12 +90,12 @@ def rows_at(machine: Machine, configuration: Configuration, occurrence: Occurren
 
 
 def row_views(rows: tuple[Transition, ...], enabled: tuple[Transition, ...], known: Environment) -> tuple[RowView, ...]:
-    """Give each row of a group with whether it is enabled, and which of its conjuncts are true at known values."""
+    """Return each row of a group with whether it is enabled, and which of its conjuncts are true at known values."""
     return tuple(_view(row, rows, enabled, known) for row in rows)
 
 
 def show_false(views: Iterable[RowView]) -> str:
-    """Say which conjuncts of which rows are false, in one line."""
+    """Return which conjuncts of which rows are false, in one line."""
     found = []
     for view in views:
         wrong = [text for text, true in view.conjuncts if not true]

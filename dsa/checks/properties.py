@@ -62,7 +62,7 @@ from dsa.trace import Trace, show_loop
 
 
 def subject(form: Form) -> Expr | None:
-    """Give what a property speaks of: where that never happens, it holds and says nothing. None for the forms that need none."""
+    """Return what a property speaks of: where that never happens, it holds and says nothing. None for the forms that need none."""
     match form:
         case LeadsTo(cause, _, _):
             return cause
@@ -97,11 +97,11 @@ class TraceMoment:
     names: Environment = attrs.field(repr=False)
 
     def holds(self, condition: Expr) -> bool:
-        """Tell whether a condition is true at this moment."""
+        """Return whether a condition is true at this moment."""
         return holds(condition, self.names)
 
     def value(self, expr: Expr) -> Value:
-        """Give the value of an expression at this moment."""
+        """Return the value of an expression at this moment."""
         return evaluate(expr, self.names)
 
 
@@ -121,7 +121,7 @@ def moments(machine: Machine, occurrences: Iterable[Occurrence]) -> tuple[TraceM
 
 
 def _lasting(machine: Machine, here: Configuration) -> dict[str, Value]:
-    """Give the names that a configuration decides."""
+    """Return the names that a configuration decides."""
     inside = set(machine.ancestry(here.state))
     return {
         **environment(machine, here.values),
@@ -131,7 +131,7 @@ def _lasting(machine: Machine, here: Configuration) -> dict[str, Value]:
 
 
 def _nothing_happens(machine: Machine) -> dict[str, Value]:
-    """Give events, effects and verdicts as they are at the start."""
+    """Return events, effects and verdicts as they are at the start."""
     emitted = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
     return {
         **dict.fromkeys((effect.name for effect in machine.effects), False),
@@ -189,7 +189,7 @@ class Questions:
         return conditions(self.groups)
 
     def answered(self, exploration: Exploration) -> FinishedSearch:
-        """Give the search that an exploration of the system did."""
+        """Return the search that an exploration of the system did."""
         return searched(exploration.ground, exploration.found, self.groups, exploration.also)
 
     def search(self, limits: SearchLimits, engine: Engine | None = None) -> FinishedSearch:
@@ -220,7 +220,7 @@ def violated(
     engine: Callable[[Form], Engine],
     odds: Odds | None = None,
 ) -> Iterator[Form]:
-    """Give the forms that `judge` finds violated, those first that are soon decided; no counterexample is made of them. `engine` gives what searches for one.
+    """Return the forms that `judge` finds violated, those first that are soon decided; no counterexample is made of them. `engine` gives what searches for one.
 
     As for mutants, of which there are many, and each is looked at once: of conditions nothing is decided that a short search shows.
     """
@@ -264,7 +264,7 @@ class _PropertyJudge:
         return found
 
     def violated(self) -> Iterator[Form]:
-        """Give the forms that are violated: first those of the search that was done, then those of a search each, then those of a graph."""
+        """Yield the forms that are violated: first those of the search that was done, then those of a search each, then those of a graph."""
         hits = dict(zip(self._questions.plain, self._base.hits, strict=False))
         searches = [form for form in self._questions.forms if isinstance(form, OnlyAfter | AtMost)]
         rest = [form for form in self._questions.forms if form not in hits and not isinstance(form, OnlyAfter | AtMost)]
@@ -311,7 +311,7 @@ class _PropertyJudge:
                 return self._by_odds(form)
 
     def _met(self, seen: Observer, hit: Hit | None) -> Hit | None:
-        """Give where a sight was met first, the start included."""
+        """Return where a sight was met first, the start included."""
         at_start = evaluate(seen.at_start, self._constants) is True
         return Hit(self._base.ground.start, ()) if at_start else hit
 
@@ -346,7 +346,7 @@ class _PropertyJudge:
     def _shown(
         self, form: Form, searched: FinishedSearch, way: Sequence[GuardedCommand], loop: int | None = None
     ) -> PropertyValue:
-        """Give the judgement that a counterexample shows."""
+        """Return the judgement that a counterexample shows."""
         trace = searched.trace(way)
         timers = (
             ("a timer may fire at any time after those that precede it",)
@@ -407,7 +407,7 @@ class _PropertyJudge:
         return PropertyValue(verdict, reason, assumes=assumes)
 
     def _unless_stopped(self, searched: FinishedSearch, judgement: PropertyValue) -> PropertyValue:
-        """Give the judgement if everything was searched, else UNKNOWN."""
+        """Return the judgement if everything was searched, else UNKNOWN."""
         if searched.complete:
             return judgement
         limit, count = stopped_by(searched.found, self._limits), searched.found.configurations
@@ -446,7 +446,7 @@ _SEARCHES_EACH = 8
 
 
 def reason_for(form: Form, machine: Machine, trace: Trace, loop: int | None = None) -> str:
-    """Say what is wrong at the end of a counterexample."""
+    """Return what is wrong at the end of a counterexample."""
     run = moments(machine, [taken.occurrence for taken in trace.steps])
     last = len(trace.steps)
     where = f"at step {last}" if last else "at the start"
@@ -489,7 +489,7 @@ def _never_comes(form: LeadsTo, machine: Machine, run: tuple[TraceMoment, ...], 
 
 
 def _rests(form: LeadsTo, machine: Machine, last: TraceMoment) -> str:
-    """Say why nothing more needs to happen after the last moment of a run."""
+    """Return why nothing more needs to happen after the last moment of a run."""
     here, failing = last.configuration, form.doubted("fails") - machine.failures_handled
     failed = sorted(effect for effect in failing if effect in here.outstanding or last.names.get(effect) is True)
     silent = sorted(form.doubted("never answers") & here.outstanding)
@@ -561,7 +561,7 @@ def passing(
     sights: Sequence[WatchedCondition],
     well: Callable[[int], bool] = lambda _: True,
 ) -> Trace | None:
-    """Give a run that begins like a counterexample for as long as possible, and comes to rest without a violation.
+    """Return a run that begins like a counterexample for as long as possible, and comes to rest without a violation.
 
     Rest: in a final state, or where only outside events could go on. None when there is no such run.
     """
@@ -586,7 +586,7 @@ class _Bad:
             self._conditions[key] = any_of([self._conditions.get(key, FALSE), sight.condition])
 
     def __call__(self, before: int, command: GuardedCommand, after: int) -> bool:
-        """Tell whether taking a command at a configuration is such a moment."""
+        """Return whether taking a command at a configuration is such a moment."""
         return self._true(_key(command), before) or self._true(after // self._ground.volume, after)
 
     def _true(self, key: object, number: int) -> bool:
@@ -597,12 +597,12 @@ class _Bad:
 
 
 def _key(command: GuardedCommand) -> tuple[int, Occurrence, int]:
-    """Give what a command and its copies in a system with observers have in common."""
+    """Return what a command and its copies in a system with observers have in common."""
     return command.source, command.occurrence, command.row
 
 
 def _along(searched: FinishedSearch, way: Sequence[GuardedCommand]) -> list[int]:
-    """Give the configurations that a way goes through, the start first."""
+    """Return the configurations that a way goes through, the start first."""
     found = [searched.ground.start]
     for command in way[:-1]:
         found.append(next(after for taken, after in searched.moves(found[-1]) if _key(taken) == _key(command)))
@@ -617,7 +617,7 @@ def _rest_from(
     well: Callable[[int], bool],
     hopeless: set[int],
 ) -> list[GuardedCommand] | None:
-    """Give a shortest way from a configuration, not by one command, to where a run may rest; remember what has none."""
+    """Return a shortest way from a configuration, not by one command, to where a run may rest; remember what has none."""
     arrived: dict[int, list[GuardedCommand]] = {}
     todo: deque[int] = deque()
     for command, after in searched.moves(start):

@@ -18,7 +18,7 @@ from dsa.trace import show_events, show_occurrence, show_values
 def from_explorations(
     explorations: Sequence[Exploration], *, given: bool = False, warned: bool = True
 ) -> tuple[Diagnostic, ...]:
-    """Give every finding of a run's explorations.
+    """Return every finding of a run's explorations.
 
     `given` tells that the parameters were asked for: states and rows that these values leave out are then warnings. Unless `warned`, what is refused from
     outside is left out, which is a warning always.
@@ -36,7 +36,7 @@ def from_explorations(
 
 
 def _findings(exploration: Exploration, *, warned: bool) -> Iterator[tuple[tuple[object, ...], Diagnostic]]:
-    """Give each finding of one exploration with what makes it one finding."""
+    """Yield each finding of one exploration with what makes it one finding."""
     unhandled: dict[tuple[object, ...], list[Witness]] = {}
     for witness in exploration.refusals:
         if witness.refusal.reason == "invalid_state":
@@ -57,7 +57,7 @@ def _findings(exploration: Exploration, *, warned: bool) -> Iterator[tuple[tuple
 
 
 def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
-    """Tell which missing cases are one fault: those of one event from outside, of one group of rows, or of one state without rows."""
+    """Return which missing cases are one fault: those of one event from outside, of one group of rows, or of one state without rows."""
     if witness.occurrence.source is None and machine.event_named[witness.occurrence.event].origin == OUTSIDE:
         return (witness.occurrence.event,)
     rows = candidates(machine, witness.configuration.state, witness.occurrence)
@@ -98,7 +98,7 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
 
 
 def _second_emission(exploration: Exploration, witness: Witness) -> Span:
-    """Give the place where an outstanding effect is emitted again."""
+    """Return the place where an outstanding effect is emitted again."""
     machine, row = exploration.machine, witness.refusal.rows[0]
     state = witness.configuration.state if row.target == STAY else machine.entered(row.target)
     _, _, twice = after_effects(machine, witness.configuration.outstanding, row, state)
@@ -131,7 +131,7 @@ def _unhandled(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic
 
 
 def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
-    """Say that rows further out do not step in, where there are some (S3)."""
+    """Return that rows further out do not step in, where there are some (S3)."""
     outer = list(machine.ancestry(state))
     outer = outer[outer.index(row.source) + 1 :]
     found = [source for source in outer if (source, row.event) in machine.rows_from]
@@ -145,7 +145,7 @@ def _others(witnesses: list[Witness]) -> str:
 
 
 def _emitted_at(exploration: Exploration, witness: Witness) -> Span:
-    """Give the place where the effect was emitted whose answer nobody handles."""
+    """Return the place where the effect was emitted whose answer nobody handles."""
     machine = exploration.machine
     origin = machine.event_named[witness.occurrence.event].origin
     for before, occurrence in exploration.way_back(witness.configuration):
@@ -213,7 +213,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
 
 
 def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
-    """Say what to do about a row that no exploration takes: of a timer that never fires, which ones always come first (S11)."""
+    """Return what to do about a row that no exploration takes: of a timer that never fires, which ones always come first (S11)."""
     ahead = [
         preceding(location.precedence, (row.source, row.event))
         for exploration in explorations

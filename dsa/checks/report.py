@@ -80,7 +80,7 @@ class PropertyResult:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the verdict makes a check fail: it is VIOLATED or UNKNOWN."""
+        """Return whether the verdict makes a check fail: it is VIOLATED or UNKNOWN."""
         return self.verdict in {"VIOLATED", "UNKNOWN"}
 
 
@@ -110,12 +110,12 @@ def judged_at(
 def violated_at(
     questions: Questions, exploration: Exploration, limits: SearchLimits, engine: Callable[[Form], Engine]
 ) -> Iterator[Form]:
-    """Give the properties violated of a machine that was explored with these questions, those first that are soon judged."""
+    """Return the properties violated of a machine that was explored with these questions, those first that are soon judged."""
     return violated(questions, questions.answered(exploration), limits, engine, _odds(questions.system.machine))
 
 
 def _odds(machine: Machine) -> Odds | None:
-    """Give what judges the two forms that speak of odds; it is loaded by name, since most documents have none of them."""
+    """Return what judges the two forms that speak of odds; it is loaded by name, since most documents have none of them."""
     if not any(isinstance(claim.form, Probability | ExpectedCount) for claim in machine.properties):
         return None
     odds: Odds = importlib.import_module("dsa.checks.odds.odds_properties").judge
@@ -125,7 +125,7 @@ def _odds(machine: Machine) -> Odds | None:
 def combined(
     machine: Machine, judged: Sequence[ValuationReport], errors: Iterable[Diagnostic]
 ) -> tuple[PropertyResult, ...]:
-    """Give the verdict of each property; `errors` are what else the run found."""
+    """Return the verdict of each property; `errors` are what else the run found."""
     codes = sorted({error.code for error in errors if error.severity == "error"} & STANDING.keys())
     return tuple(_combined(claim, number, judged, tuple(codes)) for number, claim in enumerate(machine.properties))
 
@@ -189,7 +189,7 @@ def _result(
 
 
 def from_judged(machine: Machine, judged: Sequence[ValuationReport]) -> tuple[Diagnostic, ...]:
-    """Give a warning for each property that speaks of what never happens in any exploration."""
+    """Return a warning for each property that speaks of what never happens in any exploration."""
     found = []
     at = "; ".join(filter(None, (show_values(_values(each.machine)) for each in judged)))
     for number, claim in enumerate(machine.properties):
@@ -205,7 +205,7 @@ def _values(machine: Machine) -> tuple[tuple[str, Value], ...]:
 
 
 def text_of(claim: Property) -> str:
-    """Give a property as it stands in the document."""
+    """Return a property as it stands in the document."""
     span = claim.span
     return " ".join(span.text[span.column - 1 : span.end - 1].split()) if span else show(claim.form)
 
@@ -213,7 +213,7 @@ def text_of(claim: Property) -> str:
 def reliance(
     machine: Machine, results: Sequence[PropertyResult], judged: Sequence[ValuationReport]
 ) -> tuple[Diagnostic, ...]:
-    """Give a warning for each effect that a verdict relies on and that has no time limit, or whose failure would stop the run."""
+    """Return a warning for each effect that a verdict relies on and that has no time limit, or whose failure would stop the run."""
     return (*_silent(machine, results), *_failing(machine, results), *_ignored(machine, results, judged))
 
 
@@ -239,7 +239,7 @@ def _failing(machine: Machine, results: Sequence[PropertyResult]) -> Iterator[Di
 def _ignored(
     machine: Machine, results: Sequence[PropertyResult], judged: Sequence[ValuationReport]
 ) -> Iterator[Diagnostic]:
-    """Give the failures that a row ignores where nothing is left that would bring what is owed: such a row counts as none."""
+    """Yield the failures that a row ignores where nothing is left that would bring what is owed: such a row counts as none."""
     for effect in machine.effects_with_answers:
         declared = machine.effect_named[effect]
         for number, result in enumerate(results):
@@ -309,7 +309,7 @@ class CheckReport:
 
     @property
     def failed(self) -> bool:
-        """Tell whether there is an error, or, when the check is strict, a warning, or a property that does not hold."""
+        """Return whether there is an error, or, when the check is strict, a warning, or a property that does not hold."""
         fatal = {"error", "warning"} if self.strict else {"error"}
         wrong = any(diagnostic.severity in fatal for diagnostic in self.diagnostics)
         return wrong or any(result.failed for result in self.properties)
@@ -377,13 +377,13 @@ class _Look:
 
 
 def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:
-    """Give the leaves in which nothing is under way, in the order of the states."""
+    """Return the leaves in which nothing is under way, in the order of the states."""
     found = {leaf for exploration in explorations for leaf in exploration.rests}
     return tuple(leaf for leaf in machine.leaves if leaf in found)
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, each_value: bool) -> tuple[Machine, ...]:
-    """Give the machine at the parameter values that a run explores."""
+    """Return the machine at the parameter values that a run explores."""
     if each_value:
         usual = machine.at(parameters or {})
         every = every_valuation(usual, FEW_VALUATIONS, parameters)

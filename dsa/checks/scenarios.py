@@ -65,7 +65,7 @@ def run_scenario(machine: Machine, scenario: Scenario) -> ScenarioResult:
 def _run_step(
     machine: Machine, before: Configuration, percept: ScenarioStep
 ) -> tuple[Configuration, Transition | None]:
-    """Take one percept and compare; give the configuration after it and the row taken, if any."""
+    """Take one percept and compare; return the configuration after it and the row taken, if any."""
     occurrence = occurrence_of(machine, before, percept)
     result = step(machine, before, occurrence)
     _compare_action(percept, occurrence, result)
@@ -77,7 +77,7 @@ def _run_step(
 
 
 def occurrence_of(machine: Machine, configuration: Configuration, percept: ScenarioStep) -> Occurrence:
-    """Give the occurrence that a percept stands for in a configuration.
+    """Return the occurrence that a percept stands for in a configuration.
 
     `after 30s` is the innermost armed timer of that duration, or, when none is armed, any: it is then refused as late.
     """
@@ -166,7 +166,7 @@ def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple
 
 
 def scenarios_for_untaken_rows(machine: Machine) -> tuple[Scenario, ...]:
-    """Give scenarios at the defaults that take every row which can be taken and which no scenario takes.
+    """Return scenarios at the defaults that take every row which can be taken and which no scenario takes.
 
     Each is a shortest trace to one such row; the longest come first, since they take others on the way. A person reads them, names
     them, and keeps those that say what the machine should do.

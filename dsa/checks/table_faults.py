@@ -45,7 +45,7 @@ _ASKING = "judge"
 
 
 def dead_ends(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Give the states that are not final and have no row, neither their own nor an ancestor's nor one of `*`."""
+    """Return the states that are not final and have no row, neither their own nor an ancestor's nor one of `*`."""
     found = []
     for leaf in machine.leaves:
         if leaf in machine.ends:
@@ -66,7 +66,7 @@ def dead_ends(machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def vain_effects(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Give effects that are cancelled although they cannot be outstanding, or emitted although nothing can come of it (S7)."""
+    """Return effects that are cancelled although they cannot be outstanding, or emitted although nothing can come of it (S7)."""
     emitted = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
     found: list[Diagnostic] = []
     for row in machine.transitions:
@@ -114,7 +114,7 @@ def _wrong(row: Transition, item: Emit | Cancel, message: str, hint: str) -> Dia
 
 
 def unused(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Give the parameters, variables, events, effects, guards and generators that nothing uses; with Steps, where most names come from the expansion, only generators."""
+    """Return the parameters, variables, events, effects, guards and generators that nothing uses; with Steps, where most names come from the expansion, only generators."""
     found = list(_generators(machine))
     if not machine.steps:
         used = _used_values(machine)
@@ -139,7 +139,7 @@ def _unless(
 
 
 def _used_values(machine: Machine) -> frozenset[str]:
-    """Give the parameters and variables that rows, domains, properties or scenarios name."""
+    """Return the parameters and variables that rows, domains, properties or scenarios name."""
     found = set(read_by(machine.transitions) | changed_by(machine.transitions))
     for variable in machine.variables:
         found |= names(variable.initial) | _bounds(variable.domain)
@@ -159,7 +159,7 @@ def _bounds(domain: Domain) -> frozenset[str]:
 
 
 def expressions(form: Form) -> Iterator[Expr]:
-    """Give the expressions of a property."""
+    """Yield the expressions of a property."""
     for value in attrs.asdict(form, recurse=False).values():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Expr):
@@ -190,7 +190,7 @@ def _guards(machine: Machine) -> Iterator[Diagnostic]:
 
 
 def parts(guard: Guard) -> tuple[str, ...]:
-    """Give the guards that a composition is made of: its option `of`."""
+    """Return the guards that a composition is made of: its option `of`."""
     return tuple(name.strip() for name in dict(guard.options).get("of", "").split(",") if name.strip())
 
 
@@ -317,7 +317,7 @@ def _options(
 
 
 def _fits(text: str, form: str) -> bool:
-    """Tell whether the text of an option is of its form."""
+    """Return whether the text of an option is of its form."""
     if form == "flag":
         return text.lower() in _FLAGS
     if form not in {"number", "whole"}:
@@ -343,7 +343,7 @@ def _without_cases(machine: Machine) -> Iterator[Diagnostic]:
 
 
 def _inner_part(machine: Machine, name: str) -> bool:
-    """Tell whether a guard is a part of another one only, whose section it may take."""
+    """Return whether a guard is a part of another one only, whose section it may take."""
     return any(name in dict(row.options).get("of", "") for row in machine.guards)
 
 
@@ -402,7 +402,7 @@ def said_otherwise(machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def start_outside(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Give the variables whose initial value lies outside their domain at the machine's parameter values."""
+    """Return the variables whose initial value lies outside their domain at the machine's parameter values."""
     found = []
     for variable, value in zip(machine.variables, machine.initial_values, strict=True):
         values = machine.values_of[variable.name]

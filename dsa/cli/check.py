@@ -133,12 +133,12 @@ def _property(result: PropertyResult) -> dict[str, Any]:
 
 
 def steps_as_json(trace: Trace) -> list[dict[str, Any]]:
-    """Give the steps of a trace as objects."""
+    """Return the steps of a trace as objects."""
     return [step_as_json(step) for step in recorded(trace, "").steps]
 
 
 def as_sarif(checked: Iterable[Checked]) -> dict[str, Any]:
-    """Give what was found in documents as one log of SARIF 2.1.0."""
+    """Return what was found in documents as one log of SARIF 2.1.0."""
     results: list[dict[str, Any]] = []
     for file, reading, report, fault, unbound in checked:
         if fault is not None:
@@ -181,7 +181,7 @@ def _result(rule: str, level: str, text: str, span: Span | None, file: str) -> d
 
 
 def _message(text: str) -> dict[str, str]:
-    """Give a text as SARIF has it (3.11.5): a brace stands for itself when it is doubled, else for an argument."""
+    """Return a text as SARIF has it (3.11.5): a brace stands for itself when it is doubled, else for an argument."""
     return {"text": text.replace("{", "{{").replace("}", "}}")}
 
 
@@ -199,7 +199,7 @@ def _location(span: Span | None, file: str) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """Give a path as SARIF has it: with slashes, and what no address may hold as its code."""
+    """Return a path as SARIF has it: with slashes, and what no address may hold as its code."""
     whole = PurePath(path)
     return whole.as_uri() if whole.is_absolute() else quote(os.fsencode(whole.as_posix()))
 
@@ -324,7 +324,7 @@ def _counts(found: tuple[Diagnostic, ...]) -> str:
 
 
 def _property_counts(report: CheckReport) -> str:
-    """Say how many properties have which verdict."""
+    """Return how many properties have which verdict."""
     if not report.properties:
         return ""
     verdicts = [result.verdict for result in report.properties]
@@ -359,7 +359,7 @@ class _FileResult:
     unbound: str = ""
 
     def code(self, *, strict: bool) -> int:
-        """Give the exit code."""
+        """Return the exit code."""
         if self.fault is not None:
             return UNREADABLE
         if self.report is None or self.unbound:
@@ -495,7 +495,7 @@ def _checked(file: str, options: _Options) -> _FileResult:
 
 
 def _unbound(file: str, machine: Machine, module: str | None) -> str:
-    """Say what a module does not bind as it must be; empty when all is well, and when there is no module to look at."""
+    """Return what a module does not bind as it must be; empty when all is well, and when there is no module to look at."""
     if module is None:
         return ""
     try:

@@ -51,7 +51,7 @@ def printable(text: str) -> str:
 
 
 def patient(stream: TextIO) -> TextIO:
-    """Give a stream that takes every text, whoever still reads."""
+    """Return a stream that takes every text, whoever still reads."""
     return cast(TextIO, _Patient(stream))
 
 
@@ -97,7 +97,7 @@ def note_lost(fault: Exception) -> None:
 
 
 def lost_output() -> str | None:
-    """Print what standard output still holds; give the reason why something that was printed is lost, None when nothing is."""
+    """Print what standard output still holds; return the reason why something that was printed is lost, None when nothing is."""
     try:
         sys.stdout.flush()
     except (AttributeError, OSError, ValueError) as fault:
@@ -130,11 +130,11 @@ class _Patient(io.TextIOBase):
         return len(text)
 
     def isatty(self) -> bool:
-        """Tell whether it is a terminal."""
+        """Return whether it is a terminal."""
         return self._stream is not None and self._stream.isatty()
 
     def fileno(self) -> int:
-        """Give the file descriptor; OSError when there is none."""
+        """Return the file descriptor; OSError when there is none."""
         return super().fileno() if self._stream is None else self._stream.fileno()
 
 
@@ -179,7 +179,7 @@ class ProgressLine:
         self._doing = doing
 
     def __call__(self, states: int, depth: int) -> None:
-        """Take note of how far a search is; a count smaller than before is a new search."""
+        """Record how far a search is; a count smaller than before is a new search."""
         now_s = time.monotonic()
         if states < self._states:
             self._search_began_s = now_s

@@ -84,7 +84,7 @@ class RunsInFlight:
 
     @property
     def fit(self) -> bool:
-        """Tell whether every run in flight is compatible; nobody knows of what cannot be read."""
+        """Return whether every run in flight is compatible; nobody knows of what cannot be read."""
         return not self.damaged and all(flight.fit.verdict == "compatible" for flight in self.flights)
 
 
@@ -117,7 +117,7 @@ def compared(
 
 
 def valuations(old: Machine, new: Machine, given: Mapping[str, Value]) -> Iterator[tuple[Machine, Machine]]:
-    """Give both machines at the values to compare at: those given; else each at its defaults, both at the old defaults, each at its minima.
+    """Yield both machines at the values to compare at: those given; else each at its defaults, both at the old defaults, each at its minima.
 
     A parameter that only one of them has is set in that one alone. Raises ParameterError for a name that neither has.
     """
@@ -134,7 +134,7 @@ def valuations(old: Machine, new: Machine, given: Mapping[str, Value]) -> Iterat
 
 
 def _at_others(machine: Machine, other: Machine) -> Machine:
-    """Give a machine at another's values, as far as its own domains have them."""
+    """Return a machine at another's values, as far as its own domains have them."""
     for name, value in other.constants.items():
         try:
             machine = _set(machine, {name: value})
@@ -187,7 +187,7 @@ def _record(runs: door.Runs, run: str) -> RunRecord | str:
 
 
 def _is_of(record: RunRecord, machine: Machine) -> bool:
-    """Tell whether a run is one of a machine, whatever that claims of itself by now."""
+    """Return whether a run is one of a machine, whatever that claims of itself by now."""
     try:
         there = machine.at(dict(record.first.parameters))
     except ParameterError:
@@ -196,7 +196,7 @@ def _is_of(record: RunRecord, machine: Machine) -> bool:
 
 
 def without_claims(machine: Machine) -> Machine:
-    """Give a machine without properties and scenarios, which may be added to at any time."""
+    """Return a machine without properties and scenarios, which may be added to at any time."""
     return attrs.evolve(machine, properties=(), scenarios=())
 
 
@@ -232,7 +232,7 @@ def command(
 
 
 def exit_code(found: Diff, *, by_runs: bool) -> int:
-    """Give the exit code; `by_runs`: the user asks about runs alone."""
+    """Return the exit code; `by_runs`: the user asks about runs alone."""
     is_fit = found.runs is None or found.runs.fit
     return int(not (is_fit and (by_runs or found.verdict == "EQUAL")))
 
@@ -291,7 +291,7 @@ def _say(line: str, verdict: str | None = None, width: int = 0) -> None:
 
 
 def change_lines(changes: Iterable[DocumentChange]) -> Iterator[str]:
-    """Give the changes under a heading for each aspect, each with the fields that differ below it."""
+    """Yield the changes under a heading for each aspect, each with the fields that differ below it."""
     for aspect, group in groupby(changes, lambda change: change.aspect):
         found = list(group)
         yield f"{_HEADINGS[aspect]}:"
@@ -328,7 +328,7 @@ Line = tuple[str, str]
 
 
 def behaviour_lines(diff: Diff) -> Iterator[Line]:
-    """Tell whether both do the same from their starts, at each of the parameters' values."""
+    """Return whether both do the same from their starts, at each of the parameters' values."""
     if not diff.compared:
         everywhere = ", at all values of the parameters" if diff.machines[0].parameters else ""
         yield "EQUAL", f"nothing that controls a run is otherwise{everywhere}"
@@ -362,7 +362,7 @@ def _after(parting: Divergence) -> str:
 
 
 def parting_lines(pair: Pair, here: Both, parting: Divergence | None, files: tuple[str, str]) -> Iterator[str]:
-    """Tell how two machines come to part, line by line, and what each does then."""
+    """Yield how two machines come to part, line by line, and what each does then."""
     if parting is not None:
         yield from way_lines((pair.old.machine, pair.new.machine), here, parting.way)
         head, *rest = _reactions(pair, parting, files)
@@ -371,7 +371,7 @@ def parting_lines(pair: Pair, here: Both, parting: Divergence | None, files: tup
 
 
 def _reactions(pair: Pair, parting: Divergence, files: tuple[str, str]) -> Iterator[str]:
-    """Say what happens where two machines part, and what each makes of it."""
+    """Yield what happens where two machines part, and what each makes of it."""
     occurrence = parting.occurrence
     begun = "before anything happens"
     if occurrence is not None:
@@ -400,7 +400,7 @@ def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: t
 def _steps(
     machines: Sequence[Machine], here: Sequence[Configuration], way: Iterable[Occurrence]
 ) -> Iterator[tuple[Occurrence, list[Taken]]]:
-    """Give what each machine does at each step of a way that all of them take."""
+    """Yield what each machine does at each step of a way that all of them take."""
     for occurrence in way:
         taken = [step(machine, at, occurrence) for machine, at in zip(machines, here, strict=True)]
         did = [outcome for outcome in taken if isinstance(outcome, Taken)]
@@ -410,7 +410,7 @@ def _steps(
 
 
 def _values(machine: Machine, here: Configuration) -> dict[str, Value]:
-    """Give the variables' values by name."""
+    """Return the variables' values by name."""
     return dict(zip((variable.name for variable in machine.variables), here.values, strict=True))
 
 
@@ -424,7 +424,7 @@ def _effects(taken: Taken) -> str:
 
 
 def _reaction(machine: Machine, reaction: Reaction, other: Reaction, occurrence: Occurrence | None) -> str:
-    """Say what a machine does: the row and all that comes of it, or why nothing."""
+    """Return what a machine does: the row and all that comes of it, or why nothing."""
     outcome = reaction.outcome
     if isinstance(outcome, Taken):
         return _taken(machine, reaction, outcome, other)
@@ -448,7 +448,7 @@ def _row(row: Transition) -> str:
 
 
 def refusal(machine: Machine, refused: Refusal, occurrence: Occurrence) -> str:
-    """Say why nothing is taken: with the conjuncts that were false, or the rows in question."""
+    """Return why nothing is taken: with the conjuncts that were false, or the rows in question."""
     told = f"refused: {refused.reason} ({refused.message})"
     if refused.reason == "invalid_state":
         false = show_false(rows_at(machine, refused.configuration, occurrence)) if refused.rows else ""
@@ -461,7 +461,7 @@ def refusal(machine: Machine, refused: Refusal, occurrence: Occurrence) -> str:
 
 
 def flight_lines(flight: Flight, files: tuple[str, str]) -> Iterator[Line]:
-    """Tell whether a run may go on, and why not; or what it does otherwise from here on."""
+    """Return whether a run may go on, and why not; or what it does otherwise from here on."""
     fit, run = flight.fit, flight.record.run
     events = sum(isinstance(entry, EventEntry) for entry in run.ledger)
     yield fit.verdict, f"{run.run_id}  {run.configuration.state}, {plural(events, 'event')}{_in_short(flight)}"
@@ -493,7 +493,7 @@ def _in_short(flight: Flight) -> str:
 
 
 def trouble_lines(machine: Machine, here: Both | None, trouble: Trouble, file: str) -> Iterator[str]:
-    """Tell how a machine comes to a fault."""
+    """Yield how a machine comes to a fault."""
     assert here is not None, "a fault lies ahead of where the run is"
     yield from way_lines([machine], [here[1]], trouble.way)
     at = trouble.here.state
@@ -536,7 +536,7 @@ def _fit(runs: RunsInFlight | None) -> str:
 
 
 def as_json(diff: Diff) -> dict[str, Any]:
-    """Give all of it."""
+    """Return all of it."""
     sides = zip(("old", "new"), diff.files, diff.machines, strict=True)
     return {
         **{side: {"file": file, "machine": machine.name, "digest": digest(machine)} for side, file, machine in sides},
@@ -578,7 +578,7 @@ def _parting_json(machines: Sequence[Machine], parting: Divergence) -> dict[str,
 
 
 def _reaction_json(machine: Machine, reaction: Reaction) -> dict[str, Any]:
-    """Give what one machine does: `line` and what comes of it when a row is taken, `refused` with the reason, or `said`."""
+    """Return what one machine does: `line` and what comes of it when a row is taken, `refused` with the reason, or `said`."""
     outcome = reaction.outcome
     if isinstance(outcome, Taken):
         return {**_taken_json(machine, outcome), "timers": sorted(map(list, reaction.started)), "ends": reaction.ends}
@@ -611,7 +611,7 @@ def _occurrence_json(occurrence: Occurrence | None) -> dict[str, Any]:
 def _way_json(
     machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]
 ) -> list[dict[str, Any]]:
-    """Give the steps that all the machines take alike, with the lines of their rows."""
+    """Return the steps that all the machines take alike, with the lines of their rows."""
     found = []
     for occurrence, did in _steps(machines, here, way):
         each = [_taken_json(machine, outcome) for machine, outcome in zip(machines, did, strict=True)]

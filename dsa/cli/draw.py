@@ -29,7 +29,7 @@ def read_record(name: str) -> RecordedTrace:
 
 
 def place_in(name: str, step: int) -> str:
-    """Say where a step of a trace stands that was read before (0: its start): `FILE:LINE` in JSON Lines, else just the file."""
+    """Return where a step of a trace stands that was read before (0: its start): `FILE:LINE` in JSON Lines, else just the file."""
     lines = [number for number, line in enumerate(read_text(name).splitlines(), 1) if line.strip()]
     steps = len(read_record(name).steps)
     if len(lines) not in {steps, steps + 1}:
@@ -39,7 +39,7 @@ def place_in(name: str, step: int) -> str:
 
 
 def save_traces(folder: Path, report: CheckReport, *, itf: bool) -> list[Path]:
-    """Write the traces of all properties, `DOCUMENT-line12-1.jsonl` and so on; give the files written."""
+    """Write the traces of all properties, `DOCUMENT-line12-1.jsonl` and so on; return the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for place, result in enumerate(report.properties, 1):
@@ -90,7 +90,7 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None)
 
 
 def _rows(machine: Machine, trace: str) -> list[Transition]:
-    """Give the rows that a recorded trace takes. Raises DocumentError when the machine does otherwise."""
+    """Return the rows that a recorded trace takes. Raises DocumentError when the machine does otherwise."""
     found = replay(machine, read_record(trace))
     if found.mismatch is not None:
         raise DocumentError(trace, found.mismatch.message)

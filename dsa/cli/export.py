@@ -91,12 +91,12 @@ def _require_outputs(tool: str, output: Path | None, file: str) -> None:
 
 
 def _configuration(module: Path) -> Path:
-    """Give the file in which TLC looks for a module's configuration."""
+    """Return the file in which TLC looks for a module's configuration."""
     return module.with_suffix(".cfg")
 
 
 def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
-    """Give the files to write; the first is what a terminal gets."""
+    """Return the files to write; the first is what a terminal gets."""
     path = output or Path(machine.name)
     match tool:
         case "promela":
@@ -117,7 +117,7 @@ def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
 
 
 def _unsaid(machine: Machine, tool: str) -> Iterator[str]:
-    """Say what of the machine's claims and ends the text does not have."""
+    """Yield what of the machine's claims and ends the text does not have."""
     claims = {"promela": promela_unsaid, "tla": tla_unsaid, "prism": prism_unsaid}
     if tool in claims:
         yield from claims[tool](machine)

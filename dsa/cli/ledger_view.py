@@ -93,7 +93,7 @@ def step_text(step: Mapping[str, Any]) -> str:
 
 
 def text_said(entry: ResultEntry) -> str:
-    """Give the text that an effect gave beside no event: what it says to people."""
+    """Return the text that an effect gave beside no event: what it says to people."""
     texts = [step["payload"].get("text") for step in entry.steps if step["type"] == "text"]
     return "; ".join(text for text in texts if isinstance(text, str))
 
@@ -128,7 +128,7 @@ def _request(call: CallNode) -> str:
 
 
 def _outcome(call: CallNode) -> Iterator[str]:
-    """Say what came of a call, as far as no call below it says so."""
+    """Yield what came of a call, as far as no call below it says so."""
     yield from map(happened_text, call.happened)
     yield from map(step_text, call.own)
     if call.steps == ():
@@ -140,7 +140,7 @@ def _outcome(call: CallNode) -> Iterator[str]:
 
 
 def happened_text(what: Mapping[str, Any] | Handling) -> str:
-    """Say what was recorded of a call beside its result."""
+    """Return what was recorded of a call beside its result."""
     if isinstance(what, str):
         why = "it had failed" if what == "again" else "it was under way when the run was cut off"
         return f"resumed: {why}; {HANDLED[what]}"
@@ -225,7 +225,7 @@ def story(record: RunRecord, root: Path, found: RunSummary, *, after: int = 0) -
 
 
 def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
-    """Tell what happened in the next page of a run."""
+    """Yield what happened in the next page of a run."""
     entries = record.recorded.entries
     end = _page_end(entries, after)
     yield from told(record.run.run_id, entries[after:end], record.first.at_ms, entries[:after])
@@ -243,7 +243,7 @@ def _page_end(entries: ledger.Ledger[ledger.Entry], after: int) -> int:
 
 
 def heading(first: ledger.MachineEntry) -> Iterator[str]:
-    """Say which run this is and how it was started."""
+    """Yield which run this is and how it was started."""
     at = f" at {show_values(first.parameters)}" if first.parameters else ""
     yield f"run {first.run} of {first.name}{at}"
     started = dict(first.started)
@@ -256,7 +256,7 @@ def heading(first: ledger.MachineEntry) -> Iterator[str]:
 def told(
     run_id: str, entries: Iterable[ledger.Entry], begun_ms: int = 0, earlier: Iterable[ledger.Entry] = ()
 ) -> Iterator[str]:
-    """Tell what happened, event by event, each with the seconds since the run was begun, if it is known when that was (not 0)."""
+    """Yield what happened, event by event, each with the seconds since the run was begun, if it is known when that was (not 0)."""
     entries = tuple(entries)
     found, intents = happenings(entries), Intents((*earlier, *entries))
     width = min(_WIDEST, max((len(_event(happening)) for happening in found if happening.event), default=0))
@@ -279,7 +279,7 @@ def _event(happening: EventRecord) -> str:
 
 
 def outcome_text(outcome: ledger.RowEntry | ledger.RefusalEntry | None) -> str:
-    """Say what the table made of an event: the row, or why not."""
+    """Return what the table made of an event: the row, or why not."""
     match outcome:
         case ledger.RowEntry(line=at, source=source, target=target, changed=changed):
             where = "" if at is None else f"line {at}: "
@@ -290,13 +290,13 @@ def outcome_text(outcome: ledger.RowEntry | ledger.RefusalEntry | None) -> str:
 
 
 def refusal_text(refusal: ledger.RefusalEntry) -> str:
-    """Say why an event was refused, and what was accepted instead."""
+    """Return why an event was refused, and what was accepted instead."""
     accepted = f"; accepted there: {', '.join(refusal.accepted)}" if refusal.accepted else "; nothing is accepted there"
     return f"refused: {refusal.reason} ({refusal.message}){accepted}"
 
 
 def entry_text(entry: ledger.Entry, run_id: str, intents: Intents) -> str:
-    """Say what was recorded, in one line; `intents` are those of the run as far as it is told."""
+    """Return what was recorded, in one line; `intents` are those of the run as far as it is told."""
     match entry:
         case ledger.ChangeEntry(file=file):
             where = "another document" if file is None else file
@@ -335,7 +335,7 @@ def _resumed(entry: ledger.ResumedEntry, intents: Intents) -> str:
 
 
 def _given(entry: ledger.CallResultEntry) -> str:
-    """Say what a call gave that an effect's policy has made, but for what calls below it have given."""
+    """Return what a call gave that an effect's policy has made, but for what calls below it have given."""
     own = [step for step in entry.steps if step["id"].rpartition("/")[0] == entry.path]
     if own:
         return "; ".join(map(step_text, own))
@@ -361,7 +361,7 @@ def _result(entry: ledger.ResultEntry, effect: str) -> str:
 
 
 def _retried(entry: ledger.ResultEntry) -> str:
-    """Say how often a generator was asked in vain before it answered."""
+    """Return how often a generator was asked in vain before it answered."""
     reasons = [str(reason) for step in entry.steps for reason in step["payload"].get("retried") or ()]
     if not reasons:
         return ""
@@ -395,7 +395,7 @@ def due(deadline_ms: int) -> str:
 
 
 def now(record: RunRecord, root: Path, found: RunSummary) -> Iterator[str]:
-    """Say how a run stands, what it waits for, what is in doubt and how to decide it."""
+    """Yield how a run stands, what it waits for, what is in doubt and how to decide it."""
     stands = found if found.status in BY_THE_STORE else summary_of_record(record)
     run, standing, directory = record.run, record.standing, root / record.run.run_id
     facts = [
@@ -428,7 +428,7 @@ def now(record: RunRecord, root: Path, found: RunSummary) -> Iterator[str]:
 
 
 def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Say what is pending in a run that somebody has, else what whoever resumes it does."""
+    """Yield what is pending in a run that somebody has, else what whoever resumes it does."""
     run, standing = record.run, record.standing
     if standing.kind == "under way":
         yield from (("pending", f"{effect} {key}") for effect, key in run.keys.items())
@@ -482,7 +482,7 @@ def asked_text(run: Run, asked: Sequence[Intent]) -> str:
 
 
 def doubts(run: Run, asked: Sequence[Intent], directory: Path) -> Iterator[str]:
-    """Say of each effect in doubt, or of each call in it, what is not known, and give the commands that decide it."""
+    """Yield of each effect in doubt, or of each call in it, what is not known, and return the commands that decide it."""
     flying = _flying(run) if asked else {}
     for key in asked_keys(run, asked):
         heading, gave = (
@@ -502,7 +502,7 @@ def _flying(run: Run) -> dict[str, InFlight]:
 
 
 def _effect_in_doubt(run: Run, flying: InFlight, directory: Path) -> tuple[str, list[tuple[str, str]]]:
-    """Say what is not known of an effect, and give the commands for what it may have done."""
+    """Return what is not known of an effect, and return the commands for what it may have done."""
     intent, key = flying.intent, flying.intent.key
     place = "" if intent.line is None else f" (line {intent.line})"
     within = "".join(f", and in it {call.policy} {shortened(call.payload)}" for call in asked_calls(flying).values())
@@ -515,7 +515,7 @@ def _effect_in_doubt(run: Run, flying: InFlight, directory: Path) -> tuple[str, 
 
 
 def _call_in_doubt(flying: Iterable[InFlight], key: str, directory: Path) -> tuple[str, list[tuple[str, str]]]:
-    """Say what is not known of a call, and give the commands for what it may have done."""
+    """Return what is not known of a call, and return the commands for what it may have done."""
     call = next(call for each in flying for at, call in asked_calls(each).items() if at == key)
     gave = f"{line('send', directory, 'action_result', '--answers', key)} --data JSON"
     ways = [("it has happened", line("resume", directory, "--done", key)), ("it gave something", gave)]

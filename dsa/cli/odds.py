@@ -45,7 +45,7 @@ def recordings(path: Path) -> list[tuple[str, str]]:
 
 
 def digests(machine: Machine) -> frozenset[str]:
-    """Give the digests of runs of a machine, also from before odds and properties were written into its document."""
+    """Return the digests of runs of a machine, also from before odds and properties were written into its document."""
     without = attrs.evolve(
         machine, guards=tuple(attrs.evolve(guard, pass_odds=(), fatal_odds=()) for guard in machine.guards)
     )
@@ -257,7 +257,7 @@ def _ends(found: RunOdds) -> list[str]:
 
 
 def _no_success(answer: OddsAnswer) -> list[str]:
-    """Say that no run succeeds, where that is so, or that nothing counts as success."""
+    """Return that no run succeeds, where that is so, or that nothing counts as success."""
     success, machine = answer.reckoning.success, answer.asked.system.machine
     if not answer.asked.success:
         finals = ", ".join(sorted(machine.final_states | machine.ends.keys())) or "none"
@@ -389,7 +389,7 @@ def _percent(share: float) -> str:
 
 
 def as_json(file: str, answer: OddsAnswer) -> dict[str, Any]:
-    """Give everything as an object; what has no bound is null."""
+    """Return everything as an object; what has no bound is null."""
     found = answer.reckoning
     written = {
         "file": file,

@@ -89,13 +89,13 @@ def _summary(report: ProofReport) -> str:
 
 
 def _all(report: ProofReport) -> tuple[Proof, ...]:
-    """Give everything in the order it is shown; rest is told of whether it is proved or not."""
+    """Return everything in the order it is shown; rest is told of whether it is proved or not."""
     resting = report.rest or report.not_at_rest
     return (*report.obligations, *([resting] if resting else []), *report.properties)
 
 
 def _verdict(proof: Proof) -> str:
-    """Give the verdict to show; none for what nobody has to prove."""
+    """Return the verdict to show; none for what nobody has to prove."""
     owed = proof.is_asked and (proof.name != "rest" or proof.verdict == "PROVED")
     return proof.verdict if owed else _NONE
 

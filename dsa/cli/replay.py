@@ -45,7 +45,7 @@ _MONITOR_WIDTH = len("satisfied")
 
 
 def replayed(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
-    """Run a recorded trace on one machine again and tell what came of it; give the exit code."""
+    """Run a recorded trace on one machine again and tell what came of it; return the exit code."""
     if len(files) != 1:
         raise click.UsageError("--trace takes one FILE: the machine that the trace is of")
     found = replay(load(files[0]), read_record(trace))
@@ -57,7 +57,7 @@ def replayed(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
 
 
 def _as_json(file: str, trace: str, found: Replay) -> dict[str, Any]:
-    """Give what came of running a recorded trace again as an object."""
+    """Return what came of running a recorded trace again as an object."""
     return {
         "file": file,
         "trace": trace,
@@ -127,7 +127,7 @@ def command(run: str, root: str, file: str | None, module: str | None, *, json_w
 
 
 def _rederived(recorded: StoredRun, folder: Path, module: str | None, *, json_wanted: bool) -> int:
-    """Derive a run again from its events, and what policies called from the results of their calls; give the exit code."""
+    """Derive a run again from its events, and what policies called from the results of their calls; return the exit code."""
     record = told_record(folder, recorded)
     if record.run.machine.name == POLICY:
         with faults_told(folder):
@@ -171,7 +171,7 @@ def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
 
 
 def _own(recorded: StoredRun) -> Machine | None:
-    """Give the machine that a run is of; None when this version of dsa reads it otherwise."""
+    """Return the machine that a run is of; None when this version of dsa reads it otherwise."""
     try:
         return machine_record(recorded).run.machine
     except OtherMachineError:
@@ -182,7 +182,7 @@ def _own(recorded: StoredRun) -> Machine | None:
 
 
 def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted: bool) -> int:
-    """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
+    """Compare a run's ledger with what its machine makes of its events, byte by byte; return the exit code."""
     run, _ = records.replayed(record.recorded, rederive)
     pairs = zip(record.recorded.entries, run.ledger, strict=True)
     for position, (written, made) in enumerate(pairs):
@@ -207,7 +207,7 @@ def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted:
 
 
 def _compared(replayed: ReplayReport) -> Iterator[str]:
-    """Say which calls were performed again."""
+    """Yield which calls were performed again."""
     again = [f"{call.policy} {call.path}" for call in replayed.calls if call.path in replayed.performed]
     if again:
         yield f"performed again with recorded results, every request and every step is the same: {', '.join(again)}"
@@ -218,7 +218,7 @@ def _compared(replayed: ReplayReport) -> Iterator[str]:
 
 
 def projection(run: Run) -> dict[str, Any]:
-    """Give what a run's events lead to, as JSON: state, values, keys of what is outstanding, and each step's view."""
+    """Return what a run's events lead to, as JSON: state, values, keys of what is outstanding, and each step's view."""
     steps = {
         name: {
             "attempts": view.attempts,
@@ -257,7 +257,7 @@ def _counts(entries: Iterable[ledger.Entry]) -> dict[str, int]:
 def _against(
     name: str, entries: ledger.Ledger[ledger.Entry], file: str, own: Machine | None, *, json_wanted: bool
 ) -> int:
-    """Let another table take the events of a ledger, and tell where it differs; give the exit code."""
+    """Let another table take the events of a ledger, and tell where it differs; return the exit code."""
     first = entries[0] if len(entries) else None
     if not isinstance(first, ledger.MachineEntry):
         raise CommandExit(f"{name} has no machine, so no table can take its events", UNREADABLE)
@@ -309,7 +309,7 @@ def _would(difference: Difference) -> str:
 
 
 def _did(outcome: ledger.RowEntry | ledger.RefusalEntry | None, commands: tuple[Command, ...]) -> str:
-    """Say what a table did with an event."""
+    """Return what a table did with an event."""
     accepted = (
         "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, ledger.RowEntry) else ""
     )
@@ -330,7 +330,7 @@ def _command(command: Command) -> str:
 
 
 def _false(machine: Machine, difference: Difference) -> str:
-    """Say which conjuncts of the candidate rows were false where the table takes another row, or none."""
+    """Return which conjuncts of the candidate rows were false where the table takes another row, or none."""
     try:
         return show_false(rows_at(machine, difference.here, difference.happening.occurrence))
     except (OccurrenceError, KeyError):  # it has no such event, or reads guards that said nothing
@@ -338,7 +338,7 @@ def _false(machine: Machine, difference: Difference) -> str:
 
 
 def difference_as_json(machine: Machine, difference: Difference) -> dict[str, Any]:
-    """Give a difference as an object: the event, what was recorded, and what the machine does instead."""
+    """Return a difference as an object: the event, what was recorded, and what the machine does instead."""
     event, outcome = difference.happening.event, difference.happening.outcome
     assert event is not None, "something happened"
     return {

@@ -246,7 +246,7 @@ def _whole(record: RunRecord, root: Path) -> RunRecord:
 
 
 def _told(record: RunRecord, root: Path, *, json_wanted: bool) -> FinishedRun:
-    """Say that a run is over; give what became of it."""
+    """Return that a run is over; return what became of it."""
     performed = finished(record, root)
     if json_wanted:
         tell(performed, terminal(), json_wanted=True)
@@ -256,7 +256,7 @@ def _told(record: RunRecord, root: Path, *, json_wanted: bool) -> FinishedRun:
 
 
 def finished(record: RunRecord, root: Path) -> FinishedRun:
-    """Give what became of a run that is over: nothing is done."""
+    """Return what became of a run that is over: nothing is done."""
     directory = root / record.run.run_id
     with opened(root) as runs:
         accepted = tuple(accepted_artifacts(record.run, runs.artifacts(record.run.run_id)))
@@ -267,7 +267,7 @@ def finished(record: RunRecord, root: Path) -> FinishedRun:
 
 
 def _decided(record: RunRecord, root: Path, given: dict[Handling, tuple[str, ...]]) -> dict[str, Handling]:
-    """Give what is said of effects in doubt by their keys. Raises UsageError for what cannot be said."""
+    """Return what is said of effects in doubt by their keys. Raises UsageError for what cannot be said."""
     found: dict[str, Handling] = {}
     for handling, keys in given.items():
         for key in keys:

@@ -117,7 +117,7 @@ class Progress:
         self.end()
 
     def end(self) -> None:
-        """Draw the whole table, and give the terminal back."""
+        """Draw the whole table, and return the terminal back."""
         if self._live is not None:
             self._live.update(self._table(len(self._rows)))
             self._live.stop()
@@ -236,7 +236,7 @@ class Progress:
 
 
 def _one_line(text: str) -> str:
-    """Give a text as one printable line, no longer than anyone will look at."""
+    """Return a text as one printable line, no longer than anyone will look at."""
     return printable(" ".join(text[:_MOST_TEXT].split()))
 
 
@@ -254,7 +254,7 @@ class RunDisplay(Protocol):
 
 
 def display_of(machine: str, console: Console, root: Path) -> RunDisplay | None:
-    """Give the display of a machine, by its name; None where it has none. `root` is the folder of the runs."""
+    """Return the display of a machine, by its name; None where it has none. `root` is the folder of the runs."""
     if machine == POLICY:
         return CallDisplay(console)
     for point in entry_points(group="dsa.displays", name=machine):
@@ -280,7 +280,7 @@ def resuming_of(machine: str) -> ResumeCommand | None:
 
 @contextmanager
 def progress_of(machine: Machine, console: Console, root: Path, *, quiet: bool) -> Iterator[RunDisplay]:
-    """Give what shows a run that is taken up, as long as it is driven."""
+    """Yield what shows a run that is taken up, as long as it is driven."""
     display = None if quiet else display_of(machine.name, console, root)
     if display is None:
         with Progress(machine, console, quiet=quiet) as progress:
@@ -384,7 +384,7 @@ def command(
 
 
 def machine_document(file: str) -> Path:
-    """Give the path of the machine's own document: FILE's, or that of the machine which FILE, a spec, is about."""
+    """Return the path of the machine's own document: FILE's, or that of the machine which FILE, a spec, is about."""
     path = locate(file)
     named = machine_of(read_text(path), file)
     return path if named is None else locate(named[0], path.parent)
@@ -457,7 +457,7 @@ class RunRequest:
 
 
 def _model_note(binding: Bindings, options: RunOptions) -> Iterator[str]:
-    """Say which model is asked when nobody has chosen one."""
+    """Yield which model is asked when nobody has chosen one."""
     if options.model is None and any(isinstance(each, LocalGenerator) for each in binding.generators.values()):
         yield f"model: {DEFAULT_MODEL}, the built-in one; --model takes another"
 
@@ -487,7 +487,7 @@ def asked_for(machine: Machine, given: str | None) -> str | None:
 
 
 def default_specification(machine: Machine) -> str:
-    """Give what to ask for when the command line does not say.
+    """Return what to ask for when the command line does not say.
 
     Nothing, when every prompt does without; of a machine without steps, the functions that its cases call. Raises
     click.UsageError when there is nothing to go by.
@@ -507,7 +507,7 @@ def _needs_specification(machine: Machine) -> bool:
 
 
 def command_of(name: str) -> click.Command:
-    """Give a command by its name."""
+    """Return a command by its name."""
     found, *_ = entry_points(group="dsa.commands", name=name)
     command: click.Command = found.load()
     return command

@@ -69,15 +69,15 @@ class WatchOptions:
 
     @property
     def is_logging(self) -> bool:
-        """Tell whether log lines take the place of the progress that is shown."""
+        """Return whether log lines take the place of the progress that is shown."""
         return self.level is not None
 
     def started(self) -> dict[str, Any]:
-        """Give what a run keeps of this, so that it goes on in the same way: nothing when nothing was chosen."""
+        """Return what a run keeps of this, so that it goes on in the same way: nothing when nothing was chosen."""
         return {_STARTED: attrs.asdict(self.chosen)} if self.chosen else {}
 
     def continuing(self, started: Mapping[str, Any]) -> "WatchOptions":
-        """Give this with what was chosen when the run was started."""
+        """Return this with what was chosen when the run was started."""
         before = {name: tuple(said) for name, said in (started.get(_STARTED) or {}).items()}
         return attrs.evolve(self, chosen=SecretOptions(**before) | self.chosen)
 
@@ -279,7 +279,7 @@ def faults_told(root: Path, directory: Callable[[], Path | None] = lambda: None)
 
 
 def line(verb: str, directory: Path, *words: str, at: str = "") -> str:
-    """Give the command that does something with the run of a directory, ready to paste; `at` is the place of the question that it answers, maybe in a part of the run."""
+    """Return the command that does something with the run of a directory, ready to paste; `at` is the place of the question that it answers, maybe in a part of the run."""
     root = directory.parent
     where = [] if str(root) == DEFAULT_RUNS else ["--runs", str(root)]
     return shlex.join(["dsa", verb, place_in_part(directory.name, at) if at else directory.name, *words, *where])

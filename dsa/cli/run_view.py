@@ -361,7 +361,7 @@ def headline(rest: Rest) -> str:
 
 
 def _why(run: Run) -> str:
-    """Say what brought a run to an end that is no success: the step whose verdict it was, or the event, with its row and its error."""
+    """Return what brought a run to an end that is no success: the step whose verdict it was, or the event, with its row and its error."""
     steps = steps_given(run)
     if steps:
         return f": {step_text(steps[-1])}"
@@ -424,7 +424,7 @@ def _errors(performed: FinishedRun) -> Path | None:
 
 
 def _said(rest: Rest) -> str | None:
-    """Give what was said to people just before a run began to wait, or as it ended."""
+    """Return what was said to people just before a run began to wait, or as it ended."""
     entries = tuple(rest.run.ledger)[::-1] if rest.kind in {"waiting", "finished"} else []
     since = takewhile(lambda entry: not isinstance(entry, EventEntry), entries)
     texts = [text_said(entry) for entry in since if isinstance(entry, ResultEntry)]
@@ -439,7 +439,7 @@ def _judged_text(judged: ToJudge) -> str:
 
 
 def _next(performed: FinishedRun) -> str | None:
-    """Give the command that goes on with the run, if it can go on and has not said how before."""
+    """Return the command that goes on with the run, if it can go on and has not said how before."""
     rest = performed.rest
     if rest.kind == "stopped":
         return line("resume", performed.directory)
@@ -454,7 +454,7 @@ def _shown(final: Path, console: Console) -> Syntax | Text:
 
 
 def _artifacts(performed: FinishedRun) -> str | None:
-    """Say where artifacts are, and how many; None where none was made."""
+    """Return where artifacts are, and how many; None where none was made."""
     made = [entry for entry in performed.rest.run.ledger if isinstance(entry, ArtifactEntry)]
     if not made:
         return None

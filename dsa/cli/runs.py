@@ -182,7 +182,7 @@ def _opened(folder: Path) -> Iterator[RunArchive]:
 
 
 def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | None) -> str:
-    """Say which events runs wait for, or of which machines there are runs, when a word that none has was asked for."""
+    """Return which events runs wait for, or of which machines there are runs, when a word that none has was asked for."""
     machines = {each.summary.machine for each in every}
     events = {event for each in every for event in each.summary.waits_for}
     if machine is not None and machine not in machines:

@@ -113,13 +113,13 @@ def _lines(recorded: StoredRun, root: Path, form: str | None, after: int) -> Ite
 
 
 def error_lines(folder: Path) -> Iterator[str]:
-    """Give what users' code has raised in a run, as it was kept in its folder."""
+    """Yield what users' code has raised in a run, as it was kept in its folder."""
     path = folder / ERRORS
     yield from (read_text(path).splitlines() if path.exists() else ["nothing was raised by your code"])
 
 
 def counter_lines(recorded: StoredRun) -> Iterator[str]:
-    """Give what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
+    """Yield what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
     counted: dict[str, Any] = dict(counters(recorded.entries))
     for point in _points("dsa.counters", recorded):
         counted[point.name] = point.load()(recorded.entries)
@@ -129,7 +129,7 @@ def counter_lines(recorded: StoredRun) -> Iterator[str]:
 
 
 def diff_lines(recorded: StoredRun, root: Path) -> Iterator[str]:
-    """Give what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
+    """Yield what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
     told = _own("dsa.diffs", recorded, "only those of `dsa code` have a diff")
     with open_runs(root, must_exist=True) as runs:
         yield from told(runs, recorded.run).splitlines() or ["nothing was changed"]
@@ -150,7 +150,7 @@ def _show(recorded: StoredRun, root: Path) -> None:
 
 
 def _own(group: str, recorded: StoredRun, otherwise: str) -> Callable[..., Any]:
-    """Give a machine's own account of its runs. Raises Ended where it has none."""
+    """Return a machine's own account of its runs. Raises Ended where it has none."""
     for point in _points(group, recorded):
         account: Callable[..., Any] = point.load()
         return account
@@ -169,7 +169,7 @@ def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def scenario_lines(record: RunRecord) -> Iterator[str]:
-    """Give a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
+    """Yield a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
     run, seen = record.run, percepts(record.run.machine, record.run.ledger)
     if not seen:
         raise CommandExit(f"nothing has happened yet in run {run.run_id}", 1)
@@ -201,7 +201,7 @@ def _written(
 
 
 def percept_lines(record: RunRecord) -> Iterator[str]:
-    """Give the table of what a run perceived and did; in a workflow, with what the step in progress uses (`-`: nothing)."""
+    """Yield the table of what a run perceived and did; in a workflow, with what the step in progress uses (`-`: nothing)."""
     machine = record.run.machine
     has_uses = any(step.uses for step in machine.steps)
     rows = [
@@ -228,7 +228,7 @@ class _TreeLine:
 
 
 def provenance_lines(attempts: tuple[AttemptRecord, ...]) -> Iterator[str]:
-    """Give the tree of attempts: below each those that refine it."""
+    """Yield the tree of attempts: below each those that refine it."""
     if not attempts:
         yield "nothing was generated"
         return

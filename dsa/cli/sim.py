@@ -47,13 +47,13 @@ class SimArguments:
     parameters: tuple[str, ...] = ()
 
     def again(self, seed: int) -> str:
-        """Give the command that tells a seed's story."""
+        """Return the command that tells a seed's story."""
         values = (word for value in self.parameters for word in ("--param", value))
         return shlex.join(("dsa", "sim", self.file, *values, "--seed", str(seed)))
 
 
 def shown(asked: SimArguments, subject: Subject, outcome: CampaignResult, first: int, least: float) -> Iterator[str]:
-    """Say what came of seeds: figures, what was not covered, what was found with the story of the first."""
+    """Yield what came of seeds: figures, what was not covered, what was found with the story of the first."""
     values = show_values(subject.machine.constants.items())
     last = first + outcome.seeds - 1
     yield (
@@ -139,7 +139,7 @@ def _event(event: EventEntry) -> str:
 def as_json(
     file: str, subject: Subject, outcome: CampaignResult, first: int, seconds: float, story: SeedResult | None = None
 ) -> dict[str, Any]:
-    """Give all of it as one object; `story` only where one seed was asked for."""
+    """Return all of it as one object; `story` only where one seed was asked for."""
     rows = subject.machine.transitions
     found = {
         "file": file,
@@ -232,7 +232,7 @@ def command(
 
 
 def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
-    """Give what is simulated: the machine as its own document says it, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
+    """Return what is simulated: the machine as its own document says it, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
     document = machine_document(file)
     values = parse_parameters(parameters)
     machine = load(file if document == locate(file) else str(document)).at(values)
@@ -245,7 +245,7 @@ def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
 
 
 def _one(asked: SimArguments, subject: Subject, seed: int, *, json_wanted: bool) -> int:
-    """Play one seed and tell its story; give the exit code."""
+    """Play one seed and tell its story; return the exit code."""
     story = Story(subject, seed, telling=True).play()
     if json_wanted:
         outcome = simulate(subject, (seed,))

@@ -148,7 +148,7 @@ def _spec(made: _TestFile, file: str, output: Path) -> str:
 
 
 def _named_from(output: Path, file: str) -> str:
-    """Give the path of a document from the folder of the output; a shipped one keeps its name."""
+    """Return the path of a document from the folder of the output; a shipped one keeps its name."""
     return Path(os.path.relpath(file, output.parent)).as_posix() if Path(file).is_file() else file
 
 

@@ -28,7 +28,7 @@ from dsa.text import plural
 
 
 def canonical(machine: Machine) -> tuple[Machine, str]:
-    """Give what a certificate is about: the machine as `step` reads it, Steps expanded, and its canonical document."""
+    """Return what a certificate is about: the machine as `step` reads it, Steps expanded, and its canonical document."""
     about = behaviour(expanded(machine))
     return about, dumps(about)
 
@@ -152,7 +152,7 @@ def _what(claim: dict[str, Any]) -> What:
 
 
 def _content(path: str, text: str) -> dict[str, Any]:
-    """Give what a certificate holds. Raises DocumentError for what is none, and Ended for one that the kernel refuses as a whole."""
+    """Return what a certificate holds. Raises DocumentError for what is none, and Ended for one that the kernel refuses as a whole."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -187,7 +187,7 @@ def _is_claim(claim: object) -> bool:
 
 
 def _judged(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> KernelVerdict:
-    """Say what the kernel says of a claim."""
+    """Return what the kernel says of a claim."""
     try:
         said = established(machine, claim, compare)
     except AssertionError as why:

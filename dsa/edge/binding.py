@@ -59,7 +59,7 @@ class Bindings:
 
 
 def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
-    """Give each effect that a row emits, once, with the place of the first such row."""
+    """Yield each effect that a row emits, once, with the place of the first such row."""
     seen: set[str] = set()
     for row in machine.transitions:
         for item in row.effects:
@@ -84,7 +84,7 @@ async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Map
 
 
 def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, Artifact]:
-    """Give the finalised artifacts that a step uses, by the names it gives them; one not finalised is left out."""
+    """Return the finalised artifacts that a step uses, by the names it gives them; one not finalised is left out."""
     declared = run.machine.step_named.get(step)
     if declared is None or not declared.uses:
         return {}
@@ -93,7 +93,7 @@ def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, 
 
 
 def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurrence | None:
-    """Give the occurrence with the verdicts that it is fed with, where it has them all; None when guards have to be asked.
+    """Return the occurrence with the verdicts that it is fed with, where it has them all; None when guards have to be asked.
 
     One that will be refused whatever the verdicts is given back as it is.
     """
@@ -107,7 +107,7 @@ def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurren
 
 
 def is_judged_at_once(run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface]) -> bool:
-    """Tell whether the guards that an event needs say at once what they say: nobody waits for them, and nothing comes in between."""
+    """Return whether the guards that an event needs say at once what they say: nobody waits for them, and nothing comes in between."""
     brought, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
     asked = (guards[name] for name in needed if name not in brought)
     return not any(guard.blocks or iscoroutinefunction(guard.validate) for guard in asked)
@@ -116,7 +116,7 @@ def is_judged_at_once(run: Run, occurrence: Occurrence, guards: Mapping[str, Gua
 async def with_exact_verdicts(
     run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface], artifacts: ArtifactStore, data: DataThen
 ) -> Occurrence:
-    """Give the occurrence with one verdict for each guard that is read as it arrives, and no others.
+    """Return the occurrence with one verdict for each guard that is read as it arrives, and no others.
 
     Verdicts that came with it are kept, but that nothing passes a newest text which had secrets in it; the other guards judge the
     event's artifact, or its data as a text, and are given `data`. Raises what they raise, and MissingDataError.
@@ -136,14 +136,14 @@ async def with_exact_verdicts(
 
 
 def _is_redacted(run: Run, data: object) -> bool:
-    """Tell whether the step's newest text, which a row may accept, had secrets in it, unless the event names another one."""
+    """Return whether the step's newest text, which a row may accept, had secrets in it, unless the event names another one."""
     view = run.step(step_of(run.machine, run.configuration.state))
     named = data.get("artifact_id") if isinstance(data, dict) else None
     return bool(view.redacted) and named in {None, view.latest}
 
 
 def artifact_of(data: object, artifacts: ArtifactStore) -> Artifact:
-    """Give what an event is about: the artifact whose id it carries, or its data as a text."""
+    """Return what an event is about: the artifact whose id it carries, or its data as a text."""
     if isinstance(data, dict) and "artifact_id" in data:
         return artifacts.get_artifact(data["artifact_id"])
     return Artifact(data if isinstance(data, str) else json.dumps(data))
@@ -160,7 +160,7 @@ class FromOutside:
         }
 
     def read(self, run: Run, given: Occurrence, at: str | None = None) -> Occurrence:
-        """Give an event as it is recorded. One that answers an effect may come from a person where the effect's policy has left it to one.
+        """Return an event as it is recorded. One that answers an effect may come from a person where the effect's policy has left it to one.
 
         OccurrenceError for one that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for data that
         is not JSON, or is nested too deep.
@@ -196,7 +196,7 @@ def _is_outside(run: Run, given: Occurrence) -> bool:
 
 
 def _was_asked(run: Run, given: Occurrence, at: str | None) -> bool:
-    """Tell whether a person may give an answer: one that is asked for now, or, under another key than the outstanding one, late."""
+    """Return whether a person may give an answer: one that is asked for now, or, under another key than the outstanding one, late."""
     effect = run.machine.event_named[given.event].origin
     return effect in asked_of_people(run) or (at is not None and "/" in at and at != run.keys.get(effect))
 

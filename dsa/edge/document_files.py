@@ -19,7 +19,7 @@ _BYTES_OF_A_CHARACTER = 4  # at most, in UTF-8
 
 
 def shipped() -> dict[str, Path]:
-    """Give the shipped documents by name: `dual_state`, `katas/exhausted`, and the shipped specs as `specs/dual_state`."""
+    """Return the shipped documents by name: `dual_state`, `katas/exhausted`, and the shipped specs as `specs/dual_state`."""
     package = find_spec("machines")
     assert package is not None, "the machines are shipped with this package"
     assert package.origin is not None, "they are a package of files"
@@ -33,7 +33,7 @@ def shipped() -> dict[str, Path]:
 
 
 def locate(name: str, beside: Path | None = None) -> Path:
-    """Give the path of a document: as written, relative to `beside`, or a shipped one. Raises DocumentError."""
+    """Return the path of a document: as written, relative to `beside`, or a shipped one. Raises DocumentError."""
     written = Path(name)
     candidates = [written] if beside is None else [beside / written, written]
     for candidate in candidates:
@@ -125,6 +125,6 @@ def load(name: str) -> Machine:
 
 
 def _shortened(path: Path) -> str:
-    """Give a path as a person would write it: relative when it lies below the working folder."""
+    """Return a path as a person would write it: relative when it lies below the working folder."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

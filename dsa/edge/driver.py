@@ -92,7 +92,7 @@ class UnderWay:
         self._effects[key] = asyncio.create_task(GoingOn(guarded, awaited))
 
     def ended(self, key: str) -> None:
-        """Take note that an effect is performed."""
+        """Record that an effect is performed."""
         self._effects.pop(key, None)
 
     def stop(self, key: str) -> None:
@@ -182,7 +182,7 @@ class News:
 
 
 def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
-    """Give what the run is to hear before anything that is sent now, and the other timers with the milliseconds that are left of them.
+    """Return what the run is to hear before anything that is sent now, and the other timers with the milliseconds that are left of them.
 
     Recorded results that were not taken come first, then the timers whose time is over: by their deadlines, those of one moment as they were started.
     """
@@ -401,7 +401,7 @@ class Driver:
 
     @property
     def _may_begin(self) -> bool:
-        """Tell whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
+        """Return whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
         return self._failure is None and self._broken is None
 
     def _settle(self, intent: Intent, handling: Handling) -> None:

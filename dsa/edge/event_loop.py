@@ -31,10 +31,10 @@ class Clock(Protocol):
     """A clock that only goes forward, and beside it the time of day, which may jump."""
 
     def now_s(self) -> float:
-        """Give the seconds since some fixed moment."""
+        """Return the seconds since some fixed moment."""
 
     def wall_ms(self) -> int:
-        """Give the milliseconds since 1970."""
+        """Return the milliseconds since 1970."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -44,11 +44,11 @@ class MonotonicClock:
     """The machine's own clock."""
 
     def now_s(self) -> float:
-        """Give the seconds since the machine started."""
+        """Return the seconds since the machine started."""
         return time.monotonic()
 
     def wall_ms(self) -> int:
-        """Give the milliseconds since 1970."""
+        """Return the milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     async def sleep(self, seconds: float) -> None:
@@ -147,7 +147,7 @@ class CallerThread(threading.Thread):
 
     @classmethod
     def free(cls) -> "CallerThread":
-        """Give one that has nothing to do: the one that was last at work, or a new one."""
+        """Return one that has nothing to do: the one that was last at work, or a new one."""
         with cls._lock:
             if cls._idle:
                 return cls._idle.pop()
@@ -262,13 +262,13 @@ def _succeed(future: "asyncio.Future[T]", result: T) -> None:
 
 
 def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
-    """Give a future its error."""
+    """Return a future its error."""
     if not future.done():
         future.set_exception(_told(error) if _is_foreign(error) else error)
 
 
 def _is_foreign(error: BaseException) -> bool:
-    """Tell whether an error would end the loop or the program, or cannot be told; then it is an error of the call, not more."""
+    """Return whether an error would end the loop or the program, or cannot be told; then it is an error of the call, not more."""
     return isinstance(error, StopIteration) or not isinstance(error, Exception) or _said(error) is None
 
 
@@ -278,7 +278,7 @@ def _told(error: BaseException) -> RuntimeError:
 
 
 def _said(error: BaseException) -> str | None:
-    """Give what an error says; None when it fails to say it."""
+    """Return what an error says; None when it fails to say it."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001  (whatever it is, there are no words)

@@ -39,7 +39,7 @@ def locked(file: int, *, shared: bool = False) -> bool:
 
 
 def unlock(file: int) -> None:
-    """Give a lock back. Raises NoLocksError."""
+    """Return a lock back. Raises NoLocksError."""
     how = _fcntl()
     how.flock(file, how.LOCK_UN)
 
@@ -60,7 +60,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def folders_above(path: Path) -> Iterator[Path]:
-    """Give the folders that hold the names which lead to a path, the nearest first, up to the top of its file system.
+    """Yield the folders that hold the names which lead to a path, the nearest first, up to the top of its file system.
 
     One that may not be read is the end too: nobody who may not read it has made what leads on from there.
     """

@@ -30,7 +30,7 @@ class RenderError(DsaError):
 
 
 def renderer() -> Path | None:
-    """Give the program that draws: `dot`, else `graphviz-pure` on the path or beside this interpreter, else None."""
+    """Return the program that draws: `dot`, else `graphviz-pure` on the path or beside this interpreter, else None."""
     scripts = sysconfig.get_path("scripts")
     found = shutil.which("dot") or shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
     return Path(found) if found else None

@@ -167,7 +167,7 @@ def _payload_text(run_id: str, intent: Intent, data: object) -> PayloadText:
 
 
 def answers_of(machine: Machine, effect: str) -> frozenset[str]:
-    """Give the events that may answer an effect."""
+    """Return the events that may answer an effect."""
     found: frozenset[str] | None = machine.worked_out.get(("answers", effect))
     if found is None:
         found = machine.worked_out["answers", effect] = frozenset(machine.answers.get(effect, ()))
@@ -175,7 +175,7 @@ def answers_of(machine: Machine, effect: str) -> frozenset[str]:
 
 
 def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
-    """Give code and message of an error step's payload; a policy may have left either out."""
+    """Return code and message of an error step's payload; a policy may have left either out."""
     return str(payload.get("code") or "ERROR"), str(payload.get("message") or "its policy gives no reason")
 
 
@@ -197,7 +197,7 @@ def failure_of(effect: str, error: BaseException) -> list[Step]:
 
 
 def fault_in(steps: list[Step]) -> Step | None:
-    """Give the first error step."""
+    """Return the first error step."""
     for step in steps:
         if _ERROR in step.payload_text and step.content.get("error") is True:
             return step
@@ -205,7 +205,7 @@ def fault_in(steps: list[Step]) -> Step | None:
 
 
 def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | Step:
-    """Give the occurrence that a policy's steps amount to; the question that it leaves to a person; or the error step that says why there is neither."""
+    """Return the occurrence that a policy's steps amount to; the question that it leaves to a person; or the error step that says why there is neither."""
     count, said, question = 0, {}, None
     for step in steps:
         if _ERROR in step.payload_text and step.content.get("error") is True:
@@ -234,7 +234,7 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
 
 
 def occurrence_of(intent: Intent, answer: Occurrence | Step) -> Occurrence:
-    """Give an answer as it is, and a failure as the answer `E.failed`."""
+    """Return an answer as it is, and a failure as the answer `E.failed`."""
     return Occurrence(f"{intent.effect}.failed", data=answer.content) if isinstance(answer, Step) else answer
 
 
@@ -244,7 +244,7 @@ def result_of(intent: Intent, steps: list[Step], seconds: float = 0.0, at_ms: in
 
 
 def steps_of(result: ResultEntry) -> list[Step]:
-    """Give the steps of a result."""
+    """Return the steps of a result."""
     return [Step(f"{result.key}/{number}", **step) for number, step in enumerate(result.steps, start=1)]
 
 
@@ -398,7 +398,7 @@ class Performer:
         return self._data.follow(self._host.run.ledger).as_of(self._host.run.seq)
 
     def missing_before(self, intent: Intent) -> str:
-        """Say what an effect's prompt, or a guard of its answers, reads and nobody has brought; empty when nothing is missing."""
+        """Return what an effect's prompt, or a guard of its answers, reads and nobody has brought; empty when nothing is missing."""
         machine = self._host.run.machine
         read = read_before(machine, intent.effect, intent.target)
         then = self.data_before(intent.key) if read else None
@@ -492,7 +492,7 @@ class Performer:
         return [step_without(self._binding.secrets, step) for step in told]
 
     def _with_call(self, steps: list[Step], key: str, path: str | None) -> list[Step]:
-        """Say of what an effect's policy raised in which call that was, if one raised it."""
+        """Return of what an effect's policy raised in which call that was, if one raised it."""
         if path is None or "." not in path:
             return steps
         begun = (entry for entry in self._host.run.ledger if isinstance(entry, CallEntry))
@@ -501,7 +501,7 @@ class Performer:
         return [*steps[:-1], attrs.evolve(steps[-1], payload=said)]
 
     def _calls_under(self, effect: str, key: str, root: int) -> Calls:
-        """Give what makes the calls of one try, with what is recorded of them; those in doubt that count as failed are recorded so."""
+        """Return what makes the calls of one try, with what is recorded of them; those in doubt that count as failed are recorded so."""
         recorded = list(self._calls[key]) if key in self._calls else []
         for call in open_calls(recorded) if recorded else ():
             if call.in_doubt == "fail" and call.path.startswith(f"{root}."):
@@ -536,7 +536,7 @@ class Performer:
             self._host.keep(entry)
 
     def _limit_of(self, about: Effect) -> TimeLimit | None:
-        """Give the shorter of the effect's time limit and what its budget leaves."""
+        """Return the shorter of the effect's time limit and what its budget leaves."""
         left, declared_ms = self._meter.seconds_left(about.name) if self._meter.has_limits else inf, about.time_limit_ms
         if declared_ms is not None and declared_ms / 1000 < left:
             return TimeLimit(declared_ms / 1000, "its time limit (column `time limit` of Effects)")
@@ -563,12 +563,12 @@ def _calls_by_key(ledger: Iterable[Entry]) -> Mapping[str, Sequence[CallRecord]]
 
 
 def rests(step: Step) -> bool:
-    """Tell whether an effect is neither answered nor failed after a step: a person is asked, or a part of it waits."""
+    """Return whether an effect is neither answered nor failed after a step: a person is asked, or a part of it waits."""
     return step.type == QUESTION or part_told(step.content) is not None
 
 
 def backoff_s(failures: int) -> float:
-    """Give how long to wait after so many failed tries in a row: half a second, then twice as long each time, at most 30 s."""
+    """Return how long to wait after so many failed tries in a row: half a second, then twice as long each time, at most 30 s."""
     return float(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (failures - 1)))
 
 

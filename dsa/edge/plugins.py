@@ -78,7 +78,7 @@ class Packages:
 
 
 def _said(error: BaseException) -> str:
-    """Give what was raised in one line, without secrets."""
+    """Return what was raised in one line, without secrets."""
     text = " ".join(environment_secrets().text(str(error)).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

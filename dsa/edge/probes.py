@@ -41,12 +41,12 @@ class Folder:
 
     @property
     def is_network(self) -> bool:
-        """Tell whether other machines may use it too, which a ledger's locks and shared memory do not survive."""
+        """Return whether other machines may use it too, which a ledger's locks and shared memory do not survive."""
         return self.kind in _NETWORK or self.kind.startswith(_NETWORK_FUSE)
 
     @property
     def is_in_memory(self) -> bool:
-        """Tell whether it is gone when the machine stops."""
+        """Return whether it is gone when the machine stops."""
         return self.kind in _IN_MEMORY
 
 
@@ -126,7 +126,7 @@ def program(names: tuple[str, ...], *flags: str) -> InstalledProgram | None:
 
 
 def listens(address: str) -> bool:
-    """Tell whether somebody takes connections at the host and port of an address."""
+    """Return whether somebody takes connections at the host and port of an address."""
     parts = urlsplit(address)
     try:
         with socket.create_connection(

@@ -143,7 +143,7 @@ def processors() -> int:
 
 
 def spread(work: Callable[[int], Result], count: int) -> Iterator[Result]:
-    """Give what work comes to for 0, 1, .. up to `count`; processes end when this does, in whatever way.
+    """Yield what work comes to for 0, 1, .. up to `count`; processes end when this does, in whatever way.
 
     What another process did not come to the end of is done here: so a fault is raised here, with its traceback.
     """
@@ -202,7 +202,7 @@ class CompileError(DsaError):
 
 
 def compiler() -> Path | None:
-    """Give the C compiler, or None when none is found."""
+    """Return the C compiler, or None when none is found."""
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     return Path(found) if found else None
 
@@ -235,7 +235,7 @@ def _run(program: Path, text: Path, library: Path) -> None:
 
 
 def environment_secrets(chosen: SecretOptions | None = None) -> Secrets:
-    """Give the secrets of this process's environment, and what a user has chosen. Raises SecretError.
+    """Return the secrets of this process's environment, and what a user has chosen. Raises SecretError.
 
     The path of something that is there is no secret, whatever its variable is called: GOOGLE_APPLICATION_CREDENTIALS names a file.
     """

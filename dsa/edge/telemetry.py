@@ -55,7 +55,7 @@ class TelemetryError(DsaError):
 
 
 def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether the environment asks for traces, by OpenTelemetry's own variables."""
+    """Return whether the environment asks for traces, by OpenTelemetry's own variables."""
     is_off = (
         environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none"
     )
@@ -179,7 +179,7 @@ class _Sender:
 
 
 def _readable(span: TelemetrySpan, resource: Any, scope: Any) -> Any:  # noqa: ANN401
-    """Give a span as OpenTelemetry's exporter reads it."""
+    """Return a span as OpenTelemetry's exporter reads it."""
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
@@ -267,7 +267,7 @@ def _may_warn(entry: Entry) -> bool:
 
 
 def described(entry: Entry) -> tuple[str, int, Fields]:
-    """Give an entry's kind, the level at which it is logged, and what is said of it."""
+    """Return an entry's kind, the level at which it is logged, and what is said of it."""
     match entry:
         case MachineEntry():
             return "machine", logging.INFO, {"machine": entry.name, "digest": entry.digest}

@@ -53,7 +53,7 @@ class ServerSettings:
 def openai_body(
     model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: ServerSettings
 ) -> dict[str, Any]:
-    """Give the body for `/chat/completions`; it asks for the counts of tokens too."""
+    """Return the body for `/chat/completions`; it asks for the counts of tokens too."""
     body: dict[str, Any] = {"model": model, "messages": _as_dicts(messages), "stream": True}
     body["stream_options"] = {"include_usage": True}
     if tools:
@@ -69,7 +69,7 @@ def _as_dicts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def ollama_body(
     model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: ServerSettings
 ) -> dict[str, Any]:
-    """Give the body for Ollama's `/api/chat`.
+    """Return the body for Ollama's `/api/chat`.
 
     There numbers are options, arguments of calls are objects, a result is known by its tool's name, a schema is the `format`, and a request for which
     no room is asked is cut to what the server thinks fit.
@@ -91,7 +91,7 @@ def ollama_body(
 
 
 def _window_for(body: Mapping[str, Any], max_tokens: int | None) -> int:
-    """Give the room that a request and its answer need, doubled step by step: another one has Ollama load the model anew."""
+    """Return the room that a request and its answer need, doubled step by step: another one has Ollama load the model anew."""
     said = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN + (max_tokens or _ANSWER_TOKENS)
     return _SMALLEST_WINDOW << max(0, (said - 1) // _SMALLEST_WINDOW).bit_length()
 
@@ -119,7 +119,7 @@ def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_refused(body: Mapping[str, Any], refusal: str) -> dict[str, Any] | None:
-    """Give the body without the parameter that a refusal names, or by the name that is wanted; None when it names none."""
+    """Return the body without the parameter that a refusal names, or by the name that is wanted; None when it names none."""
     for name, wanted in REFUSABLE.items():
         if name in body and name in refusal:
             kept = {key: value for key, value in body.items() if key != name}
@@ -222,7 +222,7 @@ class ChatClient:
         return attrs.evolve(result, error=attrs.evolve(result.error, message=message))
 
     def failure(self, error: StreamError, usage: Usage | None = None) -> GenerationError:
-        """Give the error of a stream as GenerationError, for those who want the whole answer or none."""
+        """Return the error of a stream as GenerationError, for those who want the whole answer or none."""
         asked = self._server.asked
         if error.code == "provider_error":
             reason = reason_of(error.status, error.message)
@@ -315,7 +315,7 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
 
 
 def budget_of(most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:
-    """Give the budget of an option and a function; None for no budget, a token for each byte without a function."""
+    """Return the budget of an option and a function; None for no budget, a token for each byte without a function."""
     if most is None:
         return None
     return TokenBudget(most) if count is None else TokenBudget(most, count, "by the function that was given")

@@ -60,7 +60,7 @@ register("command")(CommandGenerator)
 
 @register("scripted")
 def _scripted(document_folder: Path, file: str) -> GeneratorInterface:
-    """Give the fenced blocks of a Markdown file, in order; the file is named from the document's folder."""
+    """Return the fenced blocks of a Markdown file, in order; the file is named from the document's folder."""
     try:
         return load_script(document_folder / file)
     except DocumentError as error:
@@ -148,7 +148,7 @@ def build_generator(
 
 
 def _named_at(name: str, machine: Machine) -> Span | None:
-    """Give the first step that names a generator."""
+    """Return the first step that names a generator."""
     return next((step.span for step in machine.steps if step.generator == name), None)
 
 
@@ -157,7 +157,7 @@ def _no_machine(file: str, _step: str, _folder: Path) -> GeneratorInterface:
 
 
 def _kind_of(row: Generator, *, is_declared: bool) -> ComponentKind | None:
-    """Give the kind that a row names, else the one that it is called like, else, where it is declared, `llm`."""
+    """Return the kind that a row names, else the one that it is called like, else, where it is declared, `llm`."""
     name = row.kind or row.name
     try:
         return KINDS.get(name) or PACKAGES.find(name) or (KINDS["llm"] if is_declared and not row.kind else None)

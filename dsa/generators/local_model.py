@@ -100,7 +100,7 @@ class LocalGenerator(GeneratorInterface):
 
 
 def find_signature(task: str) -> str:
-    """Give the first `name(args)` or `name(args) -> type` that stands behind `def` in the task; empty for none."""
+    """Return the first `name(args)` or `name(args) -> type` that stands behind `def` in the task; empty for none."""
     for match in _HEADER.finditer(task):
         signature = match[1].strip()
         try:
@@ -112,7 +112,7 @@ def find_signature(task: str) -> str:
 
 
 def count_tokens(text: str) -> int:
-    """Give how many tokens the local model makes of a text. Raises ModelUnavailable without package or model."""
+    """Return how many tokens the local model makes of a text. Raises ModelUnavailable without package or model."""
     server, key = _server()
     connection = http.client.HTTPConnection(urlsplit(server.listening_address).netloc, timeout=_COUNTING_S)
     try:
@@ -125,7 +125,7 @@ def count_tokens(text: str) -> int:
 
 
 def served() -> tuple[str, str]:
-    """Give the address, on this machine, at which the local model answers in OpenAI's form, and the key for it. Raises ModelUnavailable."""
+    """Return the address, on this machine, at which the local model answers in OpenAI's form, and the key for it. Raises ModelUnavailable."""
     server, key = _server()
     return str(server.listening_address), key
 
@@ -158,7 +158,7 @@ def _answered(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_path() -> Path:
-    """Give the path of the model's file, without importing its package, which needs others. Raises ModelUnavailable."""
+    """Return the path of the model's file, without importing its package, which needs others. Raises ModelUnavailable."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise ModelUnavailable(
             "The local model needs the package xllamacpp, which is not installed; run: pip install xllamacpp"
@@ -171,7 +171,7 @@ def model_path() -> Path:
 
 
 def _server() -> tuple[Any, str]:
-    """Give the model's server and the key for what it listens to."""
+    """Return the model's server and the key for what it listens to."""
     with _loading:  # two threads at once would load it twice
         return _load()
 
@@ -201,5 +201,5 @@ def _load() -> tuple[Any, str]:
 
 
 def _cores() -> int:
-    """Give the number of cores that this process may use; a container may have fewer than the machine."""
+    """Return the number of cores that this process may use; a container may have fewer than the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

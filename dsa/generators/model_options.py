@@ -61,13 +61,13 @@ def _in_a_loop() -> bool:
 
 
 def seed_for(seed: int, context: Context, messages: Sequence[Mapping[str, str]]) -> int:
-    """Give the seed of the call that sends a prompt as messages."""
+    """Return the seed of the call that sends a prompt as messages."""
     prompt = "\n\n".join(message["content"] for message in messages)
     return derive_seed(seed, context.step, len(context.feedback_history) + 1, prompt)
 
 
 def derive_seed(seed: int, step: str, attempt: int, prompt: str) -> int:
-    """Give the seed of one call, 31 bits: the same for the same four, unrelated for any other.
+    """Return the seed of one call, 31 bits: the same for the same four, unrelated for any other.
 
     So a run can be repeated, its attempts differ, and steps with one prompt do too.
     """

@@ -82,13 +82,13 @@ def fault_of(result: StreamResult) -> str | None:
 
 
 def _counts(usage: Any) -> tuple[int | None, int | None]:  # noqa: ANN401  # litellm's own type
-    """Give the counts of prompt and answer. A prompt of 0 tokens is LiteLLM's way to say that nobody counted."""
+    """Return the counts of prompt and answer. A prompt of 0 tokens is LiteLLM's way to say that nobody counted."""
     prompt, completion = (count_in(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
     return (prompt, completion) if prompt else (None, None)
 
 
 def _cost(litellm: Any, built: Any, model: str) -> float | None:  # noqa: ANN401  # litellm's own types
-    """Give the cost by LiteLLM's price list; None for a model that is not on it, which it says by many exceptions."""
+    """Return the cost by LiteLLM's price list; None for a model that is not on it, which it says by many exceptions."""
     try:
         return float(litellm.completion_cost(completion_response=built, model=model))
     except Exception:  # noqa: BLE001  # whatever it is: the price is not known
@@ -164,7 +164,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     def complete(
         self, messages: Sequence[Mapping[str, Any]], *, seed: int, tools: Sequence[Mapping[str, Any]] = ()
     ) -> StreamResult:
-        """Send messages and tools in OpenAI's format, once, and give the whole answer as the reconciler reads it. Raises what `generate` raises."""
+        """Send messages and tools in OpenAI's format, once, and return the whole answer as the reconciler reads it. Raises what `generate` raises."""
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
         reply = waited_for(lambda: _alone(self._completed(request)))
         return read_whole(reply, self._model, tools)
@@ -177,7 +177,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         tools: Sequence[Mapping[str, Any]] = (),
         on_text: _Show | None = None,
     ) -> StreamResult:
-        """Send messages and tools in OpenAI's format, once, and give what was streamed as the reconciler reads it.
+        """Send messages and tools in OpenAI's format, once, and return what was streamed as the reconciler reads it.
 
         What LiteLLM's own stream has lost nobody can mend; that it ended is taken from what LiteLLM keeps beside it. Raises what `generate` raises when
         nothing came.
@@ -241,7 +241,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
 
     @contextmanager
     def _explaining(self, tries: "_Tries") -> Iterator[None]:
-        """Give LiteLLM's errors as ours; what `on_text` raises passes through."""
+        """Yield LiteLLM's errors as ours; what `on_text` raises passes through."""
         try:
             yield
         except GenerationError:
@@ -277,7 +277,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         return request
 
     def _base(self) -> tuple[str, str]:
-        """Give the address that is asked, and where it is from; two empty texts for the provider's own."""
+        """Return the address that is asked, and where it is from; two empty texts for the provider's own."""
         if self._api_base:
             return self._api_base, "api_base"
         names = _API_BASE_VARIABLES if self._model.startswith("openai/") else ()
@@ -344,7 +344,7 @@ class _Tries:
                 raise
 
     def pause_after(self, error: GenerationError) -> float:
-        """Give how long to wait before the next try. Raises the error when there is none: nothing is shown twice."""
+        """Return how long to wait before the next try. Raises the error when there is none: nothing is shown twice."""
         if self._has_shown:
             raise error
         pause_s = self.retries.pause_s(error, len(self.failed))
@@ -367,7 +367,7 @@ def _budget(model: str, most: int | None, count: Callable[[str], int] | None) ->
 
 
 def _with_tools(tools: Sequence[Mapping[str, Any]]) -> _Request:
-    """Give the part of a request that offers tools, to a provider that has none as well: better an error than no tool.
+    """Return the part of a request that offers tools, to a provider that has none as well: better an error than no tool.
 
     Without the third argument LiteLLM imports its MCP gateway, which needs packages that it does not come with.
     """
@@ -375,7 +375,7 @@ def _with_tools(tools: Sequence[Mapping[str, Any]]) -> _Request:
 
 
 def _litellm() -> Any:  # noqa: ANN401  # litellm's types are not followed
-    """Give LiteLLM, which then warns of nothing that its users could mend: its classes are warned of as they are first used."""
+    """Return LiteLLM, which then warns of nothing that its users could mend: its classes are warned of as they are first used."""
     found = _imported()
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\b")
     warnings.filterwarnings(

@@ -54,18 +54,18 @@ class ProviderName:
     timeout_s: float
 
     def error(self, reason: str, usage: Usage | None = None, why: str = "") -> GenerationError:
-        """Give the error of an answer that is none, which took `usage`, for a malformed one with what its provider says."""
+        """Return the error of an answer that is none, which took `usage`, for a malformed one with what its provider says."""
         code = "bad_answer" if reason in {"no_text", "nothing", "malformed", "too_large"} else reason
         told = self._sentence(reason) + (f" ({why})" if reason == "malformed" else "")
         return GenerationError(f"{told}.", code, usage)
 
     def without_key(self, variable: str) -> GenerationError:
-        """Give the error for a key that is not there."""
+        """Return the error for a key that is not there."""
         told = f"{self.model} needs a key, and there is none; set {variable} in the environment."
         return GenerationError(told, "authentication")
 
     def explained(self, error: Exception) -> GenerationError:
-        """Give the error for what LiteLLM raised, with the words of the server, if it said any. One of a server is a ServerError."""
+        """Return the error for what LiteLLM raised, with the words of the server, if it said any. One of a server is a ServerError."""
         if _NO_PROVIDER in str(error):
             known = "write it as provider/model, such as openai/gpt-4o-mini, or say local or scripted:FILE"
             return GenerationError(f"LiteLLM knows no provider for '{self.model}'; {known}.", "not_found")
@@ -85,7 +85,7 @@ class ProviderName:
         return ServerError(told, reason, status=status, detail=detail, wait_s=wait_s, again=not used_up)
 
     def _own_fault(self, causes: list[BaseException], names: set[str]) -> GenerationError | None:
-        """Give the error for what was never sent: without a key, or to what is no address."""
+        """Return the error for what was never sent: without a key, or to what is no address."""
         said = " ".join(map(str, causes))
         if _NO_KEY.search(said):
             return self.without_key(next(iter(_VARIABLE.findall(said)), "the provider's own variable"))
@@ -141,7 +141,7 @@ _REASONS: tuple[tuple[frozenset[str], str], ...] = (
 
 
 def _reason(names: set[str], status: int | None, words: str, causes: list[BaseException]) -> str:
-    """Give the reason for what a server answered, or what became of the connection."""
+    """Return the reason for what a server answered, or what became of the connection."""
     if status == _PAYMENT:  # LiteLLM has several classes for it
         return reason_of(status, words)
     if status is not None and (reason := reason_of(status, words)) == "context_too_long":
@@ -162,19 +162,19 @@ def _reason(names: set[str], status: int | None, words: str, causes: list[BaseEx
 
 
 def _unread(names: set[str], causes: list[BaseException]) -> bool:
-    """Tell whether something came that LiteLLM could not read as an answer."""
+    """Return whether something came that LiteLLM could not read as an answer."""
     return bool(names & _READING and not names & _CONNECTION) or any(_NO_ANSWER.search(str(cause)) for cause in causes)
 
 
 def _ends_too_soon(error: BaseException) -> bool:
-    """Tell whether an answer is the beginning of some JSON: a server that says no length may close in the middle."""
+    """Return whether an answer is the beginning of some JSON: a server that says no length may close in the middle."""
     if not isinstance(error, json.JSONDecodeError) or not error.doc.lstrip().startswith(("{", "[")):
         return False
     return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
 
 
 def _refusal(causes: list[BaseException]) -> tuple[int | None, str]:
-    """Give the status with which a server refused, None when none did, and what it said: LiteLLM makes responses of its own, which nobody sent."""
+    """Return the status with which a server refused, None when none did, and what it said: LiteLLM makes responses of its own, which nobody sent."""
     said = [getattr(cause, "body", None) for cause in causes]
     words = next((message_in(_written(body)) for body in said if body), "")
     for cause in causes:
@@ -185,12 +185,12 @@ def _refusal(causes: list[BaseException]) -> tuple[int | None, str]:
 
 
 def _written(body: object) -> bytes:
-    """Give what OpenAI's client has read, as it was sent."""
+    """Return what OpenAI's client has read, as it was sent."""
     return (body if isinstance(body, str) else json.dumps(body, default=str)).encode("utf-8", "replace")
 
 
 def _content(response: Any) -> bytes:  # noqa: ANN401  # httpx's own type, imported late
-    """Give the bytes of an answer; none, of a stream that nobody has read to its end."""
+    """Return the bytes of an answer; none, of a stream that nobody has read to its end."""
     try:
         return bytes(response.content)
     except RuntimeError:  # httpx's StreamError
@@ -203,12 +203,12 @@ def _shortened(text: str) -> str:
 
 
 def _plain(error: Exception) -> str:
-    """Give an error's words without what LiteLLM puts before and behind them."""
+    """Return an error's words without what LiteLLM puts before and behind them."""
     return _WRAPPING.sub("", str(error).partition("Traceback (most recent")[0])
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Give an error and all that caused it; LiteLLM keeps what broke off a stream in a field."""
+    """Return an error and all that caused it; LiteLLM keeps what broke off a stream in a field."""
     found: list[BaseException] = []
     seen: BaseException | None = error
     while seen is not None and len(found) < _MOST_CAUSES:
@@ -219,12 +219,12 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _names(error: BaseException) -> set[str]:
-    """Give the names of an error's classes, and its code."""
+    """Return the names of an error's classes, and its code."""
     return {kind.__name__ for kind in type(error).__mro__} | {str(getattr(error, "code", ""))}
 
 
 def _wait_s(causes: list[BaseException]) -> float | None:
-    """Give how many seconds the provider asks to wait (`Retry-After`), when it does."""
+    """Return how many seconds the provider asks to wait (`Retry-After`), when it does."""
     headers = (getattr(getattr(cause, "response", None), "headers", None) for cause in causes)
     waits = (said_to_wait_s(each, time.time()) for each in headers if each is not None)
     return next((wait_s for wait_s in waits if wait_s is not None), None)

@@ -44,7 +44,7 @@ class ScriptedGenerator(GeneratorInterface):
         self._lock = threading.Lock()
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:  # noqa: ARG002  # the interface
-        """Give the next reply."""
+        """Return the next reply."""
         queue = context.step if context.step in self._queues else ""
         with self._lock:
             used = self._used[queue]
@@ -76,7 +76,7 @@ def load_script(path: str | Path) -> ScriptedGenerator:
 
 
 def parse_script(text: str) -> dict[str, list[str]]:
-    """Give the replies of a script by step; those for all others under the empty name."""
+    """Return the replies of a script by step; those for all others under the empty name."""
     replies: dict[str, list[str]] = {"": []}
     tokens = MarkdownIt("commonmark").parse(text)
     step = ""
@@ -178,7 +178,7 @@ class CommandGenerator(GeneratorInterface):
 
 
 def _found(name: str, folder: Path) -> str:
-    """Give the path of a program: from a folder, where the name has a slash, else what PATH has. ValueError when there is none."""
+    """Return the path of a program: from a folder, where the name has a slash, else what PATH has. ValueError when there is none."""
     wanted = os.path.join(folder, Path(name)) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
     path = shutil.which(wanted)
     if path is None:

@@ -69,7 +69,7 @@ class CasesGuard(GuardInterface):
         return GuardResult(passed=not feedback, feedback=feedback)
 
     def _judge(self, outcome: SandboxOutcome) -> str:
-        """Give the feedback; empty when every call gave what was expected and nothing else was reported."""
+        """Return the feedback; empty when every call gave what was expected and nothing else was reported."""
         report = _read_report(outcome.results, len(self._cases))
         if report.unloadable:
             return f"The code cannot be loaded: {clip(report.unloadable)}"
@@ -92,7 +92,7 @@ class CasesGuard(GuardInterface):
 
 
 def _checked(case: Case | tuple[str, object]) -> tuple[str, object]:
-    """Give call and expected value, or raise ValueError."""
+    """Return call and expected value, or raise ValueError."""
     call, expected = (case.call, case.expected) if isinstance(case, Case) else case
     try:
         ast.parse(call.strip(), mode="eval")
@@ -148,7 +148,7 @@ def _extended(report: _Report, record: list[Any], count: int) -> _Report:
 
 
 def _fault(kind: str, text: str, expected: object) -> str:
-    """Tell what is wrong with one answer; empty when it is the expected value."""
+    """Return what is wrong with one answer; empty when it is the expected value."""
     if kind == "raised":
         return f"raised {clip(text)}"
     if kind == "value":
@@ -161,7 +161,7 @@ def _fault(kind: str, text: str, expected: object) -> str:
 
 
 def _typed(value: object) -> object:
-    """Give a value that is equal for equal values of equal types only, all the way down."""
+    """Return a value that is equal for equal values of equal types only, all the way down."""
     if isinstance(value, list | tuple):
         return type(value), tuple(_typed(item) for item in value)
     if isinstance(value, set | frozenset):

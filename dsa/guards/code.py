@@ -37,7 +37,7 @@ _MOST_LINES, _MOST_ENDS, _MOST_TRIED = 10_000, 20, 1_000_000
 
 
 def extract_code(reply: str) -> str:
-    """Give the code of a reply.
+    """Return the code of a reply.
 
     That is what stands in a fence marked as Python; else in a fence without a language; else all from the first line
     that begins like code (`def`, `import`, `from`, `class`, `@`, `name =`); else the whole reply. A fence that is not closed
@@ -76,7 +76,7 @@ def _ends(lines: list[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def extract_fenced(reply: str, language: str) -> str:
-    """Give the first fence in a language, else the first without one, else the whole reply. Line ends come out as line feeds."""
+    """Return the first fence in a language, else the first without one, else the whole reply. Line ends come out as line feeds."""
     text = _plain(reply)
     fences = _fences(text)
     bodies = (body for wanted in (language, "") for written, body in fences if written == wanted)
@@ -109,7 +109,7 @@ def _plain(reply: str) -> str:
 
 
 def _fences(text: str) -> list[tuple[str, str]]:
-    """Give language and body of every fence, in order; a fence is closed by one at least as long (CommonMark)."""
+    """Return language and body of every fence, in order; a fence is closed by one at least as long (CommonMark)."""
     found = []
     at = 0
     while opening := _FENCE.search(text, at):
@@ -131,7 +131,7 @@ class SyntaxGuard(GuardInterface):
 
 
 def syntax_fault(code: str, what: str = "The code") -> str:
-    """Tell what keeps the code from being Python; empty when nothing does. `what` begins the sentence."""
+    """Return what keeps the code from being Python; empty when nothing does. `what` begins the sentence."""
     if not code.strip():
         return "There is no code in the answer."
     if len(code) > _MOST_CODE:
@@ -151,7 +151,7 @@ def syntax_fault(code: str, what: str = "The code") -> str:
 
 
 def comments(code: str) -> list[tuple[int, str]]:
-    """Give the comments of a program, each with its line; of what cannot be cut into words, all that may be one."""
+    """Return the comments of a program, each with its line; of what cannot be cut into words, all that may be one."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
         return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
@@ -203,7 +203,7 @@ class ForbiddenGuard(GuardInterface):
         return GuardResult(passed=False, feedback=f"Security: {'; '.join(named)}{more}.", fatal=self._fatal)
 
     def _found(self, tree: ast.Module) -> dict[str, int]:
-        """Give each forbidden name with the first line where it stands, in the order of the lines."""
+        """Return each forbidden name with the first line where it stands, in the order of the lines."""
         names = _Names(tree)
         found: dict[str, int] = {}
         for name, line in sorted(names.used(), key=lambda use: use[1]):
@@ -243,7 +243,7 @@ class _Names:
                 self._meanings.setdefault(name, set()).add(meaning)
 
     def used(self) -> Iterator[tuple[str, int]]:
-        """Give each thing that is imported or referred to, by its full name, with the line."""
+        """Yield each thing that is imported or referred to, by its full name, with the line."""
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Import):
                 yield from ((alias.name, node.lineno) for alias in node.names)
@@ -274,7 +274,7 @@ class _Names:
                 yield from ((target.id, meaning) for meaning in meanings)
 
     def _meant(self, node: ast.expr) -> set[str]:
-        """Give the full names that an expression may stand for; none when it is nothing that can be named."""
+        """Return the full names that an expression may stand for; none when it is nothing that can be named."""
         match node:
             case ast.Name(name):
                 found = self._meanings.get(name, set())

@@ -95,7 +95,7 @@ class _GuardThread(threading.Thread):
             self._said = error
 
     def result(self, until_s: float | None) -> GuardResult:
-        """Give the verdict, or raise what the guard raised; TimeoutError when there is neither by then."""
+        """Return the verdict, or raise what the guard raised; TimeoutError when there is neither by then."""
         if self.ident is not None:
             self.join(None if until_s is None else max(0.0, until_s - time.monotonic()))
         if isinstance(self._said, GuardResult):

@@ -26,13 +26,13 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]+")
 
 
 def clip(text: str, most: int = MOST_QUOTED) -> str:
-    """Give the beginning of a text, printable and on one line; `...` when there is more."""
+    """Return the beginning of a text, printable and on one line; `...` when there is more."""
     plain = _UNPRINTABLE.sub(" ", text[: most * 4 + 1])
     return plain if len(plain) <= most and len(text) <= most * 4 else f"{plain[:most]}..."
 
 
 def clip_middle(text: str, most: int = MOST_QUOTED) -> str:
-    """Give the beginning and the end of a text on one line: of a message whose point comes after a value of any length."""
+    """Return the beginning and the end of a text on one line: of a message whose point comes after a value of any length."""
     if len(text) <= most:
         return clip(text, most)
     half = most // 2
@@ -40,7 +40,7 @@ def clip_middle(text: str, most: int = MOST_QUOTED) -> str:
 
 
 def bounded(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: int = MOST_CHARACTERS) -> str:
-    """Give at most so many lines (at least 4) and characters (at least 200): the first and the last of them.
+    """Return at most so many lines (at least 4) and characters (at least 200): the first and the last of them.
 
     `end` is the end of a text of which `text` is only the beginning.
     """
@@ -57,7 +57,7 @@ def bounded(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: int
 
 
 def together(parts: Sequence[str]) -> str:
-    """Give several feedbacks in one, each shortened to its share where they are too long together."""
+    """Return several feedbacks in one, each shortened to its share where they are too long together."""
     if sum(map(len, parts)) <= MOST_CHARACTERS and bounded(whole := "\n".join(parts)) == whole:
         return whole
     lines, most = max(4, MOST_LINES // len(parts)), max(200, MOST_CHARACTERS // len(parts) - 1)
@@ -70,7 +70,7 @@ def _plain_lines(text: str) -> list[str]:
 
 
 def _fitting(lines: list[str], room: int) -> list[str]:
-    """Give the first lines that have room; of the very first, what has room."""
+    """Return the first lines that have room; of the very first, what has room."""
     kept = [clip(line, max(room - 4, 1)) for line in lines[:1]]
     room -= len(kept[0]) + 1 if kept else 0
     for line in lines[1:]:

@@ -202,7 +202,7 @@ class _Builder:
         return made
 
     def _using(self, guard: GuardInterface, name: str) -> GuardInterface:
-        """Give a guard what it uses of the data of events, and nothing of what others use."""
+        """Return a guard what it uses of the data of events, and nothing of what others use."""
         uses_data = isinstance(guard, GuardInterface) and any(row.uses for row in self.machine.guards)
         return UsingGuard(guard, name) if uses_data else guard
 

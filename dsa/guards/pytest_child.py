@@ -135,7 +135,7 @@ def run(payload: str, result_fd: int) -> None:
 
 
 def _with_names(tests: str, module: str) -> tuple[str, int]:
-    """Give the tests with all names of the code imported on a line of its own, and the number of that line."""
+    """Return the tests with all names of the code imported on a line of its own, and the number of that line."""
     at = 0
     for node in ast.parse(tests).body:
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -183,7 +183,7 @@ def _with_looks(tests: str) -> str:
 
 
 def _look(node: ast.stmt) -> ast.stmt | None:
-    """Give the look at both sides of a comparison, unless one alone calls something; `mock.ANY` is meant to equal everything."""
+    """Return the look at both sides of a comparison, unless one alone calls something; `mock.ANY` is meant to equal everything."""
     match node:
         case ast.Assert(ast.Compare(left, [ast.Eq()], [right])):
             pass
@@ -259,7 +259,7 @@ class _TestRecorder:
         config.option.tbstyle = "line"
 
     def pytest_collectreport(self, report: Any) -> None:  # noqa: ANN401  # pytest's
-        """Take note of a module that could not be loaded."""
+        """Record a module that could not be loaded."""
         if report.failed:
             self.unloadable(_crash(report.longrepr))
 
@@ -312,7 +312,7 @@ class _TestRecorder:
             self._faults.append({"line": line, "raised": _explained(error)})
 
     def _sides(self, test: ast.expr) -> dict[str, str]:
-        """Give the assertion, the part of it that is computed, and what that gave."""
+        """Return the assertion, the part of it that is computed, and what that gave."""
         said = {"assertion": ast.unparse(test)[:_MOST_TEXT]}
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and self._gave:
             calls = [any(isinstance(n, ast.Call) for n in ast.walk(side)) for side in (test.left, test.comparators[0])]

@@ -57,7 +57,7 @@ class TestReport:
 
     @property
     def has_tests(self) -> bool:
-        """Tell whether tests were found, whatever became of them."""
+        """Return whether tests were found, whatever became of them."""
         return self.is_collected and bool(self.collected)
 
     @property
@@ -67,11 +67,11 @@ class TestReport:
 
     @property
     def all_passed(self) -> bool:
-        """Tell whether there were tests, and none did anything but pass."""
+        """Return whether there were tests, and none did anything but pass."""
         return bool(self.collected) and not self.faults
 
     def feedback(self, *, show_expected: bool) -> str:
-        """Say what is wrong, within some hundred characters; empty when every test passed."""
+        """Return what is wrong, within some hundred characters; empty when every test passed."""
         lines = [] if self.is_whole else [self.reason]
         if self.is_whole and not self.collected:
             lines.append("There is not one test to run.")
@@ -82,7 +82,7 @@ class TestReport:
 
 
 def told(faults: Mapping[str, dict[str, Any]], *, show_expected: bool = False) -> list[str]:
-    """Say how the first tests failed, a line each; name the others."""
+    """Return how the first tests failed, a line each; name the others."""
     lines = [_told(name, fault, show_expected=show_expected) for name, fault in faults.items()][:_MOST_DETAILED]
     if others := list(faults)[_MOST_DETAILED:]:
         more = len(others) - _MOST_LISTED
@@ -105,7 +105,7 @@ def read_report(outcome: SandboxOutcome, bounds: Bounds, *, runs: bool = True) -
 
 
 def records(results: bytes) -> Iterator[list[Any]]:
-    """Give the lists of JSON that a child wrote, one a line; an empty one for a line that is none."""
+    """Yield the lists of JSON that a child wrote, one a line; an empty one for a line that is none."""
     for line in results.split(b"\n")[:-1]:  # what no line end follows was cut off
         try:
             record = json.loads(line)
@@ -179,7 +179,7 @@ _OFTEN_FORGOTTEN = frozenset({"asyncio", "itertools", "json", "math", "os", "pyt
 
 
 def kind_of_tests(text: str) -> Kind:
-    """Say which kind of tests a text is. Asserts count where no tests are defined: beside tests they only guard the loading."""
+    """Return which kind of tests a text is. Asserts count where no tests are defined: beside tests they only guard the loading."""
     body = ast.parse(text).body
     if _tests(body):
         return "tests"
@@ -409,7 +409,7 @@ class TestGuard(GuardInterface):
         return GuardResult(passed=True, feedback=f"{counted(done.collected)} passed ({label}).")
 
     def _fault_of_tests(self, done: TestReport, tests: str) -> str:
-        """Say what is wrong with tests whatever the code is; empty where the code has a part in it."""
+        """Return what is wrong with tests whatever the code is; empty where the code has a part in it."""
         if done.is_whole and done.faults and done.barred == done.faults:
             return "\n".join(["No code passes these tests:", *told(done.faults)])
         if done.has_tests:
@@ -458,7 +458,7 @@ def _unusable(why: str) -> GuardResult:
 
 
 def _fault_of(tests: str) -> str:
-    """Say why a text can judge nothing; empty where it may."""
+    """Return why a text can judge nothing; empty where it may."""
     if not tests.strip():
         return "the tests are empty"
     if fault := syntax_fault(tests, "the code of the tests"):
@@ -468,7 +468,7 @@ def _fault_of(tests: str) -> str:
 
 
 def _suspicion(reports: Mapping[Mode, TestReport], code: str) -> str:
-    """Tell why a pass is not believed; empty when it is."""
+    """Return why a pass is not believed; empty when it is."""
     done, collected, broken, unequal = (reports[mode] for mode in ("run", "collect", "break", "unequal"))
     if not collected.is_whole:
         return f"The tests cannot be collected without the code, as the hardened mode must: {collected.reason}"
@@ -492,7 +492,7 @@ def _defines_functions(code: str) -> bool:
 
 @functools.cache
 def program() -> SandboxProgram:
-    """Give the program that runs there, with the folder that pytest is installed in."""
+    """Return the program that runs there, with the folder that pytest is installed in."""
     found = importlib.util.find_spec("pytest")
     if found is None or found.origin is None:
         raise SandboxError(f"pytest is not installed: {install_hint('test')}", ("pytest",))
@@ -538,7 +538,7 @@ class NewTestsGuard(GuardInterface):
         return GuardResult(passed=True, feedback=said)
 
     def _unwritten(self, tests: str) -> str:
-        """Say what is not there to begin with; empty when all is."""
+        """Return what is not there to begin with; empty when all is."""
         kind = kind_of_tests(tests)
         if kind == "none":
             own = own_names(tests)
@@ -551,7 +551,7 @@ class NewTestsGuard(GuardInterface):
         return ""
 
     def _untested(self, found: TestReport, tests: str) -> str:
-        """Say why tests that ran without the code are of no use to it; empty when they are."""
+        """Return why tests that ran without the code are of no use to it; empty when they are."""
         if not found.is_whole:
             is_import = "ImportError" in found.reason or "ModuleNotFoundError" in found.reason
             hint = f".\nUse what comes with Python, and pytest; import what is tested from {self._module}."

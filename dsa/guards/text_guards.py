@@ -99,7 +99,7 @@ class RegexGuard(GuardInterface):
 
 
 def _too_long(by: str, outcome: SandboxOutcome, bounds: Bounds) -> str:
-    """Say that a text could not be judged within the time or the memory that there is for one."""
+    """Return that a text could not be judged within the time or the memory that there is for one."""
     within = f"{bounds.timeout_s:g} s" if outcome.ended == "timeout" else "the memory that there is for it"
     return f"This text could not be judged {by} within {within}: write it shorter and simpler."
 
@@ -252,7 +252,7 @@ class PydanticGuard(GuardInterface):
 
 
 def model_at(place: str) -> Any:  # noqa: ANN401  # a type, of any kind
-    """Give what `module:Name` or `file.py:Name` means; a relative file is named from the working folder. ValueError when there is no such thing."""
+    """Return what `module:Name` or `file.py:Name` means; a relative file is named from the working folder. ValueError when there is no such thing."""
     where, _, name = place.rpartition(":")
     if not where or not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"'{place}' names no model: write module:Name or file.py:Name")

@@ -52,7 +52,7 @@ def _hand_over(file: str, text: str) -> None:
 
 
 def _reachable(program: str) -> str:
-    """Give the program's path; where its folders cannot be entered, the one through a folder that is open already."""
+    """Return the program's path; where its folders cannot be entered, the one through a folder that is open already."""
     if os.access(program, os.X_OK):
         return program
     opened = [f"{folder}/{os.path.basename(program)}" for folder in sys.path]  # noqa: PTH119

@@ -104,7 +104,7 @@ class ToolProgram:
 
 
 def found(name: str, folder: Path | None = None) -> str:
-    """Give the real path of a program: of a file, named from a folder or from here, or of what PATH has under a name without a slash.
+    """Return the real path of a program: of a file, named from a folder or from here, or of what PATH has under a name without a slash.
 
     `python` is the one that runs this. ToolMissingError when there is none.
     """
@@ -116,7 +116,7 @@ def found(name: str, folder: Path | None = None) -> str:
 
 
 def installed(name: str, extra: str) -> str:
-    """Give the real path of a program that a package brings: beside this Python, else where PATH leads. ToolMissingError names the extra."""
+    """Return the real path of a program that a package brings: beside this Python, else where PATH leads. ToolMissingError names the extra."""
     path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if path is None:
         raise ToolMissingError(f"{name} is not installed: {install_hint(extra)}")
@@ -124,7 +124,7 @@ def installed(name: str, extra: str) -> str:
 
 
 def _unstartable(program: str, rung: str, number: int, said: str) -> str:
-    """Say why a program was not started, and what to do."""
+    """Return why a program was not started, and what to do."""
     hint = f"; {_HINTS[number]}" if number in _HINTS else ""
     return f"{Path(program).name} cannot be started in the sandbox '{rung}': {said}{hint}"
 
@@ -226,7 +226,7 @@ class CommandGuard(GuardInterface):
 
 
 def _inside(path: str) -> str:
-    """Give a path that lies in the working folder as it is; ValueError for any other."""
+    """Return a path that lies in the working folder as it is; ValueError for any other."""
     if path and (Path(path).is_absolute() or ".." in PurePosixPath(path).parts or PurePosixPath(path).name == ""):
         raise ValueError(f"'{path}' does not lie in the working folder of the program")
     return path
@@ -376,7 +376,7 @@ class MypyGuard(GuardInterface):
 
 
 def _silencers(code: str) -> Iterator[tuple[int, str]]:
-    """Give the places where code switches its type checker off."""
+    """Yield the places where code switches its type checker off."""
     for line, text in comments(code):
         if _IGNORE.search(text):
             yield line, "`# type: ignore` is not allowed: mend what it hides."
@@ -391,7 +391,7 @@ def _silencers(code: str) -> Iterator[tuple[int, str]]:
 
 
 def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
-    """Give the lines with what mypy says of them. Raises ToolFailedError for what is no report on the code."""
+    """Return the lines with what mypy says of them. Raises ToolFailedError for what is no report on the code."""
     try:
         status, printed, complaints = json.loads(outcome.results)
     except ValueError:
@@ -405,7 +405,7 @@ def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
 
 @functools.cache
 def program() -> SandboxProgram:
-    """Give the program that runs there, with the folder that mypy is installed in. Raises ToolMissingError."""
+    """Return the program that runs there, with the folder that mypy is installed in. Raises ToolMissingError."""
     found = importlib.util.find_spec("mypy")
     if found is None or found.origin is None:
         raise ToolMissingError(f"mypy is not installed: {install_hint('lint')}")

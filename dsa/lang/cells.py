@@ -103,7 +103,7 @@ def name_list(cell: Cell, what: str, findings: Findings) -> tuple[WrittenName, .
 
 
 def _once(names: tuple[WrittenName, ...], findings: Findings) -> tuple[WrittenName, ...]:
-    """Report names that stand twice in one cell; give each once."""
+    """Report names that stand twice in one cell; return each once."""
     found: dict[str | int, WrittenName] = {}
     for name in names:
         same = duration_of(name.name) or name.name
@@ -241,7 +241,7 @@ def events(cell: Cell, findings: Findings) -> tuple[WrittenName, ...]:
 
 
 def _pieces(cell: Cell, separator: str) -> list[tuple[str, int]]:
-    """Cut a cell at a separator; give each piece without space and backticks around it, and its offset."""
+    """Cut a cell at a separator; return each piece without space and backticks around it, and its offset."""
     found, offset = [], 0
     for piece in cell.text.split(separator):
         text = piece.strip(" \t`")
@@ -395,7 +395,7 @@ class TableRecord:
 def records(
     section: Section, columns: Columns, findings: Findings, extra: frozenset[str] = frozenset()
 ) -> list[TableRecord]:
-    """Give the rows of all tables of a section. `extra` are further columns allowed (a scenario's variables)."""
+    """Return the rows of all tables of a section. `extra` are further columns allowed (a scenario's variables)."""
     found = []
     for table in section.tables:
         header = _header(table, section, columns, findings, extra)
@@ -425,7 +425,7 @@ def _require_inside(section: Section, findings: Findings) -> None:
 
 
 def declaring(found: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
-    """Give the rows that declare something; the names in one that turns out to have a fault are in doubt."""
+    """Yield the rows that declare something; the names in one that turns out to have a fault are in doubt."""
     for record in found:
         before = findings.count
         yield record

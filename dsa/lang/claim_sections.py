@@ -53,7 +53,7 @@ _BETWEEN = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
 
 
 def looks_like_property(cell: Cell) -> bool:
-    """Tell whether a bullet reads as a property, whatever its names."""
+    """Return whether a bullet reads as a property, whatever its names."""
     try:
         _form(cell)
     except UnreadableError:

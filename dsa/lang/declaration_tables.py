@@ -76,7 +76,7 @@ def variables(
 
 
 def _explored(known: tuple[declarations.RunParameter, ...]) -> list[dict[str, expr.Value]]:
-    """Give the parameter values that are explored by default: all defaults, and all minima."""
+    """Return the parameter values that are explored by default: all defaults, and all minima."""
     smallest: dict[str, expr.Value] = {}
     for parameter in known:
         domain = expr.concrete(parameter.domain, {})
@@ -175,7 +175,7 @@ def _fits(
 
 
 def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Event, ...], list[WrittenName]]:
-    """Read the Events table; give the origins as written too, since that they are effects is asked later."""
+    """Read the Events table; return the origins as written too, since that they are effects is asked later."""
     found, origins = [], []
     for record in declaring(records, findings):
         name = cells.declared_name(record["event"], "an event", findings)
@@ -191,7 +191,7 @@ def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
 
 
 def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Guard, ...], list[WrittenName]]:
-    """Read the Guards table; give the judged events as written too, since that they exist is asked later."""
+    """Read the Guards table; return the judged events as written too, since that they exist is asked later."""
     found: list[declarations.Guard] = []
     judged: list[WrittenName] = []
     for record in declaring(records, findings):
@@ -273,7 +273,7 @@ def states(records: list[TableRecord], findings: Findings) -> tuple[declarations
 
 
 def from_outside(names: list[tuple[str, Span]]) -> tuple[declarations.Event, ...]:
-    """Give the events of a document without an Events table: all come from outside."""
+    """Return the events of a document without an Events table: all come from outside."""
     first = dict(reversed(names))
     in_order = dict.fromkeys(name for name, _ in names)
     return tuple(declarations.Event(name, declarations.OUTSIDE, span=first[name]) for name in in_order)
@@ -282,7 +282,7 @@ def from_outside(names: list[tuple[str, Span]]) -> tuple[declarations.Event, ...
 def with_places(
     found: tuple[declarations.Effect, ...], names: list[tuple[str, Span]]
 ) -> tuple[declarations.Effect, ...]:
-    """Give the effects of a document without an Effects table, in order of first mention."""
+    """Return the effects of a document without an Effects table, in order of first mention."""
     known = {effect.name for effect in found}
     more = {name: declarations.Effect(name, span=span) for name, span in reversed(names) if name not in known}
     return (*found, *(more[name] for name in dict.fromkeys(name for name, _ in names) if name in more))
@@ -381,14 +381,14 @@ def require_placeholders(cell: Cell, allowed: tuple[str, ...], events: Collectio
 
 
 def _what_fills(name: str, allowed: tuple[str, ...], events: Collection[str]) -> str:
-    """Give a hint for the name in a placeholder that is none: what was meant, else what there is."""
+    """Return a hint for the name in a placeholder that is none: what was meant, else what there is."""
     if nearest(name, {*allowed, *events}) is not None:
         return closest(name, {*allowed, *events}).rstrip("?")
     return f"{closest(name, allowed)}; and what events have brought: {some_of(sorted(events))}"
 
 
 def read_constraints(section: Section, lines: tuple[str, ...]) -> str:
-    """Give the text of the Constraints section, as written."""
+    """Return the text of the Constraints section, as written."""
     text = "\n".join(lines[section.first : section.last]).rstrip()
     return text[len(text) - len(text.lstrip("\n")) :]
 
@@ -404,7 +404,7 @@ def with_uses(
     taken: Collection[str],
     findings: Findings,
 ) -> tuple[Guard, ...]:
-    """Give the guards with what their rows say that they use. `taken` are the names under which guards are given artifacts."""
+    """Return the guards with what their rows say that they use. `taken` are the names under which guards are given artifacts."""
     rows = {record["guard"].plain: record["uses"] for record in reversed(records)}
     judged = {guard.name: guard.judges or (_JUDGED_IN_STEPS,) for guard in guards}
     found = {

@@ -50,11 +50,11 @@ class Parts:
     sections: tuple[Section, ...]
 
     def of(self, kind: str) -> tuple[Section, ...]:
-        """Give the sections of a kind, in order."""
+        """Return the sections of a kind, in order."""
         return tuple(section for section in self.sections if section.kind == kind)
 
     def line(self, word: str, *kinds: str) -> Cell | None:
-        """Find a paragraph line that starts with a word, before the sections or in some; give what follows it."""
+        """Find a paragraph line that starts with a word, before the sections or in some; return what follows it."""
         inside = (block for section in self.sections if section.kind in kinds for block in section.blocks)
         for block in (*self.document.preamble, *inside):
             if isinstance(block, ParagraphLine) and block.text.text.startswith(word):
@@ -185,7 +185,7 @@ def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = Fa
 
 
 def _filled(parts: Parts, kind: str, findings: Findings) -> list[TableRecord]:
-    """Give the rows of a section that, when it is there, declares all of a kind: without rows it declares nothing."""
+    """Return the rows of a section that, when it is there, declares all of a kind: without rows it declares nothing."""
     before = findings.count
     found = _records(parts, kind, findings)
     if parts.of(kind) and not found and findings.count == before:
@@ -370,7 +370,7 @@ def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> t
 
 
 def _states_from_rows(mentioned: list[tuple[str, Span]], initial: str) -> tuple[State, ...]:
-    """Give the states of a document without a States table: those its rows mention. `initial` is the initial one."""
+    """Return the states of a document without a States table: those its rows mention. `initial` is the initial one."""
     names = dict.fromkeys(name for name, _ in mentioned)
     spans = dict(reversed(mentioned))
     return _with_parents(State(name, "initial" if name == initial else "", span=spans[name]) for name in names)
@@ -454,7 +454,7 @@ _FIELDS = {
 
 
 def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
-    """Give what a spec's line `Machine: PATH` names, and where, or None when the text is no spec."""
+    """Return what a spec's line `Machine: PATH` names, and where, or None when the text is no spec."""
     if (
         MACHINE_LINE not in text or len(text) > MOST_CHARACTERS
     ):  # most documents are machines, which need not be read twice

@@ -48,7 +48,7 @@ def dumps(machine: Machine) -> str:
 
 
 def digest(machine: Machine) -> str:
-    """Give the SHA-256 of the canonical document, in hexadecimal."""
+    """Return the SHA-256 of the canonical document, in hexadecimal."""
     found: str | None = machine.worked_out.get("digest")
     if found is None:
         found = hashlib.sha256(dumps(spelled_shortest(machine)).encode("utf-8", "surrogatepass")).hexdigest()
@@ -102,7 +102,7 @@ def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
 
 
 def _own_parameters(machine: Machine) -> list[RunParameter]:
-    """Give the parameters that a Steps table does not say by itself."""
+    """Return the parameters that a Steps table does not say by itself."""
     if not machine.steps:
         return list(machine.parameters)
     bounds = {f"rmax.{step.name}" for step in machine.steps}
@@ -270,7 +270,7 @@ def _with_alignment(line: str, rule: str) -> str:
 
 
 def _cell(cell: Cell, column: str) -> str:
-    """Give a cell's canonical text: an expression with its usual spacing, anything else as it stands."""
+    """Return a cell's canonical text: an expression with its usual spacing, anything else as it stands."""
     if not cell.text or "`" in cell.text:
         return escaped(cell.text)
     write = _WRITERS.get(column)

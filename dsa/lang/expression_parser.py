@@ -113,7 +113,7 @@ class ExpressionParser:
         return self._tokens[self._place]
 
     def at(self, *texts: str) -> bool:
-        """Tell whether the next tokens are these."""
+        """Return whether the next tokens are these."""
         for place, text in enumerate(texts, self._place):  # noqa: SIM110  (a generator costs more than the rest here)
             if self._tokens[place].text != text:  # the end's text is empty, so this never looks beyond it
                 return False
@@ -153,7 +153,7 @@ class ExpressionParser:
             self.reject(f"'{token.text}' cannot stand here", self._meant(token) or (missing if hint is None else hint))
 
     def _meant(self, token: Token) -> str:
-        """Say how to write what stands behind an expression as other languages have it; empty for anything else."""
+        """Return how to write what stands behind an expression as other languages have it; empty for anything else."""
         before = self._tokens[self._place - 1] if self._place else token
         after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
         if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
@@ -344,11 +344,11 @@ class Findings:
         (self._consequences if is_consequence else self._found).append(finding)
 
     def doubt(self, text: str) -> None:
-        """Take note of the names in a text that could not be read; the fault itself is reported."""
+        """Record the names in a text that could not be read; the fault itself is reported."""
         self._doubtful.update(part for name in NAME.findall(text) for part in name.split("."))
 
     def doubt_all(self) -> None:
-        """Take note that what declares most names could not be read."""
+        """Record that what declares most names could not be read."""
         self._doubt_all = True
 
     def warning(self, code: str, message: str, span: Span, hint: str = "") -> None:
@@ -368,7 +368,7 @@ class Findings:
 
     @property
     def any_error(self) -> bool:
-        """Tell whether the document is no machine."""
+        """Return whether the document is no machine."""
         return self._any_cause or bool(self._consequences)
 
     @property
@@ -386,7 +386,7 @@ Type = str | tuple[str, ...]
 
 
 def type_of(domain: expr.Domain) -> Type:
-    """Give the type of a domain's values."""
+    """Return the type of a domain's values."""
     if isinstance(domain, expr.BooleanDomain):
         return "bool"
     return domain.values if isinstance(domain, expr.EnumDomain) else "int"
@@ -399,7 +399,7 @@ def show_type(kind: Type) -> str:
 
 
 def agree(left: Type, right: Type) -> bool:
-    """Tell whether values of the two types can be equal at all."""
+    """Return whether values of the two types can be equal at all."""
     if isinstance(left, str) or isinstance(right, str):
         return left == right
     return not set(left).isdisjoint(right)
@@ -431,7 +431,7 @@ class Scope:
     others: Mapping[str, str] = attrs.field(factory=dict)
 
     def known(self) -> Iterable[str]:
-        """Give every name that may be written here."""
+        """Return every name that may be written here."""
         verdicts = (f"{guard}.{outcome}" for guard, outcomes in self.guards.items() for outcome in outcomes)
         return [*self.parameters, *self.variables, *verdicts, *self.symbols, *self.moments]
 

@@ -38,7 +38,7 @@ class Cell:
     continued: tuple[tuple[int, "Cell"], ...] = ()
 
     def span(self, start: int = 0, end: int | None = None) -> Span:
-        """Give the place of `text[start:end]`; where that covers several lines, its part on the first of them."""
+        """Return the place of `text[start:end]`; where that covers several lines, its part on the first of them."""
         stop = len(self.text) if end is None else end
         for offset, piece in reversed(self.continued):
             if start >= offset:
@@ -193,7 +193,7 @@ def _section(heading: Heading, blocks: list[Block], end: int) -> Section:
 
 
 def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[Block]:
-    """Give the blocks that are not nested in another, except for the items of lists."""
+    """Yield the blocks that are not nested in another, except for the items of lists."""
     depth_of_items = 2  # bullet_list_open, list_item_open, then the item's paragraph
     for place, token in enumerate(tokens):
         if token.map is None:
@@ -223,21 +223,21 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
 
 
 def _shown(lines: tuple[str, ...], index: int) -> int:
-    """Give the first line that shows something: markdown-it drops lines of form feeds and the like from a block's start."""
+    """Return the first line that shows something: markdown-it drops lines of form feeds and the like from a block's start."""
     while index + 1 < len(lines) and not lines[index].strip():
         index += 1
     return index
 
 
 def _piece(path: str, lines: tuple[str, ...], index: int, content: str) -> Cell:
-    """Give a text that starts somewhere on a line."""
+    """Return a text that starts somewhere on a line."""
     source = lines[index] if index < len(lines) else ""
     start = source.find(content.split("\n", maxsplit=1)[0][:20]) if content else -1
     return Cell(content, path, index + 1, max(0, start) + 1, source)
 
 
 def _joined(path: str, lines: tuple[str, ...], index: int, contents: list[str]) -> Cell:
-    """Give the lines of an item or a heading as one text, joined by spaces."""
+    """Return the lines of an item or a heading as one text, joined by spaces."""
     pieces = [_piece(path, lines, index + place, content.strip()) for place, content in enumerate(contents)]
     offsets = accumulate(len(piece.text) + 1 for piece in pieces[:-1])
     text = " ".join(piece.text for piece in pieces)

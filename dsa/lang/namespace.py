@@ -42,7 +42,7 @@ class Names:
         return found
 
     def full_state(self, name: str) -> str | None:
-        """Give the full name of a state written in full, or by its last part where that is unique."""
+        """Return the full name of a state written in full, or by its last part where that is unique."""
         if name in self.states:
             return name
         found = self._ending.get(name, [])
@@ -69,7 +69,7 @@ class Names:
         )
 
     def moments(self, place: str) -> Scope:
-        """Give the scope of a property: everything, with states by their last part where that is unique."""
+        """Return the scope of a property: everything, with states by their last part where that is unique."""
         kinds: dict[str, NameKind] = dict.fromkeys(self.states, "state")
         full = {}
         for state in self.states:
@@ -120,7 +120,7 @@ class Declarations:
     states: tuple[State, ...]
 
     def names(self) -> Names:
-        """Give the names by kind."""
+        """Return the names by kind."""
         answered = {event.origin for event in self.events} - {OUTSIDE}
         effects = {effect.name: effect.name in answered for effect in self.effects}
         events = {event.name: event.origin for event in self.events}

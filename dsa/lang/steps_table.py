@@ -84,7 +84,7 @@ def read_steps(records: list[TableRecord], goal: Cell | None, with_cases: frozen
 
 
 def _named(records: list[TableRecord], findings: Findings) -> list[tuple[cells.WrittenName, TableRecord]]:
-    """Give the rows whose step has a name of its own, which no dot splits: dots nest the states made of it."""
+    """Return the rows whose step has a name of its own, which no dot splits: dots nest the states made of it."""
     found: dict[str, tuple[cells.WrittenName, TableRecord]] = {}
     for record in declaring(records, findings):
         name = cells.declared_name(record["step"], "a step", findings)
@@ -186,7 +186,7 @@ def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> t
 
 
 def is_chain(plan: Steps) -> bool:
-    """Tell whether the steps can simply follow each other in table order."""
+    """Return whether the steps can simply follow each other in table order."""
     seen: set[str] = set()
     for step in plan.steps:
         if not isinstance(step.requires, tuple) or not seen.issuperset(step.requires):
@@ -207,7 +207,7 @@ def _require_made_before(name: str, record: TableRecord, plan: Steps, findings: 
 
 
 def _passed_before(name: str, plan: Steps) -> set[str] | None:
-    """Give the steps that have surely passed when a step starts; None when a requirement is no list."""
+    """Return the steps that have surely passed when a step starts; None when a requirement is no list."""
     if is_chain(plan):
         order = [step.name for step in plan.steps]
         return {step.name for step in plan.steps[: order.index(name)] if not step.optional}
@@ -241,12 +241,12 @@ class Expansion:
 
 
 def sigma(step: str) -> Name:
-    """Give the workflow variable that says a step has passed."""
+    """Return the workflow variable that says a step has passed."""
     return Name(f"sigma.{step}", "variable")
 
 
 def goal_of(plan: Steps) -> Expr:
-    """Give the goal over workflow variables: as written, or every step that is not optional."""
+    """Return the goal over workflow variables: as written, or every step that is not optional."""
     if plan.goal is not None:
         return over_sigma(plan.goal)
     return conjunction([sigma(step.name) for step in plan.steps if not step.optional])
@@ -268,7 +268,7 @@ def over_sigma(expr: Expr) -> Expr:
 
 
 def expand(plan: Steps) -> Expansion:
-    """Give the machine's declarations for a Steps table that has at least one step."""
+    """Return the machine's declarations for a Steps table that has at least one step."""
     chain = is_chain(plan)
     parameters = [RunParameter(f"rmax.{s.name}", ANY_COUNT, plan.rmax[s.name], span=s.span) for s in plan.steps]
     return Expansion(
@@ -387,7 +387,7 @@ class _Rows:
         ]
 
     def _onward(self, step: StepRow, effects: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-        """Give the effects and the target with which the workflow goes on after a step."""
+        """Return the effects and the target with which the workflow goes on after a step."""
         following = self._next.get(step.name)
         if not self._chain:
             return (*(effect for effect in effects if effect != "advance_state"), "advance_state"), "choosing"
@@ -439,7 +439,7 @@ def with_parameters(made: tuple[RunParameter, ...], given: tuple[RunParameter, .
 
 
 def unmet_requirements(plan: Steps) -> list[StepRow]:
-    """Give the steps whose listed requirements can never hold: they wait for each other in a circle."""
+    """Return the steps whose listed requirements can never hold: they wait for each other in a circle."""
     done: set[str] = set()
     left = list(plan.steps)
     while True:
@@ -451,7 +451,7 @@ def unmet_requirements(plan: Steps) -> list[StepRow]:
 
 
 def expanded(machine: Machine) -> Machine:
-    """Give the Transitions machine that a Steps machine stands for; another machine as it is.
+    """Return the Transitions machine that a Steps machine stands for; another machine as it is.
 
     Steps, goal, the steps' prompts and the dependencies in scenarios are left out: they say how the steps' generators are
     asked, not how the machine moves.

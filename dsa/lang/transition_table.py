@@ -90,20 +90,20 @@ def _target(record: TableRecord, findings: Findings) -> cells.WrittenName | None
 
 
 def mentioned_states(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
-    """Give the states that rows mention: sources and targets, row by row."""
+    """Return the states that rows mention: sources and targets, row by row."""
     found = [(place.name, place.span) for row in rows for place in (*row.sources, row.target)]
     return [(name, span) for name, span in found if name not in {STAR, STAY}]
 
 
 def first_source(rows: Iterable[WrittenRow]) -> str:
-    """Give the first source that is a state, or else the first target, or the empty text."""
+    """Return the first source that is a state, or else the first target, or the empty text."""
     sources = [place.name for row in rows for place in row.sources]
     targets = [row.target.name for row in rows]
     return next((name for name in (*sources, *targets) if name not in {STAR, STAY}), "")
 
 
 def mentioned_events(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
-    """Give the events that rows mention, without timers."""
+    """Return the events that rows mention, without timers."""
     several = list(rows)
     failures = {f"{effect}.failed" for effect, _ in mentioned_effects(several)}
     places = (event for row in several for event in row.events)
@@ -112,7 +112,7 @@ def mentioned_events(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
 
 
 def mentioned_effects(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
-    """Give the effects that rows emit."""
+    """Return the effects that rows emit."""
     emits = (item for row in rows for item in row.effects if isinstance(item, Emit))
     return [(emit.effect, emit.span) for emit in emits if emit.span is not None]
 

@@ -161,7 +161,7 @@ def require_no_secret(text: str, secrets: Secrets) -> None:
 
 
 def replayed(recorded: StoredRun, fold: Callable[..., Run] = replay) -> tuple[Run, MachineEntry]:
-    """Give a recorded run as it was when it was last written, and its first entry as it would read for the machine that runs now.
+    """Return a recorded run as it was when it was last written, and its first entry as it would read for the machine that runs now.
 
     `fold` is `replay`, or `rederive` for whoever compares. Raises OtherMachineError or ReplayError.
     """
@@ -192,20 +192,20 @@ def _machine_read(run: str, text: str, entry: MachineEntry | ChangeEntry) -> Mac
 
 
 def _as_changed(first: MachineEntry, change: ChangeEntry) -> MachineEntry:
-    """Give the first entry as it would read for another machine."""
+    """Return the first entry as it would read for another machine."""
     started = {**dict(first.started), "file": change.file}
     return attrs.evolve(first, name=change.name, digest=change.digest, parameters=change.parameters, started=started)
 
 
 def text_of(begun: str, entries: Iterable[Entry]) -> str:
-    """Give the document that runs, of a run that was begun with another one or the same."""
+    """Return the document that runs, of a run that was begun with another one or the same."""
     changed = [entry.text for entry in entries if isinstance(entry, ChangeEntry)]
     return changed[-1] if changed else begun
 
 
 @lru_cache(maxsize=64)
 def _machine_of(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[Machine, str]:
-    """Give a run's machine and its digest; many runs have the same one."""
+    """Return a run's machine and its digest; many runs have the same one."""
     machine = loads(text, "machine.md").at(dict(parameters))
     return machine, digest(machine)
 

@@ -56,7 +56,7 @@ from dsa.text import nearest
 
 
 def misfits(machine: Machine, given: Bindings) -> Iterator[BindingError]:
-    """Give what is bound to a name and cannot do the work: a class where an object is meant, a `def` where an `async def` is, other arguments."""
+    """Yield what is bound to a name and cannot do the work: a class where an object is meant, a `def` where an `async def` is, other arguments."""
     for name, policy in given.effects.items():
         yield from _of_policy(f"the effect '{name}'", policy)
     for name, guard in given.guards.items():
@@ -71,7 +71,7 @@ def misfits(machine: Machine, given: Bindings) -> Iterator[BindingError]:
 
 
 def kind_of_object(given: object) -> str:
-    """Say what something is: `the class Grounded itself`, `int`."""
+    """Return what something is: `the class Grounded itself`, `int`."""
     return f"the class {given.__name__} itself" if isinstance(given, type) else type(given).__name__
 
 
@@ -88,7 +88,7 @@ def _of_policy(owner: str, policy: object) -> Iterator[BindingError]:
 
 
 def _is_plain(called: Callable[..., Any]) -> bool:
-    """Tell whether a function is surely not asynchronous: a `def` that wraps nothing and is not said to return what can be awaited."""
+    """Return whether a function is surely not asynchronous: a `def` that wraps nothing and is not said to return what can be awaited."""
     while isinstance(called, partial):
         called = called.func
     function = called if inspect.isfunction(called) or inspect.ismethod(called) else type(called).__call__
@@ -107,7 +107,7 @@ def _of_guard(machine: Machine, name: str, guard: object) -> Iterator[BindingErr
 
 
 def _asked_as(machine: Machine, name: str) -> Iterator[tuple[str, tuple[str, ...], Span | None]]:
-    """Give as what a guard is asked, by its name or its kind: with which data and artifacts, and where that stands."""
+    """Yield as what a guard is asked, by its name or its kind: with which data and artifacts, and where that stands."""
     rows = [row for row in machine.guards if name in (row.name, row.kind)] or [Guard(name)]
     for row in rows:
         data = tuple(argument for argument, _ in row.uses)
@@ -280,7 +280,7 @@ def import_kinds(module: str | None = None) -> None:
 
 
 def handlers_of(machine: Machine) -> dict[str, Policy]:
-    """Give the policies of a machine's effects from the entry points, where there is a fitting one for every effect; else none."""
+    """Return the policies of a machine's effects from the entry points, where there is a fitting one for every effect; else none."""
     if machine.name == POLICY:
         return {}  # its effect asks a policy that the run names
     given = _merged(tuple(_modules(machine.name, None, None)))
@@ -289,7 +289,7 @@ def handlers_of(machine: Machine) -> dict[str, Policy]:
 
 
 def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
-    """Say which effects have no policy, and which policies answer with events that the machine does not declare."""
+    """Return which effects have no policy, and which policies answer with events that the machine does not declare."""
     faults = []
     for name, span in effect_names(machine):
         policy = effects.get(name)
@@ -333,7 +333,7 @@ def _generators(machine: Machine, build: GeneratorOf, faults: list[str]) -> dict
 
 
 def _guards_read(machine: Machine) -> dict[str, Span | None]:
-    """Give each guard that a row reads, with the place of its declaration."""
+    """Return each guard that a row reads, with the place of its declaration."""
     read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
     return {guard.name: guard.span for guard in machine.guards if guard.name in read}
 
@@ -359,7 +359,7 @@ def generator_name(machine: Machine, step: str) -> str:
 
 
 def _folder(path: Path) -> Path:
-    """Give the folder of a document, from the working folder where that is shorter."""
+    """Return the folder of a document, from the working folder where that is shorter."""
     whole = path.parent.absolute()
     return Path(min(str(whole), os.path.relpath(whole), key=len))
 
@@ -367,7 +367,7 @@ def _folder(path: Path) -> Path:
 def _misnamed(
     modules: tuple[Names, ...], path: Path | None, module: str | Path | Bindings | None, machine: Machine
 ) -> tuple[list[str], list[str]]:
-    """Say which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
+    """Return which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
     if module is None and (path is None or not (path.parent / BINDINGS_FILE).is_file()):
         return [], []
     own, *others = modules
@@ -437,13 +437,13 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _said(error: BaseException) -> str:
-    """Give what an import raised in one line, without secrets."""
+    """Return what an import raised in one line, without secrets."""
     text = environment_secrets().text(error.msg if isinstance(error, SyntaxError) else str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _line_in(path: Path, error: BaseException) -> str:
-    """Give a file with the last of its lines that an error passed through, where there is one."""
+    """Return a file with the last of its lines that an error passed through, where there is one."""
     names = {str(path), str(path.absolute())}
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
     if isinstance(error, SyntaxError) and error.filename in names:
@@ -461,7 +461,7 @@ def _where(module: Names) -> str:
 
 
 def _secret_names(modules: Iterable[Names]) -> SecretOptions:
-    """Give the variables that modules call secrets. Raises BindingError for what are no names."""
+    """Return the variables that modules call secrets. Raises BindingError for what are no names."""
     names: list[str] = []
     for module in modules:
         given = getattr(module, "secret_names", ())
@@ -473,7 +473,7 @@ def _secret_names(modules: Iterable[Names]) -> SecretOptions:
 
 
 def _spenders(modules: Sequence[Names], machine: Machine) -> frozenset[str] | None:
-    """Give the effects that a budget of the whole run stops, as the nearest module says. Raises BindingError for what are no effects that answer."""
+    """Return the effects that a budget of the whole run stops, as the nearest module says. Raises BindingError for what are no effects that answer."""
     if not modules or (given := getattr(modules[0], "spenders", None)) is None:
         return None
     if not isinstance(given, list | tuple | frozenset) or not set(given) <= set(machine.answers):
@@ -505,7 +505,7 @@ def _merged(modules: Iterable[Names]) -> Bindings:
 
 
 def _given(module: Names, kind: str, wanted: type[Any], named: str) -> Any:  # noqa: ANN401  (as `kind` says)
-    """Give what a module defines under a name; an empty one when it does not."""
+    """Return what a module defines under a name; an empty one when it does not."""
     given = getattr(module, kind, None)
     if given is None:
         return Registry() if wanted is Registry else {}
@@ -534,7 +534,7 @@ _RUNS_MACHINE = "machine"
 
 
 def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
-    """Give what is wrong with the names of a module, and what is only odd. What other machines within this one can use is not known here."""
+    """Return what is wrong with the names of a module, and what is only odd. What other machines within this one can use is not known here."""
     file = _file(module)
     where = min(file, os.path.relpath(file), key=len) if file else _where(module)
     faults, notes = [], [] if isinstance(module, Bindings) else _attributes(module, where)
@@ -551,7 +551,7 @@ def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
 
 
 def _is_named_beside(name: str, file: str | None) -> bool:
-    """Tell whether a document beside a module names what the module gives: one module may be for all documents of its folder."""
+    """Return whether a document beside a module names what the module gives: one module may be for all documents of its folder."""
     beside = Path(file).parent.glob("*.md") if file else ()
     word = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])")
     return any(word.search(each.read_text(encoding="utf-8", errors="replace")) for each in beside)
@@ -580,12 +580,12 @@ def _names_used(machine: Machine) -> dict[str, tuple[set[str], set[str]]]:
 
 
 def _has_parts(machine: Machine) -> bool:
-    """Tell whether some generator is a machine itself: the module may be for that one too."""
+    """Return whether some generator is a machine itself: the module may be for that one too."""
     return any(_RUNS_MACHINE in (row.kind, row.name) for row in machine.generators)
 
 
 def _nearest(name: str, known: set[str]) -> str | None:
-    """Give the name that was probably meant; names that differ by a number only are siblings."""
+    """Return the name that was probably meant; names that differ by a number only are siblings."""
     others = (each for each in known if _without_digits(each) != _without_digits(name))
     return nearest(name, others, _NEAR)
 

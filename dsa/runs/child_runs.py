@@ -158,7 +158,7 @@ class Machines:
 
 
 def _found(file: str, folder: Path) -> Path:
-    """Give where a machine is: a file named from the folder, else a shipped one. DocumentError when there is none."""
+    """Return where a machine is: a file named from the folder, else a shipped one. DocumentError when there is none."""
     wanted = folder / file
     if os.path.exists(wanted):  # noqa: PTH110  (Path's raises OSError for a name too long for any file)
         return wanted
@@ -169,7 +169,7 @@ def _found(file: str, folder: Path) -> Path:
 
 
 def _placed(line: str, shown: str) -> str:
-    """Give a line of a message with the document that it is about; what is set in goes with the line before."""
+    """Return a line of a message with the document that it is about; what is set in goes with the line before."""
     has_place = line.startswith((" ", f"{shown}:")) or _PLACE.match(line)
     return line if has_place else f"{shown}: {line}"
 
@@ -181,7 +181,7 @@ _PLACE = re.compile(r"[^:]+:\d+:\d+: ")
 
 
 def _first(run: Run, prompt: str) -> tuple[Occurrence, ...]:
-    """Give what a run is asked, if it was not asked before."""
+    """Return what a run is asked, if it was not asked before."""
     return () if run.seq else (Occurrence(SPECIFICATION, data=prompt),)
 
 
@@ -253,5 +253,5 @@ def _is_due(found: RunSummary, known: Mapping[str, RunSummary]) -> bool:
 
 
 def _has_moved(part: RunSummary) -> bool:
-    """Tell whether there is something to do in a part, or something has come of it: its whole has not heard of that."""
+    """Return whether there is something to do in a part, or something has come of it: its whole has not heard of that."""
     return part.status not in {"waiting", "under way", "interrupted", "damaged"}

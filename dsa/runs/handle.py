@@ -61,7 +61,7 @@ class Watchers:
                     waiter.set_result(None)
 
     def show(self, piece: Piece) -> None:
-        """Give a piece of text to all who read them; a slow reader misses the oldest."""
+        """Return a piece of text to all who read them; a slow reader misses the oldest."""
         for pieces in self._readers:
             pieces.append(piece)
         self.wake()

@@ -101,7 +101,7 @@ class FitJudge:
 
 
 def rederived(machine: Machine, entries: Ledger[Entry]) -> Configuration:
-    """Give where a machine is after the recorded events, each of which it takes, or refuses, as it was taken or refused."""
+    """Return where a machine is after the recorded events, each of which it takes, or refuses, as it was taken or refused."""
     here = start(machine)
     for happening in happenings(entries):
         if isinstance(happening.outcome, RowEntry):
@@ -112,7 +112,7 @@ def rederived(machine: Machine, entries: Ledger[Entry]) -> Configuration:
 
 
 def _apart(pair: Pair, here: Both) -> str | None:
-    """Say what stands otherwise where both are, armed timers included."""
+    """Return what stands otherwise where both are, armed timers included."""
     words = pair.apart(here)
     if words is None:
         timers = [
@@ -126,7 +126,7 @@ def _apart(pair: Pair, here: Both) -> str | None:
 
 
 def _lost(run: Run, new: Machine) -> str:
-    """Say which answer to what is under way would mean nothing to the new machine."""
+    """Return which answer to what is under way would mean nothing to the new machine."""
     for effect, key in sorted(run.keys.items()):
         lost = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
         if lost:

@@ -159,7 +159,7 @@ def new_run_id(name: str, *, now: datetime | None = None, entropy: str | None = 
 
 
 def _safe(name: str) -> str:
-    """Give a name as part of a file's name; long ones are cut, and stay different."""
+    """Return a name as part of a file's name; long ones are cut, and stay different."""
     safe = _UNSAFE.sub("_", name)
     return safe if len(safe) <= _LONGEST_NAME else f"{safe[:_LONGEST_NAME]}~{sha256(safe.encode()).hexdigest()[:8]}"
 
@@ -224,7 +224,7 @@ class RunFolder:
 
 
 def accepted_artifacts(run: Run, artifacts: ArtifactStore) -> list[Artifact]:
-    """Give the finalised artifact of each step, in the order of the workflow."""
+    """Return the finalised artifact of each step, in the order of the workflow."""
     order = [step.name for step in run.machine.steps]
     names = sorted(run.steps, key=lambda name: order.index(name) if name in order else len(order))
     accepted = (run.steps[name].accepted for name in names)

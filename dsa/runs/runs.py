@@ -78,7 +78,7 @@ class BranchError(DsaError):
 
 
 def branched(recorded: StoredRun, length: int, name: str) -> StoredRun:
-    """Give the branch `name` of a run: its first `length` entries. Raises BranchError where something was under way then."""
+    """Return the branch `name` of a run: its first `length` entries. Raises BranchError where something was under way then."""
     whole = len(recorded.entries)
     if not 1 <= length <= whole:
         raise BranchError(f"run {recorded.run} has {whole} entries; it cannot be branched after {length}")
@@ -111,7 +111,7 @@ def copy_artifacts(branch: StoredRun, old: ArtifactStore, new: ArtifactStore) ->
 
 
 def length_before(entries: Iterable[Entry], event: str, number: int) -> int:
-    """Give how many entries stand before the `number`th time that an event was taken, from 1; all of them where it was taken less often."""
+    """Return how many entries stand before the `number`th time that an event was taken, from 1; all of them where it was taken less often."""
     known, seen = list(entries), 0
     for at, (entry, following) in enumerate(pairwise(known)):
         seen += isinstance(entry, EventEntry) and entry.event == event and isinstance(following, RowEntry)

@@ -78,7 +78,7 @@ class AttemptRecord:
         return self.verdicts[-1].outcome if self.verdicts else None
 
     def artifact(self, content: str) -> Artifact:
-        """Give the artifact, with its text."""
+        """Return the artifact, with its text."""
         return Artifact(
             content, self.version, self.artifact_id, self.parent_id, self.step, self.usage, self.dependency_ids
         )
@@ -142,7 +142,7 @@ class Attempts:
         self._attempts[position] = attrs.evolve(attempt, verdicts=(*attempt.verdicts, verdict))
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Give the attempts that lead to this one, oldest first, itself last.
+        """Return the attempts that lead to this one, oldest first, itself last.
 
         Parents are the attempt that it refines and the artifacts that its step used, and theirs in turn.
         """
@@ -156,7 +156,7 @@ class Attempts:
 
 
 def tree_of_attempts(attempts: Iterable[AttemptRecord]) -> Mapping[str | None, tuple[AttemptRecord, ...]]:
-    """Give the attempts by what they refine, in the order stored: under None those that refine nothing.
+    """Return the attempts by what they refine, in the order stored: under None those that refine nothing.
 
     Each attempt stands there once; follow `artifact_id` to those that refine it. What a step used is in its
     `dependency_ids`: these make a graph, not a tree.
@@ -180,10 +180,10 @@ class ArtifactStore(ArtifactRepository, Protocol):
         """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Give everything but the texts, in the order in which it was stored."""
+        """Return everything but the texts, in the order in which it was stored."""
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Give the provenance without the texts; KeyError when unknown."""
+        """Return the provenance without the texts; KeyError when unknown."""
 
 
 class MemoryArtifacts:
@@ -209,11 +209,11 @@ class MemoryArtifacts:
             self._attempts.add_verdict(verdict)
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Give everything but the texts, in the order in which it was stored."""
+        """Return everything but the texts, in the order in which it was stored."""
         return tuple(self._attempts)
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Give the provenance without the texts; KeyError when unknown."""
+        """Return the provenance without the texts; KeyError when unknown."""
         return self._attempts.lineage(artifact_id)
 
     def get_artifact(self, artifact_id: str) -> Artifact:
@@ -221,5 +221,5 @@ class MemoryArtifacts:
         return self._artifacts[artifact_id]
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
         return [self._artifacts[attempt.artifact_id] for attempt in self.lineage(artifact_id)]

@@ -54,12 +54,12 @@ class Option:
 
     @property
     def form(self) -> str:
-        """Say what it may be: `a number`."""
+        """Return what it may be: `a number`."""
         return _TYPES[self.type]
 
     @property
     def is_required(self) -> bool:
-        """Tell whether the table must give it."""
+        """Return whether the table must give it."""
         return self.default is attrs.NOTHING
 
     def parse(self, text: str) -> object:
@@ -146,7 +146,7 @@ _TEXT_LEFT_OUT = "(Its text is left out: it is too long.)"
 
 
 def placeholders(text: str) -> frozenset[str]:
-    """Give the words of the placeholders in a text; `{{` is a brace and begins none."""
+    """Return the words of the placeholders in a text; `{{` is a brace and begins none."""
     return frozenset(" ".join(match[1].split()) for match in PLACEHOLDER.finditer(text) if match[1])
 
 
@@ -237,7 +237,7 @@ def messages_of(
 
 
 def _said(context: "Context", attempts: int) -> list[tuple[int, str, str]]:
-    """Give number, text and feedback of the newest attempts, oldest first; feedback that comes again later is only pointed at."""
+    """Return number, text and feedback of the newest attempts, oldest first; feedback that comes again later is only pointed at."""
     count = len(context.feedback_history)
     numbered = zip(range(count, 0, -1), reversed(context.feedback_history[count - attempts :]), strict=False)
     newest: dict[str, int] = {}
@@ -269,7 +269,7 @@ class _TemplatePrompt:
         return bool(self.context.feedback_history)
 
     def parts(self) -> dict[str, str]:
-        """Give what is never left out, by name."""
+        """Return what is never left out, by name."""
         template = self._template
         own = {
             "system": template.system,
@@ -323,7 +323,7 @@ class _TemplatePrompt:
         return "\n\n".join(filter(None, (left_out, *(self._attempt(*each) for each in self._attempts(shown)))))
 
     def _attempts(self, shown: HistoryCut | None) -> list[tuple[int, str, str]]:
-        """Give number, text and feedback of the attempts that are shown, oldest first."""
+        """Return number, text and feedback of the attempts that are shown, oldest first."""
         if shown is None:
             return [(number, *pair) for number, pair in enumerate(self.context.feedback_history, start=1)]
         said = _said(self.context, shown.attempts)
@@ -349,7 +349,7 @@ class _Plain:
         return bool(self.context.feedback_history) or self.context.current_artifact is not None
 
     def parts(self) -> dict[str, str]:
-        """Give what is never left out, by name."""
+        """Return what is never left out, by name."""
         used = {name: artifact.content for name, artifact in self.context.dependencies.items()}
         return {SPECIFICATION: self.context.specification, **used, "Omega": self.context.ambient.constraints}
 
@@ -454,10 +454,10 @@ class ArtifactRepository(Protocol):
     """R of Definition 2, read-only: every version ever generated."""
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Give one version; KeyError when there is none of that id."""
+        """Return one version; KeyError when there is none of that id."""
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
 
 
 @attrs.frozen

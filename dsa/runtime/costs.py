@@ -107,7 +107,7 @@ class Meter:
         self.has_limits = bool(self._limits)
 
     def follow(self, ledger: Ledger[Entry]) -> None:
-        """Take note of what the entries say was spent that are new in a ledger, durable or not yet."""
+        """Record what the entries say was spent that are new in a ledger, durable or not yet."""
         for entry in ledger.after(self._followed):
             self._observe(entry)
         self._followed = len(ledger)
@@ -141,11 +141,11 @@ class Meter:
         return (effect, RUN) if effect in self._counted else (effect,)
 
     def begins(self, effect: str) -> None:
-        """Take note that a try is under way."""
+        """Record that a try is under way."""
         self._count_under_way(effect, 1)
 
     def ends(self, effect: str) -> None:
-        """Take note that it is under way no longer; what it took is in its result."""
+        """Record that it is under way no longer; what it took is in its result."""
         self._count_under_way(effect, -1)
 
     def _count_under_way(self, effect: str, more: int) -> None:
@@ -153,19 +153,19 @@ class Meter:
             self._under_way[scope] += more
 
     def exhausted(self, effect: str) -> BudgetLimit | None:
-        """Give the limit that allows no further try of an effect, or None."""
+        """Return the limit that allows no further try of an effect, or None."""
         return next((limit for limit in self._of(effect) if self._left(limit) <= 0), None)
 
     def spent(self, effect: str) -> BudgetLimit | None:
-        """Give the limit that allows no further call within an effect that is under way, or None."""
+        """Return the limit that allows no further call within an effect that is under way, or None."""
         return next((limit for limit in self._of(effect) if self._spent[limit.effect, limit.unit] >= limit.most), None)
 
     def left(self) -> tuple[BudgetLimit, ...]:
-        """Give the limits of what is left."""
+        """Return the limits of what is left."""
         return tuple(attrs.evolve(limit, most=max(0.0, self._left(limit))) for limit in self._limits)
 
     def seconds_left(self, effect: str) -> float:
-        """Give how long a try may take; infinite when nothing limits it."""
+        """Return how long a try may take; infinite when nothing limits it."""
         return min((self._left(limit) for limit in self._of(effect) if limit.unit == "seconds"), default=inf)
 
     def _of(self, effect: str) -> list[BudgetLimit]:
@@ -179,23 +179,23 @@ class Meter:
 
 
 def _taken(usage: Mapping[str, object]) -> dict[str, float]:
-    """Give the tokens and the money that a usage tells of."""
+    """Return the tokens and the money that a usage tells of."""
     tokens = number(usage.get("prompt_tokens")) + number(usage.get("completion_tokens"))
     return {"tokens": tokens, "usd": number(usage.get("cost_usd"))}
 
 
 def number(said: object) -> float:
-    """Give a number that a policy has said it took; nothing for what is none."""
+    """Return a number that a policy has said it took; nothing for what is none."""
     return said if isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said < inf else 0
 
 
 def was_refused(result: ResultEntry) -> bool:
-    """Tell whether an effect was not tried, because its budget was spent."""
+    """Return whether an effect was not tried, because its budget was spent."""
     return any(step["payload"].get("code") == BUDGET for step in result.steps)
 
 
 def is_try(result: ResultEntry) -> bool:
-    """Tell whether an effect was tried: its budget was not spent, and it does not wait for a part, which goes on with this try."""
+    """Return whether an effect was tried: its budget was not spent, and it does not wait for a part, which goes on with this try."""
     return not was_refused(result) and part_in(result) is None
 
 
@@ -216,7 +216,7 @@ class Totals:
     cost_usd: float | None = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Give the sums as a JSON object."""
+        """Return the sums as a JSON object."""
         return attrs.asdict(self)
 
 
@@ -308,7 +308,7 @@ def counters(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
 
 
 def reasons_of(result: ResultEntry) -> tuple[str, ...]:
-    """Give why something was not done as it was asked for, by the names that a policy gives."""
+    """Return why something was not done as it was asked for, by the names that a policy gives."""
     given = (step["payload"].get("reason") for step in result.steps)
     return tuple(name for name in given if isinstance(name, str))
 

@@ -112,7 +112,7 @@ class DataThen:
         return value
 
     def _all(self, reference: Reference) -> list[Any]:
-        """Give a list: answers in the order in which they were asked for, other events in the order in which they came."""
+        """Return a list: answers in the order in which they were asked for, other events in the order in which they came."""
         found = self._since(reference)
         if found and found[0].key is not None:
             found = sorted(found, key=lambda each: _order(each.key or ""))

@@ -69,12 +69,12 @@ def canonical_value(value: object) -> str:
 
 
 def is_flat(value: object) -> bool:
-    """Tell whether a value is an object of texts, numbers, truths and nothing else, as most that are recorded are."""
+    """Return whether a value is an object of texts, numbers, truths and nothing else, as most that are recorded are."""
     return type(value) is dict and {*map(type, value)} <= _TEXT and {*map(type, value.values())} <= PLAIN
 
 
 def copied(value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Give what reading the text of a value would give: a new one, with sorted keys. TypeError or ValueError when it is not JSON."""
+    """Return what reading the text of a value would give: a new one, with sorted keys. TypeError or ValueError when it is not JSON."""
     if type(value) in PLAIN:
         return value
     return {key: value[key] for key in sorted(value)} if is_flat(value) else value_of(canonical_value(value))
@@ -123,7 +123,7 @@ AsJson = Mapping[Any, Callable[[Any], Any]]
 
 
 def object_of(value: Any, kind: str, as_json: AsJson) -> dict[str, Any]:  # noqa: ANN401  (of any attrs class)
-    """Give a value as a JSON object whose `kind` says what it is."""
+    """Return a value as a JSON object whose `kind` says what it is."""
     written: dict[str, Any] = {"kind": kind}
     for field in attrs.fields(type(value)):
         content, convert = getattr(value, field.name), as_json.get(field.converter)

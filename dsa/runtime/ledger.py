@@ -53,7 +53,7 @@ class Ledger(Generic[T]):
         self._length = len(self._shared)
 
     def append(self, entry: T) -> "Ledger[T]":
-        """Give the ledger with one more entry."""
+        """Return the ledger with one more entry."""
         shared = self._shared
         if len(shared) != self._length:
             return Ledger((*self, entry))
@@ -63,7 +63,7 @@ class Ledger(Generic[T]):
         return longer
 
     def extend(self, entries: Iterable[T]) -> "Ledger[T]":
-        """Give the ledger with more entries."""
+        """Return the ledger with more entries."""
         shared = self._shared
         if len(shared) != self._length:
             return Ledger((*self, *entries))
@@ -73,7 +73,7 @@ class Ledger(Generic[T]):
         return longer
 
     def after(self, count: int) -> tuple[T, ...]:
-        """Give the entries after the first so many."""
+        """Return the entries after the first so many."""
         return tuple(self._shared[count : self._length])
 
     def __iter__(self) -> Iterator[T]:
@@ -90,7 +90,7 @@ class Ledger(Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> tuple[T, ...]: ...
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
-        """Give an entry, or a tuple of them."""
+        """Return an entry, or a tuple of them."""
         if isinstance(index, slice):
             first, last, stride = index.indices(self._length)
             return tuple(self._shared[first:last:stride] if stride > 0 else self._shared[: self._length][index])
@@ -228,7 +228,7 @@ class ResultEntry:
 
     @property
     def failed(self) -> bool:
-        """Tell whether an error step is among them."""
+        """Return whether an error step is among them."""
         for step in self.steps:  # noqa: SIM110  (in half the time)
             if step["payload"].get("error") is True:
                 return True
@@ -312,7 +312,7 @@ _OTHER_FIELDS = {
 
 
 def under_key(entry: ArtifactEntry | VerdictEntry, key: str) -> ArtifactEntry | VerdictEntry:
-    """Give the record of an artifact or a verdict under another key."""
+    """Return the record of an artifact or a verdict under another key."""
     return type(entry)(key, *_OTHER_FIELDS[type(entry)](entry))
 
 
@@ -423,7 +423,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {name: reader(kind) 
 
 
 def to_json(entry: Entry) -> dict[str, Any]:
-    """Give an entry as a JSON object whose `kind` says what it is; pairs become objects."""
+    """Return an entry as a JSON object whose `kind` says what it is; pairs become objects."""
     return object_of(entry, _NAMES[type(entry)], _AS_JSON)
 
 

@@ -20,7 +20,7 @@ _FEW = 4
 
 
 def bytes_of(text: str) -> int:
-    """Give the bytes of a text in UTF-8: no tokenizer that works on bytes makes more tokens of it, most make a quarter as many of English."""
+    """Return the bytes of a text in UTF-8: no tokenizer that works on bytes makes more tokens of it, most make a quarter as many of English."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -42,7 +42,7 @@ class TokenBudget:
             raise ValueError(f"max_prompt_tokens = {self.tokens} is too few: at least 1")
 
     def holds(self, text: str) -> bool:
-        """Tell whether a text fits."""
+        """Return whether a text fits."""
         return self.count(text) <= self.tokens
 
 
@@ -67,7 +67,7 @@ class Writable(Protocol):
         """Whether there is a history at all."""
 
     def parts(self) -> Mapping[str, str]:
-        """Give what is never left out, by name."""
+        """Return what is never left out, by name."""
 
     def text(self, shown: HistoryCut | None) -> str:
         """Write it; with None the history is there word by word."""
@@ -98,14 +98,14 @@ def fitted(prompt: Writable, budget: TokenBudget) -> HistoryCut:
 
 
 def _least(attempts: int) -> list[HistoryCut]:
-    """Give the ways to write a prompt of which one is the shortest: a line in the place of something may be longer than that."""
+    """Return the ways to write a prompt of which one is the shortest: a line in the place of something may be longer than that."""
     newest = min(1, attempts)
     counts = dict.fromkeys([newest, attempts] if attempts <= _FEW else [newest])
     return [HistoryCut(count, "whole") for count in counts] + [HistoryCut(count, "left out") for count in counts]
 
 
 def _most(count: int, holds: Callable[[int], bool]) -> int:
-    """Give how many fit, from 0 to `count`."""
+    """Return how many fit, from 0 to `count`."""
     good, bad = 0, count + 1
     while good + 1 < bad:
         tried = min(count, max(1, 2 * good)) if bad > count else (good + bad) // 2

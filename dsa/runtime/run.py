@@ -80,7 +80,7 @@ class StepView:
     redacted: tuple[str, ...] = ()
 
     def after(self, entries: Iterable[ArtifactEntry | VerdictEntry]) -> "StepView":
-        """Give the view after an artifact was made, a verdict given, or several of them.
+        """Return the view after an artifact was made, a verdict given, or several of them.
 
         A rejection joins the history, a pass ends it (Definition 8).
         """
@@ -97,20 +97,20 @@ class StepView:
         return StepView(self.name, attempts, latest, history, self.accepted, self.variable, redacted)
 
     def finalised(self, variable: str) -> "StepView":
-        """Give the view after a row has set the step's workflow variable."""
+        """Return the view after a row has set the step's workflow variable."""
         return attrs.evolve(self, history=Ledger(), accepted=self.latest, variable=variable)
 
     def fresh(self) -> "StepView":
-        """Give the view with an empty history: what comes next is a new execution."""
+        """Return the view with an empty history: what comes next is a new execution."""
         return attrs.evolve(self, history=Ledger())
 
     def revoked(self) -> "StepView":
-        """Give the view without a finalised artifact."""
+        """Return the view without a finalised artifact."""
         return attrs.evolve(self, accepted=None, variable=None)
 
 
 def guards_for(machine: Machine, state: str, event: str) -> tuple[str, ...]:
-    """Give the guards that need a verdict when an event arrives in a state (S2), sorted."""
+    """Return the guards that need a verdict when an event arrives in a state (S2), sorted."""
     found: tuple[str, ...] | None = machine.worked_out.get(("guards", state, event))
     if found is None:
         found = machine.worked_out["guards", state, event] = read_guards(machine.rows_for(state, event))
@@ -137,7 +137,7 @@ Command = StopEffect | DropTimer | ArmTimer | Intent
 
 
 def keys_after(move: CompiledRow, keys: Mapping[str, str], place: str) -> dict[str, str]:
-    """Give the keys of what is outstanding after a move; `place` is what the keys of all that it starts begin with."""
+    """Return the keys of what is outstanding after a move; `place` is what the keys of all that it starts begin with."""
     after = dict(keys)
     change_keys(move, after, place)
     return after
@@ -153,7 +153,7 @@ def change_keys(move: CompiledRow, keys: dict[str, str], place: str) -> None:
 
 
 def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
-    """Give the deadlines of what is armed after a move that was made at this time; what was started last stands last."""
+    """Return the deadlines of what is armed after a move that was made at this time; what was started last stands last."""
     if not move.timers:
         return timers
     after = dict(timers)
@@ -165,7 +165,7 @@ def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
 
 
 def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
-    """Give the deadlines of the timers of a state that is entered at this time."""
+    """Return the deadlines of the timers of a state that is entered at this time."""
     started = armed(machine, () if state in machine.final_states else machine.armed(state))
     return {(timer.source, timer.event): at_ms + timer.duration_ms for timer in started}
 
@@ -173,7 +173,7 @@ def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
 def places_after(
     move: CompiledRow, event: EventEntry, entered: int, taken: Mapping[str, int]
 ) -> tuple[int, Mapping[str, int]]:
-    """Give the number of the event that entered the leaf, and those of the events from outside that were taken there since."""
+    """Return the number of the event that entered the leaf, and those of the events from outside that were taken there since."""
     if move.row.target != STAY:
         return event.seq, _NOWHERE
     if event.key is not None or event.source is not None:
@@ -182,7 +182,7 @@ def places_after(
 
 
 def changes(move: CompiledRow, before: tuple[Value, ...], after: tuple[Value, ...]) -> tuple[tuple[str, Value], ...]:
-    """Give the variables that have other values after a move, with these."""
+    """Return the variables that have other values after a move, with these."""
     if not move.updated or after == before:
         return ()
     return tuple([(name, after[place]) for place, name in move.updated if after[place] != before[place]])
@@ -191,7 +191,7 @@ def changes(move: CompiledRow, before: tuple[Value, ...], after: tuple[Value, ..
 def views_after(
     move: CompiledRow, views: Mapping[str, StepView]
 ) -> tuple[Mapping[str, StepView], tuple[tuple[str, str], ...]]:
-    """Give the steps' views after a move, and what it finalised: steps and artifacts.
+    """Return the steps' views after a move, and what it finalised: steps and artifacts.
 
     Set workflow state finalises, revoked takes back, a new task starts anew.
     """
@@ -259,7 +259,7 @@ class Fold:
         return self._steps
 
     def take(self, entries: Sequence[Entry], position: int) -> int:
-        """Fold entries from a position on; give the position of the first that was not folded."""
+        """Fold entries from a position on; return the position of the first that was not folded."""
         count = len(entries)
         while position < count:
             entry = entries[position]
@@ -277,7 +277,7 @@ class Fold:
         return position
 
     def _take_event(self, event: EventEntry, entries: Sequence[Entry], position: int) -> int:
-        """Fold an event with what follows from it, from a position on; give how many entries these are, 0 when it is not plainly they."""
+        """Fold an event with what follows from it, from a position on; return how many entries these are, 0 when it is not plainly they."""
         seq, keys, compiled = self.seq + 1, self.keys, self._compiled
         if event.seq != seq or event.at is not None or event.at_ms < self.read_ms:
             return 0
@@ -408,7 +408,7 @@ class Run:
         return {v.name: values[v.name] for v in self.machine.variables if v.scope == "workflow"}
 
     def step(self, name: str) -> StepView:
-        """Give the view of a step; an empty one when nothing has happened there. LookupError for what is no step of the machine."""
+        """Return the view of a step; an empty one when nothing has happened there. LookupError for what is no step of the machine."""
         found = self.steps.get(name)
         if found is None and name not in (known := step_names(self.machine)):
             raise LookupError(f"machine {self.machine.name} has no step '{name}'; {closest(name, known)}")
@@ -417,7 +417,7 @@ class Run:
     def feed(
         self, occurrence: Occurrence, key: str | None = None, *, at_ms: int = 0, at: str | None = None
     ) -> tuple["Run", tuple[Command, ...]]:
-        """Take the row for an occurrence, or record why not; give the next run and what is to be done.
+        """Take the row for an occurrence, or record why not; return the next run and what is to be done.
 
         `key` is the key of the effect that this answers: under another key than the outstanding one the answer is
         late (S7); so is an event whose sender names a place `at` that is not the event's place any more. `at_ms` is when it arrived: where the clock was
@@ -562,7 +562,7 @@ def replay(
 def rederive(
     machine: Machine, ledger: Iterable[Entry], machine_of: Callable[[ChangeEntry], Machine] | None = None
 ) -> Run:
-    """Do what `replay` does, entry by entry, and give a run whose ledger is what the machine gives, not what was recorded.
+    """Do what `replay` does, entry by entry, and return a run whose ledger is what the machine gives, not what was recorded.
 
     `replay` compares as Python does, to which 1 and true are equal; whoever compares two ledgers letter by letter needs both.
     """

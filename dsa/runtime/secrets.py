@@ -48,12 +48,12 @@ _RANKS = {character: rank for rank, character in enumerate(_COMMON)}
 
 
 def marked(text: str) -> tuple[str, ...]:
-    """Give the names of the secrets that a text has had, sorted: those of its markers."""
+    """Return the names of the secrets that a text has had, sorted: those of its markers."""
     return tuple(sorted(set(_MARKER.findall(text)))) if _MARK in text else ()
 
 
 def marker(name: str) -> str:
-    """Give what stands in the place of a secret."""
+    """Return what stands in the place of a secret."""
     return f"{_MARK}{_ODD_IN_A_NAME.sub('_', name)[:100]}]"
 
 
@@ -61,7 +61,7 @@ class Finder(Protocol):
     """Something that says where it is found in a text."""
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Give the stretches that belong to it, from and to, in order."""
+        """Return the stretches that belong to it, from and to, in order."""
 
 
 @attrs.frozen
@@ -71,7 +71,7 @@ class _OwnPattern:
     pattern: re.Pattern[str]
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Give its matches."""
+        """Return its matches."""
         return (match.span() for match in self.pattern.finditer(text))
 
 
@@ -142,7 +142,7 @@ class Secrets:
         return f"Secrets({', '.join(self.names)})"
 
     def suspects(self, text: str) -> bool:
-        """Tell whether a text may have a secret in it: False is certain, and quick.
+        """Return whether a text may have a secret in it: False is certain, and quick.
 
         Each thing that is looked for is asked for by its rarest character first: where that is missing, as it mostly is, one search for
         one character has settled it for all that share it; where it is not, what stands around it is looked at.
@@ -157,7 +157,7 @@ class Secrets:
         return bool(self._free) and any(next(pattern.spans(text), None) for pattern in self._free)
 
     def text(self, text: str) -> str:
-        """Give a text with markers in place of secrets. Doing it again changes nothing."""
+        """Return a text with markers in place of secrets. Doing it again changes nothing."""
         if not self.suspects(text):
             return text
         pieces, end = [], 0
@@ -167,14 +167,14 @@ class Secrets:
         return "".join([*pieces, self._without(text[end:])])
 
     def places(self, text: str) -> tuple[tuple[int, str], ...]:
-        """Give where secrets begin in a text, and their names; those that are marked already are not among them."""
+        """Return where secrets begin in a text, and their names; those that are marked already are not among them."""
         if not self.suspects(text):
             return ()
         without_markers = _MARKER.sub(lambda match: " " * len(match[0]), text)
         return tuple((start, name) for start, _, name in _merged(self._spans(without_markers)))
 
     def value(self, value: Any) -> Any:  # noqa: ANN401  (JSON)
-        """Give a JSON value with markers in its texts and keys, and in place of numbers that are secrets."""
+        """Return a JSON value with markers in its texts and keys, and in place of numbers that are secrets."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -195,7 +195,7 @@ class Secrets:
         return "".join([*pieces, text[end:]])
 
     def _spans(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Give where secrets stand, from and to, with their names; they may overlap."""
+        """Yield where secrets stand, from and to, with their names; they may overlap."""
         for needle in self._needles:
             start = text.find(needle.text)
             if needle.pattern is not None:
@@ -269,7 +269,7 @@ def _widened(text: str, start: int, stop: int) -> tuple[int, int]:
 
 
 def _sorted_needles(values: Mapping[str, str]) -> tuple[_Needle, ...]:
-    """Give the forms of all values, each text once."""
+    """Return the forms of all values, each text once."""
     found: dict[tuple[str, str | None], _Needle] = {}
 
     def add(text: str, name: str, pattern: str | None = None) -> None:
@@ -288,7 +288,7 @@ def _sorted_needles(values: Mapping[str, str]) -> tuple[_Needle, ...]:
 
 
 def _plain(value: str) -> Iterator[str]:
-    """Give a value as it is, and as JSON, Python and URLs write it."""
+    """Yield a value as it is, and as JSON, Python and URLs write it."""
     once = dumps(value)[1:-1]
     yield from (value, once, dumps(value, ensure_ascii=False)[1:-1], dumps(once)[1:-1], once.replace("/", "\\/"))
     yield from (repr(value)[1:-1], value.replace("\n", "\r\n"))
@@ -300,7 +300,7 @@ def _plain(value: str) -> Iterator[str]:
 
 
 def _in_html(value: str) -> Iterator[str]:
-    """Give a value as HTML writes it, by names and by numbers, and as JSON does that goes into HTML: what HTML knows, or all, by numbers."""
+    """Yield a value as HTML writes it, by names and by numbers, and as JSON does that goes into HTML: what HTML knows, or all, by numbers."""
     named = escape(value, quote=False)
     yield from (
         named,
@@ -317,19 +317,19 @@ def _in_html(value: str) -> Iterator[str]:
 
 
 def _by_numbers(value: str, written: str, which: str = "") -> str:
-    """Give a value with some of its characters, or all, written as their numbers."""
+    """Return a value with some of its characters, or all, written as their numbers."""
     return "".join(written.format(ord(each)) if each in which or not which else each for each in value)
 
 
 def _lines(value: str) -> Iterator[str]:
-    """Give the lines of a block such as a private key, which stands elsewhere indented or in quotes."""
+    """Yield the lines of a block such as a private key, which stands elsewhere indented or in quotes."""
     if value.startswith("-----BEGIN "):
         lines = (line.strip() for line in value.splitlines())
         yield from (line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----"))
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    """Give what is always there when a text with these bytes is written in base64, wherever in it they begin."""
+    """Yield what is always there when a text with these bytes is written in base64, wherever in it they begin."""
     for before in range(3):
         coded = b64encode(b"\0" * before + data).decode("ascii")
         settled = coded[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
@@ -338,7 +338,7 @@ def _base64(data: bytes) -> Iterator[str]:
 
 
 def _base64_again(value: str) -> Iterator[str]:
-    """Give what is always there when base64 of a value is written for URLs, or is of UTF-16, or is in base64 or in a URL once more."""
+    """Yield what is always there when base64 of a value is written for URLs, or is of UTF-16, or is in base64 or in a URL once more."""
     once = list(_base64(_bytes(value)))
     yield from (text.translate({ord("+"): "-", ord("/"): "_"}) for text in once)
     yield from (quote(text, safe="") for text in once)
@@ -382,7 +382,7 @@ class SecretPattern:
             raise ValueError(f"'{text}' matches the empty text, so it would be everywhere")
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Give the matches, from and to, in order; behind MOST_MATCHES of them the rest of the text."""
+        """Yield the matches, from and to, in order; behind MOST_MATCHES of them the rest of the text."""
         data = text.encode("utf-8", "surrogatepass")
         done, at, count = 0, 0, 0  # characters before `at`, which counts bytes
         while (match := self._pattern.search(data, at)) is not None:
@@ -434,7 +434,7 @@ class SecretOptions:
     spared: tuple[str, ...] = ()
 
     def __or__(self, other: "SecretOptions") -> "SecretOptions":
-        """Give both together, each thing once."""
+        """Return both together, each thing once."""
         if not self or not other:
             return self or other
         return SecretOptions(
@@ -448,12 +448,12 @@ class SecretOptions:
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether a variable's name says that its value is a secret."""
+    """Return whether a variable's name says that its value is a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def secrets_in(environment: Mapping[str, str], chosen: SecretOptions | None = None) -> Secrets:
-    """Give the secrets of an environment. SecretError for a value that is too short, and for what is no regular expression.
+    """Return the secrets of an environment. SecretError for a value that is too short, and for what is no regular expression.
 
     A variable that is named and not there is passed over: its value cannot get anywhere from here.
     """
@@ -470,7 +470,7 @@ def secrets_in(environment: Mapping[str, str], chosen: SecretOptions | None = No
 
 
 def _found(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Give the values that are secrets by their variables' names, or by what they look like."""
+    """Yield the values that are secrets by their variables' names, or by what they look like."""
     for name, value in environment.items():
         if _HEADERS_NAME.search(name):
             parts = _in_headers(name, value)
@@ -482,13 +482,13 @@ def _found(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _in_headers(name: str, value: str) -> list[tuple[str, str]]:
-    """Give the values of headers, as OTEL_EXPORTER_OTLP_HEADERS has them: `key=value,key=value`; of `Bearer x`, x."""
+    """Return the values of headers, as OTEL_EXPORTER_OTLP_HEADERS has them: `key=value,key=value`; of `Bearer x`, x."""
     headers = (part.partition("=") for part in value.split(","))
     return [(f"{name}.{key.strip()}", unquote(text).strip().rpartition(" ")[2]) for key, _, text in headers]
 
 
 def _in_json(name: str, value: str) -> Iterator[tuple[str, str]]:
-    """Give the secrets within a value that is a JSON object, as the credentials of a service account are."""
+    """Yield the secrets within a value that is a JSON object, as the credentials of a service account are."""
     if value.lstrip().startswith("{"):
         try:
             fields = json.loads(value)

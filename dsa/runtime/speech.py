@@ -93,7 +93,7 @@ class Scanner:
 
 
 def end_of_value(text: str, start: int = 0) -> int | None:
-    """Give where the value ends that begins at `start`; None when the text ends before it does."""
+    """Return where the value ends that begins at `start`; None when the text ends before it does."""
     scanner = Scanner()
     scanner.advance(text, start)
     return scanner.end

@@ -166,23 +166,23 @@ def _handling_in(flying: InFlight, whole: Handling, call: CallEntry) -> Handling
 
 
 def doubt_of(about: Effect) -> Handling:
-    """Give what the table says about an effect of which nobody knows whether it happened."""
+    """Return what the table says about an effect of which nobody knows whether it happened."""
     written: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
     return written.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
 
 
 def is_question(result: ResultEntry) -> bool:
-    """Tell whether a policy has left the answer to a person."""
+    """Return whether a policy has left the answer to a person."""
     return any(step["type"] == QUESTION for step in result.steps)
 
 
 def has_timed_out(result: ResultEntry) -> bool:
-    """Tell whether a try ran into a time limit: what was begun may have happened all the same."""
+    """Return whether a try ran into a time limit: what was begun may have happened all the same."""
     return any(step["payload"].get("code") == _TIMED_OUT for step in result.steps)
 
 
 def ends_its_tries(about: Effect, result: ResultEntry) -> bool:
-    """Tell whether no further try is made after a result by itself, although `retries` are left.
+    """Return whether no further try is made after a result by itself, although `retries` are left.
 
     So it is when the budget was spent, when a part waits, and after a time limit, unless a doubt about the effect is simply tried again.
     """
@@ -190,7 +190,7 @@ def ends_its_tries(about: Effect, result: ResultEntry) -> bool:
 
 
 def declared(machine: Machine, effect: str) -> Effect:
-    """Give what the table's Effects say about an effect, or that they say nothing."""
+    """Return what the table's Effects say about an effect, or that they say nothing."""
     return machine.effect_named.get(effect) or Effect(effect)
 
 
@@ -288,7 +288,7 @@ class RunStatus:
 
 
 def standing(run: Run, holder: str | None = None) -> RunStatus:
-    """Say how a run stands; `holder` is who writes it and is alive."""
+    """Return how a run stands; `holder` is who writes it and is alive."""
     left = unfinished(run)
     if holder is not None:
         return RunStatus("under way", left, holder=holder)
@@ -315,7 +315,7 @@ def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
 
 
 def outside_events(run: Run) -> tuple[str, ...]:
-    """Give the events that people may send where the run is: those from outside that have rows, and the answers of effects that are left to people. Sorted."""
+    """Return the events that people may send where the run is: those from outside that have rows, and the answers of effects that are left to people. Sorted."""
     named, asked = run.machine.event_named, asked_of_people(run)
     accepted = accepted_events(run.machine, run.configuration.state)
     sent = (event for event in accepted if event in named and named[event].origin in {OUTSIDE, *asked})
@@ -384,7 +384,7 @@ def _take_ups(run: Run) -> int:
 
 
 def _failure(run: Run, left: UnfinishedWork) -> str:
-    """Say what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
+    """Return what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
     for flying in left.in_flight:
         if flying.has_failed and not flying.in_doubt and flying.part is None:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
@@ -414,13 +414,13 @@ def _message(result: ResultEntry) -> str:
 
 
 def fault_text(code: str, message: str, at: str = "") -> str:
-    """Say what an effect failed with: the class of what was raised, its message, and where in the user's code."""
+    """Return what an effect failed with: the class of what was raised, its message, and where in the user's code."""
     kind = f"{code}: " if _RAISED.fullmatch(code) and code != TimeoutError.__name__ else ""
     return f"{kind}{message}{f' (at {at})' if at else ''}"
 
 
 def _refused(run: Run) -> dict[str, str]:
-    """Give why answers were refused, by their keys."""
+    """Return why answers were refused, by their keys."""
     return {
         event.key: f"{refusal.reason}: {refusal.message}"
         for event, refusal in pairwise(run.ledger)

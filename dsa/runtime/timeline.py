@@ -77,7 +77,7 @@ class EventRecord:
 
 
 def happenings(entries: Iterable[Entry]) -> tuple[EventRecord, ...]:
-    """Give a run's events with all that came of them; what stands before the first event comes first, if there is anything."""
+    """Return a run's events with all that came of them; what stands before the first event comes first, if there is anything."""
     found: list[EventRecord] = []
     event: EventEntry | None = None
     outcome: RowEntry | RefusalEntry | None = None
@@ -107,7 +107,7 @@ class RefusedEvent:
 
 
 def refused_from_outside(run: Run, since: int) -> tuple[RefusedEvent, ...]:
-    """Give the events from outside, and the answers of people, that a run has refused; `since` is the first entry that is looked at."""
+    """Return the events from outside, and the answers of people, that a run has refused; `since` is the first entry that is looked at."""
     state, found = start(run.machine).state, list[RefusedEvent]()
     for position, entry in enumerate(run.ledger):
         if isinstance(entry, RowEntry):
@@ -138,7 +138,7 @@ class Percept:
 
 
 def percepts(machine: Machine, entries: Iterable[Entry]) -> tuple[Percept, ...]:
-    """Give what a run perceived and did. The entries must be those of a run of this machine (`dsa.runtime.run.replay` says so)."""
+    """Return what a run perceived and did. The entries must be those of a run of this machine (`dsa.runtime.run.replay` says so)."""
     here, found = start(machine), []
     for happening in happenings(entries):
         if happening.event is None:
@@ -155,7 +155,7 @@ def percepts(machine: Machine, entries: Iterable[Entry]) -> tuple[Percept, ...]:
 
 
 def _stepped(machine: Machine, here: Configuration, occurrence: Occurrence) -> Taken | Refusal | None:
-    """Give what `step` makes of an occurrence; None for one that means nothing there."""
+    """Return what `step` makes of an occurrence; None for one that means nothing there."""
     try:
         return step(machine, here, occurrence)
     except OccurrenceError:
@@ -183,7 +183,7 @@ class Difference:
 
 
 def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | None = None) -> Difference | None:
-    """Let a machine take the events of any run; give the first with which it does something else, None when there is none.
+    """Let a machine take the events of any run; return the first with which it does something else, None when there is none.
 
     The same means: taken or refused for the same reason, the same states, values, accepted artifacts, and effects under the same keys; lines
     may differ. With `own`, the machine that the run is of, also: the same effects and timers are stopped and started, of which a
@@ -216,7 +216,7 @@ def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | 
 
 
 def _outcome(run: Run, before: Run) -> RowEntry | RefusalEntry:
-    """Give what stands behind the event that a run was fed last."""
+    """Return what stands behind the event that a run was fed last."""
     outcome = run.ledger[len(before.ledger) + 1]
     assert isinstance(outcome, RowEntry | RefusalEntry), "an event is followed by what became of it"
     return outcome
@@ -229,7 +229,7 @@ def _with(run: Run, entries: Iterable[Entry]) -> Run:
 
 
 def _told(outcome: RowEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> object:
-    """Give what must be the same: the effects in their order; what is stopped, and which timers run from zero or no more, in any order.
+    """Return what must be the same: the effects in their order; what is stopped, and which timers run from zero or no more, in any order.
 
     A timer that is dropped and started again at once runs from zero, as one does that is started again.
     """
@@ -345,7 +345,7 @@ class TelemetrySpan:
 
 
 def trace_id_of(run: str) -> str:
-    """Give the id of a run's trace: the same in all its lives."""
+    """Return the id of a run's trace: the same in all its lives."""
     return hashlib.sha256(f"dsa trace {run}".encode()).hexdigest()[:32]
 
 
@@ -383,7 +383,7 @@ class Spans:
         self._made_by: dict[str, str] = {}  # artifact id to span id
 
     def recall(self, entry: Entry) -> None:
-        """Take note of an entry of an earlier life."""
+        """Record an entry of an earlier life."""
         self._recalled += 1
         self._intents.take(entry)
         match entry:
@@ -397,7 +397,7 @@ class Spans:
                 pass
 
     def observe(self, entry: Entry, now_ns: int) -> list[TelemetrySpan]:
-        """Take note of a new entry; give the spans that are over."""
+        """Record a new entry; return the spans that are over."""
         if isinstance(entry, MachineEntry):
             self._first = entry
         if self._life is None:
@@ -422,7 +422,7 @@ class Spans:
         return []
 
     def close(self, now_ns: int, error: str | None = None) -> list[TelemetrySpan]:
-        """Give the spans that are still open, and that of this life; none when nothing has happened in it."""
+        """Return the spans that are still open, and that of this life; none when nothing has happened in it."""
         life, first = self._life, self._first
         if life is None or first is None:
             return []
@@ -499,7 +499,7 @@ class Spans:
     # -- what is over -------------------------------------------------------------------------------------------------
 
     def _tried(self, entry: ResultEntry, now_ns: int) -> TelemetrySpan:
-        """Give the span of one try of an effect: from its intent, or, when it was tried before, as long as it took."""
+        """Return the span of one try of an effect: from its intent, or, when it was tried before, as long as it took."""
         work = self._open.pop(entry.key, None) or _OpenSpan(now_ns - round(entry.seconds * 1e9))
         error, failed = _failure(entry.steps)
         work.attributes |= failed
@@ -508,7 +508,7 @@ class Spans:
         return span
 
     def _unfinished(self, key: str, now_ns: int) -> TelemetrySpan:
-        """Give the span of an effect that has no result: it was cancelled, or the process stops."""
+        """Return the span of an effect that has no result: it was cancelled, or the process stops."""
         work = self._open.pop(key)
         work.attributes["dsa.unfinished"] = True
         return self._effect(key, work, now_ns, None)
@@ -530,7 +530,7 @@ class Spans:
         return self._span(f"chat {named}".rstrip(), self._try_id(key), self._life_id(), work, now_ns, error, kind)
 
     def _called(self, key: str, path: str, steps: Iterable[dict[str, Any]] | None, now_ns: int) -> TelemetrySpan:
-        """Give the span of a call, or of a turn of a loop, by what it gave; None: nothing yet."""
+        """Return the span of a call, or of a turn of a loop, by what it gave; None: nothing yet."""
         call, start_ns = self._calls.pop((key, path))
         about = _attributes(
             {"policy": call.policy, "key": key, "path": path, "unfinished": True if steps is None else None}
@@ -584,12 +584,12 @@ class Spans:
 
 
 def _attributes(about: dict[str, Any]) -> Attributes:
-    """Give attributes under our own name, without those that say nothing."""
+    """Return attributes under our own name, without those that say nothing."""
     return {f"dsa.{name}": value for name, value in about.items() if value not in (None, "", ())}
 
 
 def _failure(steps: Iterable[dict[str, Any]]) -> tuple[str | None, Attributes]:
-    """Give the message of the first error among steps, and the attribute that says of what kind it is; None when there is none."""
+    """Return the message of the first error among steps, and the attribute that says of what kind it is; None when there is none."""
     for record in steps:
         if record["payload"].get("error") is True:
             said = record["payload"]
@@ -598,7 +598,7 @@ def _failure(steps: Iterable[dict[str, Any]]) -> tuple[str | None, Attributes]:
 
 
 def _model_attributes(model: str, made: ArtifactEntry | None) -> Attributes:
-    """Say which model was asked, which has answered, and how much it read and wrote."""
+    """Return which model was asked, which has answered, and how much it read and wrote."""
     prefix, slash, name = model.partition("/")
     provider = _PROVIDERS.get(prefix, prefix) if slash else _NOBODY
     said: Iterable[tuple[str, AttributeValue | None]] = (

@@ -88,16 +88,16 @@ class ClosedModel:
         return {precedence: number for number, precedence in enumerate(found, 1)}
 
     def inside(self, state: str) -> tuple[int, ...]:
-        """Give the locations whose leaf is the state or lies inside it."""
+        """Return the locations whose leaf is the state or lies inside it."""
         ancestry = self.machine.ancestry
         return tuple(p for p, here in enumerate(self.locations) if state in {here.state, *ancestry(here.state)})
 
     def pending(self, effect: str) -> tuple[int, ...]:
-        """Give the locations at which an effect is outstanding."""
+        """Return the locations at which an effect is outstanding."""
         return tuple(p for p, here in enumerate(self.locations) if effect in here.outstanding)
 
     def keeping(self, promise: Promise) -> tuple[int, ...]:
-        """Give the locations at which something must end some time (S12)."""
+        """Return the locations at which something must end some time (S12)."""
         return tuple(p for p in range(len(self.locations)) if promise in self.system.promises(p))
 
     @cached_property
@@ -107,11 +107,11 @@ class ClosedModel:
         return tuple(sorted(every, key=str))
 
     def numbers(self, wanted: Callable[[ClosedCommand], bool]) -> tuple[int, ...]:
-        """Give the numbers of some steps."""
+        """Return the numbers of some steps."""
         return tuple(step.number for step in self.steps if wanted(step))
 
     def is_idle(self, step: ClosedCommand) -> expr.Expr:
-        """Say when a step is possible and changes nothing, so that no checker of behaviours sees it; false for most."""
+        """Return when a step is possible and changes nothing, so that no checker of behaviours sees it; false for most."""
         command = step.command
         if command.source != command.target:
             return FALSE
@@ -135,7 +135,7 @@ def closed(machine: Machine) -> ClosedModel:
 
 
 def initial_values(machine: Machine) -> dict[str, expr.Value]:
-    """Give the variables' values at the start. Raises ExportError for one outside its domain."""
+    """Return the variables' values at the start. Raises ExportError for one outside its domain."""
     found = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
     for name, value in found.items():
         domain = machine.values_of[name]
@@ -145,7 +145,7 @@ def initial_values(machine: Machine) -> dict[str, expr.Value]:
 
 
 def _condition(whole: Ground, command: GuardedCommand, decided: expr.Expr) -> expr.Expr:
-    """Give when a command is taken, without what the parameters' values decide."""
+    """Return when a command is taken, without what the parameters' values decide."""
     if decided == expr.TRUE:
         return expr.TRUE
     parts = [command.enabled]
@@ -189,7 +189,7 @@ def require_small(laid: ClosedModel, tool: str) -> None:
 
 
 def ranges_of(fields: Iterable[Field]) -> dict[str, tuple[int, int]]:
-    """Give the least and the greatest value of each variable, as numbers."""
+    """Return the least and the greatest value of each variable, as numbers."""
     return {field.name: (field.low, field.low + field.size - 1) for field in fields}
 
 
@@ -204,7 +204,7 @@ def require_numbers(
 
 
 def _extents(whole: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Give the range of every number that an expression computes with."""
+    """Yield the range of every number that an expression computes with."""
     for node in expr.walk(whole):
         if isinstance(node, expr.Integer | expr.Arithmetic | expr.Negate):
             yield _extent(node, ranges)
@@ -233,5 +233,5 @@ def timer_text(promise: Promise) -> str:
 
 
 def happened_on(occurrence: Occurrence, effects: tuple[str, ...], name: str) -> bool:
-    """Tell whether an event or an effect of that name happens with a command."""
+    """Return whether an event or an effect of that name happens with a command."""
     return occurrence.event == name or name in effects

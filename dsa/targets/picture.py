@@ -85,7 +85,7 @@ def picture(machine: Machine, waiting: Waiting | None = None) -> Picture:
 
 
 def caption(box: Box) -> str:
-    """Give what is written at the top of a box."""
+    """Return what is written at the top of a box."""
     if not box.stands_for_all:
         return box.source
     return "any state that is not final" if box.source == STAR else f"any state of {box.source}"
@@ -104,12 +104,12 @@ def end_lines(box: Box, width: int = 30) -> tuple[str, ...]:
 
 
 def is_around(parent: str, state: str) -> bool:
-    """Tell whether `state` is `parent` or lies inside it."""
+    """Return whether `state` is `parent` or lies inside it."""
     return state == parent or state.startswith(f"{parent}.")
 
 
 def _children(machine: Machine) -> dict[str, list[str]]:
-    """Give the names directly inside each parent, `""` for the top; parents that are not declared are there too."""
+    """Return the names directly inside each parent, `""` for the top; parents that are not declared are there too."""
     found: dict[str, list[str]] = {"": []}
     for state in machine.states:
         parts = state.name.split(".")
@@ -138,7 +138,7 @@ def _frame(machine: Machine, waiting: Waiting, children: dict[str, list[str]], n
 
 
 def _means_something(frame: Frame) -> bool:
-    """Tell whether a parent can be entered or has rows; another is a mere prefix of names and would tear rows apart."""
+    """Return whether a parent can be entered or has rows; another is a mere prefix of names and would tear rows apart."""
     return frame.entry is not None or any(isinstance(item, Box) and item.stands_for_all for item in frame.inside)
 
 
@@ -178,7 +178,7 @@ def may_wait(machine: Machine) -> dict[str, frozenset[str]]:
 
 
 def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator[Transition]:
-    """Give the rows that can be taken in a leaf, whatever the values: an answer needs its effect outstanding (S7)."""
+    """Yield the rows that can be taken in a leaf, whatever the values: an answer needs its effect outstanding (S7)."""
     if leaf in machine.final_states:
         return
     for event in machine.event_named.values():
@@ -191,7 +191,7 @@ def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator
 def _left_outstanding(
     machine: Machine, waits_for: frozenset[str], row: Transition, entered: str, *, is_coarse: bool
 ) -> frozenset[str] | None:
-    """Give what is outstanding after a row, None where it is refused; of a union of sets, nobody can say that it is."""
+    """Return what is outstanding after a row, None where it is refused; of a union of sets, nobody can say that it is."""
     emitted = {str(item) for item in row.effects} if is_coarse else set()
     outstanding, _, twice = after_effects(machine, waits_for - emitted, row, entered)
     return None if twice else outstanding
@@ -230,13 +230,13 @@ def _filled(kind: LineKind, units: list[str], width: int) -> list[LabelLine]:
 
 
 def sets_workflow(machine: Machine, row: Transition) -> bool:
-    """Tell whether the row assigns or revokes workflow state (S9)."""
+    """Return whether the row assigns or revokes workflow state (S9)."""
     workflow = {variable.name for variable in machine.variables if variable.scope == "workflow"}
     return any(update.variable in workflow for update in row.updates)
 
 
 def outcome_of(row: Transition) -> Outcome | None:
-    """Give the one verdict that the row's condition speaks of, or None: none, several, or a negated one."""
+    """Return the one verdict that the row's condition speaks of, or None: none, several, or a negated one."""
     nodes = list(walk(row.condition))
     outcomes = {node.outcome for node in nodes if isinstance(node, Verdict)}
     if len(outcomes) != 1 or any(isinstance(node, Not) for node in nodes):

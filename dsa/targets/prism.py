@@ -47,7 +47,7 @@ def prism(machine: Machine) -> str:
 
 
 def prism_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Say which properties the model gives no formula for, and why."""
+    """Return which properties the model gives no formula for, and why."""
     found = ((item, _unsaid(item.form)) for item in machine.properties)
     return tuple(f"{show(item.form)}: {words}" for item, words in found if words)
 
@@ -89,7 +89,7 @@ class _Odds:
 
 
 def _odds(guard: Guard) -> _Odds | None:
-    """Give a guard's odds; None when there are none, or they do not add up over what it can say."""
+    """Return a guard's odds; None when there are none, or they do not add up over what it can say."""
     if not guard.pass_odds:
         return None
     numbers: list[dict[Outcome, str]] = []
@@ -176,7 +176,7 @@ class _PrismModel:
     # -- text ---------------------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
-        """Give the lines of the model."""
+        """Yield the lines of the model."""
         laid, machine = self._laid, self._laid.machine
         is_chain = all(len(choices) <= 1 for choices in self._choices.values())
         yield f"// {machine.name}, written by `dsa export --to prism` for {laid.made_for}; export it again for other values."

@@ -29,7 +29,7 @@ def promela(machine: Machine) -> str:
 
 
 def promela_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Say which properties the model does not say, and why."""
+    """Return which properties the model does not say, and why."""
     found = ((item, _unsaid(item.form)) for item in machine.properties)
     return tuple(f"{declarations.show(item.form)}: {words}" for item, words in found if words)
 
@@ -144,7 +144,7 @@ class _PromelaModel:
         yield ""
 
     def steps_at(self, wanted: Callable[[GuardedCommand], bool]) -> list[str]:
-        """Say that the step taken is one of some."""
+        """Return that the step taken is one of some."""
         return [f"step == {number}" for number in self._laid.numbers(lambda step: wanted(step.command))]
 
     def _process(self, *, has_properties: bool) -> Iterator[str]:
@@ -216,7 +216,7 @@ class _PropertyWatch:
     form: declarations.Form
 
     def atoms(self) -> Iterator[Name | Verdict]:
-        """Give the names other than variables' and parameters', and the verdicts."""
+        """Yield the names other than variables' and parameters', and the verdicts."""
         for node in (node for expr in declarations.expressions(self.form) for node in walk(expr)):
             if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in _DEFINED):
                 yield node
@@ -309,7 +309,7 @@ _HOOKS = ("BEFORE", "TAKEN(number)", "START", "REST")
 
 
 def _width(low: int, end: int) -> str:
-    """Give the narrowest type that holds the numbers from `low` to before `end`."""
+    """Return the narrowest type that holds the numbers from `low` to before `end`."""
     if low >= 0 and end <= _BYTE:
         return "byte"
     return "short" if low >= -_SHORT and end <= _SHORT else "int"

@@ -73,7 +73,7 @@ class _Document:
 
     @property
     def _start(self) -> str:
-        """Give the id in which a run begins: the timers of `*` start and end with a state around all that are not final."""
+        """Return the id in which a run begins: the timers of `*` start and end with a state around all that are not final."""
         start = start_of(self._machine)
         around = timers_of(self._machine, STAR) and start not in self._machine.final_states
         return self._ids.give("", "any state") if around else self._id(start)

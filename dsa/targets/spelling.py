@@ -43,7 +43,7 @@ class Identifiers:
         self._given: dict[tuple[str, str], str] = {}
 
     def give(self, prefix: str, name: str) -> str:
-        """Give the identifier of a name; names are told apart by prefix and name."""
+        """Return the identifier of a name; names are told apart by prefix and name."""
         key = (prefix, name)
         if key not in self._given:
             wanted = re.sub(r"\W", "_", f"{prefix}{name}", flags=re.ASCII)[:_LONGEST]

@@ -83,7 +83,7 @@ class Leaves:
         require_numbers(self._ranges, met, tool, -_EXACT, _EXACT)
 
     def arrows(self, leaf: str) -> Iterator[LeafTransition]:
-        """Give the arrows that leave a leaf: for each event, those of `else` last, else in table order."""
+        """Yield the arrows that leave a leaf: for each event, those of `else` last, else in table order."""
         for key, rows in supplied(self._machine, leaf):
             for row in sorted(rows, key=lambda row: row.is_else):
                 if (leaf, key[0], self._places[id(row)]) in self._taken:
@@ -106,7 +106,7 @@ class Leaves:
         return LeafTransition(leaf, key, row, number, condition, changed, flags, target, again)
 
     def _enabled(self, leaf: str, row: Transition, rows: tuple[Transition, ...]) -> Iterator[Expr]:
-        """Say when a row is enabled and no other one is, as far as the order in which arrows are tried does not say it."""
+        """Yield when a row is enabled and no other one is, as far as the order in which arrows are tried does not say it."""
         plain = [other for other in rows if not other.is_else]
         ordered = not any(
             (leaf, self._places[id(other)], reason) in self._doubts for other in plain for reason in _REASONS
@@ -135,7 +135,7 @@ _REASONS: tuple[Reason, ...] = ("ambiguous", "out_of_domain", "emitted_twice")
 
 
 def _waited(machine: Machine, key: EventKey) -> Expr:
-    """Say that an answer is waited for (S7)."""
+    """Return that an answer is waited for (S7)."""
     source, event = key
     origin = OUTSIDE if source is not None else machine.event_named[event].origin
     return TRUE if origin == OUTSIDE else Name(origin, "pending")
@@ -150,7 +150,7 @@ def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Expr]]:
 def _flags(
     machine: Machine, row: Transition, key: EventKey, entered: str
 ) -> tuple[list[Expr], tuple[tuple[str, bool], ...]]:
-    """Say when no effect is emitted twice, and which flags a row sets (S7)."""
+    """Return when no effect is emitted twice, and which flags a row sets (S7)."""
     source, event = key
     now: dict[str, Expr] = {effect: Name(effect, "pending") for effect in machine.answers}
     if source is None and machine.event_named[event].origin != OUTSIDE:
@@ -200,18 +200,18 @@ class Node:
 
 
 def timer(source: str, duration: str) -> Timer:
-    """Give a timer: `after 30s` of `review`."""
+    """Return a timer: `after 30s` of `review`."""
     return Timer(source, duration, f"{duration} of {source}")
 
 
 def timers_of(machine: Machine, source: str) -> tuple[Timer, ...]:
-    """Give the timers of a source; `*` has some too."""
+    """Return the timers of a source; `*` has some too."""
     events = machine.events_from.get(source, ())
     return tuple(timer(source, event) for event in events if event.startswith(TIMER_PREFIX))
 
 
 def tree(machine: Machine) -> tuple[Node, ...]:
-    """Give the states at the top level, those inside them within."""
+    """Return the states at the top level, those inside them within."""
     start = machine.entered(machine.initial)
     path = {start, *machine.ancestry(start)}
     return tuple(_node(machine, state.name, path) for state in machine.states if state.parent is None)
@@ -233,5 +233,5 @@ def _node(machine: Machine, name: str, path: set[str]) -> Node:
 
 
 def start_of(machine: Machine) -> str:
-    """Give the state at the top level in which a run begins."""
+    """Return the state at the top level in which a run begins."""
     return machine.entered(machine.initial).partition(".")[0]

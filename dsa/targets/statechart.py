@@ -65,12 +65,12 @@ def statechart(machine: Machine) -> "type[StateChart]":
 
 
 def state_ids(machine: Machine) -> dict[str, str]:
-    """Give the id of each leaf in the class: `s3_review_draft`, unique by its number, clear of reserved names."""
+    """Return the id of each leaf in the class: `s3_review_draft`, unique by its number, clear of reserved names."""
     return {leaf: f"s{index}_{_identifier(leaf)}" for index, leaf in enumerate(machine.leaves)}
 
 
 def event_ids(machine: Machine) -> dict[EventKey, str]:
-    """Give the id of each event, `E.failed` and timer in the class: `e1_verdict`, `e7_after_30s`."""
+    """Return the id of each event, `E.failed` and timer in the class: `e1_verdict`, `e7_after_30s`."""
     timers = [(source, event) for source, event in machine.rows_from if event not in machine.event_named]
     keys: list[EventKey] = [*((None, event) for event in machine.event_named), *timers]
     return {key: f"e{index}_{_identifier(key[1])}" for index, key in enumerate(keys)}
@@ -81,7 +81,7 @@ def _identifier(name: str) -> str:
 
 
 def supplied(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transition, ...]]]:
-    """Give the rows of a leaf by event: the innermost source's for events (S3), each armed timer's own (S11)."""
+    """Return the rows of a leaf by event: the innermost source's for events (S3), each armed timer's own (S11)."""
     if leaf in machine.final_states:
         return []
     events = ((event, machine.rows_for(leaf, event)) for event in machine.event_named)
@@ -93,7 +93,7 @@ def supplied(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transiti
 def _transitions(
     machine: Machine, names: dict[str, str], leaf: str, rows: tuple[Transition, ...]
 ) -> list[dict[str, Any]]:
-    """Give the definitions of one leaf's transitions for one event, in table order."""
+    """Return the definitions of one leaf's transitions for one event, in table order."""
     definitions = []
     for row in rows:
         entered = leaf if row.target == STAY else machine.entered(row.target)
@@ -150,7 +150,7 @@ class _RowCode:
             )
 
     def enabled(self, model: Memory, occurrence: semantics.Occurrence) -> bool:
-        """Tell whether this row's condition is true here, with `else` as S3 has it."""
+        """Return whether this row's condition is true here, with `else` as S3 has it."""
         return self._is_enabled(self.row, self._known(model, occurrence))
 
     def take(self, model: Memory, occurrence: semantics.Occurrence) -> None:
@@ -168,7 +168,7 @@ class _RowCode:
         model.cancelled = cancelled
 
     def _waiting(self, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
-        """Give what is outstanding after the row, and what it dropped: S7 written once more, as a second engine's."""
+        """Return what is outstanding after the row, and what it dropped: S7 written once more, as a second engine's."""
         answered = OUTSIDE if self.row.is_timer else self.machine.event_named[self.row.event].origin
         now, dropped = [effect for effect in before if effect != answered], list[str]()
         for item in self.row.effects:
@@ -184,7 +184,7 @@ class _RowCode:
         return frozenset(now), tuple(sorted(set(dropped)))
 
     def _ordered(self, before: Precedence) -> Precedence:
-        """Give the order of timers after the row: S11 written once more, as a second engine's."""
+        """Return the order of timers after the row: S11 written once more, as a second engine's."""
         old, new = set(self.machine.armed(self.leaf)), set(self.machine.armed(self.entered))
         left = set[str]() if self.row.target == STAY else sources_left(self.machine, self.leaf, self.entered)
         lasting = {timer for timer in old & new if timer[0] not in left and timer != (self.row.source, self.row.event)}
@@ -200,7 +200,7 @@ class _RowCode:
         return holds(row.condition, known)
 
     def _updated(self, before: tuple[Value, ...], known: Environment) -> tuple[Value, ...]:
-        """Give the values after the updates, all of which read the values before (S5)."""
+        """Return the values after the updates, all of which read the values before (S5)."""
         updates = {update.variable: update for update in self.row.updates}
         after: list[Value] = []
         for index, variable in enumerate(self.machine.variables):
@@ -220,7 +220,7 @@ class _RowCode:
 
 
 def _late(machine: Machine, memory: Memory, occurrence: semantics.Occurrence) -> str:
-    """Say why an answer comes too late, or give the empty text; a timer that is not armed has no transition."""
+    """Return why an answer comes too late, or return the empty text; a timer that is not armed has no transition."""
     if occurrence.source is not None:
         return ""
     origin = machine.event_named[occurrence.event].origin
@@ -279,7 +279,7 @@ class StatechartRun:
         return semantics.Taken(self.configuration, self._memory.row, self._memory.effects, self._memory.cancelled)
 
     def _not_allowed(self, occurrence: semantics.Occurrence) -> semantics.Refusal:
-        """Say which of S4's reasons lies behind the engine's TransitionNotAllowed."""
+        """Return which of S4's reasons lies behind the engine's TransitionNotAllowed."""
         state = self.configuration.state
         if state in self.machine.final_states:
             return self._refusal("finished", f"{state} is final")

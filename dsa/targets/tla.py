@@ -51,18 +51,18 @@ def tla_config(machine: Machine) -> str:
 
 
 def tla_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Say which properties the module does not say, and why."""
+    """Return which properties the module does not say, and why."""
     claims = (_claim(number, item) for number, item in enumerate(machine.properties, 1))
     return tuple(f"{show(claim.item.form)}: {claim.words}" for claim in claims if claim.words)
 
 
 def is_module_name(name: str) -> bool:
-    """Tell whether TLC takes a module of this name; it gives names that begin with WF_ or SF_ a meaning."""
+    """Return whether TLC takes a module of this name; it gives names that begin with WF_ or SF_ a meaning."""
     return _MODULE.fullmatch(name) is not None and name not in _OTHER_MODULES
 
 
 def module_name(machine: Machine) -> str:
-    """Give the module's name: the machine's, with `_` for dots, and `m_` before it where TLC would not take it."""
+    """Return the module's name: the machine's, with `_` for dots, and `m_` before it where TLC would not take it."""
     name = machine.name.replace(".", "_")
     return name if is_module_name(name) else f"m_{name}"
 
@@ -213,7 +213,7 @@ class _TlaModule:
                 raise AssertionError("every other form is said in words")
 
     def _never(self, condition: Expr, *, wanted: bool) -> str:
-        """Say that a condition is never true (`wanted`), or never false, at any moment."""
+        """Return that a condition is never true (`wanted`), or never false, at any moment."""
         if not happens(condition):
             text = self.write(condition)
             return f"~({text})" if wanted else text

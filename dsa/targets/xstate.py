@@ -156,7 +156,7 @@ class _XStateModule:
 
 
 def _event(name: str) -> str:
-    """Give an event's type: its name, unless XState or JavaScript means something by it."""
+    """Return an event's type: its name, unless XState or JavaScript means something by it."""
     return f"event {name}" if name.startswith("xstate.") or name == "__proto__" else name
 
 

@@ -95,7 +95,7 @@ class ExploredGraph:
         return {}
 
     def answer(self, place: int, occurrence: Occurrence) -> Taken | Refusal | None:
-        """Give what the machine answers in a configuration; None when the occurrence is malformed there."""
+        """Return what the machine answers in a configuration; None when the occurrence is malformed there."""
         known = self._answers.setdefault(place, {})
         if occurrence not in known:
             try:
@@ -105,11 +105,11 @@ class ExploredGraph:
         return known[occurrence]
 
     def refused(self, place: int) -> Iterator[Occurrence]:
-        """Give the occurrences of the alphabet that are refused in a configuration."""
+        """Return the occurrences of the alphabet that are refused in a configuration."""
         return (occurrence for occurrence in self.alphabet if isinstance(self.answer(place, occurrence), Refusal))
 
     def distances(self, goals: Iterable[int]) -> list[int | None]:
-        """Give how many moves each configuration is from the nearest of some; None where none can be reached."""
+        """Return how many moves each configuration is from the nearest of some; None where none can be reached."""
         distance: list[int | None] = [None] * len(self.configurations)
         waiting = deque(goals)
         for place in waiting:
@@ -201,7 +201,7 @@ class Coverage:
             )
 
     def report(self, graph: ExploredGraph) -> str:
-        """Say what was taken of what can be taken, and what is missing, as lines of text."""
+        """Return what was taken of what can be taken, and what is missing, as lines of text."""
         leaves = {configuration.state for configuration in graph.configurations}
         rows = self.machine.transitions
         figures = (
@@ -254,7 +254,7 @@ Test = tuple[Occurrence, ...]
 
 
 def tour(machine: Machine | ExploredGraph, *, refused: bool = False) -> tuple[Test, ...]:
-    """Give runs that take every transition which can be taken; the first of them take every row.
+    """Return runs that take every transition which can be taken; the first of them take every row.
 
     With `refused`, each configuration is also given every occurrence that it refuses, once. Raises TooLargeError when there are
     too many configurations.
@@ -265,7 +265,7 @@ def tour(machine: Machine | ExploredGraph, *, refused: bool = False) -> tuple[Te
 
 
 def row_tour(machine: Machine | ExploredGraph, *, but: Iterable[int] = ()) -> tuple[Test, ...]:
-    """Give runs that take every row which can be taken, except those of the indexes `but`."""
+    """Return runs that take every row which can be taken, except those of the indexes `but`."""
     graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine)
     return _Walker(graph, rows=graph.rows - frozenset(but)).run(rows_only=True)
 
@@ -300,14 +300,14 @@ class _Walker:
                 test += [move.occurrence, *self._arrive(place)]
 
     def _arrive(self, place: int) -> list[Occurrence]:
-        """Give what is refused here, the first time."""
+        """Return what is refused here, the first time."""
         if not self._refused or place in self._visited:
             return []
         self._visited.add(place)
         return list(self._graph.refused(place))
 
     def _nearest(self, place: int, wanted: Callable[[GraphEdge], bool]) -> list[GraphEdge] | None:
-        """Give the shortest way that ends with a wanted move; None when there is none."""
+        """Return the shortest way that ends with a wanted move; None when there is none."""
         if not (self._rows or self._moves):
             return None
         came: dict[int, GraphEdge | None] = {place: None}

@@ -119,7 +119,7 @@ class Implementation(Protocol):
         """Begin anew: nothing has happened."""
 
     def feed(self, occurrence: Occurrence, /) -> Awaitable[Answer] | Answer:
-        """Take an occurrence with the verdicts that are asked for, and give the effects; or refuse and change nothing."""
+        """Take an occurrence with the verdicts that are asked for, and return the effects; or refuse and change nothing."""
 
     def view(self) -> Awaitable[View] | View:
         """Show what can be seen; this must change nothing."""
@@ -129,7 +129,7 @@ MakeImplementation = Callable[[], Implementation]
 
 
 def view_of(machine: Machine, configuration: Configuration) -> View:
-    """Give everything there is to see of a configuration."""
+    """Return everything there is to see of a configuration."""
     values = dict(zip((variable.name for variable in machine.variables), configuration.values, strict=True))
     timers = [show_occurrence(Occurrence(event, source=source)) for source, event in machine.armed(configuration.state)]
     return View(configuration.state, values, configuration.outstanding, timers=timers)
@@ -261,7 +261,7 @@ class ReplayedMachine:
 
 
 def _result(key: str, effect: str, occurrence: Occurrence) -> ResultEntry:
-    """Give the record of what an effect's policy gave when the effect is answered so."""
+    """Return the record of what an effect's policy gave when the effect is answered so."""
     if occurrence.event == f"{effect}.failed":
         given = error_step(effect, "FAILED", "it failed")
     else:

@@ -83,7 +83,7 @@ class Lockstep:
             raise
 
     def feed(self, occurrence: Occurrence) -> Taken | Refusal:
-        """Give an occurrence to both and compare effects or refusal, then what can be seen.
+        """Return an occurrence to both and compare effects or refusal, then what can be seen.
 
         Gives the table's answer. Raises DisagreementError; OccurrenceError when the occurrence is malformed here; what the
         implementation raises, with a note of what led there.
@@ -102,7 +102,7 @@ class Lockstep:
 
     @property
     def can_restart(self) -> bool:
-        """Tell whether the implementation offers a way to come back from what it has kept."""
+        """Return whether the implementation offers a way to come back from what it has kept."""
         return getattr(self._implementation, "restart", None) is not None
 
     def restart(self) -> None:
@@ -114,7 +114,7 @@ class Lockstep:
 
     @contextmanager
     def _blamed(self) -> Iterator[None]:
-        """Say what has led to whatever the implementation raises."""
+        """Yield what has led to whatever the implementation raises."""
         try:
             yield
         except DisagreementError:
@@ -241,7 +241,7 @@ def play(
     *,
     observed: Observation | None = None,
 ) -> Coverage:
-    """Play tests against an implementation, each from the start, at the machine's parameters; give what they covered.
+    """Play tests against an implementation, each from the start, at the machine's parameters; return what they covered.
 
     Raises DisagreementError at the first difference, and TypeError when the implementation shows less than `observed`.
     """
@@ -276,7 +276,7 @@ class _ShownNames:
         self._deadlines: Mapping[str, object] = {}
 
     def differences(self, shown: View, taken: Taken | None) -> Iterator[tuple[str, str, str]]:
-        """Give what, what it must be, and what it is; `taken` is the row that was taken since the last view, None when none was."""
+        """Yield what, what it must be, and what it is; `taken` is the row that was taken since the last view, None when none was."""
         yield from self._keys_that_differ(shown.keys or {}, frozenset(taken.effects if taken else ()))
         if taken is None:
             for timer, due in sorted((shown.timers or {}).items()):
@@ -315,11 +315,11 @@ class TimeBudget:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether it has ended. It has not for the walk that Hypothesis shows at last."""
+        """Return whether it has ended. It has not for the walk that Hypothesis shows at last."""
         return self.asked > 0 and time.monotonic() >= self.ends and not current_build_context().is_final
 
     def failed(self) -> None:
-        """Take note that a walk has failed."""
+        """Record that a walk has failed."""
         if not self.has_failed:
             self.has_failed, self.ends = True, time.monotonic() + LONGEST_S
 
@@ -352,14 +352,14 @@ class WalkPlan:
         return Lockstep(self.graph.machine, self.make(), self.coverage)
 
     def moves(self, place: int) -> dict[str, GraphEdge]:
-        """Give what can be taken in a configuration, by the text that names it."""
+        """Return what can be taken in a configuration, by the text that names it."""
         if place not in self._moves:
             moves = self.graph.moves_from[place]
             self._moves[place] = {_shown(self.graph.machine, move): move for move in moves}
         return self._moves[place]
 
     def refused(self, place: int) -> dict[str, Occurrence]:
-        """Give what is refused in a configuration, by the text that names it."""
+        """Return what is refused in a configuration, by the text that names it."""
         if place not in self._refused:
             self._refused[place] = {show_occurrence(occurrence): occurrence for occurrence in self.graph.refused(place)}
         return self._refused[place]
@@ -397,7 +397,7 @@ class Walk(RuleBasedStateMachine):
     # -- rows -----------------------------------------------------------------------------------------------------
 
     def _moves(self) -> dict[str, GraphEdge]:
-        """Give what can be taken here: all but the answers that are lost (a failure tells of a lost one)."""
+        """Return what can be taken here: all but the answers that are lost (a failure tells of a lost one)."""
         moves = self.plan.moves(self._place)
         return {text: move for text, move in moves.items() if not self._is_lost(move)} if self._lost else moves
 
@@ -414,7 +414,7 @@ class Walk(RuleBasedStateMachine):
         return aims.filter(self._is_aim).flatmap(lambda aim: self._aiming(aim, shown))
 
     def _is_aim(self, row: int | None) -> bool:
-        """Tell whether a row was not taken in this walk and can still be."""
+        """Return whether a row was not taken in this walk and can still be."""
         return row is None or (row not in self._rows and self.plan.distances[row][self._place] is not None)
 
     def _aiming(self, aim: int | None, shown: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
@@ -422,7 +422,7 @@ class Walk(RuleBasedStateMachine):
         return shown if aim is None else shown.filter(self._is_on_the_way)
 
     def _is_on_the_way(self, shown: str) -> bool:
-        """Tell whether a move leads nearer to the aim; every one does when a lost answer bars the way."""
+        """Return whether a move leads nearer to the aim; every one does when a lost answer bars the way."""
         moves = self._moves()
         return self._is_nearer(moves[shown]) or not any(map(self._is_nearer, moves.values()))
 
@@ -454,13 +454,13 @@ class Walk(RuleBasedStateMachine):
         return list(self.plan.refused(self._place))
 
     def _late(self) -> list[str]:
-        """Give answers whose effect was outstanding in this walk, and is not any more."""
+        """Return answers whose effect was outstanding in this walk, and is not any more."""
         over = self._awaited - self._here.outstanding
         refused = self.plan.refused(self._place)
         return [text for text, occurrence in refused.items() if self._origin(occurrence) in over] if over else []
 
     def _losable(self) -> list[str]:
-        """Give effects whose answer may get lost while something else can still happen."""
+        """Return effects whose answer may get lost while something else can still happen."""
         origins = {self._origin(move.occurrence) for move in self._moves().values()}
         return [effect for effect in sorted(self._here.outstanding - self._lost) if origins - {effect}]
 
@@ -550,12 +550,12 @@ def state_machine_test(
 
 
 def _that_may_end(chosen: settings) -> settings:
-    """Give settings under which walks may be given up."""
+    """Return settings under which walks may be given up."""
     return settings(chosen, suppress_health_check=[*chosen.suppress_health_check, HealthCheck.data_too_large])
 
 
 def run_walks(test: type[Walk]) -> Coverage:
-    """Run a class that `state_machine_test` made, outside pytest; give what was covered. Raises what a failing walk raises."""
+    """Run a class that `state_machine_test` made, outside pytest; return what was covered. Raises what a failing walk raises."""
     run: Callable[[], Any] = test.TestCase().runTest
     run()
     return test.plan.coverage

@@ -114,7 +114,7 @@ class MachineCoverage:
         return [item for item in self._measured() if item.share < least]
 
     def _measured(self) -> "Iterator[_CoverageLine]":
-        """Give each machine whose document was collected, with what scenarios and tests take; specs join their machine."""
+        """Return each machine whose document was collected, with what scenarios and tests take; specs join their machine."""
         found: dict[str, _CoverageLine] = {}
         for document in sorted(set(self.documents)):
             try:
@@ -154,12 +154,12 @@ class _CoverageLine:
 
 
 def key_of(machine: Machine) -> str:
-    """Give what a machine is recognised by, in every process: its name and rows, not its parameters' values."""
+    """Return what a machine is recognised by, in every process: its name and rows, not its parameters' values."""
     return hashlib.sha256(repr((machine.name, machine.transitions)).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _nothing(name: str) -> Machine:
-    """Give a machine that only has a name: in the controller, a worker's figures are not looked at by row."""
+    """Return a machine that only has a name: in the controller, a worker's figures are not looked at by row."""
     return Machine(name, (), (), "")
 
 

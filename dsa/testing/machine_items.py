@@ -44,11 +44,11 @@ class MachineFile(pytest.File):
 
     @property
     def holds_check(self) -> bool:
-        """Tell whether the item `check` of this document runs too, so that an error is seen to fail."""
+        """Return whether the item `check` of this document runs too, so that an error is seen to fail."""
         return any(isinstance(item, CheckItem) and item.parent is self for item in self.session.items)
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Give the items; a spec has its own properties and scenarios, not those of its machine."""
+        """Yield the items; a spec has its own properties and scenarios, not those of its machine."""
         yield CheckItem.from_parent(self, name="check")
         machine = self.reading.machine
         if machine is None:
@@ -64,7 +64,7 @@ class MachineFile(pytest.File):
 
 
 def shown_path(path: Path) -> str:
-    """Give a path relative to the working folder, where that is possible."""
+    """Return a path relative to the working folder, where that is possible."""
     try:
         return os.path.relpath(path)
     except ValueError:  # on another drive
@@ -86,12 +86,12 @@ class MachineItem(pytest.Item):
         return str(excinfo.value) if isinstance(excinfo.value, ItemFailure) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Say where the item stands: its line from 0."""
+        """Return where the item stands: its line from 0."""
         line = self.line()
         return self.path, None if line is None else line - 1, self.name
 
     def line(self) -> int | None:
-        """Give the item's line from 1."""
+        """Return the item's line from 1."""
         return None
 
 
@@ -120,7 +120,7 @@ class ClaimItem(MachineItem):
         self._place = place
 
     def line(self) -> int | None:
-        """Give the claim's line."""
+        """Return the claim's line."""
         machine = self.parent.reading.machine
         span = getattr(machine, self.claims)[self._place].span if machine else None
         return span.line if span else None

@@ -60,11 +60,11 @@ class Vocabulary:
     verdicts: tuple[tuple[str, expr.Outcome], ...] = ()
 
     def naming(self, kind: expr.NameKind, names: tuple[str, ...]) -> "Vocabulary":
-        """Give the vocabulary with more names that are true or false: states, events, effects, `pending E`."""
+        """Return the vocabulary with more names that are true or false: states, events, effects, `pending E`."""
         return attrs.evolve(self, conditions=self.conditions + tuple(expr.Name(name, kind) for name in names))
 
     def judged_by(self, verdicts: tuple[tuple[str, expr.Outcome], ...]) -> "Vocabulary":
-        """Give the vocabulary with these verdicts."""
+        """Return the vocabulary with these verdicts."""
         return attrs.evolve(self, verdicts=verdicts)
 
 
@@ -168,7 +168,7 @@ class Skeleton:
     vocabulary: Vocabulary
 
     def moments(self) -> Vocabulary:
-        """Give what properties may name besides: states, events, effects, `pending E`, verdicts."""
+        """Return what properties may name besides: states, events, effects, `pending E`, verdicts."""
         machine = self.machine
         return (
             self.vocabulary.naming("state", tuple(state.name for state in machine.states))

@@ -53,7 +53,7 @@ class Mealy:
     member: tuple[int, ...]
 
     def defined(self, state: int) -> Iterator[tuple[int, int]]:
-        """Give each input that is defined in a state, with the state after it."""
+        """Return each input that is defined in a state, with the state after it."""
         return ((place, after) for place, after in enumerate(self.after[state]) if after is not None)
 
     @cached_property
@@ -70,7 +70,7 @@ class Mealy:
         return tuple(found[state] for state in range(len(self.after)))
 
     def separates(self, sequence: InputSequence, left: int, right: int) -> bool:
-        """Tell whether a sequence is defined in two states and something seen on its way differs."""
+        """Return whether a sequence is defined in two states and something seen on its way differs."""
         here, there = left, right
         differs = self.shown[here] != self.shown[there]
         for place in sequence:
@@ -83,7 +83,7 @@ class Mealy:
         return differs
 
     def separating(self) -> dict[tuple[int, int], InputSequence]:
-        """Give a shortest separating sequence for each pair of states (the smaller first) that has one."""
+        """Return a shortest separating sequence for each pair of states (the smaller first) that has one."""
         count, found = len(self.after), dict[tuple[int, int], InputSequence]()
         pairs = [(left, right) for left in range(count) for right in range(left + 1, count)]
         for left, right in pairs:
@@ -112,7 +112,7 @@ class Mealy:
 
 
 def mealy(graph: ExploredGraph, observed: Observation) -> Mealy:
-    """Give the minimal automaton of an explored machine. Raises InseparableError."""
+    """Return the minimal automaton of an explored machine. Raises InseparableError."""
     whole = _whole(graph, observed)
     classes = _classes(whole)
     return _quotient(whole, classes)
@@ -132,7 +132,7 @@ def require_separable(automaton: Mealy, graph: ExploredGraph, separating: dict[t
 
 
 def _whole(graph: ExploredGraph, observed: Observation) -> Mealy:
-    """Give the automaton with one state for each configuration."""
+    """Return the automaton with one state for each configuration."""
     names = [variable.name for variable in graph.machine.variables]
     wanted = [place for place, name in enumerate(names) if name in observed.values]
     shown: list[Hashable] = [
@@ -182,7 +182,7 @@ def _numbered(signature: list[Hashable]) -> tuple[list[int], int]:
 
 
 def _quotient(whole: Mealy, classes: list[int]) -> Mealy:
-    """Give one state for each class; classes are numbered as their first configurations are met, the start's first."""
+    """Return one state for each class; classes are numbered as their first configurations are met, the start's first."""
     first: dict[int, int] = {}
     for place, number in enumerate(classes):
         first.setdefault(number, place)
@@ -234,7 +234,7 @@ class CompleteSuite:
 
     @property
     def claim(self) -> str:
-        """Say what it means to pass, with what is counted as input, output and state, and what is assumed."""
+        """Return what it means to pass, with what is counted as input, output and state, and what is assumed."""
         values = ", ".join(f"{name} = {show_value(value)}" for name, value in self.machine.constants.items())
         seen = f", and shows {self.observed}" if str(self.observed) else ""
         return (
@@ -286,7 +286,7 @@ def complete_suite(
 
 
 def _continued(automaton: Mealy, access: InputSequence, depth: int) -> Iterator[tuple[InputSequence, int]]:
-    """Give an access sequence with every defined continuation of up to `depth` inputs, and where each leads."""
+    """Yield an access sequence with every defined continuation of up to `depth` inputs, and where each leads."""
     state = 0
     for place in access:
         after = automaton.after[state][place]
@@ -300,7 +300,7 @@ def _continued(automaton: Mealy, access: InputSequence, depth: int) -> Iterator[
 
 
 def _identifiers(automaton: Mealy, graph: ExploredGraph) -> list[tuple[InputSequence, ...]]:
-    """Give each state sequences that tell it from every other; for each pair both states have the same one (harmonised)."""
+    """Return each state sequences that tell it from every other; for each pair both states have the same one (harmonised)."""
     shortest = automaton.separating()
     require_separable(automaton, graph, shortest)
     family = _few(automaton, shortest)
@@ -448,7 +448,7 @@ def _percept(machine: Machine, here: Configuration, occurrence: Occurrence) -> t
 def as_scenarios(
     machine: Machine, tests: Sequence[Test], title: str, parameters: dict[str, Value]
 ) -> tuple[tuple[str, ...], int]:
-    """Write tests as sections of a document; give them, and how many a scenario cannot say."""
+    """Write tests as sections of a document; return them, and how many a scenario cannot say."""
     found = [as_scenario(machine, test, f"{title} {number}", parameters) for number, test in enumerate(tests, 1)]
     sections = tuple(f"## Scenario: {s.name}\n{scenario_text(s)}\n" for s in found if s is not None)
     return sections, len(found) - len(sections)

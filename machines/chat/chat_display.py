@@ -148,7 +148,7 @@ class ChatDisplay(Lines):
 
 
 def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
-    """Give what is shown for a cell: NULL for none, a text as it is, but in quotes one that would look like no value."""
+    """Return what is shown for a cell: NULL for none, a text as it is, but in quotes one that would look like no value."""
     if cell is None:
         return "NULL"
     if isinstance(cell, str):

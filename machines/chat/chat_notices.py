@@ -47,7 +47,7 @@ _NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def report_files(conversation: ChatConversation, files: Files) -> tuple[NewArtifact, ...]:
-    """Keep the report of the last turn as Markdown and as PDF, and give both as artifacts; the same answer over the same files has one report."""
+    """Keep the report of the last turn as Markdown and as PDF, and return both as artifacts; the same answer over the same files has one report."""
     turn, shown, inventory = conversation.turn, artifacts_of(conversation), conversation.inventory
     told = "\n".join([turn.answer.strip(), *(each.artifact_id for each in shown)])
     about = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
@@ -63,7 +63,7 @@ def report_files(conversation: ChatConversation, files: Files) -> tuple[NewArtif
 
 
 def artifacts_of(conversation: ChatConversation) -> list[ChatArtifact]:
-    """Give the artifacts that a turn made or that its answer names, each once, oldest first."""
+    """Return the artifacts that a turn made or that its answer names, each once, oldest first."""
     turn, inventory = conversation.turn, conversation.inventory
     made = {artifact_id for call in turn.calls for artifact_id in call.artifacts}
     return [each for each in inventory if each.artifact_id in made or each.name in turn.answer]
@@ -145,7 +145,7 @@ def _write_formatted(pdf: "FPDF", answer: str) -> None:
 
 
 def _add_fonts(pdf: "FPDF") -> None:
-    """Give a document fonts that have Greek, Cyrillic and more; a box stands in the place of what they lack."""
+    """Return a document fonts that have Greek, Cyrillic and more; a box stands in the place of what they lack."""
     from matplotlib import get_data_path
 
     folder = Path(get_data_path(), "fonts", "ttf")
@@ -176,7 +176,7 @@ _FILE = re.compile(
 
 
 def _read(context: PolicyContext) -> tuple[ChatResources, ChatConversation]:
-    """Give what the conversation works with, and the conversation."""
+    """Return what the conversation works with, and the conversation."""
     chat = resources_in(context.config, context.run.run_id)
     return chat, chat.conversation(context.run)
 
@@ -195,7 +195,7 @@ def _told(
 
 
 async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
-    """Give the result of the equal call again."""
+    """Return the result of the equal call again."""
     _, conversation = _read(context)
     call = _call_in(action)
     known = call.earlier
@@ -211,7 +211,7 @@ async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
-    """Say why a call cannot be made."""
+    """Return why a call cannot be made."""
     call = _call_in(action)
     reason = "invalid_tool_payload" if call.tool else "unknown_tool"
     why = call.fault or _fault_of(action, context)
@@ -219,7 +219,7 @@ async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def refuse_state(action: Action, context: PolicyContext) -> list[Step]:
-    """Say that the phase takes no such call."""
+    """Return that the phase takes no such call."""
     call = _call_in(action)
     phase = context.run.configuration.state.rpartition(".")[2]
     why = f"{call.tool} is not taken while {phase}: answer with what there is, or use another tool"
@@ -235,7 +235,7 @@ async def guide_retry(action: Action, context: PolicyContext) -> list[Step]:
 
 
 def _fault_of(action: Action, context: PolicyContext) -> str:
-    """Give what the guard `usable` says of a call."""
+    """Return what the guard `usable` says of a call."""
     call = Judged(json.dumps(action.payload["data"]))
     return verdict_of("usable", context.guard("usable"), call, {}).feedback
 
@@ -252,7 +252,7 @@ def _refused_all(conversation: ChatConversation, reason: str, why: str) -> list[
 
 
 async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
-    """Say which artifacts were there already."""
+    """Return which artifacts were there already."""
     _, conversation = _read(context)
     came = read_record(ChatResult, {"result": {}, "call_id": "", **action.payload["data"]})
     names = [(each.name, each.equal_to) for each in came.artifacts if each.equal_to]
@@ -280,7 +280,7 @@ async def present(action: Action, context: PolicyContext) -> list[Step]:
 
 
 def what_is_missing(conversation: ChatConversation, sources: Iterable[str]) -> list[str]:
-    """Say which files an answer names that are not there, and which kind of file the user wanted and nobody made."""
+    """Return which files an answer names that are not there, and which kind of file the user wanted and nobody made."""
     turn, inventory, known = conversation.turn, conversation.inventory, set(sources)
     named = [name for name in dict.fromkeys(_FILE.findall(turn.answer)) if name not in known]
     lacking = [f"the file {name}, which the answer names" for name in named if inventory.named(name) is None]
@@ -319,17 +319,17 @@ async def note_cancelled(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def report_time_out(action: Action, context: PolicyContext) -> list[Step]:
-    """Say that a turn has taken too long."""
+    """Return that a turn has taken too long."""
     return _stopped(action, context, "turn_timed_out", "the turn took longer than its time limit")
 
 
 async def report_limit(action: Action, context: PolicyContext) -> list[Step]:
-    """Say that a turn has reached a bound."""
+    """Return that a turn has reached a bound."""
     return _stopped(action, context, "limit_reached", "the turn reached its bound on answers, calls or refusals")
 
 
 async def report_error(action: Action, context: PolicyContext) -> list[Step]:
-    """Say what failed."""
+    """Return what failed."""
     data = action.payload["data"]
     said = data.get("message") if isinstance(data, dict) else None
     return _stopped(action, context, "turn_failed", str(said or "it failed"))

@@ -41,7 +41,7 @@ class Files:
         self._shown = 0
 
     def keep(self, content: bytes) -> str:
-        """Keep bytes, and give their SHA-256; they are durable when this returns. OSError when they cannot be written."""
+        """Keep bytes, and return their SHA-256; they are durable when this returns. OSError when they cannot be written."""
         digest = hashlib.sha256(content).hexdigest()
         path = self._contents / digest
         if not path.exists():
@@ -50,14 +50,14 @@ class Files:
         return digest
 
     def content(self, digest: str) -> bytes:
-        """Give bytes by their SHA-256. OSError when they are not there, ValueError when they are not what they were."""
+        """Return bytes by their SHA-256. OSError when they are not there, ValueError when they are not what they were."""
         content = (self._contents / digest).read_bytes()
         if hashlib.sha256(content).hexdigest() != digest:
             raise ValueError(f"the file {self._contents / digest} is not what was written")
         return content
 
     def path(self, digest: str) -> Path:
-        """Give where bytes are kept."""
+        """Return where bytes are kept."""
         return self._contents / digest
 
     def shown(self, artifacts: Iterable[ChatArtifact]) -> None:
@@ -70,7 +70,7 @@ class Files:
             self._shown += 1
 
     def named(self, artifact: ChatArtifact) -> Path:
-        """Give where people find an artifact."""
+        """Return where people find an artifact."""
         return self._folder / NAMED / artifact.file_name
 
 
@@ -129,7 +129,7 @@ class ChatResources:
         self.notice: Listener = lambda _text: None
 
     def conversation(self, run: Run) -> ChatConversation:
-        """Give what the run's ledger says."""
+        """Return what the run's ledger says."""
         if self._conversation.taken > len(run.ledger):
             self._conversation = ChatConversation()
         self._conversation.take(run.ledger.after(self._conversation.taken))
@@ -142,7 +142,7 @@ class ChatResources:
 
     @property
     def is_loaded(self) -> bool:
-        """Tell whether the data is at hand, so that nobody waits for it."""
+        """Return whether the data is at hand, so that nobody waits for it."""
         return "database" in self.__dict__
 
     @cached_property
@@ -179,7 +179,7 @@ class ChatResources:
 
     @property
     def normalises(self) -> bool:
-        """Tell whether arguments are mended."""
+        """Return whether arguments are mended."""
         return self._settings.normalise
 
     @property
@@ -189,7 +189,7 @@ class ChatResources:
 
     @property
     def wants_report(self) -> bool:
-        """Tell whether each answer becomes a report."""
+        """Return whether each answer becomes a report."""
         return self._settings.format == "report"
 
     @property
@@ -199,7 +199,7 @@ class ChatResources:
 
     @property
     def is_limited(self) -> bool:
-        """Tell whether somebody has said how long it may be."""
+        """Return whether somebody has said how long it may be."""
         return self._settings.context_tokens is not None
 
     def close(self) -> None:

@@ -131,7 +131,7 @@ class Chat(MachineSession[ChatResources]):
         return self.resources.conversation(self._handle.run)
 
     async def say(self, text: str, *, rerun: bool | None = None) -> ChatTurn:
-        """Say something, and give the turn when it rests. `rerun`: work that was done may be done again (None: as the text says).
+        """Say something, and return the turn when it rests. `rerun`: work that was done may be done again (None: as the text says).
 
         Raises StoppedError when no message is taken now, or when the turn was stopped by a fault of ours; the ledger keeps it.
         """
@@ -142,7 +142,7 @@ class Chat(MachineSession[ChatResources]):
         return self.conversation.turn
 
     async def go_on(self) -> ChatTurn | None:
-        """Finish a turn that was cut off, if there is one; give the last turn."""
+        """Finish a turn that was cut off, if there is one; return the last turn."""
         await self.drive()
         return self.conversation.turn if self.conversation.turns else None
 

@@ -178,7 +178,7 @@ def messages_for(
     context_chars: int = CONTEXT_TOKENS * CHARS_PER_TOKEN,
     shortens: bool = False,
 ) -> list[ChatMessage]:
-    """Give the messages of the next request. `tables` describes the data, `offered` are the tools that come with the request.
+    """Return the messages of the next request. `tables` describes the data, `offered` are the tools that come with the request.
 
     A last turn that is too long by itself is sent whole, unless it `shortens` its largest texts.
     """

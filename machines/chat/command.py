@@ -121,7 +121,7 @@ def branch(runs: Runs, run_id: str, turn: int) -> str:
 
 
 def _copy(old: Path, new: Path) -> None:
-    """Give the branch its own folder with the same contents; they never change, so they are links where that is possible."""
+    """Return the branch its own folder with the same contents; they never change, so they are links where that is possible."""
     for path in sorted(old.rglob("*")):
         place = new / path.relative_to(old)
         if path.is_dir():
@@ -303,7 +303,7 @@ def resumed(
     asked: tuple[str, ...] = (),
     display: ChatDisplay | None = None,
 ) -> int:
-    """Go on with a conversation, at the terminal unless something is asked; give the exit code. `dsa resume` does it too."""
+    """Go on with a conversation, at the terminal unless something is asked; return the exit code. `dsa resume` does it too."""
     note_run(root / run_id)
     with opened(root) as runs:
         options = options.continuing(runs.recorded(run_id))
@@ -330,7 +330,7 @@ def _held(
     *,
     is_new: bool,
 ) -> int:
-    """Hold a conversation until it is left; give the exit code."""
+    """Hold a conversation until it is left; return the exit code."""
     is_shown = not options.shows_nothing
 
     def show(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
@@ -379,7 +379,7 @@ class _ChatSession:
         return found
 
     def ask(self, texts: tuple[str, ...]) -> int:
-        """Say what was given, one after the other; give the exit code."""
+        """Return what was given, one after the other; return the exit code."""
         chat, code, began = self.chat, 0, time.monotonic()
         if chat.is_under_way:
             self.hear(chat.go_on())

@@ -67,11 +67,11 @@ class ChatArtifact:
     aliases: tuple[tuple[str, str], ...] = ()
 
     def as_made(self) -> NewArtifact:
-        """Give it as what makes it again."""
+        """Return it as what makes it again."""
         return NewArtifact(self.name, self.kind, self.digest, self.size_bytes, self.logical_key, self.artifact_id)
 
     def described(self) -> JsonObject:
-        """Give what a model is told of it."""
+        """Return what a model is told of it."""
         told = {
             "artifact_id": self.artifact_id,
             "name": self.name,
@@ -106,26 +106,26 @@ class Inventory:
         return self._artifacts[artifact_id]
 
     def named(self, name: str) -> ChatArtifact | None:
-        """Give the newest artifact of a name, an alias included; also one by its id."""
+        """Return the newest artifact of a name, an alias included; also one by its id."""
         found = self._names.get(name) or (name if name in self._artifacts else None)
         return None if found is None else self._artifacts[found]
 
     def latest(self, logical_key: str) -> ChatArtifact | None:
-        """Give the newest version of what was made for one thing."""
+        """Return the newest version of what was made for one thing."""
         found = self._by_key.get(logical_key)
         return None if found is None else self._artifacts[found]
 
     def equal(self, digest: str) -> ChatArtifact | None:
-        """Give the artifact with this content."""
+        """Return the artifact with this content."""
         found = self._by_content.get(digest)
         return None if found is None else self._artifacts[found]
 
     def id_after(self, count: int) -> str:
-        """Give the id of the artifact that is added after so many others."""
+        """Return the id of the artifact that is added after so many others."""
         return f"a{len(self._artifacts) + count + 1}"
 
     def compared(self, made: Sequence[NewArtifact], *, dedups: bool = True) -> tuple[NewArtifact, ...]:
-        """Give what was made, each with the artifact that it is equal to, also where that is made beside it.
+        """Return what was made, each with the artifact that it is equal to, also where that is made beside it.
 
         Without `dedups` everything is new.
         """
@@ -153,7 +153,7 @@ class Inventory:
         return artifact
 
     def alias(self, made: NewArtifact) -> ChatArtifact:
-        """Take note that an artifact was made again, under this name. KeyError when `equal_to` is unknown."""
+        """Record that an artifact was made again, under this name. KeyError when `equal_to` is unknown."""
         artifact = self._artifacts[made.equal_to or ""]
         self._names[made.name] = artifact.artifact_id
         known = {artifact.name, *(name for name, _ in artifact.aliases)}
@@ -164,16 +164,16 @@ class Inventory:
         return artifact
 
     def described(self) -> list[JsonObject]:
-        """Give what a model is told: the newest artifacts, oldest first."""
+        """Return what a model is told: the newest artifacts, oldest first."""
         return [artifact.described() for artifact in self.newest()]
 
     def newest(self) -> list[ChatArtifact]:
-        """Give the artifacts that a request describes, oldest first."""
+        """Return the artifacts that a request describes, oldest first."""
         return [*islice(reversed(self._artifacts.values()), MOST_SHOWN)][::-1]
 
 
 def _file_names(name: str, artifact_id: str) -> Iterator[str]:
-    """Give the names that a file may have, the best first."""
+    """Return the names that a file may have, the best first."""
     stem, dot, ending = name.rpartition(".")
     ids = chain([artifact_id], (f"{artifact_id}_{number}" for number in count(2)))
     return chain([name], (f"{stem}_{number}.{ending}" if dot else f"{ending}_{number}" for number in ids))
@@ -342,7 +342,7 @@ class ChatConversation:
         return self.turns[-1]
 
     def earlier(self, digest: str) -> Earlier | None:
-        """Give the equal call that was made last, if that was of late."""
+        """Return the equal call that was made last, if that was of late."""
         found = self._seen.get(digest)
         return found if found is not None and self.turn.number - found.turn <= RECENT_TURNS else None
 
@@ -479,7 +479,7 @@ def _begun(call: ToolCall) -> DataCall:
 
 
 def conversation_of(entries: Iterable[Entry]) -> ChatConversation:
-    """Give the conversation that a ledger tells of."""
+    """Return the conversation that a ledger tells of."""
     conversation = ChatConversation()
     conversation.take(entries)
     return conversation

@@ -41,12 +41,12 @@ _NEGATED = re.compile(r"\b(?:do not|don't|dont|never|without|no need to|not)\s+(
 
 
 def asks_again(text: str) -> bool:
-    """Tell whether a message asks for work to be done again."""
+    """Return whether a message asks for work to be done again."""
     return any(not _NEGATED.search(text[: found.start()]) for found in _AGAIN.finditer(text))
 
 
 def message_brought(data: object) -> object:
-    """Give a message as it is recorded: `text`, and `rerun`, which may be said beside it. ValueError for anything else."""
+    """Return a message as it is recorded: `text`, and `rerun`, which may be said beside it. ValueError for anything else."""
     given = {"text": data} if isinstance(data, str) else data
     text = given.get("text") if isinstance(given, dict) else None
     if not isinstance(text, str) or not text.strip():
@@ -82,7 +82,7 @@ def tools_offered(run: Run) -> tuple[str, ...]:
 
 
 def _after(machine: Machine, here: Configuration, given: Occurrence) -> tuple[set[str], Configuration] | None:
-    """Give the effects that the table would begin, and where it would lead; None where it takes no such event."""
+    """Return the effects that the table would begin, and where it would lead; None where it takes no such event."""
     outcome = compiled_step(machine).move(here, given)
     if isinstance(outcome, Refusal):
         return None
@@ -142,7 +142,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
 
 
 def _looked_at(call: ToolRequest[DataTool], chat: ChatResources, table: ResultTable | None) -> tuple[str, str]:
-    """Give what a call is known by, and what the parser has against it. `table` is what code would read."""
+    """Return what a call is known by, and what the parser has against it. `table` is what code would read."""
     text = text_of(call)
     if call.tool is SQL:
         return digest_of(call), (compiles_sql(text, chat.database) or "") if text.strip() else ""
@@ -153,7 +153,7 @@ def _looked_at(call: ToolRequest[DataTool], chat: ChatResources, table: ResultTa
 
 
 def digest_of(call: ToolRequest[DataTool], table: str = "") -> str:
-    """Give the SHA-256 of all that a call's outcome depends on: equal for calls that differ in comments, white space and the like alone.
+    """Return the SHA-256 of all that a call's outcome depends on: equal for calls that differ in comments, white space and the like alone.
 
     SQL reads data that no call changes; code reads the latest result of SQL too, `table`, and may take a given time.
     """
@@ -205,7 +205,7 @@ async def _interrupting(chat: ChatResources, query: Callable[[], _Queried]) -> _
 
 
 def _rows_told(found: SqlResult) -> JsonObject:
-    """Give what the model is told of a result."""
+    """Return what the model is told of a result."""
     rows = [list(row) for row in found.preview]
     cut = {"shown": len(rows)} if len(rows) < found.row_count else {}
     return {"columns": list(found.columns), "rows": rows, "row_count": found.row_count, **cut}
@@ -214,7 +214,7 @@ def _rows_told(found: SqlResult) -> JsonObject:
 def _table_made(
     found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: ChatConversation, *, dedups: bool
 ) -> tuple[NewArtifact, ...]:
-    """Give the table as an artifact, unless it is a single value."""
+    """Return the table as an artifact, unless it is a single value."""
     if found.row_count * len(found.columns) < 2:  # noqa: PLR2004  (more than one value)
         return ()
     about = "_".join(found.intent.datasets[:2]) or "result"
@@ -251,5 +251,5 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
 
 
 def _failed(error: SqlError | PythonError, **more: object) -> JsonObject:
-    """Give what went wrong as the model is told it."""
+    """Return what went wrong as the model is told it."""
     return {"error": {"code": error.code, "message": str(error)[:_LONGEST_TOLD]}, **more}

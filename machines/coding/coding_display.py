@@ -217,7 +217,7 @@ def _taken(seconds: float, tokens: int, usd: float) -> str:
 
 
 def totals(work: Work, rounds: int) -> str:
-    """Say what the work has taken."""
+    """Return what the work has taken."""
     calls, files = sum(work.tools.values()), len(work.files_written)
     of_parts = f" and {work.asked_apart} in parts" if work.asked_apart else ""
     tokens = int(work.usage["prompt_tokens"] + work.usage["completion_tokens"])

@@ -18,19 +18,19 @@ _ANOTHER_WAY = "Take another way."
 
 
 def read(context: PolicyContext) -> tuple[CodingResources, Work]:
-    """Give what the run works with, and the work."""
+    """Return what the run works with, and the work."""
     agent = resources_in(context.config, context.run.run_id)
     return agent, agent.work(context.run)
 
 
 def _call_in(action: Action) -> CodingCall:
-    """Give the call that has led here; an empty one where something else has."""
+    """Return the call that has led here; an empty one where something else has."""
     data = action.payload["data"]
     return read_record(CodingCall, data if isinstance(data, dict) else {})
 
 
 def _message_in(action: Action) -> str:
-    """Give what an error step says that has led here."""
+    """Return what an error step says that has led here."""
     data = action.payload["data"]
     return str(data.get("message") or "") if isinstance(data, dict) else ""
 
@@ -83,7 +83,7 @@ def _closed(action: Action, context: PolicyContext, status: Literal["completed",
 
 
 async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
-    """Say why a call does not happen, and that another way is wanted."""
+    """Return why a call does not happen, and that another way is wanted."""
     _, work = read(context)
     data = action.payload["data"]
     is_call = isinstance(data, dict) and "call_id" in data
@@ -95,7 +95,7 @@ async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
 
 
 def _why(call: CodingCall, denial: Denial | None) -> tuple[str, str, bool]:
-    """Give the reason, the words, and whether the call counts as blocked."""
+    """Return the reason, the words, and whether the call counts as blocked."""
     if not call.tool:
         return "unknown_tool", call.fault or "no such tool", False
     if denial is not None:
@@ -154,27 +154,27 @@ async def note_cancelled(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def report_done(action: Action, context: PolicyContext) -> list[Step]:
-    """Say that every subtask was completed, and of which of them only the model says so."""
+    """Return that every subtask was completed, and of which of them only the model says so."""
     _, work = read(context)
     by_word = f"every subtask was called completed, and no result shows it of: {'; '.join(work.unshown)}"
     return _ended(action, context, "goal_complete", by_word if work.unshown else "Goal achieved")
 
 
 async def report_answer(action: Action, context: PolicyContext) -> list[Step]:
-    """Say what the model has answered."""
+    """Return what the model has answered."""
     answer = read_record(ModelAnswer, action.payload["data"])
     return _ended(action, context, "answered", answer.content.strip())
 
 
 async def report_limit(action: Action, context: PolicyContext) -> list[Step]:
-    """Say that the rounds are used up, and what is left."""
+    """Return that the rounds are used up, and what is left."""
     _, work = read(context)
     left = [each.description for _, _, each in work.places if each.status in {"waiting", "in_progress"}]
     return _ended(action, context, "rounds_exhausted", f"the rounds are used up; left: {'; '.join(left) or 'nothing'}")
 
 
 async def report_loop(action: Action, context: PolicyContext) -> list[Step]:
-    """Say which call went round too often."""
+    """Return which call went round too often."""
     _, work = read(context)
     call = _call_in(action)
     why = "" if call.round is None else call.round.why
@@ -183,19 +183,19 @@ async def report_loop(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def report_failed(action: Action, context: PolicyContext) -> list[Step]:
-    """Say which subtasks were not completed."""
+    """Return which subtasks were not completed."""
     _, work = read(context)
     failed = [f"{each.description} ({each.reason})" for _, _, each in work.places if each.status == "failed"]
     return _ended(action, context, "some_failed", f"not completed: {'; '.join(failed)}")
 
 
 async def report_error(action: Action, context: PolicyContext) -> list[Step]:
-    """Say what failed."""
+    """Return what failed."""
     return _ended(action, context, "failed", _message_in(action) or "it failed")
 
 
 async def report_fault(action: Action, _context: PolicyContext) -> list[Step]:
-    """Say what failed; it can be tried again."""
+    """Return what failed; it can be tried again."""
     return _told(action, WorkNotice("paused", _message_in(action) or "it failed"))
 
 

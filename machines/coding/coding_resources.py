@@ -60,7 +60,7 @@ def messages_for(
     test_first: bool = False,
     files: Sequence[str] = (),
 ) -> list[ChatMessage]:
-    """Give the messages of the next request; `test_first` where new modules are to be written with their tests, `files` were there before."""
+    """Return the messages of the next request; `test_first` where new modules are to be written with their tests, `files` were there before."""
     head = [
         ChatMessage("system", f"{INSTRUCTIONS} {TEST_FIRST}" if test_first else INSTRUCTIONS),
         ChatMessage("user", where_it_stands(work, files)),
@@ -150,7 +150,7 @@ class CodingSettings:
         return attrs.evolve(other, **dict(self.items()))
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Give what somebody has said, by its name."""
+        """Yield what somebody has said, by its name."""
         for field in attrs.fields(type(self)):
             if (value := getattr(self, field.name)) != field.default:
                 yield field.name, value
@@ -210,7 +210,7 @@ class CodingResources:
         self.others: Callable[[], Iterable[Did]] = tuple
 
     def work(self, run: Run) -> Work:
-        """Give what the run's ledger says."""
+        """Return what the run's ledger says."""
         if self._work.taken > len(run.ledger):
             self._work = Work()
         self._work.take(run.ledger.after(self._work.taken))
@@ -272,16 +272,16 @@ class CodingResources:
 
     @property
     def is_test_first(self) -> bool:
-        """Tell whether new modules are to be written with their tests."""
+        """Return whether new modules are to be written with their tests."""
         return bool(self.settings.test_first)
 
     def polls(self, argv: Sequence[str]) -> bool:
-        """Tell whether a command is declared as polling: it begins with the words of a command in `polling`."""
+        """Return whether a command is declared as polling: it begins with the words of a command in `polling`."""
         declared = map(polled_command, self.settings.polling or ())
         return any(words and tuple(argv[: len(words)]) == words for words in declared)
 
     def approval(self, needs: str, asks: str, allowed: set[str]) -> Approval:
-        """Say whether a call may happen in this mode: yes, ask, never, and why."""
+        """Return whether a call may happen in this mode: yes, ask, never, and why."""
         mode = self.settings.mode or MODES[0]
         allowed = {*allowed, *(self.settings.allowed or ())}
         if needs == "never":

@@ -78,18 +78,18 @@ class Round:
 
 
 def key_of(tool: str, arguments: JsonObject) -> str:
-    """Give what a call is known by."""
+    """Return what a call is known by."""
     return digest_of([tool, dict(arguments)])
 
 
 def digest_of(value: object) -> str:
-    """Give a digest of a JSON value, equal for equal ones."""
+    """Return a digest of a JSON value, equal for equal ones."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def tool_of(tool: str, argv: Sequence[str]) -> str:
-    """Give what a call is done with: its tool, and the program that it runs. Where one program fails, another one may tell why."""
+    """Return what a call is done with: its tool, and the program that it runs. Where one program fails, another one may tell why."""
     return " ".join([tool, *argv[:1]])
 
 
@@ -152,13 +152,13 @@ def _same_again(asked: Did, past: Sequence[Did]) -> Round:
 
 
 def _before(asked: Did, past: Sequence[Did]) -> list[Did]:
-    """Give the calls before that count as the same, the last one first."""
+    """Return the calls before that count as the same, the last one first."""
     since = reversed(past) if asked.kind == "changing" else _since_a_change(asked.key, past)
     return [each for each in since if each.key == asked.key]
 
 
 def _since_a_change(key: str, window: Sequence[Did]) -> list[Did]:
-    """Give what came after something else has changed a file."""
+    """Return what came after something else has changed a file."""
     return list(takewhile(lambda each: each.key == key or not each.changed, reversed(window)))
 
 
@@ -189,7 +189,7 @@ def _alternating(key: str, window: Sequence[Did]) -> Round:
 
 
 def _is_stuck(first: Did, second: Did) -> bool:
-    """Tell whether a call has brought nothing new the second time."""
+    """Return whether a call has brought nothing new the second time."""
     if first.kind == "polling":
         return False
     return first.kind == "changing" or second.refused or (first.result == second.result and not second.changed)
@@ -216,7 +216,7 @@ def _same_error(asked: Did, past: Sequence[Did]) -> Round:
 
 
 def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> str:
-    """Give what is said beside the result of a call that was made the second time, or saw the same again; empty otherwise.
+    """Return what is said beside the result of a call that was made the second time, or saw the same again; empty otherwise.
 
     It says of the outcomes what is recorded of them, and nothing of a call that was refused but that it was.
     """
@@ -236,7 +236,7 @@ def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> st
 
 
 def _outcome(did: Did, made: Iterable[Did]) -> str:
-    """Say how the outcomes of the same call compare, as they are recorded."""
+    """Return how the outcomes of the same call compare, as they are recorded."""
     if did.kind == "changing" and not did.error:
         return ", and changed a file again" if did.changed else "; this time it changed nothing"
     is_same = all((each.result, each.changed) == (did.result, did.changed) for each in made)

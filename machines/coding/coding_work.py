@@ -135,7 +135,7 @@ def _listed(result: JsonObject, name: str) -> Iterable[Any]:
 
 
 def lacking(subtask: str, results: Sequence[ToolEvidence]) -> str:
-    """Say what is lacking to show that a subtask is completed; nothing where a result fits it."""
+    """Return what is lacking to show that a subtask is completed; nothing where a result fits it."""
     if not results:
         return "no tool has given a result in this subtask"
     if _first_word(subtask) in _RUNS:
@@ -278,7 +278,7 @@ class Work:
         return [each.description for _, _, each in self.places if each.status != "completed"]
 
     def independent_next(self) -> list[str]:
-        """Give the places of what may be worked at together now: the subtasks that are left of a task that says so."""
+        """Return the places of what may be worked at together now: the subtasks that are left of a task that says so."""
         waiting = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
         if not waiting or not waiting[0][1].independent:
             return []
@@ -495,7 +495,7 @@ def _short(arguments: JsonObject) -> str:
 
 
 def work_of(entries: Iterable[Entry]) -> Work:
-    """Give the work that a ledger tells of."""
+    """Return the work that a ledger tells of."""
     work = Work()
     work.take(entries)
     return work

@@ -116,7 +116,7 @@ class RunStart:
 
 
 def begun_of(recorded: StoredRun) -> RunStart | None:
-    """Give with what a run of the coding machine was begun; None for any other."""
+    """Return with what a run of the coding machine was begun; None for any other."""
     first = recorded.entries[0]
     if not isinstance(first, MachineEntry) or first.name != NAME:
         return None
@@ -161,7 +161,7 @@ def fault_of(
     file: CodeConfiguration,
     tasks: Sequence[Task] | None,
 ) -> str:
-    """Say which option is another one than the run was begun with; empty when none is.
+    """Return which option is another one than the run was begun with; empty when none is.
 
     `said` and `bounds` stand on the command line, `file` in the file that it names; `tasks` are those of its template, None where it names none.
     """
@@ -175,7 +175,7 @@ def fault_of(
 def _others(
     begun: RunStart, said: CodingSettings, bounds: Mapping[str, Value], file: CodeConfiguration
 ) -> Iterator[tuple[str, object]]:
-    """Give each option that is another one, and what the run has."""
+    """Yield each option that is another one, and what the run has."""
     for name, value in said.items():
         if name != _CHANGES and not _is_same(value, has := _had(begun, name)):
             yield f"--{name.replace('_', '-')}", has
@@ -306,7 +306,7 @@ def command(
 
 
 def resumed(run_id: str, root: Path, options: RunOptions, *, take: bool) -> int:
-    """Go on with a run in the display of `dsa code`; give the exit code. `dsa resume` does it too."""
+    """Go on with a run in the display of `dsa code`; return the exit code. `dsa resume` does it too."""
     note_run(root / run_id)
     with opened(root) as runs:
         options = options.continuing(runs.recorded(run_id))
@@ -341,7 +341,7 @@ def _begun(
 
 
 def _held(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: str = "") -> int:
-    """Work until the end, or until somebody has to say something who is not there; give the exit code."""
+    """Work until the end, or until somebody has to say something who is not there; return the exit code."""
     display, is_shown, began = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
     with ExitStack() as entered:
         entered.enter_context(faults_told(root))
@@ -379,7 +379,7 @@ def _observing(root: Path, display: CodingDisplay | None, watched: RunWatchers) 
 
 
 def _fault(begun: RunStart, line: CommandLine, bounds: Mapping[str, Value]) -> str:
-    """Say which option is another one than the run was begun with; empty when none is. Raises ValueError for a file that means nothing."""
+    """Return which option is another one than the run was begun with; empty when none is. Raises ValueError for a file that means nothing."""
     file = CodeConfiguration() if line.file is None else read_configuration(Path.cwd(), line.file)
     tasks, said = None, line.settings()
     if line.named is not None:
@@ -519,7 +519,7 @@ def _report(agent: Agent, display: CodingDisplay, code: int, runs: Path) -> None
 
 
 def _not_done(state: str, work: Work) -> Iterator[str]:
-    """Say what there is to doubt of an end that the model's word has brought, by what is recorded."""
+    """Yield what there is to doubt of an end that the model's word has brought, by what is recorded."""
     if state in _BY_ITS_WORD and was_idle(work):
         yield "nothing was written or run"
     if state == "answered":
@@ -530,7 +530,7 @@ def _not_done(state: str, work: Work) -> Iterator[str]:
 
 
 def _how_to_go_on(agent: Agent, again: str) -> str:
-    """Say what can be done where the model could not be asked."""
+    """Return what can be done where the model could not be asked."""
     if "budget is spent" in agent.work.paused_for:
         share = " (parts divide it)" if agent.state == "held_up" else ""
         return f"its budget is spent; go on with another one for all of it{share}: {again} --budget LIMIT"
@@ -540,7 +540,7 @@ def _how_to_go_on(agent: Agent, again: str) -> str:
 
 
 def _resuming(runs: Path, run_id: str) -> str:
-    """Give the command that takes a run up, ready to paste."""
+    """Return the command that takes a run up, ready to paste."""
     where = [] if str(runs) == DEFAULT_RUNS else ["--runs", str(runs)]
     return shlex.join(["dsa", "code", "--resume", run_id, *where])
 

@@ -76,7 +76,7 @@ class CodeConfiguration:
 
 
 def default_model() -> str:
-    """Give the model that is asked when nobody names one (seed 003): Ollama's, by OLLAMA_MODEL and OLLAMA_HOST."""
+    """Return the model that is asked when nobody names one (seed 003): Ollama's, by OLLAMA_MODEL and OLLAMA_HOST."""
     host = os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
     address = host if "://" in host else f"http://{host}"
     return f"{address}/api#{os.environ.get('OLLAMA_MODEL') or 'gpt-oss:20b'}"

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def goal_brought(data: object) -> object:
-    """Give a goal as it is recorded: `text`, `tasks` where a template has given them, `about` of a part. ValueError for anything else."""
+    """Return a goal as it is recorded: `text`, `tasks` where a template has given them, `about` of a part. ValueError for anything else."""
     given = data if isinstance(data, dict) else {"text": data}
     text, about, tasks = given.get("text"), given.get("about"), given.get("tasks")
     if not isinstance(text, str) or not text.strip():
@@ -55,7 +55,7 @@ def goal_brought(data: object) -> object:
 
 
 def leave_brought(data: object) -> object:
-    """Give what is said with `permitted`: `always`, or nothing. ValueError for anything else."""
+    """Return what is said with `permitted`: `always`, or nothing. ValueError for anything else."""
     given = {"always": True} if data == "always" else data or {}
     if not isinstance(given, dict) or set(given) - {"always"} or not isinstance(given.get("always", False), bool):
         raise ValueError('with `permitted` goes nothing, or always: {"always": true}')
@@ -63,7 +63,7 @@ def leave_brought(data: object) -> object:
 
 
 def denial_brought(data: object) -> object:
-    """Give why a call is not to happen: a text, `why`, or nothing. ValueError for anything else."""
+    """Return why a call is not to happen: a text, `why`, or nothing. ValueError for anything else."""
     given = {"why": data} if isinstance(data, str) else data or {}
     if not isinstance(given, dict) or set(given) - {"why"} or not isinstance(given.get("why", ""), str):
         raise ValueError('with `denied` goes nothing, or why: a text, or {"why": TEXT}')
@@ -114,12 +114,12 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def _tools(agent: CodingResources) -> Mapping[str, WorkspaceTool]:
-    """Give the tools; servers of others are asked for theirs, once."""
+    """Return the tools; servers of others are asked for theirs, once."""
     return await run_function(lambda: agent.toolbox.tools, blocks=not agent.toolbox.is_listed)
 
 
 def _whole(result: StreamResult) -> StreamResult:
-    """Give an answer, unless its connection broke off whenever it was asked for: that is no fault of the model's. Raises GenerationError."""
+    """Return an answer, unless its connection broke off whenever it was asked for: that is no fault of the model's. Raises GenerationError."""
     if result.error is not None and result.error.code in _BROKEN:
         raise GenerationError(str(result.error), "interrupted")
     return result
@@ -178,7 +178,7 @@ async def _taken(
 
 
 def known_by(call: ToolRequest[WorkspaceTool], look: Look, known_as: Callable[[str], str]) -> JsonObject:
-    """Give the arguments that a call is known by: however its command and its paths were written (`known_as`), in whatever order its files.
+    """Return the arguments that a call is known by: however its command and its paths were written (`known_as`), in whatever order its files.
 
     What the arguments of a server's tool mean nobody here knows.
     """
@@ -203,7 +203,7 @@ _PATHS = ("path", "cwd", "tests_path")
 
 
 def _closing(call: ToolRequest[WorkspaceTool], work: Work) -> CodingCall:
-    """Say that the model calls the active subtask over, how many results of tools it has, and what is lacking to show that it is completed."""
+    """Return that the model calls the active subtask over, how many results of tools it has, and what is lacking to show that it is completed."""
     subtask = work.active[1] if work.active else None
     return CodingCall(
         call_id=call.call_id,
@@ -292,7 +292,7 @@ async def probe(action: Action, context: PolicyContext) -> list[Step]:
 
 @answering("next_subtask", "apart", "none_left", is_eager=True)
 async def advance(action: Action, context: PolicyContext) -> list[Step]:
-    """Say whether there is another subtask, or several that can be worked at together."""
+    """Return whether there is another subtask, or several that can be worked at together."""
     agent, work = read(context)
     places = work.independent_next() if agent.parallel > 1 else []
     if len(places) > 1:
@@ -301,7 +301,7 @@ async def advance(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def ask_approval(action: Action, context: PolicyContext) -> list[Step]:
-    """Say what leave is asked for, with what would change."""
+    """Return what leave is asked for, with what would change."""
     agent, work = read(context)
     call = work.call
     assert call is not None, "leave is asked for a call"

@@ -132,7 +132,7 @@ async def work_apart(action: Action, context: PolicyContext) -> list[Step]:
 
 
 def _not_over(ended: Iterable[_PartResult]) -> str:
-    """Say which parts are not over, and why; what holds for several is said once."""
+    """Return which parts are not over, and why; what holds for several is said once."""
     places: dict[str, list[str]] = {}
     for each in ended:
         if each.fault:
@@ -142,7 +142,7 @@ def _not_over(ended: Iterable[_PartResult]) -> str:
 
 @asynccontextmanager
 async def _runs_of(agent: CodingResources) -> AsyncIterator[Runs]:
-    """Give the runs beside that of an agent; without a session they are opened for the time being."""
+    """Yield the runs beside that of an agent; without a session they are opened for the time being."""
     if agent.runs is not None:
         yield agent.runs
         return
@@ -151,7 +151,7 @@ async def _runs_of(agent: CodingResources) -> AsyncIterator[Runs]:
 
 
 def _share(work: Work, context: PolicyContext, count: int) -> Options:
-    """Divide what is left of the budget, and give each part the settings of the whole and the rounds of a subtask."""
+    """Divide what is left of the budget, and return each part the settings of the whole and the rounds of a subtask."""
     bounds, run, config = context.run.machine.constants, context.run, context.config
     meter = Meter(limits_of(run.machine, config["budget"]), run.machine.answers)
     meter.follow(run.ledger)

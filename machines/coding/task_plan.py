@@ -56,7 +56,7 @@ def read_plan(text: str) -> tuple[tuple[Task, ...], list[str]]:
 
 
 def tasks_from(said: object) -> tuple[Task, ...]:
-    """Give tasks as they stand in an event, or in a template: objects with `description` and `subtasks`."""
+    """Return tasks as they stand in an event, or in a template: objects with `description` and `subtasks`."""
     return tuple(filter(None, map(_task, said))) if isinstance(said, list) else ()
 
 
@@ -92,7 +92,7 @@ def _subtask(said: object) -> str:
 
 
 def faults_of(tasks: Sequence[Task]) -> list[str]:
-    """Say what is the matter with tasks; nothing where they can be worked at."""
+    """Return what is the matter with tasks; nothing where they can be worked at."""
     faults = []
     if not tasks:
         faults.append("there are no tasks")
@@ -119,7 +119,7 @@ def _is_abstract(subtask: str) -> bool:
 
 
 def fallback(goal: str) -> tuple[Task, ...]:
-    """Give the tasks of a goal that nobody could break up: itself."""
+    """Return the tasks of a goal that nobody could break up: itself."""
     return (Task(short(goal, LONGEST), (short(goal, LONGEST),)),)
 
 
@@ -330,7 +330,7 @@ class CodingResult:
 
 
 def did_of(call: CodingCall, came: CodingResult, at_ms: int = 0, answer: int = 0) -> Did:
-    """Give an action as the detector of circles remembers it."""
+    """Return an action as the detector of circles remembers it."""
     changed = any(change.before != change.after for change in came.changes)
     result = digest_of(came.result if came.seen is None else came.seen)
     tool = tool_of(call.tool, call.argv)

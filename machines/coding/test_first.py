@@ -133,7 +133,7 @@ class Layout:
             raise WorkspaceToolError("not_importable", cut(f"nothing was written: {why}", _LONGEST_REASON))
 
     def fault(self, code: str, tests: str) -> str:
-        """Run the tests in a copy; give what failed, nothing where all pass. Raises NotTriedError."""
+        """Run the tests in a copy; return what failed, nothing where all pass. Raises NotTriedError."""
         with self._copied() as copy:
             _write(copy / self.places.path, code)
             _write(copy / self.places.tests_path, tests)

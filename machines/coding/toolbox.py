@@ -126,7 +126,7 @@ class Toolbox:
 
     @property
     def is_listed(self) -> bool:
-        """Tell whether `tools` is at hand, so that nobody waits for it."""
+        """Return whether `tools` is at hand, so that nobody waits for it."""
         return "tools" in self.__dict__
 
     @cached_property
@@ -147,7 +147,7 @@ class Toolbox:
     # -- before a call --------------------------------------------------------------------------------------------------
 
     def looked_at(self, call: ToolRequest[WorkspaceTool]) -> Look:
-        """Give what the guards have to know of a call: its faults, what it would change, what it asks leave for."""
+        """Return what the guards have to know of a call: its faults, what it would change, what it asks leave for."""
         assert call.tool is not None, "a call of no tool is not looked at"
         name, look = call.tool.name, Look(asks=call.tool.needs)
         if name == "write_tested":
@@ -161,7 +161,7 @@ class Toolbox:
         return look if is_ours else attrs.evolve(look, asks=f"run {name}")
 
     def _command(self, look: Look, asked: CommandArguments) -> Look:
-        """Give what a command would run, or why it is none that is allowed."""
+        """Return what a command would run, or why it is none that is allowed."""
         try:
             argv = command_runner.asked(asked.cmd)
         except WorkspaceToolError as error:
@@ -171,7 +171,7 @@ class Toolbox:
         return attrs.evolve(look, faults=faults, argv=tuple(argv), asks=f"run {argv[0]}", named=named)
 
     def _planned(self, look: Look, asked: FileCall) -> Look:
-        """Give what a call would change, or why it cannot be done: then nobody is asked for leave."""
+        """Return what a call would change, or why it cannot be done: then nobody is asked for leave."""
         fault = self.workspace.fault(asked)
         if fault:
             return attrs.evolve(look, faults=CallFaults(inside_workspace=fault))
@@ -181,7 +181,7 @@ class Toolbox:
             return attrs.evolve(look, cannot=CallFault(error.code, str(error)))
 
     def shown(self, call: CodingCall) -> str:
-        """Give what a call would do, for a person: a diff, or the command."""
+        """Return what a call would do, for a person: a diff, or the command."""
         if call.planned:
             try:
                 text = self.workspace.diff(read(call.tool, call.arguments))
@@ -233,7 +233,7 @@ class Toolbox:
             raise WorkspaceToolError("changed_since", told)
 
     def cut_off(self, call: CodingCall, key: str, stop: StopSwitch) -> CallDone:
-        """Give what is known of a call that was cut off and is not done again: what has changed since it began."""
+        """Return what is known of a call that was cut off and is not done again: what has changed since it began."""
         told = refused(call.call_id, "interrupted", _INTERRUPTED).content
         done = CallDone(CodingResult(call.call_id, told, error=f"{call.tool}: interrupted"), is_done=False)
         found = self.history.cut_off(key, _StopCheck(stop))
@@ -274,7 +274,7 @@ class Toolbox:
         )
 
     def _found(self, call: CodingCall, stop: StopSwitch) -> object:
-        """Give what a tool found, as its record."""
+        """Return what a tool found, as its record."""
         name, given = call.tool, call.arguments
         if name in FILE_TOOLS:
             return self.workspace.apply(read(name, given), call.planned)
@@ -332,7 +332,7 @@ class Toolbox:
     # -- between calls --------------------------------------------------------------------------------------------------
 
     def probe(self, written: Sequence[str], ran: Sequence[str], errors: Sequence[str]) -> Probe:
-        """Give facts about the workspace, none of them about a goal (seed 003, generic state probing)."""
+        """Return facts about the workspace, none of them about a goal (seed 003, generic state probing)."""
         here = [path for path in written if self.workspace.exists(path)]
         missing = tuple(path for path in written if path not in here)
         return Probe(tuple(written), tuple(here), missing, tuple(ran[-5:]), tuple(errors[-3:]))
@@ -362,7 +362,7 @@ _INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look
 
 
 def _command_shown(argv: Sequence[str], asked: CommandArguments) -> str:
-    """Give all that makes a command do what it does: where it runs and what it reads may be the program."""
+    """Return all that makes a command do what it does: where it runs and what it reads may be the program."""
     lines = [shell_line(argv)]
     if (where := posixpath.normpath(asked.cwd)) != ".":
         lines.append(f"in the folder {shell_line([where])}")
@@ -372,7 +372,7 @@ def _command_shown(argv: Sequence[str], asked: CommandArguments) -> str:
 
 
 def _command_fault(argv: Sequence[str], rules: Rules, root: Path, cwd: str) -> str:
-    """Say why a command is not run; also where the system can look up no such path or module: a NUL, a name that is too long."""
+    """Return why a command is not run; also where the system can look up no such path or module: a NUL, a name that is too long."""
     try:
         return command_runner.fault(argv, rules, root, cwd)
     except (OSError, ValueError) as error:
@@ -380,12 +380,12 @@ def _command_fault(argv: Sequence[str], rules: Rules, root: Path, cwd: str) -> s
 
 
 def _complaint(error: Exception) -> str:
-    """Give what the system says, without the path: that may be anything."""
+    """Return what the system says, without the path: that may be anything."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _as_tool(each: ForeignTool) -> WorkspaceTool:
-    """Give a server's tool. That it only reads is its own claim: it counts where the user lets all of the server's calls happen."""
+    """Return a server's tool. That it only reads is its own claim: it counts where the user lets all of the server's calls happen."""
     reads = each.reads_only and each.approve == "always"
     needs = {"never": "never", "always": "look", "ask": "ask"}.get(each.approve or "", "run")
     kind: Kind = "looking" if reads else "running"
@@ -393,7 +393,7 @@ def _as_tool(each: ForeignTool) -> WorkspaceTool:
 
 
 def _left_out(omitted: int) -> str:
-    """Say what of an output is not given; nothing where all is."""
+    """Return what of an output is not given; nothing where all is."""
     how = "have it print less, or into a file, and read that"
     return f"{omitted:,} characters of its output are left out: {how}" if omitted else ""
 

@@ -32,7 +32,7 @@ _WAIT_S = 30.0
 
 
 def diff(runs: Runs, run_id: str) -> str:
-    """Give what a run has changed, as `git diff` writes it. Raises DsaError where the history is not there."""
+    """Return what a run has changed, as `git diff` writes it. Raises DsaError where the history is not there."""
     work, history = _changed(runs, run_id)
     return "".join(history.diff(first, last) for first, last in work.spans) if history else ""
 
@@ -48,7 +48,7 @@ def undone(runs: Runs, run_id: str) -> list[Undone]:
 
 
 def _changed(runs: Runs, run_id: str) -> tuple[Work, WorkspaceHistory | None]:
-    """Give the work, and the history where it has changed something: also by a call that was cut off, unless the run goes on."""
+    """Return the work, and the history where it has changed something: also by a call that was cut off, unless the run goes on."""
     work = _work(runs, run_id)
     if not work.spans and not work.under_way:
         return work, None

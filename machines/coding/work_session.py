@@ -181,7 +181,7 @@ class Agent(WorkRun):
 
     @property
     def is_paused(self) -> bool:
-        """Tell whether the model could not be asked; `go_on` asks it again."""
+        """Return whether the model could not be asked; `go_on` asks it again."""
         return self.state in PAUSED
 
     @property
@@ -266,7 +266,7 @@ def unfinished_run(goal: str, workspace: Path, runs: Runs) -> str | None:
 
 
 def _is_open(recorded: StoredRun, goal: str) -> bool:
-    """Tell whether a run is of this goal, and not over."""
+    """Return whether a run is of this goal, and not over."""
     events = (
         entry.data for entry in recorded.entries if isinstance(entry, EventEntry) and entry.event in {"goal", "planned"}
     )

@@ -49,7 +49,7 @@ _WHY = {
 
 
 def summary_of(place: str, run_id: str, work: Work, state: str) -> PartDone:
-    """Give what a part has done whose subtask has this place. Only an explicit completion counts as one."""
+    """Return what a part has done whose subtask has this place. Only an explicit completion counts as one."""
     subtask = work.chapters[0].subtasks[0]
     is_complete = state == "goal_complete"
     return PartDone(
@@ -79,7 +79,7 @@ def _state_reason(work: Work, state: str) -> str:
 
 
 def _call(run_id: str, call: WorkCall) -> PartCall:
-    """Give a call as the whole remembers it: what it was asked and what came of it, with long texts cut."""
+    """Return a call as the whole remembers it: what it was asked and what came of it, with long texts cut."""
     _, _, part = run_id.rpartition("+")
     about = call.about
     if about is not None:
@@ -112,7 +112,7 @@ def added(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def shortened(value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Give a JSON value whose texts are cut."""
+    """Return a JSON value whose texts are cut."""
     return each_text(value, _cut)
 
 
@@ -126,14 +126,14 @@ def name_of(run_id: str, place: str) -> str:
 
 
 def kept_parts(runs: Runs, run_id: str, places: Iterable[str]) -> Iterator[tuple[str, Work]]:
-    """Give the work of the parts that were begun, by their places. Raises StoreError."""
+    """Yield the work of the parts that were begun, by their places. Raises StoreError."""
     for place in places:
         with suppress(UnknownRunError):
             yield place, work_of(runs.recorded(name_of(run_id, place)).entries)
 
 
 def gathered(entries: Iterable[Entry], runs: Runs, run_id: str) -> Work:
-    """Give the work of a run, that of parts with it whose group is not over. Raises StoreError."""
+    """Return the work of a run, that of parts with it whose group is not over. Raises StoreError."""
     work = work_of(entries)
     apart = [place for place, _, subtask in work.places if subtask.status == "apart"]
     parts = {place: part for place, part in kept_parts(runs, run_id, apart) if part.chapters}
@@ -207,7 +207,7 @@ def outcome_of(result: JsonObject | None) -> CallOutcome:
 
 
 def text_of(said: CallOutcome) -> str:
-    """Give what a call that was done says."""
+    """Return what a call that was done says."""
     text = next(filter(None, (said.output, said.result, said.text, said.diff)), "")
     return str(text) or "\n".join([*_of_git(said), *_of_servers(said)])
 
@@ -238,7 +238,7 @@ def _listed(entries: Sequence[object]) -> str:
 
 
 def remarks_on(said: CallOutcome) -> list[str]:
-    """Say what there is to know of a call beside its text: how a command ended, what was put back, what the model was told."""
+    """Return what there is to know of a call beside its text: how a command ended, what was put back, what the model was told."""
     found = [how_ended(said)] if said.rc or said.signal is not None or said.ended is not None else []
     if said.put_back:
         found.append(f"not for a command to write, and put back or taken away: {', '.join(said.put_back)}")
@@ -259,7 +259,7 @@ def how_changed(change: FileEdit) -> str:
 
 
 def how_ended(said: CallOutcome) -> str:
-    """Say how a command ended: its exit code, or what ended it."""
+    """Return how a command ended: its exit code, or what ended it."""
     if said.ended:
         return _ENDED.get(said.ended, f"ended: {said.ended}")
     return f"ended by {said.signal}" if said.signal else f"rc={said.rc}"
@@ -274,7 +274,7 @@ def arguments_shown(call: CodingCall) -> str:
 
 
 def _short_form(call: CodingCall) -> str:
-    """Give what matters of the arguments of a tool of ours; a server's tool may mean anything by the same names."""
+    """Return what matters of the arguments of a tool of ours; a server's tool may mean anything by the same names."""
     given = call.arguments
     if call.tool == "search":
         where = [f"in {given['path']}"] if given.get("path", ".") != "." else []
@@ -297,14 +297,14 @@ def _paths_in(call: CodingCall) -> list[str]:
 
 
 def object_of(called: WorkCall) -> str:
-    """Give what a call was to be done with: a file, a command, a pattern, or all that a server's tool was asked; nothing where it could not be read."""
+    """Return what a call was to be done with: a file, a command, a pattern, or all that a server's tool was asked; nothing where it could not be read."""
     if called.about is None or not called.about.call_id:  # it was never read: nobody knows what its arguments mean
         return short(json.dumps(called.asked, ensure_ascii=False), LONGEST) if called.asked else ""
     return arguments_shown(attrs.evolve(called.about, tool=called.tool)) if called.about.arguments else ""
 
 
 def log_lines(called: WorkCall) -> list[str]:
-    """Give the lines of a call that was done; none for one that only looked."""
+    """Return the lines of a call that was done; none for one that only looked."""
     call = called.about or CodingCall()
     given, result = call.arguments, outcome_of(called.result)
     if called.tool == "run_cmd":
@@ -319,13 +319,13 @@ def log_lines(called: WorkCall) -> list[str]:
 
 
 def has_acted(called: WorkCall) -> bool:
-    """Tell whether a call has done more than look: written, run, or called a server's tool that does not say it only reads."""
+    """Return whether a call has done more than look: written, run, or called a server's tool that does not say it only reads."""
     kind = called.about.kind if called.about else ""
     return called.status == "done" and called.tool not in _LOOKING and kind != "looking"
 
 
 def was_idle(work: Work) -> bool:
-    """Tell whether no call has written or run anything."""
+    """Return whether no call has written or run anything."""
     return not work.files_written and not any(map(has_acted, work.calls))
 
 
@@ -393,7 +393,7 @@ class Projection:
         self._history, self._log = _Lines(_history_lines), _Lines(lines_in_log)
 
     def fault(self) -> str:
-        """Say what of the user's lies where these files go; nothing where they can be written. What is a link is the user's to take away."""
+        """Return what of the user's lies where these files go; nothing where they can be written. What is a link is the user's to take away."""
         folder = self._workspace / FOLDER
         for path, is_right, what in (
             (folder, Path.is_dir, "folder"),
@@ -430,7 +430,7 @@ class _Lines:
         self._made: list[tuple[WorkCall, str, str]] = []
 
     def of(self, calls: Sequence[WorkCall]) -> str:
-        """Give all of them."""
+        """Return all of them."""
         for at, each in enumerate(calls):
             if at == len(self._made) or self._made[at][:2] != (each, each.status):
                 self._made[at : at + 1] = [(each, each.status, "".join(f"{line}\n" for line in self._lines_of(each)))]
@@ -457,7 +457,7 @@ def state(work: Work, values: Mapping[str, Value]) -> StateFile:
 
 
 def _history_lines(called: WorkCall) -> list[str]:
-    """Give a call and what came of it."""
+    """Return a call and what came of it."""
     given = called.about.arguments if called.about else called.asked
     about = {"call": called.call_id, "tool": called.tool, "arguments": shortened(given or None)}
     return [json.dumps({**about, "status": called.status, "result": shortened(called.result)}, ensure_ascii=False)]
@@ -474,7 +474,7 @@ def loops(work: Work) -> list[Loop]:
 
 
 def lines_in_log(called: WorkCall) -> list[str]:
-    """Give the lines of a call: for what it has written or run, for its failure, for its having been tried, or for the subtask that it was to close.
+    """Return the lines of a call: for what it has written or run, for its failure, for its having been tried, or for the subtask that it was to close.
 
     Each names its object: a file, a command, what a server's tool was asked, a subtask.
     """
@@ -496,7 +496,7 @@ def lines_in_log(called: WorkCall) -> list[str]:
 
 
 def _call_reason(called: WorkCall) -> str:
-    """Give what the model has said of the end of a subtask; nothing where it has said nothing."""
+    """Return what the model has said of the end of a subtask; nothing where it has said nothing."""
     said = called.about.reason if called.about else ""
     return f": {said}" if said else ""
 

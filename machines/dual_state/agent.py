@@ -118,7 +118,7 @@ class ActionPair:
         self.prompt_template = prompt_template
 
     def can_execute(self, workflow_state: WorkflowState) -> bool:
-        """Tell whether rho holds."""
+        """Return whether rho holds."""
         return self.precondition(workflow_state)
 
     def require(self, workflow_state: WorkflowState) -> None:
@@ -280,7 +280,7 @@ class ScopedStore:
 
 @lru_cache(maxsize=64)
 def _table(rmax: int, constraints: str) -> Machine:
-    """Give the shipped table; what is worked out of it once serves all agents of its kind."""
+    """Return the shipped table; what is worked out of it once serves all agents of its kind."""
     return attrs.evolve(load("dual_state").at({"rmax": rmax}), constraints=constraints)
 
 
@@ -299,5 +299,5 @@ def workflow_state_of(run: Run, variables: Mapping[str, str]) -> WorkflowState:
 
 
 def rejected_in(run: Run, step: str, artifacts: ArtifactStore) -> list[Rejected]:
-    """Give what was turned down in a step since it last passed, the last and a fatal one included, oldest first."""
+    """Return what was turned down in a step since it last passed, the last and a fatal one included, oldest first."""
     return [(artifacts.get_artifact(each.artifact_id), each.feedback) for each in run.step(step).history]

@@ -57,7 +57,7 @@ class FeedbackHistory(Sequence[Rejected]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Rejected, ...]: ...
     def __getitem__(self, index: int | slice) -> Rejected | tuple[Rejected, ...]:
-        """Give a pair, or a tuple of them."""
+        """Return a pair, or a tuple of them."""
         if isinstance(index, slice):
             return tuple(self._pair(rejection) for rejection in self._rejections[index])
         return self._pair(self._rejections[index])
@@ -72,7 +72,7 @@ class FeedbackHistory(Sequence[Rejected]):
 
 
 def template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | None:
-    """Give a step's prompt: its section, else that of the effect, else its task; None when there is none."""
+    """Return a step's prompt: its section, else that of the effect, else its task; None when there is none."""
     key = "template", step, effect
     if key not in machine.worked_out:
         machine.worked_out[key] = _template_for(machine, step, effect)
@@ -136,7 +136,7 @@ async def _generated(generator: GeneratorInterface, asked: Context, template: Pr
 
 
 def _retried(actor: str, usage: Usage) -> list[Step]:
-    """Say which tries of a generator gave nothing before one did, so that it stands in the ledger."""
+    """Return which tries of a generator gave nothing before one did, so that it stands in the ledger."""
     if not usage.retried:
         return []
     told = f"{usage.model} was asked {len(usage.retried) + 1} times: {', '.join(usage.retried)}, then it answered"
@@ -190,7 +190,7 @@ def _stored(
 
 
 def text_brought(data: object) -> dict[str, str]:
-    """Give the text that a person brings, as it is recorded. ValueError for anything else."""
+    """Return the text that a person brings, as it is recorded. ValueError for anything else."""
     content = data.get("content") if isinstance(data, dict) else data
     if not isinstance(content, str) or not content.strip():
         raise ValueError('it brings the text that takes the artifact\'s place, as a text or as {"content": TEXT}')
@@ -243,7 +243,7 @@ async def refine_context(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def advance_state(action: Action, context: PolicyContext) -> list[Step]:  # noqa: ARG001  (a policy's signature)
-    """Say that the workflow may go on, where the machine asks; the row itself has set the workflow state."""
+    """Return that the workflow may go on, where the machine asks; the row itself has set the workflow state."""
     return [event_step(action.policy, event) for event in action.actions]
 
 

@@ -34,11 +34,11 @@ class ArtifactDAGInterface(ABC):
 
     @abstractmethod
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Give one version; KeyError when there is none of that id."""
+        """Return one version; KeyError when there is none of that id."""
 
     @abstractmethod
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
 
     def record_verdict(self, artifact_id: str, result: GuardResult) -> None:  # noqa: B027  # optional on purpose
         """Keep what a guard said of a version. One that has no place for verdicts need not: the run's ledger has them."""
@@ -62,11 +62,11 @@ class _StoreDag(ArtifactDAGInterface):
             raise KeyError(f"Artifact not found: {artifact_id}") from None
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
         return self.artifacts.get_provenance(artifact_id)
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Give every version without its text and with its verdicts, in the order in which they were stored."""
+        """Return every version without its text and with its verdicts, in the order in which they were stored."""
         return self.artifacts.attempts()
 
 
@@ -154,11 +154,11 @@ class WorkflowState:
     artifact_ids: Mapping[str, str] = attrs.field(factory=dict, converter=_frozen)
 
     def is_satisfied(self, guard_id: str) -> bool:
-        """Tell whether a guard has passed; one that was never heard of has not."""
+        """Return whether a guard has passed; one that was never heard of has not."""
         return self.guards.get(guard_id, False)
 
     def get_artifact_id(self, guard_id: str) -> str | None:
-        """Give the id of the artifact that passed a guard."""
+        """Return the id of the artifact that passed a guard."""
         return self.artifact_ids.get(guard_id)
 
 

@@ -98,7 +98,7 @@ def search(folder: Path, query: str, limit: int = 5) -> SearchHits:
 
 
 def files_in(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Give path, size and time of change of all that is not hidden, sorted; the size is -1 of what cannot be read."""
+    """Yield path, size and time of change of all that is not hidden, sorted; the size is -1 of what cannot be read."""
     unreadable: list[OSError] = []
     count = 0
     for parent, folders, names in os.walk(folder, onerror=unreadable.append):
@@ -113,7 +113,7 @@ def files_in(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def _about(path: Path) -> tuple[int, int]:
-    """Give size and time of change of a file; -1 as the size of a link, a pipe, and what is gone or has no name in UTF-8."""
+    """Return size and time of change of a file; -1 as the size of a link, a pipe, and what is gone or has no name in UTF-8."""
     try:
         str(path).encode()
         about = path.lstat()
@@ -145,7 +145,7 @@ class Index:
         self.left_out = len(files) - self.searched
 
     def places(self, words: list[str], limit: int) -> Iterator[SearchHit]:
-        """Give the best places; a match in the file's name counts double."""
+        """Return the best places; a match in the file's name counts double."""
         quoted = " OR ".join(f'"{word}"' for word in words)  # quoted, nothing in it is syntax
         rows = self._database.execute(
             "SELECT file, line, highlight(passages, 2, ?, ?) FROM passages WHERE passages MATCH ? "
@@ -170,7 +170,7 @@ def _not_through_a_link(path: str, flags: int) -> int:
 
 
 def _passages(text: str) -> Iterator[tuple[int, str]]:
-    """Split a text at empty lines, and where it goes on for long; give each part with its first line's number."""
+    """Split a text at empty lines, and where it goes on for long; return each part with its first line's number."""
     numbered = enumerate(text.splitlines(), start=1)
     for is_empty, group in groupby(numbered, key=lambda item: not item[1].strip()):
         lines = list(group)
@@ -180,7 +180,7 @@ def _passages(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _place(file: str, first: int, marked: list[str]) -> SearchHit:
-    """Give the line of a passage with most of what was found, and the passage from there on."""
+    """Return the line of a passage with most of what was found, and the passage from there on."""
     best = max(range(len(marked)), key=lambda n: (marked[n].count(_BEGIN), -n))
     excerpt = "\n".join(marked[best:]).replace(_BEGIN, "").replace(_END, "")
     is_cut = len(excerpt.strip()) > _EXCERPT
@@ -243,7 +243,7 @@ def messages_of(ledger: Iterable[Step]) -> list[ChatMessage]:
 
 
 def _results(steps: list[Step]) -> dict[int, int]:
-    """Give the position of each result by that of the model's call. Ids come again where runs are put together: the nearest counts."""
+    """Return the position of each result by that of the model's call. Ids come again where runs are put together: the nearest counts."""
     calls: dict[str, int] = {}
     results: dict[int, int] = {}
     for at, step in enumerate(steps):
@@ -255,7 +255,7 @@ def _results(steps: list[Step]) -> dict[int, int]:
 
 
 def _answers(message: ChatMessage, told: Mapping[str, str]) -> list[ChatMessage]:
-    """Give the messages that have to stand behind one with calls: what came of each."""
+    """Return the messages that have to stand behind one with calls: what came of each."""
     return [ChatMessage("tool", told.get(call.id, _NO_RESULT), answers=call.id) for call in message.calls]
 
 
@@ -265,7 +265,7 @@ def _call(step: Step, call_id: str) -> ToolCall:
 
 
 def _id(at: int, step: Step) -> str:
-    """Give an id that every provider takes: nine letters and digits."""
+    """Return an id that every provider takes: nine letters and digits."""
     return hashlib.sha256(f"{at} {step.id}".encode()).hexdigest()[:9]
 
 
@@ -274,7 +274,7 @@ def _written(payload: object) -> str:
 
 
 def steps_of(reply: SearchReply) -> list[Step]:
-    """Give a reply as steps. Arguments that are no JSON object are told in the step, and are nobody's payload.
+    """Return a reply as steps. Arguments that are no JSON object are told in the step, and are nobody's payload.
 
     The first step says what the reply took.
     """
@@ -355,7 +355,7 @@ async def web_search_policy(action: Action, context: PolicyContext) -> list[Step
 
 @registry.register("llm_policy", "Ask a language model, which may ask for actions.", _ASKED)
 async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
-    """Send the ledger as messages and the allowed actions as tools; give the reply as steps (seed 004, 6.1).
+    """Send the ledger as messages and the allowed actions as tools; return the reply as steps (seed 004, 6.1).
 
     The payload's `system` and `text` stand before the ledger. Raises GenerationError: the run stops there and can be resumed.
     """

@@ -137,7 +137,7 @@ class RetryLimits:
 
     @classmethod
     def of_environment(cls, whole_s: float) -> Self:
-        """Give that of the environment. Raises ModelUnavailable for what is no number of seconds."""
+        """Return that of the environment. Raises ModelUnavailable for what is no number of seconds."""
         said = os.environ.get(VARIABLE, "")
         try:
             again_s = float(said) if said else _AGAIN_S
@@ -150,7 +150,7 @@ class RetryLimits:
 
 
 async def asked(once: Once, patience: RetryLimits, on_text: Show | None, on_wait: Show) -> StreamResult:
-    """Give the answer of the first try that brings a whole one, else that of the last try: what came of it, or its GenerationError.
+    """Return the answer of the first try that brings a whole one, else that of the last try: what came of it, or its GenerationError.
 
     `on_wait` is told before each pause what is wrong, and how long the pause is.
     """
@@ -187,7 +187,7 @@ async def asked(once: Once, patience: RetryLimits, on_text: Show | None, on_wait
 
 
 def failure_in(result: StreamResult) -> GenerationError | None:
-    """Give what has broken an answer off that may be whole the next time; None where another try is of no use."""
+    """Return what has broken an answer off that may be whole the next time; None where another try is of no use."""
     error = result.error
     if error is None or error.code not in {"interrupted", "provider_error"}:
         return None
@@ -224,7 +224,7 @@ class Model(Protocol):
     async def ask(
         self, messages: Sequence[ChatMessage], tools: Sequence[Tool], /, *, number: int, on_text: Show | None
     ) -> StreamResult:
-        """Give the answer; `on_text` is called with text as it can be shown. `number` is how many the conversation has had.
+        """Return the answer; `on_text` is called with text as it can be shown. `number` is how many the conversation has had.
 
         Raises GenerationError when nothing came.
         """
@@ -254,7 +254,7 @@ class ModelOptions:
 
 
 def model_of(name: str, wanted: ModelOptions | None = None) -> Model:
-    """Give who answers under a name, as `dsa run --model` takes it.
+    """Return who answers under a name, as `dsa run --model` takes it.
 
     ModelUnavailable for the local model, which calls no tools and makes up what it says, unless it is asked in JSON mode, and where JSON mode cannot
     be had. DocumentError for a script that cannot be read.
@@ -323,7 +323,7 @@ class _Server:
 
 
 def most_bytes(max_tokens: int | None) -> int:
-    """Give how long an answer of so many tokens may be as it is sent, each in a chunk of its own; None: as long as any."""
+    """Return how long an answer of so many tokens may be as it is sent, each in a chunk of its own; None: as long as any."""
     return _MOST_BYTES if max_tokens is None else min(_LEAST_BYTES + max_tokens * _TOKEN_BYTES, _MOST_BYTES)
 
 

@@ -85,7 +85,7 @@ class RunResources(Generic[T]):
         self._of: dict[tuple[str, str], T] = {}
 
     def of(self, config: Mapping[str, Any], run_id: str) -> T:
-        """Give what a run works with; `config["runs"]` is where runs are kept."""
+        """Return what a run works with; `config["runs"]` is where runs are kept."""
         runs = os.path.abspath(config.get("runs") or ".dsa")  # noqa: PTH100  (asked for by every effect, and paths are slow)
         if (runs, run_id) not in self._of:
             self._of[runs, run_id] = self._make(config, Path(runs) / run_id)

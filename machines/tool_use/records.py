@@ -48,7 +48,7 @@ _DEEPEST = 4
 
 
 def parse_json(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN401  (JSON)
-    """Give what a text says as JSON; None for what is none, and for what is nested too deeply to be read."""
+    """Return what a text says as JSON; None for what is none, and for what is nested too deeply to be read."""
     try:
         return json.loads(text, strict=strict)
     except (ValueError, RecursionError):
@@ -56,20 +56,20 @@ def parse_json(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN40
 
 
 def object_in(value: Any) -> JsonObject | None:  # noqa: ANN401  (JSON)
-    """Give an object, also one that is written as a text; None for anything else."""
+    """Return an object, also one that is written as a text; None for anything else."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         value = parse_json(value, strict=False)
     return value if isinstance(value, dict) else None
 
 
 def list_in(text: str) -> list[Any] | None:
-    """Give a list that is written as a text; None for anything else."""
+    """Return a list that is written as a text; None for anything else."""
     found = parse_json(text) if text.lstrip().startswith("[") else None
     return found if isinstance(found, list) else None
 
 
 def unnested(arguments: JsonObject, known: Collection[str], mended: list[str]) -> JsonObject:
-    """Give the innermost arguments: those that have a known name, or hold no others. Adds `nested` to what was mended."""
+    """Return the innermost arguments: those that have a known name, or hold no others. Adds `nested` to what was mended."""
     given = dict(arguments)
     for _ in range(_DEEPEST):
         if any(name in given for name in known):
@@ -83,7 +83,7 @@ def unnested(arguments: JsonObject, known: Collection[str], mended: list[str]) -
 
 
 def is_writable(value: Any, deepest: int = MOST_NESTED) -> bool:  # noqa: ANN401  (JSON)
-    """Tell whether JSON can write all numbers of a value, and nothing in it is nested deeper than this."""
+    """Return whether JSON can write all numbers of a value, and nothing in it is nested deeper than this."""
     if isinstance(value, float):
         return math.isfinite(value)
     if not isinstance(value, list | tuple | dict):
@@ -98,18 +98,18 @@ _LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")  # of str.splitli
 
 
 def short(text: str, most: int) -> str:
-    """Give a text in one line, so long at most."""
+    """Return a text in one line, so long at most."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 2]}.."
 
 
 def on_one_line(text: str) -> str:
-    """Give a text that is one line: names of files and columns may have line ends in them, which stand as escapes."""
+    """Return a text that is one line: names of files and columns may have line ends in them, which stand as escapes."""
     return "".join(_escaped(character) if character in _LINE_ENDS else character for character in text)
 
 
 def cut(text: str, most: int) -> str:
-    """Give a text of which so many characters are kept, with a mark in the middle where some are left out."""
+    """Return a text of which so many characters are kept, with a mark in the middle where some are left out."""
     if len(text) <= most:
         return text
     half = most // 2

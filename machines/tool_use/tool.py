@@ -56,7 +56,7 @@ class Parameter:
         return (self.name, *self.aliases)
 
     def has_within(self, number: float) -> bool:
-        """Tell whether a number is within the bounds."""
+        """Return whether a number is within the bounds."""
         return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
     def schema(self) -> JsonObject:
@@ -262,7 +262,7 @@ _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def name_sent(name: str) -> str:
-    """Give a name that every provider takes back.
+    """Return a name that every provider takes back.
 
     Strict ones refuse a conversation in which a call has another one (OpenAI: `^[a-zA-Z0-9_-]{1,64}$`), and so every later request.
     """
@@ -270,5 +270,5 @@ def name_sent(name: str) -> str:
 
 
 def name_told(name: str) -> str:
-    """Give a name as a text has it; models have written ones of 200,000 characters."""
+    """Return a name as a text has it; models have written ones of 200,000 characters."""
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}.."

@@ -416,7 +416,7 @@ T = TypeVar("T")
 
 
 def failed_for(why: str) -> Verdict:
-    """Give the verdict by what is wrong; empty where nothing is."""
+    """Return the verdict by what is wrong; empty where nothing is."""
     return ("failed", why) if why else PASSED
 
 

@@ -91,7 +91,7 @@ class ToolResult:
 
     @property
     def is_left_out(self) -> bool:
-        """Tell whether the call was left out, behind another one or for want of room."""
+        """Return whether the call was left out, behind another one or for want of room."""
         return self.fault is not None and self.fault.code == LEFT_OUT
 
     def as_text(self) -> str:

@@ -167,7 +167,7 @@ class Transcript(Generic[AnyCalled]):
         self._add(ChatMessage("user", text))
 
     def count(self, answer: ModelAnswer) -> None:
-        """Take note of an answer that is no part of the conversation."""
+        """Record an answer that is no part of the conversation."""
         self.answers += 1
         self.rescues.update(answer.rescues)
 
@@ -273,7 +273,7 @@ AnyNotice = TypeVar("AnyNotice", bound=Notice)
 
 
 def notices_in(entry: ResultEntry, kind: type[AnyNotice], reasons: Mapping[str, str]) -> Iterator[AnyNotice]:
-    """Give the notices of an effect, whose reasons are known."""
+    """Yield the notices of an effect, whose reasons are known."""
     for step in entry.steps:
         told = step["payload"]
         if isinstance(told, dict) and isinstance(told.get("reason"), str) and told["reason"] in reasons:

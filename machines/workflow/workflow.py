@@ -37,7 +37,7 @@ _COLUMNS = ("step", "requires", "generator", "guard", "uses", "rmax")
 
 
 def _scoped(given: Mapping[str, str] | Iterable[str | tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Give pairs of the name under which a guard is given an artifact, and the guard id of the step that made it.
+    """Return pairs of the name under which a guard is given an artifact, and the guard id of the step that made it.
 
     A guard id alone stands under its own name, without the prefix `g_`.
     """

@@ -103,7 +103,7 @@ class Bare:
         self._database, self._interpreter = database, interpreter
 
     async def say(self, text: str) -> str:
-        """Say something, and give the answer."""
+        """Say something, and return the answer."""
         self._messages.append({"role": "user", "content": text})
         while True:
             content, calls = await self._asked()
@@ -147,7 +147,7 @@ class Bare:
 
 
 async def timed_ms(say: Callable, text: str) -> tuple[float, float]:
-    """Give the wall time and the processor time of a turn."""
+    """Return the wall time and the processor time of a turn."""
     gc.collect()
     wall, processor = time.perf_counter(), time.process_time()
     await say(text)
@@ -155,7 +155,7 @@ async def timed_ms(say: Callable, text: str) -> tuple[float, float]:
 
 
 async def both(chat: Chat, bare: Bare, what: str, count: int) -> list[list[float]]:
-    """Give rounds of milliseconds for each thing, of so many in a turn: wall time of ours and of the bare loop, processor time of both.
+    """Return rounds of milliseconds for each thing, of so many in a turn: wall time of ours and of the bare loop, processor time of both.
 
     They are what it takes at full speed: the processor of a shared machine is at times half as fast, and plain Python, timed before and after, says when.
     """
@@ -228,7 +228,7 @@ def bench_chat_turns() -> None:
 
 
 async def turns(model: str, folder: Path) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Give rounds of what a late and an early turn take, each behind four turns of its conversation, so that both are as warm."""
+    """Return rounds of what a late and an early turn take, each behind four turns of its conversation, so that both are as warm."""
     settings, taken, said = ChatStart(model, (CARS,)), [], 0
     with open_runs(folder) as runs, Chat.begin(settings, runs) as long:
         for said in range(1, LATE - EARLY + 1):
@@ -244,7 +244,7 @@ async def turns(model: str, folder: Path) -> list[tuple[tuple[float, float], tup
 
 
 async def timed_fifth(chat: Chat, said: int) -> tuple[float, float]:
-    """Have four turns, and give the milliseconds of the next."""
+    """Have four turns, and return the milliseconds of the next."""
     for number in range(said + 1, said + EARLY):
         await chat.say(f"sql 1 {number}")
     return await timed_ms(chat.say, f"sql 1 {said + EARLY}")

@@ -175,7 +175,7 @@ def burr(folder: Path, *, growing: bool) -> Iterator[Work]:
 
 
 def fsyncs() -> int:
-    """Give how many fsyncs the library of `tests/crash/faults.c` has counted in this process; AttributeError when it is not there."""
+    """Return how many fsyncs the library of `tests/crash/faults.c` has counted in this process; AttributeError when it is not there."""
     count: Any = ctypes.CDLL(None).faults_seen
     count.restype = ctypes.c_long
     return int(count())

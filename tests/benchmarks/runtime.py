@@ -135,7 +135,7 @@ def agent_run(attempts: int) -> Run:
 
 
 def taken_us(work: Callable[[], object]) -> float:
-    """Give the processor time of one call in microseconds."""
+    """Return the processor time of one call in microseconds."""
     gc.collect()
     begun = time.process_time()
     work()

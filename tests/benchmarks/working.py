@@ -78,12 +78,12 @@ class Marks:
             self.taken.append((time.perf_counter(), time.process_time()))
 
     def rounds_ms(self):
-        """Give wall and processor time of each round."""
+        """Return wall and processor time of each round."""
         return [((b[0] - a[0]) * 1000, (b[1] - a[1]) * 1000) for a, b in itertools.pairwise(self.taken)]
 
 
 def filled(folder):
-    """Give a workspace with some files."""
+    """Return a workspace with some files."""
     workspace = folder / "workspace"
     workspace.mkdir()
     for number in range(FILES):
@@ -92,7 +92,7 @@ def filled(folder):
 
 
 def worked(model, what, rounds):
-    """Work for so many rounds; give what each took."""
+    """Work for so many rounds; return what each took."""
     marks = Marks()
     with memory_folder() as folder:
         config = config_of(model, filled(folder))
@@ -163,7 +163,7 @@ def bench_coding_rounds():
 
 
 def at_full_speed(model, what):
-    """Work for some rounds, with all of ours and with nothing of ours; give the medians of both as they would be at the processor's full speed."""
+    """Work for some rounds, with all of ours and with nothing of ours; return the medians of both as they would be at the processor's full speed."""
     plain = [plain_python_us()]
     found = []
     for work in (lambda: worked(model, what, ROUNDS), lambda: asyncio.run(bare(model, what, ROUNDS))):

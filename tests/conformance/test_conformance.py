@@ -63,7 +63,7 @@ def machine_named(name: str) -> Machine:
 
 
 def rows_of_tables(name: str) -> Iterator[dict[str, str]]:
-    """Give the rows of all tables of a data file by column; the rest of the file is for people."""
+    """Yield the rows of all tables of a data file by column; the rest of the file is for people."""
     header: list[str] = []
     for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
         cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -86,7 +86,7 @@ def occurrence_of(machine: Machine, state: str, percept: ScenarioStep) -> Occurr
 
 
 def differences(machine: Machine, before: Configuration, percept: ScenarioStep, answer: Taken | Refusal) -> list[str]:
-    """Say in which ways an answer is not what the percept's row of the scenario expects."""
+    """Return in which ways an answer is not what the percept's row of the scenario expects."""
     if isinstance(percept.action, RefusedAction):
         if isinstance(answer, Taken):
             return [f"taken: {answer.transition}"]
@@ -177,7 +177,7 @@ def _names(text: str) -> list[str]:
 
 
 def plain(value: object) -> object:
-    """Give a field of a declaration as JSON has it; trees as a cell has them."""
+    """Return a field of a declaration as JSON has it; trees as a cell has them."""
     if isinstance(value, BooleanDomain | RangeDomain | EnumDomain):
         return unparse_domain(value)
     if isinstance(value, tuple | list):

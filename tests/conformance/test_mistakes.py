@@ -21,7 +21,7 @@ _LIMIT = re.compile(r"^Checked with: --max-states (\d+)$", re.MULTILINE)
 
 
 def reported(name: str) -> tuple[Diagnostic, ...]:
-    """Give everything that is found in a document, as a person in its folder would see it."""
+    """Return everything that is found in a document, as a person in its folder would see it."""
     reading = read_document(name)
     if reading.machine is None:
         return reading.diagnostics

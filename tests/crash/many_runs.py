@@ -50,7 +50,7 @@ class Crowd:
 
 
 async def drive(runs, name, crowd):
-    """Drive one run; give how it ended."""
+    """Drive one run; return how it ended."""
     setup = runs.setup(MachineDocument(parcels.MACHINE, parcels.TEXT), Options(bindings=lambda *_: crowd.binding()))
     rest = await runs.begin(setup, run_id=name).drive(Occurrence("specification", data=name))
     return rest.kind, len(rest.run.ledger)
@@ -78,7 +78,7 @@ async def drive_all(root, size):
 
 
 def _memory_kb():
-    """Give the most that this program has had; what `getrusage` says includes the process that forked it."""
+    """Return the most that this program has had; what `getrusage` says includes the process that forked it."""
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 
 

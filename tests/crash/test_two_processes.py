@@ -49,7 +49,7 @@ class Pair:
         return asyncio.run(whole())
 
     def times(self):
-        """Give how often each effect happened that did so more than once; `weigh` is tried twice by itself."""
+        """Return how often each effect happened that did so more than once; `weigh` is tried twice by itself."""
         counted = Counter(key for _, key in parcels.performed(self.performed))
         return sorted(number for key, number in counted.items() if number > 1)
 
@@ -58,7 +58,7 @@ class Pair:
         os.waitpid(self.process.pid, os.WUNTRACED)
 
     def let_go_on(self):
-        """Let it go on; give what it says at its end."""
+        """Let it go on; return what it says at its end."""
         self.process.send_signal(signal.SIGCONT)
         said, _ = self.process.communicate("\n", timeout=60)
         return said.strip()

@@ -35,7 +35,7 @@ full = pytest.mark.full
 
 
 def seeds(sample, number):
-    """Give seeds, of which the first few are always played."""
+    """Return seeds, of which the first few are always played."""
     return [pytest.param(seed, id=f"seed-{seed}", marks=[] if seed < sample else full) for seed in range(number)]
 
 
@@ -157,7 +157,7 @@ WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry)
 
 
 def troubled(folder):
-    """Have a conversation with an error, a retry, a reminder, a bound that is reached, and a turn that is stopped; give what the store has of it."""
+    """Have a conversation with an error, a retry, a reminder, a bound that is reached, and a turn that is stopped; return what the store has of it."""
 
     def player(body, number):
         return scripted(*TROUBLE)(body, number) if number < len(TROUBLE) else Said("Not stopped.")
@@ -183,7 +183,7 @@ def troubled(folder):
 
 
 def cuts(entries):
-    """Give how many entries a process may have written when it is killed: each kind of place once, or, in full, each place."""
+    """Return how many entries a process may have written when it is killed: each kind of place once, or, in full, each place."""
     seen = set()
     for count in range(2, len(entries) + 1):
         following = entries[count] if count < len(entries) else None

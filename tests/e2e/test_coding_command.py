@@ -235,7 +235,7 @@ def test_what_waits_for_leave_is_said_wherever_it_can_be_given(code):
 
 
 def timeless(text):
-    """Give the lines of a text without how long anything took."""
+    """Return the lines of a text without how long anything took."""
     return re.sub(r"\d+\.\d s", "T s", text).splitlines()
 
 

@@ -23,7 +23,7 @@ GOAL = "Write two files"
 
 
 def independent(*subtasks, then=()):
-    """Give a plan of subtasks that need nothing of one another, and one behind them."""
+    """Return a plan of subtasks that need nothing of one another, and one behind them."""
     plan = tasks(("Both", *subtasks), *((("Then", *then),) if then else ()))
     plan[0]["independent"] = True
     return plan
@@ -39,7 +39,7 @@ def writing(view):
 
 
 def parts_of(tmp_path, agent):
-    """Give the entries of the parts by their names."""
+    """Return the entries of the parts by their names."""
     with open_runs(tmp_path / "runs") as runs:
         return {run: runs.recorded(run).entries for run in runs.ids() if run.startswith(f"{agent.run_id}+")}
 

@@ -38,7 +38,7 @@ def life(runs, workspace, model, count, which="alone"):
 
 
 def judged(runs, workspace, played):
-    """Say what must hold of any such work: it is done, nothing was done twice, every request was sound."""
+    """Return what must hold of any such work: it is done, nothing was done twice, every request was sound."""
     with open_runs(runs) as opened:
         for run_id in opened.ids():
             entries = opened.recorded(run_id).entries

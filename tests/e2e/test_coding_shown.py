@@ -31,7 +31,7 @@ def at_once(*calls, then=()):
 
 
 def shown(tmp_path, act, **config):
-    """Work, and give the screen, the ledger for people and the state."""
+    """Work, and return the screen, the ledger for people and the state."""
     file = io.StringIO()
     display = CodingDisplay(Console(file=file, width=200, color_system=None))
     with agent_at(tmp_path, "Do it", acting(PLAN, act), on_moment=display.on_moment, **config) as (agent, _):

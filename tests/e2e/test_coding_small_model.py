@@ -19,7 +19,7 @@ full = pytest.mark.full
 
 
 def state_of(folder, but):
-    """Give every file below a folder with its content, those of the workspace and of the runs left out."""
+    """Return every file below a folder with its content, those of the workspace and of the runs left out."""
     files = (
         path for path in sorted(folder.rglob("*")) if path.is_file() and not any(path.is_relative_to(b) for b in but)
     )

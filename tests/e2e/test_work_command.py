@@ -120,7 +120,7 @@ def worker(*words, doing=""):
 
 
 def stands():
-    """Give how many runs stand how."""
+    """Return how many runs stand how."""
     with dsa.open_runs(".dsa") as runs:
         found = asyncio.run(runs.list())
     return Counter(each.summary.outcome or each.status for each in found)

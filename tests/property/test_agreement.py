@@ -19,7 +19,7 @@ SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base
 
 
 def answer(act, configuration, occurrence):
-    """Give what `act` answers, or that the occurrence is malformed."""
+    """Return what `act` answers, or that the occurrence is malformed."""
     try:
         return act(configuration, occurrence)
     except OccurrenceError as malformed:

@@ -297,7 +297,7 @@ def test_the_kernel_agrees_on_machines_with_one_fault(source, count):
 
 
 def documents():
-    """Give the name or the path of every machine and spec here; those that take seconds belong to `make test-full`."""
+    """Return the name or the path of every machine and spec here; those that take seconds belong to `make test-full`."""
     others = [str(path) for path in sorted((ROOT / "specs").glob("*.md")) if f"specs/{path.stem}" not in shipped()]
     for name in [*sorted(shipped()), *others]:
         if read_document(name).machine is not None and not any(

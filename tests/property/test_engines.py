@@ -67,7 +67,7 @@ def everything(system: Ground) -> list[GroundWatch]:
 
 
 def asked(machine: Machine) -> tuple[Ground, list[GroundWatch]] | None:
-    """Give what the first property asks that needs a search: a system that remembers enough, and what to look out for."""
+    """Return what the first property asks that needs a search: a system that remembers enough, and what to look out for."""
     for claim in machine.properties:
         if not isinstance(claim.form, Probability | ExpectedCount):
             found = observed(closed_system(machine), claim.form, machine.constants)
@@ -181,7 +181,7 @@ COUNTS: list[tuple[Callable[..., Machine], tuple[int, ...], int]] = [
 
 
 def counts(least: int, most: int) -> pytest.MarkDecorator:
-    """Give the members of the families that have so many configurations."""
+    """Return the members of the families that have so many configurations."""
     found = [item for item in COUNTS if least <= item[2] < most]
     return pytest.mark.parametrize(("make", "size", "count"), found, ids=[f"{m.__name__} {s}" for m, s, _ in found])
 

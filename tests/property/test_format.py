@@ -53,7 +53,7 @@ def documents(draw):
 
 
 def table_lines_of(text):
-    """Give the numbers of the lines of tables in sections of the language, from 0."""
+    """Return the numbers of the lines of tables in sections of the language, from 0."""
     sections = (section for section in read(text, "").sections if section.kind in COLUMNS)
     return {n for section in sections for table in section.tables for n in range(table.first - 1, table.last)}
 
@@ -116,7 +116,7 @@ READER = MarkdownIt("commonmark").enable("table")
 
 
 def github_rows(text):
-    """Give the rows of the tables at the top level as markdown-it has them: each its line and its cells."""
+    """Return the rows of the tables at the top level as markdown-it has them: each its line and its cells."""
     rows, cells = [], None
     for token in READER.parse(text):
         if token.type == "tr_open" and token.level <= 2:

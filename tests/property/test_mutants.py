@@ -29,7 +29,7 @@ def does(machine: Machine, here: Configuration) -> dict:
 
 
 def told_apart(one: Machine, other: Machine) -> bool | None:
-    """Tell whether a run of both comes to where they do not do the same; None when it is too long.
+    """Return whether a run of both comes to where they do not do the same; None when it is too long.
 
     Of the order of timers what is said of timers that both have is the same.
     """

@@ -25,7 +25,7 @@ ROUNDS = 120
 
 
 def occurrences(machine, configuration, first):
-    """Give what can come, as docs/how-to/odds.md says: a list of choices, each an event with its source."""
+    """Return what can come, as docs/how-to/odds.md says: a list of choices, each an event with its source."""
     state = configuration.state
     if state in machine.final_states:
         return []
@@ -40,13 +40,13 @@ def occurrences(machine, configuration, first):
 
 
 def without_odds(machine):
-    """Give the machine with guards that assume nothing, all of which can pass and fail."""
+    """Return the machine with guards that assume nothing, all of which can pass and fail."""
     guards = (attrs.evolve(g, outcomes=OUTCOMES, pass_odds=(), fatal_odds=()) for g in machine.guards)
     return attrs.evolve(machine, guards=tuple(guards))
 
 
 def combinations(machine, rows, passes):
-    """Give every combination of verdicts with its probability."""
+    """Return every combination of verdicts with its probability."""
     found = [((), 1.0)]
     for guard in read_guards(rows):
         odds_of = {"passed": passes, "failed": 1 - passes, "fatal": 0.0}
@@ -59,7 +59,7 @@ def combinations(machine, rows, passes):
 
 
 def walked(machine, passes):
-    """Follow all runs with `step`, and give how likely each way to end is; None where several things can come, or what comes is refused."""
+    """Follow all runs with `step`, and return how likely each way to end is; None where several things can come, or what comes is refused."""
     mass, ended = {(start(machine), True): 1.0}, {}
     for _ in range(ROUNDS):
         after = {}

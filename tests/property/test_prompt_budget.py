@@ -40,7 +40,7 @@ TEMPLATES = st.none() | st.builds(
 
 
 def rendered(context, template, budget):
-    """Give the prompt, or the error."""
+    """Return the prompt, or the error."""
     try:
         return render(template, context, budget)
     except PromptTooLong as error:

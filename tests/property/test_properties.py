@@ -168,7 +168,7 @@ COMPARED = (Always, Never, Possible, EverywherePossible, OnlyAfter, AtMost, Unch
 
 
 def features(machine: Machine) -> dict[str, bool]:
-    """Say what a machine has of the language that a verdict may turn on."""
+    """Return what a machine has of the language that a verdict may turn on."""
     rows, forms = machine.transitions, [claim.form for claim in machine.properties]
     timers = {row.event for row in rows if row.is_timer}
     values = {value for v in machine.variables if isinstance(v.domain, EnumDomain) for value in v.domain.values}

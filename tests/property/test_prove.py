@@ -37,7 +37,7 @@ def claimed_machines(draw: st.DrawFn, least: int = 4) -> Machine:
 
 
 def some_valuations(machine: Machine, most: int = 40) -> list[dict[str, Value]]:
-    """Give values of the parameters: all when they are few, else those near the bounds."""
+    """Return values of the parameters: all when they are few, else those near the bounds."""
     few = every_valuation(machine, most)
     if few is not None:
         return list(few)

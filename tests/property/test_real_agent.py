@@ -103,7 +103,7 @@ class Paper:
                 return False
 
     def ask(self):
-        """Give what the person says; without one the run ends, or waits, escalated."""
+        """Return what the person says; without one the run ends, or waits, escalated."""
         while self.people:
             said = self.people.pop(0)
             if said != "granted":
@@ -167,7 +167,7 @@ def require_stored(run, artifacts, texts):
 
 
 def paper_of(name, rmax, kinds, people):
-    """Give the steps of a shipped machine, and what the loop comes to."""
+    """Return the steps of a shipped machine, and what the loop comes to."""
     steps = ("g",) if name == "dual_state" else ("g_test", "g_impl")
     asked = list(people) if name == "workflow" and people else None
     return steps, Paper(steps, rmax, asked, kinds).play()
@@ -238,7 +238,7 @@ def test_the_agent_does_what_the_paper_says(count):
 
 
 def with_values(taken, machine, change):
-    """Give the move that was made with other values."""
+    """Return the move that was made with other values."""
     move, values = taken
     return move, tuple(change(variable, value) for variable, value in zip(machine.variables, values, strict=True))
 

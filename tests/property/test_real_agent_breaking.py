@@ -96,7 +96,7 @@ class Lives:
             return await self.handle.drive(*([word] if word else []))
 
     def next_word(self, run):
-        """Give what is sent to a run that waits: its task, or what the person says next."""
+        """Return what is sent to a run that waits: its task, or what the person says next."""
         if run.seq == 0:
             return Occurrence("specification", data="Psi")
         said = sum(isinstance(entry, EventEntry) and entry.event in PERSON for entry in run.ledger)

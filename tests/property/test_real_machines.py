@@ -73,7 +73,7 @@ def require_bound(run, what, most, counts, *, until=()):
 
 
 def began(*names):
-    """Give what counts the effects of a step that are among these."""
+    """Return what counts the effects of a step that are among these."""
     return lambda step: sum(effect in names for effect in step.effects)
 
 
@@ -150,7 +150,7 @@ def require_escalation(run):
 
 @cache
 def bounds_of(told, given):
-    """Give the parameters of a machine with what a story says of them."""
+    """Return the parameters of a machine with what a story says of them."""
     return {**told.shipped().constants, **dict(given)}
 
 

@@ -34,7 +34,7 @@ def kept(machine, entries):
 
 
 def whole_prefixes(entries):
-    """Give every ledger that a crash can leave: an event, its row and what it asks for are written together."""
+    """Return every ledger that a crash can leave: an event, its row and what it asks for are written together."""
     for length in range(1, len(entries) + 1):
         following = entries[length] if length < len(entries) else None
         if not isinstance(following, RowEntry | RefusalEntry | EffectEntry):
@@ -42,7 +42,7 @@ def whole_prefixes(entries):
 
 
 def by_hand(machine, entries):
-    """Give the number of the first event with which a machine does something else, from entries alone."""
+    """Return the number of the first event with which a machine does something else, from entries alone."""
     run, _ = begin(machine, entries[0].run)
     for position, entry in enumerate(entries):
         if isinstance(entry, EventEntry):

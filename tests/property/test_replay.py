@@ -135,7 +135,7 @@ def spoilt(chance, entries):
 
 
 def require_same(machine, run, chance, times=12):
-    """Compare the fold that was worked out before with the plain one; give how often each thing came of it."""
+    """Compare the fold that was worked out before with the plain one; return how often each thing came of it."""
     entries = list(run.ledger)
     for _ in range(WARM):
         replay(machine, entries)

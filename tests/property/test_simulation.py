@@ -45,7 +45,7 @@ def foretold(machine):
 
 
 def sample(about, count):
-    """Give seeds that aim at triples all over the machine, half of them with nothing else wrong."""
+    """Return seeds that aim at triples all over the machine, half of them with nothing else wrong."""
     aimed = range(0, len(about.triples), max(1, len(about.triples) * 2 // count))
     return [*aimed[: count // 2], *range(LATER, LATER + count // 2)]
 

@@ -19,7 +19,7 @@ SHIPPED, ALL = shipped_machines(), all_machines()
 
 
 def answer(take, *arguments):
-    """Give the answer, or the class of the error that an occurrence which is malformed raises."""
+    """Return the answer, or the class of the error that an occurrence which is malformed raises."""
     try:
         return take(*arguments)
     except OccurrenceError as error:
@@ -114,7 +114,7 @@ def test_every_machine_here_agrees_wherever_it_can_be(name):
 
 
 def _everything(machine, here: Configuration):
-    """Give every event and armed timer, each with every combination of the verdicts that its rows read."""
+    """Return every event and armed timer, each with every combination of the verdicts that its rows read."""
     keys = [(None, event) for event in machine.event_named] + list(machine.armed(here.state))
     for source, event in keys:
         rows = machine.rows_from[source, event] if source else machine.rows_for(here.state, event)

@@ -18,7 +18,7 @@ SECRET = "s3cret-outside"
 
 @pytest.fixture
 def root(tmp_path):
-    """Give a repository of one commit with a change in it, beside what is not the workspace's."""
+    """Return a repository of one commit with a change in it, beside what is not the workspace's."""
     folder = tmp_path / "work"
     folder.mkdir()
     (tmp_path / "outside").mkdir()
@@ -48,7 +48,7 @@ def git(folder, *arguments, check=True, **variables):
 
 @pytest.fixture
 def planted(tmp_path):
-    """Give a program that leaves a mark when it runs, and the mark."""
+    """Return a program that leaves a mark when it runs, and the mark."""
     program, mark = tmp_path / "program", tmp_path / "ran"
     program.write_text(f'#!/bin/sh\necho "$0 $*" >> {mark}\n', "utf-8")
     program.chmod(0o755)

@@ -15,7 +15,7 @@ SECRET = "s3cret-outside"
 
 @pytest.fixture
 def root(tmp_path):
-    """Give a workspace with a repository of its own, beside what is not the workspace's."""
+    """Return a workspace with a repository of its own, beside what is not the workspace's."""
     folder = tmp_path / "work"
     folder.mkdir()
     (tmp_path / "outside").mkdir()

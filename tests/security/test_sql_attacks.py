@@ -180,7 +180,7 @@ DAMAGED = ["SELECT '\0'", "SELECT 1 \0; DROP TABLE t", "\0", "SELECT '\ud800'", 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """Give folders: of the copy, of a secret beside it, and one where nothing may come."""
+    """Return folders: of the copy, of a secret beside it, and one where nothing may come."""
     folder = tmp_path_factory.mktemp("attacked")
     (folder / "out").mkdir()
     (folder / "t.csv").write_text("a\n1\n2\n", "utf-8")
@@ -196,7 +196,7 @@ def database(places):
 
 
 def files(folder):
-    """Give every file with its size and time of change."""
+    """Return every file with its size and time of change."""
     found = [Path(parent, name) for parent, _, names in os.walk(folder) for name in names]
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
 

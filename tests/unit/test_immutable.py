@@ -109,7 +109,7 @@ NAMES = sorted(set(public_and_frozen()))
 
 
 def containers(example):
-    """Give the fields that hold containers, each with how it may be given."""
+    """Return the fields that hold containers, each with how it may be given."""
     for field in attrs.fields(type(example)):
         held = getattr(example, field.name)
         kind = next((kind for kind in LOOSE if isinstance(held, kind)), None)

@@ -50,7 +50,7 @@ class Prover:
         self._text, self._locations, self._solver = text, locations, Solver()
 
     def proved(self, claim: dict[str, Any]) -> dict[str, Any]:
-        """Give the claim with its proofs, having tried it on the kernel. Raises NoProofError."""
+        """Return the claim with its proofs, having tried it on the kernel. Raises NoProofError."""
         written = {**claim, "lemmas": dict(claim.get("lemmas", {})), "proofs": []}
         try:
             recorder = _ProofRecorder(self._text, written, self._locations, self._solver)
@@ -140,7 +140,7 @@ class Solver:
         self._multipliers: dict[Facts, list[list[int]]] = {}
 
     def core(self, facts: Sequence[Any], given: Sequence[str], names: Names, value: Interpretation) -> set[int] | None:
-        """Give which of what is given makes the facts impossible, together; None when nothing does. `value` evaluates a text."""
+        """Return which of what is given makes the facts impossible, together; None when nothing does. `value` evaluates a text."""
         found = self._cores.setdefault((_hashable(facts), _true(names)), [])
         known = next((core for core in found if core <= set(given)), None)
         if known is None:
@@ -168,7 +168,7 @@ class Solver:
         return frozenset(text for switch, text in zip(switches, given, strict=True) if str(switch) in core)
 
     def multipliers(self, why: str, facts: Sequence[Any]) -> list[list[int]]:
-        """Give whole numbers that make a sum of products of the facts a negative constant."""
+        """Return whole numbers that make a sum of products of the facts a negative constant."""
         key = _hashable(facts), frozenset[str]()
         if key in self._multipliers:
             return self._multipliers[key]
@@ -208,7 +208,7 @@ class Solver:
         return z3.Sum([c * z3.Product([z3.Int(n) for n in names] or [z3.IntVal(1)]) for names, c in fact.terms.items()])
 
     def _formula(self, text: str, names: Names, value: Interpretation) -> Any:  # noqa: ANN401
-        """Give a condition as the paths on which it is true."""
+        """Return a condition as the paths on which it is true."""
         z3 = self._z3
         holding = []
 
@@ -250,7 +250,7 @@ class KernelStep:
 
 
 def explored(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
-    """Give the claim with all that the kernel asks for, having tried it. Raises NoProofError, also beyond `most` configurations."""
+    """Return the claim with all that the kernel asks for, having tried it. Raises NoProofError, also beyond `most` configurations."""
     written = claim | {"proofs": []}
     try:
         if "possible" in claim["form"] or "leads to" in claim["form"] or claim["form"] == REST:
@@ -262,7 +262,7 @@ def explored(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
 
 
 def guarded(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
-    """Give the claim that Definition 4 is kept, having let the kernel look at every row. Raises NoProofError, also beyond `most` locations."""
+    """Return the claim that Definition 4 is kept, having let the kernel look at every row. Raises NoProofError, also beyond `most` locations."""
     written = claim | {"proofs": []}
     try:
         _Free(text, written, most).explore()
@@ -315,7 +315,7 @@ class _Graph(_BoundedKernel):
         pass
 
     def ranks_found(self) -> dict[str, Rank]:
-        """Explore, and give the ranks that the kernel asks for."""
+        """Explore, and return the ranks that the kernel asks for."""
         self.explore()
         flagged = frozenset(place for place, node in enumerate(self.nodes) if node[2][":flag"])
         if self.form == "possible {}":
@@ -327,7 +327,7 @@ class _Graph(_BoundedKernel):
         return {key: ranks[place] for key, place in self._number.items() if place in ranks}
 
     def _distances(self, flagged: frozenset[int]) -> dict[int, int]:
-        """Give for each configuration how many steps lead to one where P holds, which has no flag, at least."""
+        """Return for each configuration how many steps lead to one where P holds, which has no flag, at least."""
         before: dict[int, list[int]] = {}
         for place, steps in enumerate(self._steps):
             for move in steps:
@@ -343,7 +343,7 @@ class _Graph(_BoundedKernel):
         return found
 
     def _way(self, distances: dict[int, int]) -> dict[int, Rank]:
-        """Give the distances along one way from the start."""
+        """Return the distances along one way from the start."""
         here = 0
         found: dict[int, Rank] = {}
         while here in distances and here not in found:
@@ -370,11 +370,11 @@ class _Graph(_BoundedKernel):
         return found
 
     def _counting(self, place: int) -> list[KernelStep]:
-        """Give the steps that must lead lower: all, but for coming to rest those alone that nothing outside brings about."""
+        """Return the steps that must lead lower: all, but for coming to rest those alone that nothing outside brings about."""
         return [step for step in self._steps[place] if self.form != REST or step.origin != OUTSIDE]
 
     def _fair(self, part: frozenset[int], inside: list[KernelStep]) -> tuple[str, frozenset[int]]:
-        """Give something fair that is possible in a component and never happens there, and where it is possible."""
+        """Return something fair that is possible in a component and never happens there, and where it is possible."""
         for name in sorted(said.removeprefix("fair ") for said in self.fair):
             able = frozenset(place for place in part if any(name in step.true for step in self._steps[place]))
             is_possible = able == part if "weakly" in self.form else bool(able)

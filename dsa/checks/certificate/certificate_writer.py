@@ -87,7 +87,7 @@ class Certifier:
         return self._add(form, write, values)
 
     def fits(self, values: Mapping[str, Value]) -> bool:
-        """Tell whether the kernel can explore everything at values of all parameters, and finds no fault there."""
+        """Return whether the kernel can explore everything at values of all parameters, and finds no fault there."""
         try:
             explored(self._text, {"form": FAULTLESS, "parts": [], "at": self._at(values)}, MOST_CONFIGURATIONS)
         except NoProofError:
@@ -132,7 +132,7 @@ class Certifier:
         self._left_out.append((said, why))
 
     def certified(self) -> CertificateDraft:
-        """Give what was certified."""
+        """Return what was certified."""
         digest = hashlib.sha256(self._text.encode()).hexdigest()
         return CertificateDraft(
             {"digest": digest, "machine": self._text, "claims": self._claims}, tuple(self._left_out)
@@ -157,13 +157,13 @@ class Certifier:
 
 
 def _key(place: Location) -> str:
-    """Give what the kernel calls a location."""
+    """Return what the kernel calls a location."""
     waits = (f"{' '.join(timer)}>{' '.join(shorter)}" for shorter, timer in place.precedence)
     return " ".join([place.state, *sorted(place.outstanding), *sorted(waits)])
 
 
 def spelled(form: declarations.Form | str) -> Claim | None:
-    """Give a claim as the kernel reads it; None for the two forms that speak of odds."""
+    """Return a claim as the kernel reads it; None for the two forms that speak of odds."""
     match form:
         case str():
             return _claim(form)
@@ -270,14 +270,14 @@ def _certify_evidence(certifier: Certifier, report: ProofReport, faultless: Sequ
 
 
 def _claimed(report: ProofReport) -> list[tuple[declarations.Form | str, Proof]]:
-    """Give what was proved beyond the machine being free of faults, as forms."""
+    """Return what was proved beyond the machine being free of faults, as forms."""
     deadlock = next(proof for proof in report.obligations if proof.name == "deadlock")
     forms = [(STUCK, deadlock), (REST, report.rest), *((proof.form, proof) for proof in report.properties)]
     return [(form, proof) for form, proof in forms if form and proof and proof.evidence is not None]
 
 
 def _together(evidence: Iterable[Evidence]) -> Evidence:
-    """Give evidence for all claims at once: an exploration of all values, or the lemmas of all of them."""
+    """Return evidence for all claims at once: an exploration of all values, or the lemmas of all of them."""
     lemmas: dict[Lemma, None] = {}
     for each in evidence:
         if isinstance(each, ExhaustiveEvidence):
@@ -303,6 +303,6 @@ def certify_verdicts(certifier: Certifier, report: CheckReport) -> None:
 
 
 def compared_at(machine: Machine) -> tuple[dict[str, Value], ...]:
-    """Give the parameter values at which the generated step is compared: all defaults, and all minima where these are others."""
+    """Return the parameter values at which the generated step is compared: all defaults, and all minima where these are others."""
     smallest = machine.at(minima(machine)).constants
     return (machine.constants,) if smallest == machine.constants else (machine.constants, smallest)

@@ -87,7 +87,7 @@ _Things = dict[str, _Declaration]
 
 
 def declared_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
-    """Give every change but those of rows, control first."""
+    """Yield every change but those of rows, control first."""
     for aspect, what, mine, theirs in _compared(old, new):
         yield from _changes(aspect, what, mine, theirs)
     yield from _claims(old, new)
@@ -122,7 +122,7 @@ def _changes(aspect: Aspect, what: str, mine: _Things, theirs: _Things) -> Itera
 
 
 def _fields(old: _Declaration | None, new: _Declaration | None) -> tuple[Detail, ...]:
-    """Give the fields that differ; of what was added or removed, those that say something."""
+    """Return the fields that differ; of what was added or removed, those that say something."""
     mine, theirs = (old.fields if old else {}), (new.fields if new else {})
     pairs = ((name, mine.get(name, ""), theirs.get(name, "")) for name in dict.fromkeys([*mine, *theirs]))
     return tuple(Detail(*pair) for pair in pairs if pair[1] != pair[2])
@@ -133,7 +133,7 @@ def _line(thing: _Declaration | None) -> int | None:
 
 
 def line_at(span: Span | None) -> int | None:
-    """Give a place's line; None where there is no text."""
+    """Return a place's line; None where there is no text."""
     return None if span is None else span.line
 
 
@@ -159,7 +159,7 @@ def _states(machine: Machine) -> _Things:
 
 
 def _entered(machine: Machine, parent: str) -> str:
-    """Give the leaf that is entered with a parent; empty for one that nothing enters, which needs no initial child."""
+    """Return the leaf that is entered with a parent; empty for one that nothing enters, which needs no initial child."""
     children = [state for state in machine.states if state.parent == parent]
     initial = next((state.name for state in children if state.kind == "initial"), "")
     return _entered(machine, initial) if initial in machine.parents else initial
@@ -202,7 +202,7 @@ def _judging(guards: Iterable[Guard]) -> _Things:
 
 
 def _bound(machine: Machine, both: set[str]) -> _Things:
-    """Give what guards are bound to; one that only one document has is named as control already."""
+    """Return what guards are bound to; one that only one document has is named as control already."""
     return {
         guard.name: _Declaration(
             guard.span,
@@ -220,7 +220,7 @@ def _bound(machine: Machine, both: set[str]) -> _Things:
 
 
 def _effects(machine: Machine, named: set[str]) -> _Things:
-    """Give what drivers are told of effects; that one is there or not is for rows to say."""
+    """Return what drivers are told of effects; that one is there or not is for rows to say."""
     known = {effect.name: effect for effect in machine.effects}
     return {
         name: _Declaration(known[name].span if name in known else None, _policy(known.get(name)))
@@ -324,7 +324,7 @@ def _percept(step: ScenarioStep) -> str:
 
 
 def canonical(expr: Expr) -> Expr:
-    """Give an expression of the same value everywhere, spelled in one way: operands whose order says nothing are sorted."""
+    """Return an expression of the same value everywhere, spelled in one way: operands whose order says nothing are sorted."""
     return _ordered(simplified(expr))
 
 
@@ -383,13 +383,13 @@ _Match = Callable[[_Row, _Row], bool]
 
 
 def changes(old: Machine, new: Machine) -> tuple[DocumentChange, ...]:
-    """Give every change from one machine to another, transitions first."""
+    """Return every change from one machine to another, transitions first."""
     new = spelled_like(new, old)
     return (*_row_changes(old, new), *declared_changes(old, new))
 
 
 def same_control(found: tuple[DocumentChange, ...]) -> bool:
-    """Tell whether no change is one of control: then both machines do the same, whatever the parameters' values."""
+    """Return whether no change is one of control: then both machines do the same, whatever the parameters' values."""
     return all(change.aspect != "control" for change in found)
 
 
@@ -421,7 +421,7 @@ def _same_place(one: _Row, other: _Row) -> bool:
 
 
 def _moved(one: _Row, other: _Row) -> bool:
-    """Tell whether a row does the same for another source or another event."""
+    """Return whether a row does the same for another source or another event."""
     return one.meaning[_DOES] == other.meaning[_DOES] and one.alike(other) == len(_COLUMNS) - 1
 
 
@@ -447,7 +447,7 @@ def _changed(one: _Row, other: _Row) -> DocumentChange:
 
 
 def _cells(old: Transition | None, new: Transition | None) -> tuple[Detail, ...]:
-    """Give the cells that are written otherwise; of a row that only one document has, those that its name does not tell."""
+    """Return the cells that are written otherwise; of a row that only one document has, those that its name does not tell."""
     mine, theirs = (transition_cells(row) if row else {} for row in (old, new))
     columns = _COLUMNS if old and new else ("if", "update", "effects")
     pairs = ((column, mine.get(column, ""), theirs.get(column, "")) for column in columns)

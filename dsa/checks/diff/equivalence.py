@@ -62,7 +62,7 @@ class Moves:
         self._ways: dict[tuple[Key, tuple[str, ...]], tuple[Occurrence, ...]] = {}
 
     def coming(self, here: Configuration) -> dict[Key, Input]:
-        """Give all that may come, in declared order; nothing in a final state."""
+        """Return all that may come, in declared order; nothing in a final state."""
         place = (here.state, here.outstanding, here.precedence)
         if place not in self._coming:
             self._coming[place] = {} if here.state in self.machine.final_states else dict(self._may_come(here))
@@ -84,14 +84,14 @@ class Moves:
             yield (timer, source), Input(has_rows=True, guards=guards, must_be_taken=True)
 
     def ways(self, key: Key, guards: tuple[str, ...]) -> tuple[Occurrence, ...]:
-        """Give an event with each combination of what the guards can say. Raises TooManyVerdictsError."""
+        """Return an event with each combination of what the guards can say. Raises TooManyVerdictsError."""
         if (key, guards) not in self._ways:
             said = [self.machine.guard_named[guard].outcomes for guard in guards]
             self._ways[key, guards] = tuple(occurrences(key, guards, said))
         return self._ways[key, guards]
 
     def react(self, here: Configuration, occurrence: Occurrence) -> Taken | Refusal | None:
-        """Give what `step` gives; None where the occurrence means nothing to the machine."""
+        """Return what `step` gives; None where the occurrence means nothing to the machine."""
         try:
             return self._step(here, occurrence)
         except OccurrenceError:
@@ -102,13 +102,13 @@ class Moves:
         return is_over(self.machine, here)
 
     def started(self, before: str, taken: Taken) -> Timers:
-        """Give the timers that a row starts from zero: those of the states entered, and its own when it stays (S11)."""
+        """Return the timers that a row starts from zero: those of the states entered, and its own when it stays (S11)."""
         timers = timers_after(self.machine, before, taken.transition, taken.configuration.state)
         return frozenset((timer.source, timer.event) for timer in timers if isinstance(timer, ArmTimer))
 
 
 def occurrences(key: Key, guards: tuple[str, ...], said: list[tuple[Outcome, ...]]) -> Iterator[Occurrence]:
-    """Give an event with each combination of verdicts. Raises TooManyVerdictsError."""
+    """Yield an event with each combination of verdicts. Raises TooManyVerdictsError."""
     event, source = key
     if prod(map(len, said)) > MAX_COMBINATIONS:
         raise TooManyVerdictsError(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
@@ -117,7 +117,7 @@ def occurrences(key: Key, guards: tuple[str, ...], said: list[tuple[Outcome, ...
 
 
 def way_to(came: Mapping[Place, tuple[Place, Occurrence] | None], place: Place) -> tuple[Occurrence, ...]:
-    """Give what happened on the way to a place."""
+    """Return what happened on the way to a place."""
     steps = []
     before = came[place]
     while before is not None:
@@ -196,11 +196,11 @@ class Pair:
     # -- where they stand ---------------------------------------------------------------------------------------
 
     def shared(self, configuration: Configuration, *, of_new: bool) -> tuple[Value, ...]:
-        """Give the values of the variables that both machines have, in the old one's order."""
+        """Return the values of the variables that both machines have, in the old one's order."""
         return tuple(configuration.values[pair[of_new]] for pair in self._places)
 
     def are_alike(self, here: Both) -> bool:
-        """Tell whether both are in the same configuration: state, what is outstanding, values; and both at their end, or neither.
+        """Return whether both are in the same configuration: state, what is outstanding, values; and both at their end, or neither.
 
         The order of timers is no part of it: it shows in what may come next.
         """
@@ -215,7 +215,7 @@ class Pair:
         return old.state in self._finality and self.old.is_over(old) != self.new.is_over(new)
 
     def apart(self, here: Both) -> Words | None:
-        """Say what is not the same where both are; None when all is."""
+        """Return what is not the same where both are; None when all is."""
         old, new = here
         if old.state != new.state:
             return f"in {old.state}", f"in {new.state}"
@@ -237,7 +237,7 @@ class Pair:
     # -- what may come there ------------------------------------------------------------------------------------
 
     def plan(self, here: Both) -> InputPlan:
-        """Give what may come where both are alike. Raises TooManyVerdictsError."""
+        """Return what may come where both are alike. Raises TooManyVerdictsError."""
         place = (here[0].state, here[0].outstanding, here[0].precedence, here[1].precedence)
         if place not in self._plans:
             mine, theirs = self.old.coming(here[0]), self.new.coming(here[1])
@@ -247,7 +247,7 @@ class Pair:
         return self._plans[place]
 
     def _ways(self, key: Key, mine: Input | None, theirs: Input | None) -> InputPlan:
-        """Give the ways in which one thing may come to either."""
+        """Return the ways in which one thing may come to either."""
         there = [coming for coming in (mine, theirs) if coming is not None]
         asking = [coming for coming in there if coming.has_rows]
         guards = asking[0].guards if asking else ()
@@ -261,7 +261,7 @@ class Pair:
         return InputPlan(ways)
 
     def _told(self, key: Key, guards: tuple[str, ...], mine: Input | None, theirs: Input | None) -> Iterator[Arrival]:
-        """Give each combination of what the guards can say in either machine; a machine without rows for it is told of no verdicts."""
+        """Yield each combination of what the guards can say in either machine; a machine without rows for it is told of no verdicts."""
         declared = (self.old.machine.guard_named, self.new.machine.guard_named)
         said = [
             tuple(o for o in OUTCOMES if any(guard in each and o in each[guard].outcomes for each in declared))
@@ -274,7 +274,7 @@ class Pair:
             yield Arrival(old, new, is_strange=mine is None or theirs is None)
 
     def _missing(self, key: Key) -> str:
-        """Say why an answer or a timer of one machine cannot come to the other."""
+        """Return why an answer or a timer of one machine cannot come to the other."""
         event, source = key
         if source is not None:
             return f"the timer {event} of {source} is not armed"
@@ -286,7 +286,7 @@ class Pair:
     # -- what they make of it -----------------------------------------------------------------------------------
 
     def reactions(self, here: Both, way: Arrival, words: Words = ("", "")) -> tuple[Reaction, Reaction]:
-        """Give what each makes of something, for telling it; `words` are said in place of what is not empty there."""
+        """Return what each makes of something, for telling it; `words` are said in place of what is not empty there."""
         old = self._reaction(self.old, here[0], way.old, words[0])
         return old, self._reaction(self.new, here[1], way.new, words[1])
 
@@ -298,7 +298,7 @@ class Pair:
         return Reaction(here, outcome, words if outcome is not None else words or "means nothing to it")
 
     def tried(self, here: Both, way: Arrival) -> tuple[bool, Both | None]:
-        """Tell whether both make the same of something, and where that leads; None when nothing is taken."""
+        """Return whether both make the same of something, and where that leads; None when nothing is taken."""
         old, new = self.old.react(here[0], way.old), self.new.react(here[1], way.new)
         if isinstance(old, Taken) and isinstance(new, Taken):
             same = old.effects == new.effects and old.cancelled == new.cancelled and self._alike_after(here, old, new)
@@ -386,7 +386,7 @@ class _PairSearch:
         return Comparison("EQUAL", len(self.order))
 
     def _parting(self, here: Both) -> Divergence | None:
-        """Try all that may come, and note where it leads; give the first that tells the machines apart."""
+        """Try all that may come, and note where it leads; return the first that tells the machines apart."""
         pair, plan = self._pair, self._pair.plan(here)
         if plan.apart is not None:
             way, words = plan.apart
@@ -402,7 +402,7 @@ class _PairSearch:
 
 
 def _fuller(old: Occurrence, new: Occurrence) -> Occurrence:
-    """Give the occurrence of the machine that asks for verdicts."""
+    """Return the occurrence of the machine that asks for verdicts."""
     return old if old.verdicts else new
 
 
@@ -478,7 +478,7 @@ class _OldFaults:
         self.limit = troubles.limit
 
     def has(self, trouble: Trouble) -> bool:
-        """Tell whether a fault of the new machine is one of the old machine too."""
+        """Return whether a fault of the new machine is one of the old machine too."""
         found = self._refused.get(self._key(trouble, of_new=True), {})
         said = dict(trouble.verdicts)
         ways = [
@@ -487,7 +487,7 @@ class _OldFaults:
         return bool(ways) and any(refused.issuperset(ways) for refused in found.values())
 
     def _ways(self, trouble: Trouble) -> tuple[Verdicts, ...]:
-        """Give the verdicts with which the same thing may come to the old machine where the fault is."""
+        """Return the verdicts with which the same thing may come to the old machine where the fault is."""
         if trouble.occurrence is None:
             return ((),)
         key = (trouble.occurrence.event, trouble.occurrence.source)

@@ -28,7 +28,7 @@ Numbers = Sequence[float]
 
 
 def left_over(*chances: float) -> float:
-    """Give what odds leave to 1: nothing where it is no more than their rounding, as of 0.57, 0.41 and 0.02."""
+    """Return what odds leave to 1: nothing where it is no more than their rounding, as of 0.57, 0.41 and 0.02."""
     left = 1.0 - fsum(chances)
     return left if left > (_EPSILON if sum(map(bool, chances)) > 1 else 0.0) else 0.0
 
@@ -58,12 +58,12 @@ class Odds:
         return len(self.passed) == len(self.fatal) == 1
 
     def at(self, retry: int) -> dict[Outcome, float]:
-        """Give the odds of each verdict at a retry number."""
+        """Return the odds of each verdict at a retry number."""
         passed, fatal = (numbers[min(retry, len(numbers) - 1)] for numbers in (self.passed, self.fatal))
         return {"passed": passed, "failed": left_over(passed, fatal), "fatal": fatal}
 
     def corners(self, retry: int) -> tuple[dict[Outcome, float]]:
-        """Give the odds at a retry number as the only ones that they can be."""
+        """Return the odds at a retry number as the only ones that they can be."""
         return (self.at(retry),)
 
 
@@ -78,7 +78,7 @@ class GuardOdds:
 def assumed(
     machine: Machine, passes: Mapping[str, Numbers] | None = None, fatals: Mapping[str, Numbers] | None = None
 ) -> GuardOdds:
-    """Give the odds of a machine's guards: as given, else as declared, else put together from a composition's parts.
+    """Return the odds of a machine's guards: as given, else as declared, else put together from a composition's parts.
 
     Fatal odds that nobody gives are 0. Raises OddsError for a guard that is not declared, and for numbers that are no odds.
     """

@@ -98,12 +98,12 @@ Rows = Sequence[Mapping[int, Decimal]]
 
 
 def precise(digits: int) -> Context:
-    """Give an arithmetic of so many digits in which products of rare chances do not vanish."""
+    """Return an arithmetic of so many digits in which products of rare chances do not vanish."""
     return Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def as_float(value: Decimal) -> float:
-    """Give the nearest float; a number that is too large for one is not infinite, and so the largest."""
+    """Return the nearest float; a number that is too large for one is not infinite, and so the largest."""
     return min(float(value), LARGEST)
 
 
@@ -144,7 +144,7 @@ class Elimination:
         return len(self._behind[node]) * len(self._ahead[node])
 
     def _eliminate(self, node: int) -> set[int]:
-        """Let the nodes before a node lead to those after it; give all of these."""
+        """Let the nodes before a node lead to those after it; return all of these."""
         row, before = self._ahead[node], self._behind[node]
         away = self._leaving[node] + sum(row.values(), ZERO)
         shares = []
@@ -163,7 +163,7 @@ class Elimination:
         return before | row.keys()
 
     def visits(self, inflow: Sequence[Decimal]) -> list[Decimal]:
-        """Give the x with x = inflow + x rows: how often each node is met."""
+        """Return the x with x = inflow + x rows: how often each node is met."""
         flow = list(inflow)
         for node, away, row, _ in self._steps:
             for target, chance in row.items():
@@ -174,7 +174,7 @@ class Elimination:
         return met
 
     def values(self, earned: Sequence[Decimal]) -> list[Decimal]:
-        """Give the x with x = earned + rows x: what each node comes to, with what it earns at once and by leaving."""
+        """Return the x with x = earned + rows x: what each node comes to, with what it earns at once and by leaving."""
         total = list(earned)
         for node, _, _, shares in self._steps:
             for source, share in shares:
@@ -206,7 +206,7 @@ class Visits:
 
 
 def following(chain: Chain, *, possible: bool) -> Callable[[int], list[int]]:
-    """Give what gives the nodes after one: those that have odds, or all that are possible."""
+    """Return what gives the nodes after one: those that have odds, or all that are possible."""
 
     def ahead(node: int) -> list[int]:
         return [target for choice in chain.choices[node] for chance, target, _ in choice if chance > 0 or possible]
@@ -215,19 +215,19 @@ def following(chain: Chain, *, possible: bool) -> Callable[[int], list[int]]:
 
 
 def is_circle(component: list[int], ahead: Callable[[int], list[int]]) -> bool:
-    """Tell whether one can go round in a component: it has several nodes, or one that leads to itself."""
+    """Return whether one can go round in a component: it has several nodes, or one that leads to itself."""
     return len(component) > 1 or component[0] in ahead(component[0])
 
 
 def proportions(choice: Choice) -> list[tuple[Decimal, Edge]]:
-    """Give the edges of a choice that have odds, these in decimals that add up to 1 but for the context's digits."""
+    """Return the edges of a choice that have odds, these in decimals that add up to 1 but for the context's digits."""
     taken = [(Decimal(edge[0]), edge) for edge in choice if edge[0] > 0]
     total = sum((chance for chance, _ in taken), ZERO)
     return [(chance / total, edge) for chance, edge in taken]
 
 
 def visits(chain: Chain) -> Visits:
-    """Give how often each node is met on average, for a chain in which nobody chooses."""
+    """Return how often each node is met on average, for a chain in which nobody chooses."""
     assert not chain.is_chosen, "somebody chooses"
     expected = [0.0] * len(chain.numbers)
     expected[0] = 1.0
@@ -271,7 +271,7 @@ def _circle(chain: Chain, component: list[int], expected: list[float]) -> None:
 
 
 def worst(chain: Chain, gains: Sequence[Gain]) -> list[float]:
-    """Give for each gain the most that any run can come to, whatever the odds; infinite when nothing bounds it."""
+    """Return for each gain the most that any run can come to, whatever the odds; infinite when nothing bounds it."""
     ahead = following(chain, possible=True)
     parts = list(components(range(len(chain.numbers)), ahead))
     circles = [is_circle(component, ahead) for component in parts]
@@ -291,7 +291,7 @@ def worst(chain: Chain, gains: Sequence[Gain]) -> list[float]:
 
 
 def unlimited(chain: Chain) -> frozenset[int]:
-    """Give the commands by which a guard may fail again and again without end while none passes: retries without limit."""
+    """Return the commands by which a guard may fail again and again without end while none passes: retries without limit."""
     commands = chain.system.commands
 
     def said(edge: Edge) -> set[str]:
@@ -325,7 +325,7 @@ class DecisionChain:
         self._parts = [(part, is_circle(part, ahead)) for part in components(range(len(chain.numbers)), ahead)]
 
     def best(self, gain: Gain | None, ended: Callable[[int], float], *, most: bool) -> float:
-        """Give the least or the most, over all ways to choose, of what a run comes to on average.
+        """Return the least or the most, over all ways to choose, of what a run comes to on average.
 
         A run comes to all that it gains on its way, and to what its end is worth where it ends: with no gain, and 1 for some ends,
         that is the odds of these. A run that never ends comes to what it has gained: nothing more when it goes round without a
@@ -367,7 +367,7 @@ class DecisionChain:
 
 
 def _digits(choices: Sequence[Choice]) -> int:
-    """Give the digits that the rarest of what a node's choices lead to takes."""
+    """Return the digits that the rarest of what a node's choices lead to takes."""
     return ceil(-log10(min(edge[0] for choice in choices for edge in choice if edge[0] > 0)))
 
 
@@ -384,7 +384,7 @@ class _Option:
     is_endless: bool
 
     def value(self, values: Sequence[Decimal]) -> Decimal:
-        """Give what the choice comes to when its circle's nodes come to `values`."""
+        """Return what the choice comes to when its circle's nodes come to `values`."""
         return self.worth + sum((chance * values[target] for target, chance in self.stays.items()), ZERO)
 
 
@@ -428,7 +428,7 @@ class _Circle:
         return [as_float(found[node]) if node in known else inf for node in self._every]
 
     def _gains_for_ever(self) -> bool:
-        """Tell whether one can choose so that the circle is never left and something gained again and again.
+        """Return whether one can choose so that the circle is never left and something gained again and again.
 
         What one can keep to for ever are end components: what is left when choices that may leave a component are taken away,
         until none does.
@@ -448,7 +448,7 @@ class _Circle:
     def _improved(
         self, policy: dict[int, _Option], options: Sequence[Sequence[_Option]], *, most: bool
     ) -> list[Decimal]:
-        """Give the values of the best policy, found by choosing better and better; a node without a policy is worth 0.
+        """Return the values of the best policy, found by choosing better and better; a node without a policy is worth 0.
 
         Only what is better is changed: so no policy comes twice, and none is ever turned into one that goes round for ever while it gains, or
         (for the least) while it could end.
@@ -473,7 +473,7 @@ class _Circle:
             before = values
 
     def _valued(self, policy: dict[int, _Option]) -> list[Decimal]:
-        """Give what each node comes to under a policy."""
+        """Return what each node comes to under a policy."""
         values = [ZERO] * len(self._every)
 
         def ahead(node: int) -> Iterable[int]:
@@ -499,7 +499,7 @@ class _Circle:
 
 
 def _resting(options: Sequence[Sequence[_Option]]) -> set[int]:
-    """Give the nodes where one can choose so that nothing ever comes of it: each has a choice worth 0 that stays among them."""
+    """Return the nodes where one can choose so that nothing ever comes of it: each has a choice worth 0 that stays among them."""
     inside = set(range(len(options)))
     before = _predecessor_options(options)
     lost = [node for node in inside if not _keeps(options[node], inside)]
@@ -517,7 +517,7 @@ def _keeps(options: Sequence[_Option], inside: Collection[int]) -> bool:
 
 
 def _towards(options: Sequence[Sequence[_Option]], goal: Collection[int]) -> dict[int, _Option]:
-    """Give for each node outside the goal from which one can be sure to meet it or to leave the circle, a choice that leads there.
+    """Return for each node outside the goal from which one can be sure to meet it or to leave the circle, a choice that leads there.
 
     Following these choices, a run does so some time: each leads with odds above 0 to a node that is nearer, and surely to no other node
     than these.
@@ -545,7 +545,7 @@ def _towards(options: Sequence[Sequence[_Option]], goal: Collection[int]) -> dic
 
 
 def _predecessor_options(options: Sequence[Sequence[_Option]]) -> list[list[tuple[int, _Option]]]:
-    """Give for each node the choices that may lead to it, with the nodes that have them."""
+    """Return for each node the choices that may lead to it, with the nodes that have them."""
     before: list[list[tuple[int, _Option]]] = [[] for _ in options]
     for node, each in enumerate(options):
         for option in each:
@@ -566,7 +566,7 @@ class OddsRange:
 
     @property
     def is_exact(self) -> bool:
-        """Tell whether there is but one value, but for rounding."""
+        """Return whether there is but one value, but for rounding."""
         return self.low == self.high or self.high - self.low <= _ROUNDING * max(1.0, self.low)
 
 
@@ -578,7 +578,7 @@ class Averages:
         self._solved: Visits | DecisionChain = DecisionChain(chain) if chain.is_chosen else visits(chain)
 
     def of(self, gain: Callable[[int, Edge], float]) -> OddsRange:
-        """Give how much is gained; infinite when a run may, with odds above 0, gain again and again without end."""
+        """Return how much is gained; infinite when a run may, with odds above 0, gain again and again without end."""
         if isinstance(self._solved, DecisionChain):
             return OddsRange(*(self._solved.best(gain, lambda _: 0.0, most=most) for most in (False, True)))
         total = 0.0
@@ -590,13 +590,13 @@ class Averages:
         return OddsRange(total, total)
 
     def at_least(self, wanted: Callable[[End], bool]) -> float:
-        """Give the least odds of ending in a wanted way."""
+        """Return the least odds of ending in a wanted way."""
         if isinstance(self._solved, DecisionChain):
             return self._solved.best(None, lambda node: float(wanted(self._chain.ends[node])), most=False)
         return sum(self._solved.expected[node] for node, end in self._chain.ends.items() if wanted(end))
 
     def ending(self, wanted: Callable[[End], bool]) -> OddsRange:
-        """Give the odds of ending in a wanted way."""
+        """Return the odds of ending in a wanted way."""
         least = self.at_least(wanted)
         if not isinstance(self._solved, DecisionChain):
             return OddsRange(least, least)
@@ -604,7 +604,7 @@ class Averages:
 
     @property
     def never_ends(self) -> OddsRange:
-        """Give the odds of going round for ever."""
+        """Return the odds of going round for ever."""
         if isinstance(self._solved, Visits):
             return OddsRange(self._solved.never_ends, self._solved.never_ends)
         ended, steps = self.ending(lambda _: True), self.of(lambda _node, _edge: 1.0)

@@ -35,14 +35,14 @@ _HALVINGS = 60
 
 
 def at_least(seen: int, tries: int, risk: float) -> float:
-    """Give the largest lower bound that is above the truth with a probability of at most `risk`."""
+    """Return the largest lower bound that is above the truth with a probability of at most `risk`."""
     if seen == 0:
         return 0.0
     return _halved(lambda p: _more(seen, tries, p) < risk)
 
 
 def at_most(seen: int, tries: int, risk: float) -> float:
-    """Give the smallest upper bound that is below the truth with a probability of at most `risk`."""
+    """Return the smallest upper bound that is below the truth with a probability of at most `risk`."""
     return 1.0 - at_least(tries - seen, tries, risk)
 
 
@@ -55,12 +55,12 @@ def _halved(below: Callable[[float], bool]) -> float:
 
 
 def _more(seen: int, tries: int, p: float) -> float:
-    """Give the probability of `seen` or more in `tries`: the regularised incomplete beta function I_p(seen, tries - seen + 1)."""
+    """Return the probability of `seen` or more in `tries`: the regularised incomplete beta function I_p(seen, tries - seen + 1)."""
     return incomplete_beta(seen, tries - seen + 1, p)
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """Give I_x(a, b) by its continued fraction (Lentz; Press et al., Numerical Recipes, 6.4)."""
+    """Return I_x(a, b) by its continued fraction (Lentz; Press et al., Numerical Recipes, 6.4)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
@@ -88,7 +88,7 @@ def _fraction(a: float, b: float, x: float) -> float:
 
 
 def two_sided(deviation: float) -> float:
-    """Give the probability that a standard normal number is at least this far from 0."""
+    """Return the probability that a standard normal number is at least this far from 0."""
     return erfc(abs(deviation) / sqrt(2))
 
 
@@ -245,7 +245,7 @@ class _LedgerReader:
         self._left_out[what] = self._left_out.get(what, 0) + 1
 
     def done(self) -> RecordedAttempts:
-        """Give everything read."""
+        """Return everything read."""
         attempts: list[VerdictSample] = []
         for run, said in self._by_run.items():
             attempts += numbered(run, said)
@@ -254,7 +254,7 @@ class _LedgerReader:
 
 
 def numbered(run: str, said: Iterable[tuple[str, Outcome]]) -> Iterator[VerdictSample]:
-    """Give the retry numbers of one run's verdicts: failed verdicts of the guard in a row before each."""
+    """Yield the retry numbers of one run's verdicts: failed verdicts of the guard in a row before each."""
     failed: dict[str, int] = {}
     for guard, outcome in said:
         yield VerdictSample(run, guard, failed.get(guard, 0), outcome)
@@ -277,7 +277,7 @@ class Independence:
 
     @property
     def is_broken(self) -> bool:
-        """Tell whether attempts do not look independent."""
+        """Return whether attempts do not look independent."""
         return self.rare is not None and self.rare < self.level
 
 
@@ -373,7 +373,7 @@ class Counts:
         return 1 if self.fatal_odds is not None else 2
 
     def scaled(self, times: float) -> "Counts":
-        """Give the counts of so many times as much of the same."""
+        """Return the counts of so many times as much of the same."""
         passed, failed, fatal = (round(count * times) for count in (self.passed, self.failed, self.fatal))
         return attrs.evolve(self, passed=passed, failed=failed, fatal=fatal)
 
@@ -388,7 +388,7 @@ class Within:
     is_memoryless: bool = False
 
     def corners(self, retry: int) -> tuple[dict[Outcome, float], ...]:  # noqa: ARG002  (the same for every retry)
-        """Give the corners of the odds that the bounds allow, each of which adds up to 1."""
+        """Return the corners of the odds that the bounds allow, each of which adds up to 1."""
         found: dict[tuple[float, float], dict[Outcome, float]] = {}
         for passed, fatal in product(self.passed, self.fatal):
             over = max(0.0, passed + fatal - 1)
@@ -445,7 +445,7 @@ class Estimator:
     given: Mapping[str, Says]
 
     def bounded(self, *, sides: int = 1, scale: float = 1.0, fatal: bool = False) -> Question:
-        """Give the question with bounds for odds: from below on passing and from above on fatal, or on both sides.
+        """Return the question with bounds for odds: from below on passing and from above on fatal, or on both sides.
 
         With `fatal`, also what was assumed never to be fatal is bounded by what was seen.
         """
@@ -456,7 +456,7 @@ class Estimator:
         return attrs.evolve(self.asked, world=attrs.evolve(self.asked.world, guards={**self.given, **guards}))
 
     def point(self) -> Question:
-        """Give the question at the rates seen."""
+        """Return the question at the rates seen."""
         points = {count.guard: _point(count) for count in self.counts}
         return attrs.evolve(self.asked, world=attrs.evolve(self.asked.world, guards={**self.given, **points}))
 
@@ -548,7 +548,7 @@ def _whole_runs(this: Estimator, seen: RecordedAttempts) -> float | None:
 
 
 def missing_runs(this: Estimator, runs: int, point: RunOdds, lower: float, target: float) -> int | None:
-    """Say how many more runs at the same rates bring the lower bound to the target: 0 when it is there, None when none does."""
+    """Return how many more runs at the same rates bring the lower bound to the target: 0 when it is there, None when none does."""
     if lower >= target:
         return 0
     if point.success is None or point.success.low <= target or not runs:

@@ -53,7 +53,7 @@ class Says(Protocol):
         """Whether it is said that the odds never change, however often the guard has failed before."""
 
     def corners(self, retry: int) -> Sequence[Mapping[Outcome, float]]:
-        """Give the odds; several when all that is known is that the truth lies between them."""
+        """Return the odds; several when all that is known is that the truth lies between them."""
 
 
 @attrs.frozen
@@ -89,7 +89,7 @@ class Chain:
 
     @property
     def complete(self) -> bool:
-        """Tell whether everything is laid out."""
+        """Return whether everything is laid out."""
         return not self.stopped
 
     def require_time(self) -> None:
@@ -104,11 +104,11 @@ class Chain:
 
     @cached_property
     def is_chosen(self) -> bool:
-        """Tell whether somebody chooses somewhere."""
+        """Return whether somebody chooses somewhere."""
         return any(len(choices) > 1 for choices in self.choices)
 
     def edges(self) -> Iterator[tuple[int, Edge]]:
-        """Give every edge with the node it leaves."""
+        """Yield every edge with the node it leaves."""
         for node, choices in enumerate(self.choices):
             for choice in choices:
                 for edge in choice:
@@ -200,7 +200,7 @@ class _ChainLayout:
         return Chain(*numbered, missing, stopped, unused, unanswered, self._limits.expired)
 
     def _stopped(self, node: int) -> str:
-        """Say which limit is met before a node is laid out."""
+        """Return which limit is met before a node is laid out."""
         if node >= self._limits.max_states:
             return f"more than {self._limits.max_states} configurations"
         if node % _ASKED == 0 and self._limits.expired():
@@ -223,7 +223,7 @@ class _ChainLayout:
         return self._ground.system.locations[number // self._ground.volume]
 
     def _choices(self, node: int, number: int, counts: tuple[int, ...]) -> Iterator[Choice]:
-        """Give what can come at a node: each choice has the edges of all its outcomes."""
+        """Yield what can come at a node: each choice has the edges of all its outcomes."""
         machine = self._ground.system.machine
         here = self._location(number)
         if here.outstanding:
@@ -240,7 +240,7 @@ class _ChainLayout:
     def _unawaited(
         self, number: int, counts: tuple[int, ...], timers: Sequence[str], *, free: bool
     ) -> Iterator[Choice]:
-        """Give what comes where nothing outstanding is awaited: outside events with odds, else a timer, else what somebody chooses."""
+        """Yield what comes where nothing outstanding is awaited: outside events with odds, else a timer, else what somebody chooses."""
         ways = self._ways_at(number // self._ground.volume)
         accepted = [event for event in ways if event not in timers and self._accepts(number, event)]
         given = {event: self._world.events[event] for event in accepted if event in self._world.events}
@@ -263,7 +263,7 @@ class _ChainLayout:
         return all(any(act(data) is not None for act, _, _ in rules) for _, rules in way.rules)
 
     def _mixtures(self, effect: str, answers: Sequence[str]) -> Iterator[dict[str, float]]:
-        """Give the odds of the answers to an effect: as given, the rest to one of the others; one for each of these."""
+        """Yield the odds of the answers to an effect: as given, the rest to one of the others; one for each of these."""
         given = {event: self._world.events[event] for event in answers if event in self._world.events}
         self._used |= given.keys()
         total = sum(given.values())
@@ -278,7 +278,7 @@ class _ChainLayout:
     def _mixed(
         self, number: int, counts: tuple[int, ...], mixture: Mapping[str, float], *, waits: float
     ) -> Iterator[Choice]:
-        """Give the choices that a mixture of events stands for: one, or one for each corner of the guards' odds."""
+        """Yield the choices that a mixture of events stands for: one, or one for each corner of the guards' odds."""
         parts: list[list[Choice]] = []
         if waits > 0:
             parts.append([((waits, self._node(number, counts, end="waits"), -1),)])
@@ -317,7 +317,7 @@ class _ChainLayout:
         return self._node(target * self._ground.volume + data, self._counted(counts, outcomes), end=None), index
 
     def _counted(self, counts: tuple[int, ...], said: Mapping[str, Outcome]) -> tuple[int, ...]:
-        """Give the guards' retry numbers after a moment: one more for each that failed, from zero for each that did not."""
+        """Return the guards' retry numbers after a moment: one more for each that failed, from zero for each that did not."""
         if not self._memory:
             return counts
         after = list(counts)
@@ -346,7 +346,7 @@ class _ChainLayout:
         return prod(odds.get(outcome, 0.0) for odds, outcome in zip(corner, said, strict=True))
 
     def _ways_at(self, place: int) -> dict[str, _Way]:
-        """Give the events that can come at a location, a timer under its source and duration."""
+        """Return the events that can come at a location, a timer under its source and duration."""
         if place not in self._ways:
             found: dict[str, dict[tuple[Outcome, ...], list[tuple[_Act, int, int]]]] = {}
             shapes: dict[str, tuple[str, tuple[str, ...]]] = {}

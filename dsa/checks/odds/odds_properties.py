@@ -79,7 +79,7 @@ def judged(asked: Question, form: Probability | ExpectedCount) -> Judgement:
 
 
 def _waiting(chain: Chain) -> list[str]:
-    """Give the states in which runs end, or a timer fires, because nothing comes from outside."""
+    """Return the states in which runs end, or a timer fires, because nothing comes from outside."""
     solve = Averages(chain)
     ends = sorted({end for end in chain.ends.values() if end.kind == "waits"}, key=lambda end: end.state)
     waits = [end.state for end in ends if solve.ending(end.__eq__).high > 0]
@@ -128,7 +128,7 @@ def odds_of_reaching(stopped: Chain) -> OddsRange:
 
 
 def counted(chain: Chain, condition: Expr) -> OddsRange:
-    """Give at how many moments of a run a condition is true, on average."""
+    """Return at how many moments of a run a condition is true, on average."""
     marked = _marked(chain, condition)
     found = Averages(chain).of(lambda node, edge: float(marked(node, edge)))
     first = float(_at_start(chain, condition))
@@ -141,7 +141,7 @@ def _at_start(chain: Chain, condition: Expr) -> bool:
 
 
 def _marked(chain: Chain, condition: Expr) -> Callable[[int, Edge], bool]:
-    """Give whether a condition is true at the moment of an edge."""
+    """Return whether a condition is true at the moment of an edge."""
     commands = chain.system.commands
 
     @cache

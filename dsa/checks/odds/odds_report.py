@@ -166,7 +166,7 @@ class OddsAnswer:
 
     @property
     def failed(self) -> bool:
-        """Tell whether something is unknown, or a target missed: by the bound, where there is one."""
+        """Return whether something is unknown, or a target missed: by the bound, where there is one."""
         if self.reckoning.unknown or (self.needed is not None and self.needed.answer != "reached"):
             return True
         if self.estimate is None:

@@ -46,7 +46,7 @@ class NoLimitError(Exception):
 
 
 def limit(system: System, growing: Iterable[str], success: Iterable[str]) -> UnboundedSystem:
-    """Give the system at infinity. Raises NoLimitError when the parameters are more than bounds in comparisons."""
+    """Return the system at infinity. Raises NoLimitError when the parameters are more than bounds in comparisons."""
     grown = frozenset(growing)
     decide = _Decision(grown, system.machine.constants)
     plain = _plain(system, decide)
@@ -71,7 +71,7 @@ def limit(system: System, growing: Iterable[str], success: Iterable[str]) -> Unb
 
 
 def _plain(system: System, decide: "_Decision") -> list[GuardedCommand]:
-    """Give the commands, each with all in one condition, and safe when it stays in the domains that do not grow.
+    """Return the commands, each with all in one condition, and safe when it stays in the domains that do not grow.
 
     An update that leaves a domain that grows is refused at every finite value, but later and later.
     """
@@ -105,7 +105,7 @@ def _kept(command: GuardedCommand, needed: frozenset[str]) -> tuple[tuple[str, e
 
 
 def _needed(commands: Iterable[GuardedCommand]) -> frozenset[str]:
-    """Give the variables that conditions and domains read, and those that their updates read, and so on."""
+    """Return the variables that conditions and domains read, and those that their updates read, and so on."""
     every = list(commands)
     needed = {name for command in every for name in expr.names(command.condition)}
     while True:
@@ -140,7 +140,7 @@ class _Decision:
         return ", ".join(sorted(self._grown))
 
     def condition(self, node: expr.Expr) -> expr.Expr:
-        """Give the condition when what grows is infinite."""
+        """Return the condition when what grows is infinite."""
         match node:
             case expr.Not(operand):
                 return negated(self.condition(operand))
@@ -156,7 +156,7 @@ class _Decision:
                 return node
 
     def grows_with(self, variable: Variable) -> bool:
-        """Tell whether a variable's domain grows; NoLimitError when it shrinks."""
+        """Return whether a variable's domain grows; NoLimitError when it shrinks."""
         if not isinstance(variable.domain, expr.RangeDomain):
             return False
         low, high = self._slope(variable.domain.low), self._slope(variable.domain.high or constant(0))
@@ -165,12 +165,12 @@ class _Decision:
         return low < 0 or high > 0
 
     def falls(self, node: expr.Expr) -> bool:
-        """Tell whether the condition may be true at finite values at which it is false at infinity."""
+        """Return whether the condition may be true at finite values at which it is false at infinity."""
         atoms = ((atom, sign) for atom, sign in _atoms(node, 1) if self.grows(atom))
         return any(self._compared(atom) == constant(sign < 0) for atom, sign in atoms)
 
     def grows(self, node: expr.Expr) -> bool:
-        """Tell whether an expression reads what grows."""
+        """Return whether an expression reads what grows."""
         return bool(expr.names(node) & self._grown)
 
     def _compared(self, whole: expr.Compare) -> expr.Expr:
@@ -187,7 +187,7 @@ class _Decision:
         return expr.Boolean((sign in {">", ">="}) == (slope > 0))
 
     def _slope(self, node: expr.Expr) -> int:
-        """Give how much an expression grows with what grows; NoLimitError when that is no constant."""
+        """Return how much an expression grows with what grows; NoLimitError when that is no constant."""
         match node:
             case expr.Name(name):
                 return int(name in self._grown)
@@ -218,7 +218,7 @@ class _Decision:
 
 
 def _atoms(node: expr.Expr, sign: int) -> Iterator[tuple[expr.Compare, int]]:
-    """Give the comparisons of a condition, each with whether it stands as it is (1) or under a `not` (-1)."""
+    """Yield the comparisons of a condition, each with whether it stands as it is (1) or under a `not` (-1)."""
     match node:
         case expr.Not(operand):
             yield from _atoms(operand, -sign)
@@ -267,7 +267,7 @@ class VariedParameter:
     high: int | None
 
     def at(self, value: int) -> dict[str, Value]:
-        """Give the parameters' values."""
+        """Return the parameters' values."""
         return dict.fromkeys(self.parameters, value)
 
 
@@ -355,7 +355,7 @@ class _TargetSearch:
         return f"success need not grow with {self._what.name}"
 
     def _is_met(self, configurations: int) -> bool:
-        """Tell whether some value may come to the ceiling: when a huge one has not many more configurations than the limit.
+        """Return whether some value may come to the ceiling: when a huge one has not many more configurations than the limit.
 
         Counters then stay small, so a huge value is as good as infinite; otherwise runs go on until they meet it.
         """
@@ -366,7 +366,7 @@ class _TargetSearch:
         return chain.complete or not chain.numbers
 
     def _never(self, ceiling: float, low: int, *, refuses: bool) -> TargetResult:
-        """Say that the target is above the ceiling; and where the parameter ends, that of its largest value."""
+        """Return that the target is above the ceiling; and where the parameter ends, that of its largest value."""
         name, last, reason = self._what.name, self._what.high, ""
         try:
             if last is not None and not self._fault(last):
@@ -401,7 +401,7 @@ class _TargetSearch:
         return self._not_reached(ceiling, why)
 
     def _not_reached(self, ceiling: float | None, why: str) -> TargetResult:
-        """Say why no value that was tried is enough; where all have been, none is."""
+        """Return why no value that was tried is enough; where all have been, none is."""
         name, tried = self._what.name, sorted(self._known.items())
         most = {value: found for value, found in tried if not isinstance(found, str)}
         last = max(most)
@@ -415,7 +415,7 @@ class _TargetSearch:
         return self._needed("unknown", reason=reason)
 
     def _values(self, low: int, more: int) -> range:
-        """Give a value and so many more."""
+        """Return a value and so many more."""
         return range(low, self._within(low + more) + 1)
 
     def _within(self, value: int) -> int:
@@ -462,7 +462,7 @@ class _TargetSearch:
 
 
 def _halved(low: int, high: int, is_so: Callable[[int], object]) -> int:
-    """Give a value up to `high`, which is so, that is so while the one below is not, as `low` is not."""
+    """Return a value up to `high`, which is so, that is so while the one below is not, as `low` is not."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_so(middle) else (middle, high)

@@ -69,7 +69,7 @@ class RunOdds:
     unknown: tuple[str, ...] = ()
 
     def effect(self, name: str) -> EffectOdds:
-        """Give the odds of one effect; KeyError when no row emits it."""
+        """Return the odds of one effect; KeyError when no row emits it."""
         return next((found for found in self.effects if found.effect == name), None) or self._no_effect(name)
 
     def _no_effect(self, name: str) -> EffectOdds:
@@ -118,7 +118,7 @@ class Question:
         return _reckoned(self, self.chain(values))
 
     def success_at(self, values: Mapping[str, Value] | None = None) -> float:
-        """Give the least odds of success alone. Raises TooLargeError when a limit is met."""
+        """Return the least odds of success alone. Raises TooLargeError when a limit is met."""
         chain = self.chain(values)
         if not chain.complete:
             at = f"at {show_values(values.items())}: " if values else ""
@@ -126,7 +126,7 @@ class Question:
         return self.success_of(chain)
 
     def success_of(self, chain: Chain) -> float:
-        """Give the least odds of success in a complete chain."""
+        """Return the least odds of success in a complete chain."""
         return Averages(chain).at_least(lambda end: end.kind == "final" and end.state in self.success)
 
 
@@ -201,7 +201,7 @@ def _assumptions(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
 
 
 def _beside_timer(machine: Machine, world: ChainAssumptions) -> str:
-    """Say what becomes of outside events beside a timer."""
+    """Return what becomes of outside events beside a timer."""
     if world.outside:
         return ", and whoever chooses may let an outside event come before it"
     if any(machine.event_named[name].origin == OUTSIDE for name in world.events if name in machine.event_named):
@@ -210,7 +210,7 @@ def _beside_timer(machine: Machine, world: ChainAssumptions) -> str:
 
 
 def _remaining(machine: Machine, world: ChainAssumptions) -> Iterator[str]:
-    """Say which answers have the odds that the given ones leave."""
+    """Yield which answers have the odds that the given ones leave."""
     for effect, answers in machine.answers.items():
         total = sum(world.events.get(event, 0.0) for event in (*answers, f"{effect}.failed"))
         given = [event for event in (*answers, f"{effect}.failed") if event in world.events]
@@ -260,7 +260,7 @@ def _counting(chain: Chain, prices: Mapping[str, float]) -> Callable[[int, Edge]
 
 
 def _ends(chain: Chain, solve: Averages | None, success: tuple[str, ...]) -> tuple[tuple[End, OddsRange], ...]:
-    """Give the ways to end that are met, and success also when it never is."""
+    """Return the ways to end that are met, and success also when it never is."""
     order = {state.name: place for place, state in enumerate(chain.system.machine.states)}
     kinds = ("final", "waits", "refused")
     met = {*chain.ends.values(), *(End("final", state) for state in success)}
@@ -291,7 +291,7 @@ def obstacles(chain: Chain, world: ChainAssumptions) -> tuple[str, ...]:
 
 
 def _unlimited(chain: Chain, world: ChainAssumptions) -> frozenset[int]:
-    """Give the commands of retries without limit, but for those of guards that are said to be memoryless: there the numbers are exact."""
+    """Return the commands of retries without limit, but for those of guards that are said to be memoryless: there the numbers are exact."""
 
     def is_known(index: int) -> bool:
         said = chain.system.commands[index].occurrence.verdicts

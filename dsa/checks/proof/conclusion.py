@@ -60,13 +60,13 @@ class InductionGap:
     command: GuardedCommand | None
 
     def size(self, parameters: Sequence[str]) -> tuple[int, int]:
-        """Give how large the parameters are, and how large everything is."""
+        """Return how large the parameters are, and how large everything is."""
         sizes = {n: abs(v) if isinstance(v, int) else 0 for n, v in self.values.items()}
         return sum(sizes.get(name, 0) for name in parameters), sum(sizes.values())
 
 
 def failing_start(logic: Logic, found: Observer, lemmas: Lemmas) -> InductionGap | None:
-    """Give the smallest start of a step that induction cannot rule out."""
+    """Return the smallest start of a step that induction cannot rule out."""
     system = found.system
     parameters = [parameter.name for parameter in system.machine.parameters]
     starts = list(_starts(logic, found, lemmas, parameters))
@@ -89,7 +89,7 @@ def _starts(logic: Logic, found: Observer, lemmas: Lemmas, parameters: Sequence[
 def _leading(
     system: System, sight: WatchedCondition, seen: Mapping[int, Sequence[Expr]]
 ) -> Iterator[tuple[int, GuardedCommand | None, list[Expr]]]:
-    """Give what leads to a sight: the sight's own command, or every command to its location from where nothing is seen."""
+    """Yield what leads to a sight: the sight's own command, or every command to its location from where nothing is seen."""
     if sight.command is not None:
         yield sight.location, sight.command, [sight.condition]
         return
@@ -119,7 +119,7 @@ class Gap:
 
     @property
     def how(self) -> str:
-        """Say which row breaks the property, and from where."""
+        """Return which row breaks the property, and from where."""
         waits = f" with {' and '.join(self.outstanding)} outstanding" if self.outstanding else ""
         here = f"{self.state}{waits}" + (f", {show_values(self.values)}" if self.values else "")
         row = f"the row on line {self.line} ({self.event})" if self.line else f"a row for {self.event}"
@@ -127,7 +127,7 @@ class Gap:
 
     @property
     def why(self) -> str:
-        """Say why that is no refutation."""
+        """Return why that is no refutation."""
         given = f" at {show_values(self.parameters)}" if self.parameters else ""
         return f"which satisfies it, but no run reaches that{given}: {self.reached}"
 
@@ -254,12 +254,12 @@ class ProofResult:
 
 
 def unknown(why: str) -> ProofResult:
-    """Give the verdict UNKNOWN, with the reason."""
+    """Return the verdict UNKNOWN, with the reason."""
     return ProofResult("UNKNOWN", why)
 
 
 def in_words(system: System, evidence: Evidence) -> str:
-    """Say what a proof rests on."""
+    """Return what a proof rests on."""
     match evidence:
         case Inductive(lemmas):
             return by_lemmas(system, lemmas)

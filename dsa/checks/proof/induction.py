@@ -95,7 +95,7 @@ Expired = Callable[[], bool]
 
 
 def before(command: GuardedCommand, condition: Expr) -> Expr:
-    """Give what must be true before a command for a condition to be true after it."""
+    """Return what must be true before a command for a condition to be true after it."""
     if not command.updates:
         return condition
 
@@ -114,14 +114,14 @@ class Region:
     while_true: Expr = TRUE
 
     def condition(self, index: int) -> list[Expr]:
-        """Give when a command is taken and counts."""
+        """Return when a command is taken and counts."""
         command = self.system.commands[index]
         parts = [command.enabled, command.safe, *map(negated, command.rivals), self.while_true]
         return [part for part in parts if part != TRUE]
 
 
 def whole(system: System) -> Region:
-    """Give everything that can happen."""
+    """Return everything that can happen."""
     return Region(system, tuple(range(len(system.commands))))
 
 
@@ -135,7 +135,7 @@ class Induction:
         self._known = known
 
     def largest(self, guessed: Lemmas) -> dict[int, tuple[Expr, ...]] | None:
-        """Give the largest inductive subset of the candidates; None when time ran out or z3 gave up."""
+        """Return the largest inductive subset of the candidates; None when time ran out or z3 gave up."""
         system = self._system
         alive = {place: list(dict.fromkeys(found)) for place, found in guessed.items()}
         initial = start_values(system)
@@ -180,7 +180,7 @@ class Induction:
         return dropped
 
     def _broken(self, answer: SolverAnswer, wanted: Mapping[Expr, Expr], base: Sequence[Expr]) -> set[Expr]:
-        """Give the candidates that a command breaks; where z3 gives up, those that cannot be shown one by one."""
+        """Return the candidates that a command breaks; where z3 gives up, those that cannot be shown one by one."""
         if answer.can_be == "yes":
             found = {c for c, after in wanted.items() if evaluate(after, answer.values) is not True}
             if found:
@@ -199,7 +199,7 @@ def _plainest(found: Sequence[Expr]) -> list[Expr]:
 
 
 def at_start(condition: Expr, initial: Mapping[str, Expr]) -> Expr:
-    """Give what a condition says of the start, over parameters."""
+    """Return what a condition says of the start, over parameters."""
 
     def leaf(node: Leaf) -> Expr:
         return initial[node.name] if isinstance(node, Name) and node.kind == "variable" else node
@@ -223,7 +223,7 @@ class Slicer:
             self._arriving.setdefault(region.system.commands[index].target, []).append(index)
 
     def closed(self, first: Iterable[Lemma]) -> tuple[Lemma, ...] | None:
-        """Give lemmas together with all that their induction needs; None when z3 gives up on one."""
+        """Return lemmas together with all that their induction needs; None when z3 gives up on one."""
         kept: dict[Lemma, None] = {}
         todo = list(first)
         while todo:
@@ -237,7 +237,7 @@ class Slicer:
         return tuple(sorted(kept, key=lambda lemma: (lemma.location, str(lemma.condition))))
 
     def used(self, location: int, conditions: Sequence[Expr]) -> frozenset[Lemma] | None:
-        """Give the lemmas at a location without which the conditions could be true; None when they can be, or nobody knows."""
+        """Return the lemmas at a location without which the conditions could be true; None when they can be, or nobody knows."""
         here = list(self._lemmas.get(location, ()))
         if self._logic.ask(conditions).can_be == "no":
             return frozenset()
@@ -284,7 +284,7 @@ class Needs:
         self._found: set[Lemma] = set()
 
     def impossible(self, location: int, conditions: Sequence[Expr]) -> bool:
-        """Tell whether conditions at a location are shown never to be true together."""
+        """Return whether conditions at a location are shown never to be true together."""
         used = self._slicer.used(location, conditions)
         if used is None:
             return False
@@ -292,7 +292,7 @@ class Needs:
         return True
 
     def lemmas(self) -> tuple[Lemma, ...] | None:
-        """Give the lemmas needed, and what they need; None when z3 gives up on one."""
+        """Return the lemmas needed, and what they need; None when z3 gives up on one."""
         return self._slicer.closed(self._found)
 
 

@@ -72,7 +72,7 @@ class SampleTable:
     groups: tuple[int, ...]
 
     def where(self, chosen: Sequence[bool]) -> "SampleTable":
-        """Give some of the rows."""
+        """Return some of the rows."""
         columns = tuple(
             attrs.evolve(c, values=tuple(v for v, keep in zip(c.values, chosen, strict=True) if keep))
             for c in self.columns
@@ -80,7 +80,7 @@ class SampleTable:
         return SampleTable(columns, tuple(g for g, keep in zip(self.groups, chosen, strict=True) if keep))
 
     def of_kind(self, kind: type[expr.Domain], sort: str | None = None) -> list[Column]:
-        """Give the columns whose domain is of a kind, parameters and variables or only one sort of them."""
+        """Return the columns whose domain is of a kind, parameters and variables or only one sort of them."""
         return [c for c in self.columns if isinstance(c.domain, kind) and sort in {None, c.name.kind}]
 
 
@@ -103,7 +103,7 @@ def table(
 
 
 def candidates(found: SampleTable, split: Iterable[str] = ()) -> list[expr.Expr]:
-    """Give what is true in every row, the plainest first; `false` when there is none."""
+    """Return what is true in every row, the plainest first; `false` when there is none."""
     if not found.groups:
         return [FALSE]
     truths = found.of_kind(expr.BooleanDomain, "variable")
@@ -126,7 +126,7 @@ def candidates(found: SampleTable, split: Iterable[str] = ()) -> list[expr.Expr]
 
 
 def _domain(column: Column) -> tuple[expr.Expr, ...]:
-    """Give what is known of a name without looking: a proof may assume it anyway."""
+    """Return what is known of a name without looking: a proof may assume it anyway."""
     if (
         column.name.kind == "parameter"
         or not isinstance(column.domain, expr.RangeDomain)
@@ -154,7 +154,7 @@ def _choices(found: SampleTable) -> Iterator[expr.Expr]:
 
 
 def _implications(truths: Sequence[Column]) -> Iterator[expr.Expr]:
-    """Give what two truth values say of each other: equal, opposite, or one implies the other."""
+    """Yield what two truth values say of each other: equal, opposite, or one implies the other."""
     loose = [truth for truth in truths if len(set(truth.values)) > 1]
     for one, other in combinations(loose, 2):
         met = set(zip(one.values, other.values, strict=True))
@@ -168,7 +168,7 @@ def _is(truth: Column, value: expr.Value) -> expr.Expr:
 
 
 def _differences(found: SampleTable) -> Iterator[expr.Expr]:
-    """Give bounds `x <= c`, `x >= c`, `x <= y + c` of variables by numbers, parameters and each other."""
+    """Yield bounds `x <= c`, `x >= c`, `x <= y + c` of variables by numbers, parameters and each other."""
     numbers = found.of_kind(expr.RangeDomain)
     for column in numbers:
         if column.name.kind == "variable":
@@ -203,14 +203,14 @@ def _is_constant(column: Column) -> bool:
 
 
 def _usual(gaps: list[tuple[int, int]], most: int) -> bool:
-    """Tell whether a bound is met at half of the valuations: then it is no accident of where we looked."""
+    """Return whether a bound is met at half of the valuations: then it is no accident of where we looked."""
     every = {group for _, group in gaps}
     met = {group for gap, group in gaps if gap == most}
     return 2 * len(met) >= len(every)
 
 
 def _sums(found: SampleTable) -> Iterator[expr.Expr]:
-    """Give sums over three or more names that stay equal: `count == retries + done + 1` (Karr, from examples)."""
+    """Yield sums over three or more names that stay equal: `count == retries + done + 1` (Karr, from examples)."""
     loose = [c for c in found.of_kind(expr.RangeDomain) if len(set(c.values)) > 1]
     if sum(c.name.kind == "variable" for c in loose) == 0 or len(loose) > _MOST_PAIRED:
         return
@@ -232,7 +232,7 @@ def _balanced(names: list[tuple[expr.Name, int]], offset: int) -> Iterator[expr.
 
 
 def linear(terms: Iterable[tuple[expr.Expr, int]], offset: int) -> expr.Expr:
-    """Give `k * x + .. + offset`."""
+    """Return `k * x + .. + offset`."""
     found: expr.Expr | None = None
     for name, k in [*terms, (expr.Integer(1), offset)]:
         if k:
@@ -246,7 +246,7 @@ def linear(terms: Iterable[tuple[expr.Expr, int]], offset: int) -> expr.Expr:
 
 
 def _null_space(rows: list[list[int]]) -> list[list[int]]:
-    """Give whole-number vectors that are orthogonal to all rows; each has one leading name, and the last entry is the offset."""
+    """Return whole-number vectors that are orthogonal to all rows; each has one leading name, and the last entry is the offset."""
     reduced: list[list[Fraction]] = []
     pivots: list[int] = []
     width = len(rows[0])
@@ -298,7 +298,7 @@ class Sample:
     complete: bool
 
     def way_to(self, place: int) -> tuple[int, ...]:
-        """Give the commands of a shortest way to a configuration."""
+        """Return the commands of a shortest way to a configuration."""
         way: list[int] = []
         while (edge := self.arrivals[place]) is not None:
             place, command, _ = self.edges[edge]
@@ -342,7 +342,7 @@ class Sampler:
         return Sample(given, tuple(order), tuple(edges), tuple(arrivals), complete)
 
     def environment(self, sample: Sample, configuration: Configuration) -> Environment:
-        """Give the values of all names at a configuration."""
+        """Return the values of all names at a configuration."""
         found = dict(zip(self.parameters, sample.parameters, strict=True))
         return found | dict(zip(self.variables, configuration[1], strict=True))
 
@@ -394,7 +394,7 @@ class Sampler:
 
 
 def valuations(machine: Machine) -> Iterator[dict[str, Value]]:
-    """Give small values of the parameters to look at: the smallest, single ones and all a little larger, and a few mixtures."""
+    """Yield small values of the parameters to look at: the smallest, single ones and all a little larger, and a few mixtures."""
     names = [parameter.name for parameter in machine.parameters]
     choices = [smallest_values(parameter.domain, 4) for parameter in machine.parameters]
     given: dict[Values, None] = {}

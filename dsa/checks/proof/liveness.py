@@ -79,7 +79,7 @@ class _RankPart:
 
 
 def measures(variables: Iterable[Variable]) -> Iterator[Expr]:
-    """Give what may fall in a loop: a number's distance from its bounds, sums of two of these, truth values, values of enumerations."""
+    """Yield what may fall in a loop: a number's distance from its bounds, sums of two of these, truth values, values of enumerations."""
     numbers: list[Expr] = []
     others: list[Expr] = []
     for variable in variables:
@@ -117,7 +117,7 @@ class RankSearch:
         self._changes: dict[tuple[int, Expr], Change] = {}
 
     def rank(self) -> Rank | None:
-        """Give a rank, or None."""
+        """Return a rank, or None."""
         places = frozenset(range(len(self._system.locations)))
         found = self._ordered(places, tuple(self._counting.commands))
         if found is None:
@@ -212,7 +212,7 @@ class ObligationProof:
         self._needs = Needs(Slicer(region, session.logic, lemmas))
 
     def evidence(self) -> RankEvidence | None:
-        """Give lemmas and a rank, or None."""
+        """Return lemmas and a rank, or None."""
         system = self._system
         places = range(len(system.locations))
         owed = frozenset(place for place in places if not self._needs.impossible(place, [_OWED]))
@@ -237,16 +237,16 @@ class ObligationProof:
         return None if lemmas is None else RankEvidence(lemmas, rank.parts, awaited=given)
 
     def _goes_on(self, place: int) -> bool:
-        """Tell whether a run cannot rest at a location while Q is owed."""
+        """Return whether a run cannot rest at a location while Q is owed."""
         return not self._system.may_rest(place) or any(self._always(place, name) for name in self._fair)
 
     def _always(self, place: int, name: str) -> bool:
-        """Tell whether something fair is always possible at a location while Q is owed."""
+        """Return whether something fair is always possible at a location while Q is owed."""
         leaving = [command.condition for command in self._system.commands_at[place] if happens_with(name, command)]
         return bool(leaving) and self._needs.impossible(place, [_OWED, negated(any_of(leaving))])
 
     def _awaitable(self, places: frozenset[int], inner: Sequence[int]) -> Awaited | None:
-        """Give what ends a loop although no number falls in it: a promise that it never keeps, or something fair it never does."""
+        """Return what ends a loop although no number falls in it: a promise that it never keeps, or something fair it never does."""
         commands: list[GuardedCommand] = [self._system.commands[index] for index in inner]
         promised = frozenset.intersection(*(self._system.promises(place) for place in places))
         kept = sorted(promised.difference(*(command.ended for command in commands)), key=str)
@@ -274,7 +274,7 @@ class ReachabilityProof:
         self._place_of_now = self._sampler.variables.index(NOW)
 
     def evidence(self) -> RankEvidence | None:
-        """Give lemmas, a strategy and a rank, or None."""
+        """Return lemmas, a strategy and a rank, or None."""
         for strategy in dict.fromkeys(self._strategies()):
             found = self._shown(strategy)
             if found is not None:
@@ -304,7 +304,7 @@ class ReachabilityProof:
         return None if rank is None or kept is None else RankEvidence(kept, rank.parts, strategy)
 
     def _kept(self, strategy: frozenset[int]) -> tuple[Region, Lemmas]:
-        """Give what holds wherever P must be reached from: everywhere, or where the strategy leads from the start."""
+        """Return what holds wherever P must be reached from: everywhere, or where the strategy leads from the start."""
         session, system = self._session, self._system
         if self._everywhere:
             region, samples = whole(system), self._samples
@@ -315,7 +315,7 @@ class ReachabilityProof:
         return region, session.inductive(region, guessed, session.lemmas if self._everywhere else {})
 
     def _strategies(self) -> Iterable[frozenset[int]]:
-        """Give sets of commands that lead to P in the samples: as few as do, then all that come next on shortest ways."""
+        """Yield sets of commands that lead to P in the samples: as few as do, then all that come next on shortest ways."""
         choices = [self._nearest(sample) for sample in self._samples]
         if not self._everywhere:
             choices = [self._from_start(sample, near) for sample, near in zip(self._samples, choices, strict=True)]
@@ -325,7 +325,7 @@ class ReachabilityProof:
         yield frozenset(command for near in choices for options in near.values() for command in options)
 
     def _nearest(self, sample: Sample) -> dict[int, tuple[int, ...]]:
-        """Give for each configuration from which P can be reached the commands that are next on a shortest way."""
+        """Return for each configuration from which P can be reached the commands that are next on a shortest way."""
         arriving: dict[int, list[tuple[int, int]]] = {}
         for source, command, target in sample.edges:
             arriving.setdefault(target, []).append((source, command))
@@ -343,7 +343,7 @@ class ReachabilityProof:
         return {place: tuple(found) for place, found in options.items()}
 
     def _from_start(self, sample: Sample, near: dict[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-        """Give only the configurations that lie on shortest ways from the start."""
+        """Return only the configurations that lie on shortest ways from the start."""
         if 0 not in near:
             return {}
         leading = {(source, command): target for source, command, target in sample.edges}
@@ -387,5 +387,5 @@ def comes_to_rest(session: ProofSession) -> RankEvidence | None:
 
 
 def from_outside(system: System, occurrence: Occurrence) -> bool:
-    """Tell whether an event comes from outside."""
+    """Return whether an event comes from outside."""
     return occurrence.source is None and system.machine.event_named[occurrence.event].origin == OUTSIDE

@@ -48,7 +48,7 @@ class ProofSession:
         return found if whole_one.complete else None
 
     def _can_start(self, values: dict[str, Value]) -> bool:
-        """Tell whether every variable starts in its domain at these values; where one does not, there is no run to look at."""
+        """Return whether every variable starts in its domain at these values; where one does not, there is no run to look at."""
         return not start_outside(self.machine.at(values))
 
     @cached_property
@@ -80,7 +80,7 @@ class ProofSession:
         return self.inductive(whole(self.system), guessed, {})
 
     def guesses(self, system: System, samples: Iterable[Sample], split: Sequence[str] = ()) -> dict[int, list[Expr]]:
-        """Give candidates for each location, read off examples."""
+        """Return candidates for each location, read off examples."""
         rows: list[list[tuple[int, tuple[Value, ...], tuple[Value, ...]]]] = [[] for _ in system.locations]
         for group, sample in enumerate(samples):
             for location, values in sample.configurations:
@@ -88,7 +88,7 @@ class ProofSession:
         return {place: candidates(table(self.machine, system.variables, met), split) for place, met in enumerate(rows)}
 
     def inductive(self, region: Region, guessed: Lemmas, known: Lemmas) -> Lemmas:
-        """Give what is inductive of the candidates, together with what is known already."""
+        """Return what is inductive of the candidates, together with what is known already."""
         found = Induction(region, self.logic, known, self.expired).largest(guessed) or {}
         places = sorted({*found, *known})
         return {
@@ -103,6 +103,6 @@ class ProofSession:
         return Slicer(whole(self.system), self.logic, self.lemmas)
 
     def follow(self, sample: Sample, occurrences: Iterable[Occurrence]) -> Trace:
-        """Give what happens as a trace, at a sample's parameter values."""
+        """Return what happens as a trace, at a sample's parameter values."""
         names = (parameter.name for parameter in self.machine.parameters)
         return follow(self.machine.at(dict(zip(names, sample.parameters, strict=True))), occurrences)

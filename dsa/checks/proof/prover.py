@@ -40,7 +40,7 @@ class Obligation:
     faults: tuple[SystemFault, ...] = ()
 
     def fault(self, sight: WatchedCondition | None) -> SystemFault | None:
-        """Give the fault behind a sight."""
+        """Return the fault behind a sight."""
         for fault, its in zip(self.faults, self.found.sights, strict=False):
             if its is sight:
                 return fault
@@ -56,7 +56,7 @@ _TEXTS = {
 
 
 def obligations(system: System) -> Iterator[Obligation]:
-    """Give the obligations of a system, the start's first."""
+    """Yield the obligations of a system, the start's first."""
     initial = start_values(system)
     outside = any_of(negated(in_domain(v, initial[v.name])) for v in system.machine.variables)
     yield Obligation("start", "every variable starts in its domain", Observer(system, outside, ()))
@@ -84,7 +84,7 @@ def _obligation_of(system: System, fault: SystemFault) -> str:
 
 
 def _stuck(system: System) -> Iterator[WatchedCondition]:
-    """Give where nothing can happen any more, although the state is not final and nothing is awaited."""
+    """Yield where nothing can happen any more, although the state is not final and nothing is awaited."""
     for place in range(len(system.locations)):
         if system.may_rest(place) and not system.is_final(place):
             end = system.end_at(place)
@@ -133,7 +133,7 @@ class Proof:
 
     @property
     def is_asked(self) -> bool:
-        """Tell whether this is a claim for all values of the parameters; odds hold at given values only."""
+        """Return whether this is a claim for all values of the parameters; odds hold at given values only."""
         return not isinstance(self.form, Probability | ExpectedCount)
 
 
@@ -155,7 +155,7 @@ class ProofReport:
 
     @property
     def proved(self) -> bool:
-        """Tell whether everything is PROVED that is claimed for all values."""
+        """Return whether everything is PROVED that is claimed for all values."""
         return all(proof.verdict == "PROVED" for proof in (*self.obligations, *self.properties) if proof.is_asked)
 
 
@@ -266,7 +266,7 @@ class _Prover:
         return attrs.evolve(proof, idle=self._idle(claim.form), relies_on=relies_on, unfailing=unfailing)
 
     def _relied_on(self, form: Form) -> tuple[str, ...]:
-        """Give the effects without whose answers a proved property would not hold, by search at the values explored; all, where that stops."""
+        """Return the effects without whose answers a proved property would not hold, by search at the values explored; all, where that stops."""
         if not isinstance(form, LeadsTo):
             return ()
         found = set[str]()
@@ -276,7 +276,7 @@ class _Prover:
         return tuple(effect for effect in self._machine.effects_with_answers if effect in found)
 
     def _idle(self, form: Form) -> str:
-        """Give what a property speaks of when it is not met at small values."""
+        """Return what a property speaks of when it is not met at small values."""
         what = subject(form)
         if what is None:
             return ""
@@ -392,7 +392,7 @@ def _with(draft: Proof, found: ProofResult) -> Proof:
 
 
 def _assumed(awaited: tuple[str, str] | Fair) -> str:
-    """Say what a proof waits for, answers of effects apart."""
+    """Return what a proof waits for, answers of effects apart."""
     if isinstance(awaited, Fair):
         return f"fairness of {awaited.name}"
     return f"'{awaited[1]}' of {awaited[0]} fires or is dropped"

@@ -77,7 +77,7 @@ class Cost:
 
 
 def terms(session: ProofSession, bound: Expr) -> list[Expr]:
-    """Give the terms that a potential may be made of; each is never negative inside the domains."""
+    """Return the terms that a potential may be made of; each is never negative inside the domains."""
     machine = session.machine
     shrinking: list[Expr] = []
     growing: list[Expr] = []
@@ -104,7 +104,7 @@ def terms(session: ProofSession, bound: Expr) -> list[Expr]:
 
 
 def _ordered_everywhere(session: ProofSession) -> Iterator[tuple[Expr, Expr]]:
-    """Give what the lemmas say of every location that can be reached: a variable is at most something."""
+    """Yield what the lemmas say of every location that can be reached: a variable is at most something."""
     known = [set(here) for here in session.lemmas.values() if FALSE not in here]
     places = sum(FALSE not in session.lemmas.get(place, ()) for place in range(len(session.system.locations)))
     for lemma in sorted(set.intersection(*known) if len(known) == places > 0 else (), key=str):
@@ -115,7 +115,7 @@ def _ordered_everywhere(session: ProofSession) -> Iterator[tuple[Expr, Expr]]:
 
 
 def bounding(session: ProofSession, form: AtMost) -> dict[int, list[Expr]]:
-    """Give a candidate `count + potential <= bound` for each location; none when no potential is found."""
+    """Return a candidate `count + potential <= bound` for each location; none when no potential is found."""
     every = terms(session, form.bound)
     falling = [term for term in every if not _grows(term)]
     for offered, largest in ((falling, 2), (falling, 4), (every, 2), (every, 6)):
@@ -126,12 +126,12 @@ def bounding(session: ProofSession, form: AtMost) -> dict[int, list[Expr]]:
 
 
 def _grows(term: Expr) -> bool:
-    """Tell whether a term grows with a variable."""
+    """Return whether a term grows with a variable."""
     return isinstance(term, Name) and term.kind == "variable"
 
 
 def _is_missing(cost: Cost, factors: Factors) -> bool:
-    """Tell whether a step counts more than its potential falls."""
+    """Return whether a step counts more than its potential falls."""
 
     def total(place: int, values: tuple[int, ...]) -> int:
         return sum(factors.get((place, index), 0) * value for index, value in enumerate(values))
@@ -161,7 +161,7 @@ class _SafetySearch:
         self._solver.add(*[z3.And(factor >= 0, factor <= largest) for factor in self._unknown.values()])
 
     def _places(self) -> frozenset[int]:
-        """Give the locations from which something can still be counted; at all others the potential is 0."""
+        """Return the locations from which something can still be counted; at all others the potential is 0."""
         system = self._session.system
         found = {c.source for c, counted in zip(system.commands, self._counted, strict=True) if counted != FALSE}
         while more := {c.source for c in system.commands if c.target in found} - found:
@@ -185,7 +185,7 @@ class _SafetySearch:
         return {}
 
     def _starts(self) -> Iterator[Cost]:
-        """Give the start at each sample: what it costs must be within the bound."""
+        """Yield the start at each sample: what it costs must be within the bound."""
         bound = self._session.sampler.predicate(simplified(self._form.bound))
         for sample in self._session.own_samples:
             values = sample.configurations[0][1]
@@ -193,7 +193,7 @@ class _SafetySearch:
             yield Cost(-1, 0, (most,), self._values(values, sample.parameters), int(self._first))
 
     def _steps(self) -> Iterator[Cost]:
-        """Give the steps of the samples."""
+        """Yield the steps of the samples."""
         counted = [self._session.sampler.predicate(condition) for condition in self._counted]
         for sample in self._session.own_samples:
             at = [self._values(values, sample.parameters) for _, values in sample.configurations]
@@ -247,7 +247,7 @@ class _SafetySearch:
             yield Cost(-1, 0, (int(evaluate(bound, full)),), self._at(full), int(self._first))
 
     def _filled(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Give every name a value: what a question did not speak of is 0."""
+        """Return every name a value: what a question did not speak of is 0."""
         return {name: values.get(name, 0) for name in self._names}
 
     def _at(self, values: Mapping[str, Value]) -> tuple[int, ...]:
@@ -289,7 +289,7 @@ class SightHit:
 
 
 def met(sampler: Sampler, found: Observer, samples: Iterable[Sample]) -> SightHit | None:
-    """Give the sight that is met soonest, over all samples; the smallest values first."""
+    """Return the sight that is met soonest, over all samples; the smallest values first."""
     start = sampler.predicate(found.at_start)
     looks = [(sight, sampler.predicate(sight.condition)) for sight in found.sights]
     here: dict[int, list[int]] = {}
@@ -312,7 +312,7 @@ def met(sampler: Sampler, found: Observer, samples: Iterable[Sample]) -> SightHi
 
 
 def way_to(found: Observer, seen: SightHit) -> tuple[Occurrence, ...]:
-    """Give what happens on the way to what was seen, the moment itself included."""
+    """Return what happens on the way to what was seen, the moment itself included."""
     way = [found.system.commands[index].occurrence for index in seen.sample.way_to(seen.place)]
     if seen.sight is not None and seen.sight.command is not None:
         way.append(seen.sight.command.occurrence)
@@ -332,11 +332,11 @@ class Safety:
         self._strongest: Lemmas = {}
 
     def seen(self) -> SightHit | None:
-        """Give a sight that is met at small parameter values, soonest."""
+        """Return a sight that is met at small parameter values, soonest."""
         return met(self._sampler, self._found, self._samples) or self._at_start()
 
     def finding(self) -> ProofResult | SightHit:
-        """Give the verdict, or a sight that is met."""
+        """Return the verdict, or a sight that is met."""
         seen = self.seen()
         if seen is not None:
             return seen
@@ -349,7 +349,7 @@ class Safety:
         return self._refuted()
 
     def _at_start(self) -> SightHit | None:
-        """Give values of the parameters at which the start itself is a sight."""
+        """Return values of the parameters at which the start itself is a sight."""
         wanted = [self._found.at_start] if self._form is None else [self._found.at_start, *self._session.legal_start]
         answer = self._session.logic.smallest(wanted, self._sampler.parameters)
         return SightHit(self._sample_at(answer.values, 1), 0, None) if answer.can_be == "yes" else None
@@ -427,7 +427,7 @@ class Safety:
         return ProofResult("NOT INDUCTIVE", gap.how, gap=gap)
 
     def _shown(self, lemmas: Lemmas) -> ProofResult | None:
-        """Give the proof that no sight is true where the lemmas are, with those that it needs; None when it is none."""
+        """Return the proof that no sight is true where the lemmas are, with those that it needs; None when it is none."""
         session = self._session
         if session.logic.ask([self._found.at_start]).can_be != "no":
             return None
@@ -448,7 +448,7 @@ class Safety:
 
 
 def invariants(logic: Logic, found: Observer, milliseconds: int) -> Lemmas:
-    """Give candidates for each location; none when Spacer finds no invariant in time, or one that cannot be written here."""
+    """Return candidates for each location; none when Spacer finds no invariant in time, or one that cannot be written here."""
     return _Clauses(logic, found).solved(milliseconds)
 
 

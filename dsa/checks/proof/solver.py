@@ -76,7 +76,7 @@ class Logic:
                 self._facts[variable.name] = in_domain(variable, expr.Name(variable.name, "variable"))
 
     def known_of(self, asked: Iterable[str]) -> list[expr.Expr]:
-        """Give what is known of names, and of the names that this speaks of."""
+        """Return what is known of names, and of the names that this speaks of."""
         found: dict[str, expr.Expr] = {}
         todo = list(asked)
         while todo:
@@ -87,7 +87,7 @@ class Logic:
         return [fact for _, fact in sorted(found.items()) if fact != expr.TRUE]
 
     def ask(self, conditions: Sequence[expr.Expr], *, track: bool = False) -> SolverAnswer:
-        """Tell whether the conditions can all be true; with `track`, which of them (by index) were needed to show that not."""
+        """Return whether the conditions can all be true; with `track`, which of them (by index) were needed to show that not."""
         if FALSE in conditions:
             return SolverAnswer("no", used=frozenset({conditions.index(FALSE)}))
         if self._expired():
@@ -140,7 +140,7 @@ class Logic:
         )
 
     def smallest(self, conditions: Sequence[expr.Expr], first: Sequence[str]) -> SolverAnswer:
-        """Give small values at which the conditions are true: the sizes of `first`, then everything else, as small as can be."""
+        """Return small values at which the conditions are true: the sizes of `first`, then everything else, as small as can be."""
         if self._expired():
             return SolverAnswer("unknown")
         z3 = self._z3
@@ -176,7 +176,7 @@ class Logic:
         return self.term(expr.Name(name, "variable"))
 
     def term(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
-        """Give the expression as z3 has it."""
+        """Return the expression as z3 has it."""
         found = self._terms.get(node)
         if found is None:
             found = self._terms[node] = self._made(node)

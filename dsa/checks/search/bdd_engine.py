@@ -48,11 +48,11 @@ class Circuits:
         self._truths: dict[Expr, Node] = {}
 
     def all_now(self) -> list[str]:
-        """Give the variables of the values before, in the manager's order."""
+        """Return the variables of the values before, in the manager's order."""
         return [name for index in self.order for name in reversed(self.now[index])]
 
     def assignment(self, number: int, fields: Iterable[int]) -> dict[str, bool]:
-        """Give the values that the variables of some fields have at a configuration."""
+        """Return the values that the variables of some fields have at a configuration."""
         found: dict[str, bool] = {}
         for index in fields:
             field = self._ground.fields[index]
@@ -61,11 +61,11 @@ class Circuits:
         return found
 
     def cube(self, number: int, fields: Iterable[int] | None = None) -> Node:
-        """Give the condition that fields (all, unless told) have the values of a configuration."""
+        """Return the condition that fields (all, unless told) have the values of a configuration."""
         return self.manager.cube(self.assignment(number, self.order if fields is None else fields))
 
     def picked(self, node: Node) -> int:
-        """Give the data of some configuration of a set that is not empty."""
+        """Return the data of some configuration of a set that is not empty."""
         values = self.manager.pick(node, care_vars=set(self.all_now()))
         data = 0
         for index, field in enumerate(self._ground.fields):
@@ -86,13 +86,13 @@ class Circuits:
         return reduce(lambda a, b: a | b, nodes, self.false)
 
     def becomes(self, variables: list[str], index: int, value: Expr) -> Node:
-        """Give the condition that variables of a field, the least significant first, hold the value of an expression."""
+        """Return the condition that variables of a field, the least significant first, hold the value of an expression."""
         digit = self._sum(self.number(value), self._constant(-self._ground.fields[index].low))
         bits = self._extended(digit, len(variables) + 1)
         return self.all_of(self._same(self.manager.var(name), bits[k]) for k, name in enumerate(variables))
 
     def truth(self, expr: Expr) -> Node:
-        """Give a condition over the values before."""
+        """Return a condition over the values before."""
         if expr not in self._truths:
             self._truths[expr] = self._truth(expr)
         return self._truths[expr]
@@ -114,7 +114,7 @@ class Circuits:
         raise AssertionError(f"{expr} is no condition of a ground")
 
     def number(self, expr: Expr) -> Bits:
-        """Give a whole number; a condition is 1 or 0."""
+        """Return a whole number; a condition is 1 or 0."""
         match expr:
             case Integer(value):
                 return self._constant(value)
@@ -241,7 +241,7 @@ _HUGE, _WIDEST, _FEWEST_FIELDS = 2**35, 64, 8
 
 
 def worth_it(ground: Ground) -> bool:
-    """Tell whether to try this engine first: the domain is huge, and it is so by many small fields."""
+    """Return whether to try this engine first: the domain is huge, and it is so by many small fields."""
     sizes = [field.size for field in ground.fields if field.size > 1]
     return ground.domain_size > _HUGE and len(sizes) >= _FEWEST_FIELDS and max(sizes) <= _WIDEST
 
@@ -258,7 +258,7 @@ def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits)
 
 
 def path(ground: Ground, goal: int, limits: SearchLimits) -> list[int] | None:
-    """Give the configurations of a shortest way from the start to a configuration, both included; None when a limit was met.
+    """Return the configurations of a shortest way from the start to a configuration, both included; None when a limit was met.
 
     Raises ValueError when there is no way.
     """
@@ -287,7 +287,7 @@ class Relation:
     _renamed: dict[str, str]
 
     def image(self, before: Node) -> Node:
-        """Give what follows from a set by this rule."""
+        """Return what follows from a set by this rule."""
         circuits, able = self._circuits, before & self.enabled
         if not self.written or able == circuits.false:
             return able
@@ -296,7 +296,7 @@ class Relation:
         return circuits.manager.let(self._renamed, joined(circuits.manager, able, self.step, self._changed))
 
     def before(self, number: int) -> Node:
-        """Give the configurations from which this rule leads to one configuration."""
+        """Return the configurations from which this rule leads to one configuration."""
         circuits = self._circuits
         kept = circuits.cube(number, set(circuits.order) - self.written) & self.enabled
         if not self.written:
@@ -308,7 +308,7 @@ class Relation:
 
 
 def relations(circuits: Circuits, ground: Ground) -> list[list[Relation]]:
-    """Give the rules of each location as relations; equal updates share one."""
+    """Return the rules of each location as relations; equal updates share one."""
     steps: dict[tuple[tuple[int, Expr], ...], tuple[Node, bool]] = {}
     found: list[list[Relation]] = [[] for _ in ground.system.locations]
     for index, rule in enumerate(ground.rules):
@@ -331,7 +331,7 @@ def _step(circuits: Circuits, ground: Ground, rule: GroundRule) -> tuple[Node, b
 
 
 def joined(manager: Any, left: Node, right: Node, variables: frozenset[str]) -> Node:  # noqa: ANN401  (dd has no types)
-    """Give what two nodes have in common, whatever the values of some variables; in one pass where dd can."""
+    """Return what two nodes have in common, whatever the values of some variables; in one pass where dd can."""
     if type(manager).__module__ != "dd.cudd":
         return manager.exist(variables, left & right)
     from dd.cudd import and_exists
@@ -445,7 +445,7 @@ class _BddSearch:
             raise _StoppedError
 
     def _layers(self) -> Iterator[list[Node]]:
-        """Give the sets of configurations at each distance from the start, by location."""
+        """Yield the sets of configurations at each distance from the start, by location."""
         layer, known = self._start(), self._nothing()
         while self._any(layer):
             yield layer
@@ -524,7 +524,7 @@ class _BddSearch:
 
 
 def _manager() -> Any:  # noqa: ANN401  (dd has no types)
-    """Give a manager of diagrams; its order of variables stays as it is."""
+    """Return a manager of diagrams; its order of variables stays as it is."""
     try:
         from dd.cudd import BDD
     except ImportError:
@@ -557,7 +557,7 @@ def _within_memory() -> Iterator[None]:
 
 
 def _crowded(manager: Any) -> bool:  # noqa: ANN401  (dd has no types)
-    """Tell whether there are too many nodes, where the package does not see to it itself."""
+    """Return whether there are too many nodes, where the package does not see to it itself."""
     if type(manager).__module__ == "dd.cudd" or len(manager) <= MAX_NODES:
         return False
     manager.collect_garbage()

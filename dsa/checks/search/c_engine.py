@@ -51,7 +51,7 @@ def source(ground: Ground, watches: Sequence[GroundWatch], *, bitmap: bool) -> s
 
 
 def numbers_to_remember(ground: Ground, found: SearchPlan) -> int:
-    """Give how many numbers there are at the locations where configurations must be remembered."""
+    """Return how many numbers there are at the locations where configurations must be remembered."""
     return ground.volume * len(found.remembered)
 
 
@@ -105,7 +105,7 @@ def _offer(place: int, data: str, base: dict[int, int]) -> str:
 
 
 def _read(ground: Ground, steps: Sequence[RuleStep], looks: Sequence[_Look]) -> list[int]:
-    """Give the fields that are read at a location."""
+    """Return the fields that are read at a location."""
     exprs = [step.rule.condition for step in steps] + [condition for _, condition in looks]
     exprs += [value for step in steps for _, value in step.move.computed]
     read = {name for expr in exprs for name in names(expr)}
@@ -162,7 +162,7 @@ class _CWriter:
         raise AssertionError(f"{expr} is not ground")
 
     def _range(self, expr: Expr) -> tuple[int, int]:
-        """Give bounds of a number; raises TooWideError when they are too wide."""
+        """Return bounds of a number; raises TooWideError when they are too wide."""
         low, high = self._bounds(expr)
         if low < -_HIGHEST or high > _HIGHEST:
             raise TooWideError(f"a value between {low} and {high} may leave 64 bits")
@@ -447,7 +447,7 @@ _SLICE_DONE, _NO_MEMORY = 0, 3
 
 
 def fits(ground: Ground, watches: Sequence[GroundWatch] = ()) -> bool:
-    """Tell whether this engine can search a system: its numbers have 64 bits, and it is not too long a program."""
+    """Return whether this engine can search a system: its numbers have 64 bits, and it is not too long a program."""
     if len(ground.rules) + len(watches) + len(ground.system.locations) > MAX_PARTS:
         return False
     try:

@@ -88,7 +88,7 @@ class SearchResult:
     )
 
     def is_all(self, limits: SearchLimits) -> bool:
-        """Tell whether another engine would find no more within these limits."""
+        """Return whether another engine would find no more within these limits."""
         return self.complete or self.ended or self.configurations > limits.max_states or limits.expired()
 
 
@@ -140,7 +140,7 @@ class Layer(Sequence[int]):
 
 
 def split(layer: Sequence[int], volume: int) -> Layer:
-    """Give a layer by location, whatever engine kept it."""
+    """Return a layer by location, whatever engine kept it."""
     if isinstance(layer, Layer):
         return layer
     if isinstance(layer, array) and len(layer) > _SMALL and find_spec("numpy") is not None:
@@ -162,7 +162,7 @@ def _split_array(layer: "array[int]", volume: int) -> Layer:
 
 
 def by_location(layers: Iterable[Layer]) -> dict[int, list[tuple[int, Data]]]:
-    """Give for each location its data, nearest first, each with the position of its first configuration among all."""
+    """Return for each location its data, nearest first, each with the position of its first configuration among all."""
     found: dict[int, list[tuple[int, Data]]] = {}
     position = 0
     for layer in layers:
@@ -236,7 +236,7 @@ class DataChange:
 
     @property
     def is_constant(self) -> bool:
-        """Tell whether it adds the same number everywhere."""
+        """Return whether it adds the same number everywhere."""
         return not self.dropped and not self.computed
 
 
@@ -261,7 +261,7 @@ def moved(ground: Ground, rule: GroundRule) -> DataChange:
 
 
 def pinned(condition: Expr) -> dict[str, int]:
-    """Give the fields that have one value wherever a condition is true, as far as its conjuncts say so themselves."""
+    """Return the fields that have one value wherever a condition is true, as far as its conjuncts say so themselves."""
     found: dict[str, int] = {}
     for part in condition.operands if isinstance(condition, And) else (condition,):
         match part:
@@ -275,7 +275,7 @@ def pinned(condition: Expr) -> dict[str, int]:
 
 
 def _difference(field: Field, value: Expr, pins: dict[str, int]) -> int | None:
-    """Give by how much an update changes a field, when that is the same everywhere."""
+    """Return by how much an update changes a field, when that is the same everywhere."""
     if field.size == 1:
         return 0
     match value:
@@ -387,7 +387,7 @@ def _over(number: int) -> str:
 
 
 def truth_of(writer: Writer, condition: Expr) -> Callable[[Data], Any]:
-    """Give a function from data to whether a condition is true at each: a list, or an array of truth values."""
+    """Return a function from data to whether a condition is true at each: a list, or an array of truth values."""
     written = writer.condition(condition)
     if writer.arrays:
         return _of_array(written, f"ones({DATA}.shape, bool) & {written.text}")
@@ -395,7 +395,7 @@ def truth_of(writer: Writer, condition: Expr) -> Callable[[Data], Any]:
 
 
 def first_where(writer: Writer, condition: Expr) -> Callable[[Data], int | None]:
-    """Give a function from data to the first at which a condition is true, or None."""
+    """Return a function from data to the first at which a condition is true, or None."""
     written = writer.condition(condition)
     if not writer.arrays or isinstance(condition, Boolean):
         return _of_list(f"next(({DATA} {loop(written.bindings, 'data')} if {written.text}), None)")
@@ -403,7 +403,7 @@ def first_where(writer: Writer, condition: Expr) -> Callable[[Data], int | None]
 
 
 def leads_where(writer: Writer, rule: GroundRule) -> Callable[[Data, int], int | None]:
-    """Give a function from data and one number to the first of the data that a rule leads from to this number, or None."""
+    """Return a function from data and one number to the first of the data that a rule leads from to this number, or None."""
     condition, after = writer.condition(rule.condition), writer.target(rule)
     if writer.arrays:
         lines = [f"{name} = {text}" for name, text in (*condition.bindings, *after.bindings)]
@@ -418,7 +418,7 @@ def leads_where(writer: Writer, rule: GroundRule) -> Callable[[Data, int], int |
 
 
 def after_all(writer: Writer, rule: GroundRule) -> Callable[[Data], Any]:
-    """Give a function from data to the data after a rule, for data at which it is taken."""
+    """Return a function from data to the data after a rule, for data at which it is taken."""
     written = writer.target(rule)
     if writer.arrays:
         return _of_array(written, written.text)
@@ -431,7 +431,7 @@ def loop(bindings: Iterable[Bindings], over: str) -> str:
 
 
 def made(program: str, **known: object) -> Callable[..., Any]:
-    """Give the function `made` of a generated program."""
+    """Return the function `made` of a generated program."""
     there: dict[str, object] = dict(known)
     exec(_compiled(program), there)  # noqa: S102  (our own text: numbered names, whole numbers)
     return cast("Callable[..., Any]", there["made"])
@@ -470,7 +470,7 @@ class RuleStep:
 
     @property
     def stays(self) -> bool:
-        """Tell whether it leads back to the configuration that it leaves."""
+        """Return whether it leads back to the configuration that it leaves."""
         return self.rule.source == self.rule.target and self.move.is_constant and self.move.shift == 0
 
 
@@ -502,7 +502,7 @@ def plan(ground: Ground) -> SearchPlan:
 
 
 def steps_of(ground: Ground) -> list[tuple[RuleStep, ...]]:
-    """Give the steps of each location."""
+    """Return the steps of each location."""
     moves: dict[tuple[object, ...], DataChange] = {}
     shared: dict[tuple[int, int], DataChange] = {}  # what is equal is mostly one object, which is found faster
     steps: dict[tuple[int, int, int], tuple[GroundRule, DataChange, list[int]]] = {}
@@ -520,12 +520,12 @@ def steps_of(ground: Ground) -> list[tuple[RuleStep, ...]]:
 
 
 def _twice(ground: Ground, place: int, incoming: list[RuleStep]) -> bool:
-    """Tell whether a configuration there may be met twice, as far as this can be told cheaply."""
+    """Return whether a configuration there may be met twice, as far as this can be told cheaply."""
     return place == 0 or len(incoming) > 1 or not injective(ground, incoming[0])
 
 
 def injective(ground: Ground, step: RuleStep) -> bool:
-    """Tell whether a step leads from different configurations to different ones; False when that is not known."""
+    """Return whether a step leads from different configurations to different ones; False when that is not known."""
     if step.move.is_constant:
         return True
     rule = step.rule

@@ -70,12 +70,12 @@ _THIN = 32
 
 
 def loaded(engine: str) -> ModuleType:
-    """Give the module of an engine that few checks need: `numpy_engine`, `c_engine` or `bdd_engine`."""
+    """Return the module of an engine that few checks need: `numpy_engine`, `c_engine` or `bdd_engine`."""
     return importlib.import_module(f"dsa.checks.search.{engine}")
 
 
 def automatic(compile_c: "Compile | None" = None, first: First = python_engine.search) -> Engine:
-    """Give the engine that chooses; `compile_c` makes a library of C text, where there is a compiler. `first` is asked first, for a search of so many trials."""
+    """Return the engine that chooses; `compile_c` makes a library of C text, where there is a compiler. `first` is asked first, for a search of so many trials."""
 
     def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
         found = first(ground, watches, limits, TRIALS)
@@ -92,7 +92,7 @@ def automatic(compile_c: "Compile | None" = None, first: First = python_engine.s
 
 
 def diagrams_count(ground: Ground) -> bool:
-    """Tell whether decision diagrams can be expected to count a system that is too large to be held."""
+    """Return whether decision diagrams can be expected to count a system that is too large to be held."""
     return find_spec("dd") is not None and bool(loaded("bdd_engine").worth_it(ground))
 
 
@@ -103,7 +103,7 @@ def _for_large(
     limits: SearchLimits,
     compile_c: "Compile | None",
 ) -> Iterator[Engine]:
-    """Give the engines to ask for a system that is not small, the best first."""
+    """Yield the engines to ask for a system that is not small, the best first."""
     assert begun.layers is not None, "the engine in Python keeps its layers"
     if limits.max_states > HELD and diagrams_count(ground):
         yield loaded("bdd_engine").search
@@ -146,7 +146,7 @@ class Paths:
         return tuple(dict(layer.parts) for layer in self.layers)
 
     def depth(self, number: int) -> int:
-        """Give the distance of a configuration from the start; KeyError when it was not found."""
+        """Return the distance of a configuration from the start; KeyError when it was not found."""
         location, data = divmod(number, self.ground.volume)
         for depth, parts in enumerate(self._parts):
             if location in parts and data in parts[location]:
@@ -154,7 +154,7 @@ class Paths:
         raise KeyError(number)
 
     def to(self, number: int) -> list[Leap]:
-        """Give the steps of a shortest way from the start to a configuration; KeyError when it was not found."""
+        """Return the steps of a shortest way from the start to a configuration; KeyError when it was not found."""
         leaps: list[Leap] = []
         for depth in reversed(range(self.depth(number))):
             rule, before = self._before(depth, number)
@@ -163,7 +163,7 @@ class Paths:
         return leaps[::-1]
 
     def taking(self, rules: Collection[int]) -> tuple[int, int] | None:
-        """Give a configuration nearest to the start at which one of some rules is taken, and the rule; None when there is none."""
+        """Return a configuration nearest to the start at which one of some rules is taken, and the rule; None when there is none."""
         wanted = [(place, self.ground.rules[place]) for place in sorted(rules)]
         for parts in self._parts:
             for place, rule in wanted:
@@ -174,7 +174,7 @@ class Paths:
         return None
 
     def _before(self, depth: int, number: int) -> tuple[int, int]:
-        """Give a rule and a configuration of the layer at `depth` that it leads from to `number`."""
+        """Return a rule and a configuration of the layer at `depth` that it leads from to `number`."""
         location, after = divmod(number, self.ground.volume)
         for place, rule in self._into.get(location, ()):
             data = self._parts[depth].get(rule.source)
@@ -255,7 +255,7 @@ Ways = Paths | _Diagrams
 
 
 def ways(ground: Ground, found: SearchResult) -> Ways:
-    """Give what finds ways to what was found."""
+    """Return what finds ways to what was found."""
     if found.layers is not None:
         return Paths(ground, found)
     if found.engine == "bdd":
@@ -316,22 +316,22 @@ class Exploration:
         return frozenset(system.locations[place].state for place in resting)
 
     def reached(self) -> Iterator[Configuration]:
-        """Give every configuration, nearest to the start first."""
+        """Return every configuration, nearest to the start first."""
         return (self.ground.decode(number) for layer in self._ways.layers for number in layer)
 
     def way_back(self, configuration: Configuration) -> Iterator[tuple[Configuration, Occurrence]]:
-        """Give the steps of a shortest trace from the last to the first: the configuration before, and what happened."""
+        """Yield the steps of a shortest trace from the last to the first: the configuration before, and what happened."""
         leaps = self._ways.to(self._number(configuration))
         before = [self.ground.start, *(leap.number for leap in leaps)]
         for leap, number in zip(reversed(leaps), reversed(before[:-1]), strict=True):
             yield self.ground.decode(number), self._occurrence(leap.rule)
 
     def trace_to(self, configuration: Configuration) -> Trace:
-        """Give a shortest trace to a configuration; KeyError when it was not reached."""
+        """Return a shortest trace to a configuration; KeyError when it was not reached."""
         return follow(self.machine, self._way_to(self._number(configuration)))
 
     def trace_taking(self, row: int) -> Trace:
-        """Give a shortest trace that ends by taking the row of that index; KeyError when it was never taken."""
+        """Return a shortest trace that ends by taking the row of that index; KeyError when it was never taken."""
         commands = self.ground.system.commands
         taken = self._ways.taking([r for r in self.found.taken if commands[self.ground.rules[r].command].row == row])
         if taken is None:
@@ -460,7 +460,7 @@ class _Lookout:
 
 
 def _is_wrong(thing: SystemFault | None) -> bool:
-    """Tell whether something is a fault of rows that can be taken, which is reported before all others."""
+    """Return whether something is a fault of rows that can be taken, which is reported before all others."""
     return thing is not None and thing.reason != "invalid_state"
 
 
@@ -474,7 +474,7 @@ def _seen_when(grounded: Ground, fault: SystemFault) -> Expr:
 
 
 def _deadlocks(grounded: Ground) -> Iterator[tuple[int, Expr]]:
-    """Give when nothing can go on: at locations that are not final, with nothing outstanding and nothing armed."""
+    """Yield when nothing can go on: at locations that are not final, with nothing outstanding and nothing armed."""
     system: System = grounded.system
     for place, rules in enumerate(grounded.rules_at):
         if system.may_rest(place) and not system.is_final(place):
@@ -482,7 +482,7 @@ def _deadlocks(grounded: Ground) -> Iterator[tuple[int, Expr]]:
 
 
 def _witnesses(machine: Machine, seen: Iterable[tuple[SystemFault, Configuration]]) -> tuple[Witness, ...]:
-    """Give the nearest witness for each reason and the rows concerned; for a missing case, for each state and occurrence."""
+    """Return the nearest witness for each reason and the rows concerned; for a missing case, for each state and occurrence."""
     found: dict[tuple[object, ...], Witness] = {}
     for fault, configuration in seen:
         refusal = step(machine, configuration, fault.occurrence)

@@ -39,7 +39,7 @@ class _Before:
     quiet: dict[Expr, bool] = attrs.field(factory=dict)
 
     def is_quiet(self, writer: Writer, condition: Expr) -> bool:
-        """Tell whether a condition is true nowhere here."""
+        """Return whether a condition is true nowhere here."""
         if condition not in self.quiet:
             self.quiet[condition] = first_where(writer, condition)(list(self.moves)) is None
         return self.quiet[condition]

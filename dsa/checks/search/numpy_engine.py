@@ -31,22 +31,22 @@ def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits)
 
 
 def installed() -> bool:
-    """Tell whether NumPy is installed, without importing it."""
+    """Return whether NumPy is installed, without importing it."""
     return find_spec("numpy") is not None
 
 
 def fits(ground: Ground, watches: Sequence[GroundWatch] = ()) -> bool:
-    """Tell whether every number stays within 62 bits."""
+    """Return whether every number stays within 62 bits."""
     return _largest(ground, watches) < 2**62
 
 
 def has_room(ground: Ground) -> bool:
-    """Tell whether there is a byte for each number that may have to be remembered, so that no hash table is needed."""
+    """Return whether there is a byte for each number that may have to be remembered, so that no hash table is needed."""
     return ground.volume * len(plan(ground).remembered) <= MAX_BYTES
 
 
 def _largest(ground: Ground, watches: Sequence[GroundWatch]) -> int:
-    """Give a bound on all numbers that a search computes."""
+    """Return a bound on all numbers that a search computes."""
     bounds = {field.name: max(abs(field.low), abs(field.low + field.size)) for field in ground.fields}
     exprs = [watch.condition for watch in watches]
     found = 2 * ground.volume
@@ -59,7 +59,7 @@ def _largest(ground: Ground, watches: Sequence[GroundWatch]) -> int:
 
 
 def _bound(expr: Expr, bounds: dict[str, int]) -> int:
-    """Give a bound on the numbers that an expression's evaluation meets."""
+    """Return a bound on the numbers that an expression's evaluation meets."""
     match expr:
         case Integer(value):
             return abs(value)
@@ -90,7 +90,7 @@ class HashTable:
         self._slots: NDArray[int64] = np.full(2**12, _FREE, dtype=np.int64)
 
     def new(self, numbers: "NDArray[Any]") -> "NDArray[Any]":
-        """Give those of some different numbers that were not met before, and remember them."""
+        """Return those of some different numbers that were not met before, and remember them."""
         while 2 * (self._count + len(numbers)) > len(self._slots):
             self._grow()
         found = self._insert(numbers)
@@ -103,7 +103,7 @@ class HashTable:
         self._insert(old)
 
     def _insert(self, numbers: "NDArray[Any]") -> "NDArray[Any]":
-        """Put numbers where there is room, each at the first free slot from its own; give those that were not there."""
+        """Put numbers where there is room, each at the first free slot from its own; return those that were not there."""
         np, slots = self._np, self._slots
         bits = len(slots).bit_length() - 1
         places = ((numbers.astype(np.uint64) * np.uint64(_ODD)) >> np.uint64(64 - bits)).astype(np.int64)

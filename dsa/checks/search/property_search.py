@@ -52,24 +52,24 @@ class FinishedSearch:
 
     @property
     def complete(self) -> bool:
-        """Tell whether everything was laid out and searched."""
+        """Return whether everything was laid out and searched."""
         return self.found.complete and not self.system.left_out
 
     @cached_property
     def is_listed(self) -> bool:
-        """Tell whether the search is complete and has a graph."""
+        """Return whether the search is complete and has a graph."""
         try:
             return self.complete and bool(self.graph)
         except ValueError:
             return False
 
     def moves(self, number: int) -> Iterator[tuple[GuardedCommand, int]]:
-        """Give the commands taken at a configuration and the configuration each leads to; slow."""
+        """Yield the commands taken at a configuration and the configuration each leads to; slow."""
         for rule, after in self.ground.successors(number):
             yield self.system.commands[rule.command], after
 
     def has(self, number: int) -> bool:
-        """Tell whether a configuration was found."""
+        """Return whether a configuration was found."""
         try:
             self._ways.depth(number)
         except KeyError:
@@ -77,11 +77,11 @@ class FinishedSearch:
         return True
 
     def way_to(self, number: int) -> tuple[GuardedCommand, ...]:
-        """Give the commands of a shortest way from the start to a configuration that was found."""
+        """Return the commands of a shortest way from the start to a configuration that was found."""
         return _way(self.ground, self._ways, number)
 
     def trace(self, way: Iterable[GuardedCommand]) -> Trace:
-        """Give the steps of a way as a trace of the machine."""
+        """Return the steps of a way as a trace of the machine."""
         return follow(self.system.machine, [command.occurrence for command in way])
 
     @cached_property
@@ -94,24 +94,24 @@ class FinishedSearch:
         return graph(self.ground, attrs.evolve(self.found, layers=self._ways.layers))
 
     def position(self, number: int) -> int:
-        """Give the position of a configuration in the graph; slow."""
+        """Return the position of a configuration in the graph; slow."""
         return next(place for place, other in enumerate(self.graph.numbers) if other == number)
 
     def place(self, position: int) -> int:
-        """Give the location of a position of the graph."""
+        """Return the location of a position of the graph."""
         return int(self.graph.numbers[position]) // self.ground.volume
 
     def steps_at(self, position: int) -> Iterator[tuple[int, int]]:
-        """Give the steps of the graph out of a position, each with where it leads."""
+        """Yield the steps of the graph out of a position, each with where it leads."""
         for step in range(self.graph.offsets[position], self.graph.offsets[position + 1]):
             yield step, int(self.graph.targets[step])
 
     def index_at(self, step: int) -> int:
-        """Give the index of the command that a step of the graph takes."""
+        """Return the index of the command that a step of the graph takes."""
         return self.ground.rules[self.graph.rules[step]].command
 
     def moves_at(self, position: int) -> Iterator[tuple[GuardedCommand, int]]:
-        """Give the commands taken at a position of the graph and the position each leads to."""
+        """Yield the commands taken at a position of the graph and the position each leads to."""
         for step, target in self.steps_at(position):
             yield self.system.commands[self.index_at(step)], target
 
@@ -141,14 +141,14 @@ def search_ground(
 
 
 def conditions(groups: Sequence[Sequence[WatchedCondition]]) -> list[tuple[int, Expr]]:
-    """Give what to look out for: one condition for each group and location."""
+    """Return what to look out for: one condition for each group and location."""
     return [(place, any_of(sight.condition for sight in here)) for _, place, here in _places(groups)]
 
 
 def searched(
     grounded: Ground, found: SearchResult, groups: Sequence[Sequence[WatchedCondition]], numbers: Sequence[int | None]
 ) -> FinishedSearch:
-    """Give what a search found for groups of sights; `numbers` has where each of their `conditions` was met."""
+    """Return what a search found for groups of sights; `numbers` has where each of their `conditions` was met."""
     nearest: list[Hit | None] = [None] * len(groups)
     if any(number is not None for number in numbers):
         to = ways(grounded, found)
@@ -162,7 +162,7 @@ def searched(
 
 
 def _places(groups: Sequence[Sequence[WatchedCondition]]) -> Iterator[tuple[int, int, list[WatchedCondition]]]:
-    """Give the sights of each group by location."""
+    """Yield the sights of each group by location."""
     for owner, sights in enumerate(groups):
         by_place: dict[int, list[WatchedCondition]] = {}
         for sight in sights:
@@ -179,7 +179,7 @@ def _hit(grounded: Ground, to: Ways, sights: Sequence[WatchedCondition], number:
 
 
 def _way(grounded: Ground, to: Ways, number: int) -> tuple[GuardedCommand, ...]:
-    """Give the commands of a shortest way from the start to a configuration that was found."""
+    """Return the commands of a shortest way from the start to a configuration that was found."""
     rules = (grounded.rules[leap.rule] for leap in to.to(number))
     return tuple(grounded.system.commands[rule.command] for rule in rules)
 
@@ -196,7 +196,7 @@ class Lasso:
 
 
 def happens_with(name: str, command: GuardedCommand) -> bool:
-    """Tell whether an event, an effect or a verdict (as written: `g.passed`) happens when the command is taken."""
+    """Return whether an event, an effect or a verdict (as written: `g.passed`) happens when the command is taken."""
     guard, _, outcome = name.rpartition(".")
     is_said = any((guard, outcome) == said for said in command.occurrence.verdicts)
     return is_said or name == command.occurrence.event or name in command.effects
@@ -219,17 +219,17 @@ class Obligations:
 
     @property
     def is_ever(self) -> bool:
-        """Tell whether Q may be owed for ever."""
+        """Return whether Q may be owed for ever."""
         return bool(self._ends_by_asking or self.allowed)
 
     def lasso(self, without: FinishedSearch | None = None) -> Lasso | None:
-        """Give a way to owe for ever with a shortest stem; only by ways of another search, when one is given."""
+        """Return a way to owe for ever with a shortest stem; only by ways of another search, when one is given."""
         searched = without or self._searched
         found = [*self._nearest(searched, self.allowed), *self._nearest_asking(searched)]
         return min(found, key=lambda lasso: len(lasso.stem), default=None)
 
     def _nearest(self, searched: FinishedSearch, allowed: Collection[int]) -> Iterator[Lasso]:
-        """Give the nearest lasso of a search to a position at which a run may owe for ever, if there is any."""
+        """Yield the nearest lasso of a search to a position at which a run may owe for ever, if there is any."""
         for position in sorted(allowed):
             number = int(self._graph.numbers[position])
             if searched is self._searched or searched.has(number):
@@ -239,7 +239,7 @@ class Obligations:
                 return
 
     def _nearest_asking(self, searched: FinishedSearch) -> Iterator[Lasso]:
-        """Give the nearest way of a search to a moment at which an effect without answers is asked for, and may fail, while Q is owed."""
+        """Yield the nearest way of a search to a moment at which an effect without answers is asked for, and may fail, while Q is owed."""
         for before, command in sorted(self._ends_by_asking, key=lambda asking: asking[0]):
             number = int(self._graph.numbers[before])
             if searched is self._searched or searched.has(number):
@@ -253,7 +253,7 @@ class Obligations:
         return found | dict.fromkeys((*self._resting_by(self._silent), *self._ends_outstanding()), frozenset())
 
     def relied_on(self) -> tuple[str, ...]:
-        """Give the effects without whose answers Q might be owed for ever, in the order of Effects: each is given up that can be (S12)."""
+        """Return the effects without whose answers Q might be owed for ever, in the order of Effects: each is given up that can be (S12)."""
         outstanding = {promise for promise in self.promises() if isinstance(promise, str)}
         given_up, needed = self._silent, []
         for effect in (name for name in self._system.machine.effects_with_answers if name in outstanding):
@@ -265,7 +265,7 @@ class Obligations:
         return tuple(needed)
 
     def ignored_failures(self) -> tuple[str, ...]:
-        """Give the effects whose failure is ignored by a row after which a run may rest while Q is owed, in the order of Effects."""
+        """Return the effects whose failure is ignored by a row after which a run may rest while Q is owed, in the order of Effects."""
         system, machine = self._system, self._system.machine
         ignoring = {
             index
@@ -282,7 +282,7 @@ class Obligations:
         return tuple(effect for effect in machine.effects_with_answers if effect in found)
 
     def _parts_by(self, silent: frozenset[str]) -> Iterator[frozenset[int]]:
-        """Give the components that a run may go round, when these effects need not answer."""
+        """Yield the components that a run may go round, when these effects need not answer."""
         todo = list(self._cycles)
         while todo:
             part = todo.pop()
@@ -299,7 +299,7 @@ class Obligations:
         return tuple(cycles(self._graph, self._marks))
 
     def _ends_outstanding(self) -> Iterator[int]:
-        """Give the positions where an effect is outstanding whose failure would end the run there."""
+        """Return the positions where an effect is outstanding whose failure would end the run there."""
         locations = enumerate(self._system.locations)
         places = [place for place, location in locations if location.outstanding & self._failing]
         return iter(marked(self._graph.holding(dict.fromkeys(places, self._is_owed))) if places else ())
@@ -317,12 +317,12 @@ class Obligations:
         )
 
     def promises(self) -> frozenset[Promise]:
-        """Give the promises of all configurations at which something is owed: that they end is what the answer rests on."""
+        """Return the promises of all configurations at which something is owed: that they end is what the answer rests on."""
         places = {self._searched.place(position) for position in marked(self._marks)}
         return frozenset().union(*map(self._system.promises, places))
 
     def _resting_by(self, silent: frozenset[str]) -> list[int]:
-        """Give the positions where a run may rest, when these effects need not answer, and nothing is possible that is assumed fair."""
+        """Return the positions where a run may rest, when these effects need not answer, and nothing is possible that is assumed fair."""
         system = self._system
         places = [place for place in range(len(system.locations)) if not system.promises(place) - silent]
         resting = marked(self._graph.holding(dict.fromkeys(places, self._is_owed)))
@@ -336,19 +336,19 @@ class Obligations:
         return self._system.promises(self._searched.place(position))
 
     def _inside(self, part: Collection[int]) -> set[int]:
-        """Give the indexes of the commands taken inside a component."""
+        """Return the indexes of the commands taken inside a component."""
         steps = ((step, to) for at in self._timely(part) for step, to in self._searched.steps_at(at))
         return {self._searched.index_at(step) for step, to in steps if to in part}
 
     def _promised(self, part: frozenset[int]) -> frozenset[Promise]:
-        """Give what is promised all the way round and never kept: S12 allows no such run."""
+        """Return what is promised all the way round and never kept: S12 allows no such run."""
         places = {self._searched.place(position) for position in part}
         always = frozenset.intersection(*map(self._system.promises, places))
         commands = self._inside(part) if always else ()
         return always.difference(*(self._system.commands[index].ended for index in commands))
 
     def _unfair(self, part: frozenset[int]) -> frozenset[int]:
-        """Give the positions where something is possible that is assumed fair and never happens inside.
+        """Return the positions where something is possible that is assumed fair and never happens inside.
 
         Of weak fairness: all of them, where something is possible at all of them, else none.
         """
@@ -360,14 +360,14 @@ class Obligations:
         return frozenset().union(*able)
 
     def _able(self, part: Collection[int], name: str) -> frozenset[int]:
-        """Give the positions of a component where something is possible."""
+        """Return the positions of a component where something is possible."""
         rules, offsets, happening = self._graph.rules, self._graph.offsets, self._happening(name)
         return frozenset(
             at for at in self._timely(part) if not happening.isdisjoint(rules[offsets[at] : offsets[at + 1]])
         )
 
     def _happening(self, name: str) -> frozenset[int]:
-        """Give the rules that something happens with."""
+        """Return the rules that something happens with."""
         if name not in self._happen:
             rules, commands = self._searched.ground.rules, self._system.commands
             self._happen[name] = frozenset(
@@ -376,14 +376,14 @@ class Obligations:
         return self._happen[name]
 
     def _cycle(self, start: int, part: frozenset[int]) -> list[Move]:
-        """Give a way through the component from a position back to it that keeps every promise and is fair."""
+        """Return a way through the component from a position back to it that keeps every promise and is fair."""
         walk: list[Move] = []
         while (wanted := self._lacking(start, walk)) is not None:
             walk += self._way(walk[-1][1] if walk else start, part, wanted)
         return walk
 
     def _lacking(self, start: int, walk: Sequence[Move]) -> Callable[[Move], bool] | None:
-        """Say what a walk still lacks, as a move to look for; None when nothing."""
+        """Return what a walk still lacks, as a move to look for; None when nothing."""
         visited = [start, *(to for _, to in walk)]
         taken = [command for command, _ in walk]
         for name in self._fair:
@@ -402,7 +402,7 @@ class Obligations:
         return happens_with(name, command) or (self._is_weak and not self._able(frozenset({target}), name))
 
     def _way(self, here: int, part: frozenset[int], wanted: Callable[[Move], bool]) -> list[Move]:
-        """Give a shortest way inside the component that ends with a move that is wanted."""
+        """Return a shortest way inside the component that ends with a move that is wanted."""
         arrived: dict[int, tuple[int, Move] | None] = {here: None}
         todo = deque([here])
         while todo:

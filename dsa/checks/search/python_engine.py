@@ -66,15 +66,15 @@ class Frontiers(ABC):
 
     @abstractmethod
     def first(self, data: int) -> Data:
-        """Give the data of the start alone."""
+        """Return the data of the start alone."""
 
     @abstractmethod
     def joined(self, parts: list[Data]) -> Data:
-        """Give several data as one."""
+        """Return several data as one."""
 
     @abstractmethod
     def nothing_known(self) -> Known:
-        """Give what remembers the data of one location."""
+        """Return what remembers the data of one location."""
 
     @abstractmethod
     def remember(self, known: Known, data: int) -> None:
@@ -141,7 +141,7 @@ class Frontiers(ABC):
         return self._leaving(self.plan.steps[location])
 
     def _leaving(self, steps: Sequence[RuleStep]) -> Leave | None:
-        """Give what takes steps of one location; steps that differ in the numbers of rules and locations alone share a program."""
+        """Return what takes steps of one location; steps that differ in the numbers of rules and locations alone share a program."""
         remembered = self.plan.remembered
         if not steps:
             return None
@@ -208,7 +208,7 @@ class Lookout:
         self._any.pop(location, None)
 
     def _may_be_any(self, location: int, pending: dict[int, Expr], data: Data) -> bool:
-        """Tell whether some condition is true, all in one; in a hurry they are looked at one by one, since most are known from other searches."""
+        """Return whether some condition is true, all in one; in a hurry they are looked at one by one, since most are known from other searches."""
         if self._writer.ground.hurries:
             return True
         if location not in self._any:

@@ -56,7 +56,7 @@ class StateGraph:
     _parts: Mapping[int, "_LocationPart"] = attrs.field(repr=False)
 
     def holding(self, conditions: Mapping[int, Expr]) -> Numbers:
-        """Give for each position whether a ground condition is true there: `conditions` has one for each location in question.
+        """Return for each position whether a ground condition is true there: `conditions` has one for each location in question.
 
         A `bytearray` of 0 and 1, or a NumPy array of truth values.
         """
@@ -85,7 +85,7 @@ class _LocationPart:
 
 
 def graph(ground: Ground, found: SearchResult) -> StateGraph:
-    """Give the graph of a complete search that kept its layers; ValueError for any other, LateError when the ground's time is over."""
+    """Return the graph of a complete search that kept its layers; ValueError for any other, LateError when the ground's time is over."""
     if not found.complete or found.layers is None:
         raise ValueError("only a complete search that kept its layers gives a graph")
     layers = [split(layer, ground.volume) for layer in found.layers]
@@ -164,7 +164,7 @@ def _flat(chunks: Sequence[tuple[int, Any]]) -> _LocationPart:
 
 
 def _lookup(part: _LocationPart, volume: int) -> Callable[[Array], Array]:
-    """Give a function from data to positions: by a table when it is not too large, else by halving."""
+    """Return a function from data to positions: by a table when it is not too large, else by halving."""
     np = _numpy()
     if volume <= 8 * len(part.data) + 2**20:
         table = np.zeros(volume, dtype=np.int64)
@@ -182,14 +182,14 @@ def _numpy() -> ModuleType:
 
 
 def cycles(graph: StateGraph, marks: Numbers) -> Iterator[frozenset[int]]:
-    """Give the components of the marked positions that one can go round in: several positions, or one with a step to itself."""
+    """Return the components of the marked positions that one can go round in: several positions, or one with a step to itself."""
     if not isinstance(graph.numbers, list) and find_spec("scipy") is not None:
         return _cycles_in_arrays(graph, marks)
     return cycles_within(graph, frozenset(marked(marks)))
 
 
 def marked(marks: Numbers) -> list[int]:
-    """Give the positions that are marked."""
+    """Return the positions that are marked."""
     if hasattr(marks, "nonzero"):
         found: list[int] = marks.nonzero()[0].tolist()
         return found
@@ -197,7 +197,7 @@ def marked(marks: Numbers) -> list[int]:
 
 
 def cycles_within(graph: StateGraph, nodes: Collection[int]) -> Iterator[frozenset[int]]:
-    """Give the components of some positions that one can go round in. Raises LateError when the ground's time is over."""
+    """Yield the components of some positions that one can go round in. Raises LateError when the ground's time is over."""
     looks = graph.ground.timely(count())
 
     def following(node: int) -> Iterator[int]:
@@ -211,7 +211,7 @@ def cycles_within(graph: StateGraph, nodes: Collection[int]) -> Iterator[frozens
 
 
 def node_has_loop(graph: StateGraph, node: int) -> bool:
-    """Tell whether a step leads from a position to itself."""
+    """Return whether a step leads from a position to itself."""
     return node in graph.targets[graph.offsets[node] : graph.offsets[node + 1]]
 
 
@@ -236,7 +236,7 @@ def _cycles_in_arrays(graph: StateGraph, marks: Numbers) -> Iterator[frozenset[i
 
 
 def components(nodes: Iterable[int], following: Callable[[int], Iterable[int]]) -> Iterator[list[int]]:
-    """Give the strongly connected components, each after all those that it leads to. `following` must stay within the nodes."""
+    """Yield the strongly connected components, each after all those that it leads to. `following` must stay within the nodes."""
     search = _Tarjan(following)
     for node in nodes:
         if node not in search.index:
@@ -252,7 +252,7 @@ class _Tarjan:
         self._following = following
 
     def run(self, root: int) -> Iterator[list[int]]:
-        """Give the components reachable from a node that was not visited yet."""
+        """Yield the components reachable from a node that was not visited yet."""
         calls = [(root, self._enter(root))]
         while calls:
             node, rest = calls[-1]
@@ -287,7 +287,7 @@ class _Tarjan:
 
 
 def unable(graph: StateGraph, marks: Numbers) -> list[int]:
-    """Give the positions from which no marked one can be reached, nearest to the start first."""
+    """Return the positions from which no marked one can be reached, nearest to the start first."""
     if not isinstance(graph.numbers, list) and find_spec("scipy") is not None:
         return _unable_in_arrays(graph, marks)
     before: list[list[int]] = [[] for _ in graph.numbers]

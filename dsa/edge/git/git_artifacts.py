@@ -44,7 +44,7 @@ _AT_ONCE = 500  # texts that are looked for together
 
 
 def _new_path(step: str, rank: int) -> str:
-    """Give the path for a step's texts; `rank` counts the steps of the run before it."""
+    """Return the path for a step's texts; `rank` counts the steps of the run before it."""
     page = rank // _PAGE
     return f"+{page}/{file_name(step)}" if page else file_name(step)
 
@@ -86,7 +86,7 @@ class _Texts:
         self._recent: dict[str, Tree] = {}
 
     def put(self, root: str | None, path: str, text: bytes, batch: _Batch) -> str:
-        """Give the tree with a text at a path, in the place of what was there."""
+        """Return the tree with a text at a path, in the place of what was there."""
         trees: dict[str, Tree] = {}
         changed = self._with(root, path.split("/"), batch.write("blob", text), batch, trees)
         self._recent = trees
@@ -109,7 +109,7 @@ class _Texts:
         return self._recent.get(tree_id) or read_tree(self._objects.read(tree_id))
 
     def find(self, places: Mapping[str, tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
-        """Give the texts that stand at paths in trees, each with the name it was asked for by. KeyError: a path is not there."""
+        """Yield the texts that stand at paths in trees, each with the name it was asked for by. KeyError: a path is not there."""
         waiting = iter(places.items())
         while some := dict(islice(waiting, _AT_ONCE)):
             yield from self._found(some).items()
@@ -231,26 +231,26 @@ class GitArtifacts:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Give one version; KeyError when there is none of that id."""
+        """Return one version; KeyError when there is none of that id."""
         with self._thread:
             if artifact_id not in self._attempts:
                 self._refresh()
             return next(self._with_texts([self._attempts[artifact_id]]))
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
         attempts = self.lineage(artifact_id)
         with self._thread:
             return list(self._with_texts(attempts))
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Give the provenance without the texts; KeyError when unknown."""
+        """Return the provenance without the texts; KeyError when unknown."""
         with self._thread:
             self._refresh()
             return self._attempts.lineage(artifact_id)
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Give everything but the texts, in the order in which it was stored."""
+        """Return everything but the texts, in the order in which it was stored."""
         with self._thread:
             self._refresh()
             return tuple(self._attempts)
@@ -268,7 +268,7 @@ class GitArtifacts:
             _write_view(Path(folder), attempts, texts, _file_names(attempts, suffix))
 
     def _with_texts(self, attempts: Iterable[AttemptRecord]) -> Iterator[Artifact]:
-        """Give artifacts, their texts checked against their digests."""
+        """Yield artifacts, their texts checked against their digests."""
         wanted = {attempt.artifact_id: attempt for attempt in attempts}
         for artifact_id, text in self._texts.find({name: self._places[name] for name in wanted}):
             artifact = wanted[artifact_id].artifact(text.decode("utf-8", "surrogatepass"))
@@ -301,7 +301,7 @@ class GitArtifacts:
             raise ArtifactStoreError(self.path, f"commit {commit.commit_id} is no whole record: {fault}") from fault
 
     def _has(self, record: AttemptRecord | VerdictEntry) -> bool:
-        """Tell whether a record is there already; KeyError when what it speaks of is not."""
+        """Return whether a record is there already; KeyError when what it speaks of is not."""
         if isinstance(record, VerdictEntry):
             return record in self._attempts[record.artifact_id].verdicts
         for parent in record.parents:
@@ -321,7 +321,7 @@ _WORDS: Mapping[Outcome | None, str] = {"passed": "-passed", "failed": "-rejecte
 
 
 def _file_names(attempts: Iterable[AttemptRecord], suffix: str) -> dict[str, str]:
-    """Give a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets the id's short form."""
+    """Return a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets the id's short form."""
     names: dict[str, str] = {}
     taken = set[str]()
     for attempt in attempts:
@@ -337,7 +337,7 @@ def _file_names(attempts: Iterable[AttemptRecord], suffix: str) -> dict[str, str
 
 
 def _newest_passed(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:
-    """Give for each step the newest attempt whose last verdict is `passed`."""
+    """Return for each step the newest attempt whose last verdict is `passed`."""
     return list({attempt.step: attempt for attempt in attempts if attempt.outcome == "passed"}.values())
 
 

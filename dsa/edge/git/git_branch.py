@@ -124,7 +124,7 @@ class Branch:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self) -> str | None:
-        """Give the commit that the run has got to; None when it has none."""
+        """Return the commit that the run has got to; None when it has none."""
         found: str | None
         try:
             found = self._ref.read_text(encoding="ascii", errors="replace").removesuffix("\n")
@@ -272,7 +272,7 @@ def require_repository(path: Path) -> None:
 
 
 def run_ids(path: Path | str) -> tuple[str, ...]:
-    """Give the ids of the runs in a repository, sorted. ArtifactStoreError when there is none."""
+    """Return the ids of the runs in a repository, sorted. ArtifactStoreError when there is none."""
     repository = Path(path)
     require_repository(repository)
     refs = run_git(repository, "for-each-ref", "--format=%(refname)", f"{RUNS}/").decode("ascii").splitlines()

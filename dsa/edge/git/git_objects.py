@@ -156,11 +156,11 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def has_loose(self, object_id: str) -> bool:
-        """Tell whether an object has a file of its own."""
+        """Return whether an object has a file of its own."""
         return self._path(object_id).exists()
 
     def loose(self, object_id: str) -> bytes | None:
-        """Give the body of an object that has a file of its own; None when it has not."""
+        """Return the body of an object that has a file of its own; None when it has not."""
         try:
             descriptor = os.open(f"{self._folders}/{object_id[:2]}/{object_id[2:]}", os.O_RDONLY)
         except FileNotFoundError:
@@ -174,11 +174,11 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         return self._checked(object_id, data)
 
     def read(self, object_id: str) -> bytes:
-        """Give the body of an object. ArtifactStoreError when it is missing or damaged."""
+        """Return the body of an object. ArtifactStoreError when it is missing or damaged."""
         return self.read_all([object_id])[object_id]
 
     def read_all(self, object_ids: Iterable[str]) -> Mapping[str, bytes]:
-        """Give the bodies of objects; one git process reads all that are packed."""
+        """Return the bodies of objects; one git process reads all that are packed."""
         found = {object_id: self.loose(object_id) for object_id in object_ids}
         packed = [object_id for object_id, body in found.items() if body is None]
         found |= self._packed(packed) if packed else {}
@@ -188,13 +188,13 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
         return {object_id: body for object_id, body in found.items() if body is not None}
 
     def missing(self, object_ids: Iterable[str]) -> list[str]:
-        """Give those of the objects that are nowhere."""
+        """Return those of the objects that are nowhere."""
         absent = [object_id for object_id in object_ids if not self.has_loose(object_id)]
         packed = self._packed(absent) if absent else {}
         return [object_id for object_id in absent if packed[object_id] is None]
 
     def first_parents(self, commit: str, known: str | None) -> list[str]:
-        """Give a commit and its first parents, newest first, down to one that is known."""
+        """Return a commit and its first parents, newest first, down to one that is known."""
         until = ["--not", known] if known else []
         return run_git(self.repository, "rev-list", "--first-parent", commit, *until).decode("ascii").split()
 
@@ -230,7 +230,7 @@ class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not 
 
 
 def run_git(repository: Path, *arguments: str, given: bytes = b"") -> bytes:
-    """Give what git prints. A hook's or a user's GIT_* variables, which may name another repository, are not passed on."""
+    """Return what git prints. A hook's or a user's GIT_* variables, which may name another repository, are not passed on."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = [Git.GIT_PYTHON_GIT_EXECUTABLE, f"--git-dir={repository}", "--no-replace-objects", *arguments]
     done = subprocess.run(  # noqa: S603  (the program is GitPython's; what is asked goes in as arguments of ours)
@@ -254,21 +254,21 @@ _BAD_DOT = re.compile(r"\A\.|\.(?=\.|\Z)|\.(?=lock\Z)")  # git-check-ref-format(
 
 
 def path_parts(name: str) -> tuple[str, ...]:
-    """Give the parts of a name's path; different names give different paths, none of them above another."""
+    """Return the parts of a name's path; different names give different paths, none of them above another."""
     safe = _BAD_DOT.sub("%2E", quote(name, safe="", errors="surrogatepass").replace("~", "%7E"))
     pieces = [safe[at : at + _LONGEST_PART] for at in range(0, len(safe), _LONGEST_PART)] or [_EMPTY]
     return tuple(_FIRST_DOT.sub("%2E", piece) for piece in [*(piece + _MORE for piece in pieces[:-1]), pieces[-1]])
 
 
 def file_name(name: str) -> str:
-    """Give one part for a name; long ones are cut, stay different, and cannot be read back."""
+    """Return one part for a name; long ones are cut, stay different, and cannot be read back."""
     first, *more = path_parts(name)
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{first[:_LONGEST_PART]}+{digest[:16]}" if more else first
 
 
 def name_of(parts: Sequence[str]) -> str:
-    """Give the name of a path that `path_parts` made."""
+    """Return the name of a path that `path_parts` made."""
     safe = "".join([part.removesuffix(_MORE) for part in parts[:-1]] + [parts[-1]])
     return "" if safe == _EMPTY else unquote(safe, errors="surrogatepass")
 
@@ -291,7 +291,7 @@ def read_tree(body: bytes) -> Tree:
 
 
 def with_entry(tree: Tree, name: str, mode: str, object_id: str) -> Tree:
-    """Give the tree with one entry more, or another in its place."""
+    """Return the tree with one entry more, or another in its place."""
     return {**tree, name: (mode, object_id)}
 
 
@@ -333,7 +333,7 @@ def read_commit(commit_id: str, body: bytes) -> CommitObject:
 
 
 def history(objects: DurableObjects, tip: str, known: str | None) -> list[CommitObject]:
-    """Give the commits from the first to `tip`, or from the one after `known`, oldest first.
+    """Return the commits from the first to `tip`, or from the one after `known`, oldest first.
 
     When `known` is not among them the first one given has another parent than `known`, and may not be the first there is.
     """

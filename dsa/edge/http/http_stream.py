@@ -255,7 +255,7 @@ class ModelServer:
     async def _bytes(
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None
     ) -> AsyncGenerator[bytes, None]:
-        """Give the bytes of the answer; a try that fails before the first is made again."""
+        """Yield the bytes of the answer; a try that fails before the first is made again."""
         for attempt in count():
             begun = False
             try:
@@ -341,7 +341,7 @@ class ModelServer:
         return refused(self.asked, response.status_code, said, said_to_wait_s(response.headers, time.time()))
 
     def _explained(self, error: Exception) -> GenerationError:
-        """Give one of few errors for those of httpx."""
+        """Return one of few errors for those of httpx."""
         httpx = _httpx()
         told = _plain(self.asked.clean(str(error)) or type(error).__name__)
         if isinstance(error, httpx.ConnectTimeout):
@@ -451,7 +451,7 @@ def _httpx() -> Any:  # noqa: ANN401  # imported late
 
 @cache
 def _trusted() -> "ssl.SSLContext":
-    """Give the certificates that are trusted; read once, which takes longer than a request."""
+    """Return the certificates that are trusted; read once, which takes longer than a request."""
     context: ssl.SSLContext = _httpx().create_ssl_context()
     return context
 
@@ -471,7 +471,7 @@ class _ClientPool:
 
     @asynccontextmanager
     async def client(self, opened: Callable[[], "httpx.AsyncClient"]) -> AsyncIterator["httpx.AsyncClient"]:
-        """Give the client of the running loop, opened at its first use; an answer that is still read is waited for."""
+        """Yield the client of the running loop, opened at its first use; an answer that is still read is waited for."""
         loop = asyncio.get_running_loop()
         if reading := [task for task in self._reading if task.get_loop() is loop]:
             await asyncio.wait(reading)

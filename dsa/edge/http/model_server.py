@@ -74,7 +74,7 @@ class Endpoint:
         return parts.scheme == "https" and parts.hostname in _KEYS
 
     def key(self, variable: str, environment: Mapping[str, str]) -> tuple[str, str]:
-        """Give the variable that has the key, and the key, empty for none.
+        """Return the variable that has the key, and the key, empty for none.
 
         It is the variable that is named, else the host's own (over https only), else DSA_API_KEY.
         """
@@ -200,12 +200,12 @@ class ServerName:
         return _SENTENCES[reason].format(model=self.model, where=self.where, variable=self.variable)
 
     def error(self, reason: str, sentence: str) -> GenerationError:
-        """Give an error of one sentence."""
+        """Return an error of one sentence."""
         return GenerationError(sentence.format(model=self.model, where=self.where), reason)
 
 
 def refused(asked: ServerName, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
-    """Give the error for an answer that is none."""
+    """Return the error for an answer that is none."""
     detail = asked.clean(message_in(body))
     reason = reason_of(status, f"{detail} {_code_in(body)}")
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
@@ -219,7 +219,7 @@ def refused(asked: ServerName, status: int, body: bytes, wait_s: float | None = 
 
 
 def is_used_up(said: str, wait_s: float | None) -> bool:
-    """Tell whether a quota is spent by what a server said in all, with how long it asks to wait: then another try a little later ends the same way."""
+    """Return whether a quota is spent by what a server said in all, with how long it asks to wait: then another try a little later ends the same way."""
     return wait_s is None and bool(_USED_UP.search(said)) and not _BACK_SOON.search(said)
 
 
@@ -267,7 +267,7 @@ def with_words(told: str, detail: str, status: int | None = None) -> str:
 
 
 def reason_of(status: object, detail: str) -> str:
-    """Give the reason for a status, or a code that stands for one, and what was said."""
+    """Return the reason for a status, or a code that stands for one, and what was said."""
     number = int(status) if isinstance(status, int) or (isinstance(status, str) and status.isdecimal()) else None
     if (number is None or number in {400, _TOO_LARGE, 422, 500}) and _TOO_LONG.search(f"{detail} {status}"):
         return "context_too_long"
@@ -281,7 +281,7 @@ def reason_of(status: object, detail: str) -> str:
 
 
 def _code_in(body: bytes) -> str:
-    """Give the code of OpenAI's `error.code`, where there is one: it may say what the message does not."""
+    """Return the code of OpenAI's `error.code`, where there is one: it may say what the message does not."""
     try:
         said: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -291,7 +291,7 @@ def _code_in(body: bytes) -> str:
 
 
 def message_in(body: bytes) -> str:
-    """Give what an answer says was wrong: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
+    """Return what an answer says was wrong: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
     text = body.decode("utf-8", "replace")
     try:
         said: Any = json.loads(text)
@@ -331,7 +331,7 @@ class Retries:
             raise ValueError(f"retries = {self.most} is too few: at least 0")
 
     def pause_s(self, error: GenerationError, failed: int, since_s: float = 0.0) -> float | None:
-        """Give how long to wait after so many failures before this one, the first of them so long ago; None when there is no other try."""
+        """Return how long to wait after so many failures before this one, the first of them so long ago; None when there is no other try."""
         asked_s = error.wait_s if isinstance(error, ServerError) else None
         left_s = self.most_s - since_s
         if not self._left(error, failed) or left_s <= 0 or self._too_long(asked_s, since_s):
@@ -351,7 +351,7 @@ class Retries:
         return error
 
     def _left(self, error: GenerationError, failed: int) -> bool:
-        """Tell whether there is a try left, and one may help."""
+        """Return whether there is a try left, and one may help."""
         may_help = error.again if isinstance(error, ServerError) else True
         return failed < self.most and error.reason in WORTH_ANOTHER_TRY and may_help
 

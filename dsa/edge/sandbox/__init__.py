@@ -53,7 +53,7 @@ def run_confined(
 
 
 def reached(confinement: Confinement) -> Rung:
-    """Give the rung that code would run on. Raises SandboxError, naming what is missing and why better rungs are not there."""
+    """Return the rung that code would run on. Raises SandboxError, naming what is missing and why better rungs are not there."""
     rung = probed(confinement.rung) if confinement.rung else best()
     if rung.fault:
         raise SandboxError(f"the sandbox '{rung.name}' cannot be had here: {rung.fault}", (rung.name,))

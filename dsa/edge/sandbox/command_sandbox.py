@@ -177,14 +177,14 @@ class Sandbox:
         self._process.wait()
 
     def complaints(self) -> str:
-        """Give the last line of what went wrong before the command could start."""
+        """Return the last line of what went wrong before the command could start."""
         self._complaints.seek(0)
         lines = self._complaints.read(_MOST_COMPLAINTS).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
 
 
 def visible_paths(*paths: str) -> Visible:
-    """Give what a command sees besides its folder: Python, the system's libraries, these files and folders, and the links to them."""
+    """Return what a command sees besides its folder: Python, the system's libraries, these files and folders, and the links to them."""
     found = visible(tuple(sorted({os.path.realpath(path) for path in paths})))
     links = {path: to for path, to in found.links.items() if to != OWN}
     for path in paths:
@@ -193,7 +193,7 @@ def visible_paths(*paths: str) -> Visible:
 
 
 def _hops(path: str) -> dict[str, str]:
-    """Give the symbolic links over which a path leads."""
+    """Return the symbolic links over which a path leads."""
     found: dict[str, str] = {}
     parts, at = list(Path(path).parts[1:]), Path("/")
     while parts and len(found) < _MOST_HOPS:
@@ -232,7 +232,7 @@ def _filled(text: str) -> bytes:
 
 
 def _wrapper(command: ShellCommand, files: Mapping[str, int], info: int) -> list[str]:
-    """Give the command that goes before Python's. What is mounted later covers what was before."""
+    """Return the command that goes before Python's. What is mounted later covers what was before."""
     return [
         shutil.which("bwrap") or "bwrap", "--as-pid-1", "--die-with-parent", "--info-fd", str(info), "--clearenv", "--cap-drop", "ALL",
         "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
@@ -323,7 +323,7 @@ class StopSwitch:
         self._reading, self._writing = os.pipe()
 
     def fileno(self) -> int:
-        """Give a file that can be read from as soon as it is set."""
+        """Return a file that can be read from as soon as it is set."""
         return self._reading
 
     def set(self) -> None:
@@ -338,7 +338,7 @@ class StopSwitch:
 
 @contextlib.contextmanager
 def stop() -> Iterator[StopSwitch]:
-    """Give one that is closed afterwards."""
+    """Yield one that is closed afterwards."""
     made = StopSwitch()
     try:
         yield made

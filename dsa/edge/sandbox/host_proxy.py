@@ -24,7 +24,7 @@ _MOST_AT_ONCE = 64
 
 @contextlib.contextmanager
 def serving(hosts: Collection[str]) -> Iterator[str]:
-    """Serve a proxy while a command runs; give the path of its socket. Raises ValueError for what names no host."""
+    """Serve a proxy while a command runs; return the path of its socket. Raises ValueError for what names no host."""
     allowed = frozenset(place for host in hosts for place in places(host))
     with tempfile.TemporaryDirectory(prefix="dsa-") as folder, _Connections() as connections:
         path = str(Path(folder) / "proxy")
@@ -36,7 +36,7 @@ def serving(hosts: Collection[str]) -> Iterator[str]:
 
 
 def places(host: str) -> list[tuple[str, int]]:
-    """Give the names and ports that are meant: those of the web where no port is said."""
+    """Return the names and ports that are meant: those of the web where no port is said."""
     name, _, port = host.partition(":")
     if (
         not name
@@ -149,7 +149,7 @@ def _connect_target(target: str) -> tuple[str, int]:
 
 
 def _forwarded(method: str, target: str, version: str, lines: list[str]) -> tuple[tuple[str, int], bytes]:
-    """Give where a plain request goes, and how it is sent on: for that host, and as the only one of its connection."""
+    """Return where a plain request goes, and how it is sent on: for that host, and as the only one of its connection."""
     url = urlsplit(target)
     if url.scheme != "http" or not url.hostname or url.username is not None:
         raise ValueError("no plain request to a proxy")

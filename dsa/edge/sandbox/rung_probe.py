@@ -64,7 +64,7 @@ def ladder() -> tuple[Rung, ...]:
 
 
 def best() -> Rung:
-    """Give the best rung that this machine reaches. Raises SandboxError with the fault of each when there is none."""
+    """Return the best rung that this machine reaches. Raises SandboxError with the fault of each when there is none."""
     faults = []
     for name in RUNGS:
         rung = probed(name)
@@ -96,7 +96,7 @@ def _probed(name: str) -> Rung:
 
 
 def unkept(promised: Collection[str], broken: Mapping[str, list[str]]) -> str:
-    """Say which promises did not hold when tried, and by what; empty when all did."""
+    """Return which promises did not hold when tried, and by what; empty when all did."""
     failed = [f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken.items()) if name in promised]
     return f"it promises what did not hold when tried: {', '.join(failed)}" if failed else ""
 

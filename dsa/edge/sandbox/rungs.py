@@ -128,7 +128,7 @@ class Confinement:
 
 
 def limits(features: Collection[str] = ()) -> tuple[str, ...]:
-    """Tell what code can still do in a sandbox with these features, one sentence each; without any: on no rung worth the name."""
+    """Return what code can still do in a sandbox with these features, one sentence each; without any: on no rung worth the name."""
     return (*(can for name, can in FEATURES.items() if name not in features), *ALWAYS)
 
 
@@ -246,13 +246,13 @@ class Visible:
 
 
 def interpreter() -> str:
-    """Give the real path of the Python that runs this, outside any virtual environment."""
+    """Return the real path of the Python that runs this, outside any virtual environment."""
     return os.path.realpath(sys.executable)
 
 
 @functools.cache
 def visible(more: tuple[str, ...] = ()) -> Visible:
-    """Give what can be read; `more` are further folders."""
+    """Return what can be read; `more` are further folders."""
     library = [str(Path(path).parent.parent) for path in (os.__file__, sysconfig.get_config_var("DESTSHARED")) if path]
     wanted = [interpreter(), *library, *more, *_SYSTEM, *_FILES]
     links = {path: os.readlink(path) for path in wanted if os.path.islink(path)}  # noqa: PTH114, PTH115
@@ -287,7 +287,7 @@ module.main(setup)
 
 
 def python() -> list[str]:
-    """Give the command: it reads its setup, marshalled, from standard input; `modules` there are those of `compiled`."""
+    """Return the command: it reads its setup, marshalled, from standard input; `modules` there are those of `compiled`."""
     return [interpreter(), *_ISOLATED, "-c", _BOOT]
 
 

@@ -75,7 +75,7 @@ class Zygote:
             raise SandboxError(f"the process that runs code is gone: {error}") from error
 
     def is_there(self) -> bool:
-        """Tell whether it still runs."""
+        """Return whether it still runs."""
         return self.process.poll() is None
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ def _setup(rung: str, wanted: WarmSetup, shown: Visible, control: int, proc: int
 
 
 def _wrapper(rung: str, shown: Visible) -> list[str]:
-    """Give the command that goes before Python's: bubblewrap's, with the file tree; nothing on the other rungs."""
+    """Return the command that goes before Python's: bubblewrap's, with the file tree; nothing on the other rungs."""
     if rung != "bubblewrap":
         return []
     command = [
@@ -191,7 +191,7 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def zygote(rung: str, setup: WarmSetup = WarmSetup()) -> Iterator[Zygote]:  # noqa: B008  # it is frozen
-    """Give a process to ask for a call, warm where that is safe. Raises SandboxError when the rung cannot be had, OSError without a process."""
+    """Yield a process to ask for a call, warm where that is safe. Raises SandboxError when the rung cannot be had, OSError without a process."""
     key = (rung, setup)
     with _lock:
         found = _warm.get(key)
@@ -239,7 +239,7 @@ _CLEANING_S = 10.0  # a process that escaped may go on writing
 
 @contextlib.contextmanager
 def working_directory() -> Iterator[str]:
-    """Give a new directory, and remove it afterwards, however deep and closed it has become."""
+    """Yield a new directory, and remove it afterwards, however deep and closed it has become."""
     directory = tempfile.mkdtemp(prefix="dsa-")
     try:
         yield directory

@@ -50,12 +50,12 @@ _ESCAPED = re.compile(r'([{,]")\$(\$+content":)')
 
 
 def address(text: str) -> bytes:
-    """Give the SHA-256 of a text."""
+    """Return the SHA-256 of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def apart(line: str) -> tuple[str, dict[bytes, str]]:
-    """Give a line with references in place of its large texts, and these by their address; a short line comes back as it is."""
+    """Return a line with references in place of its large texts, and these by their address; a short line comes back as it is."""
     if len(line) <= LONG_LINE:
         return line, {}
     texts: dict[bytes, str] = {}

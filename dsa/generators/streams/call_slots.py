@@ -134,7 +134,7 @@ class Arguments:
         return self._joined.first is not None and (self._snapshot is None or self._joined.value is not None)
 
     def complete_before(self, piece: str | None) -> bool:
-        """Tell whether they are whole, in one reading or the other, so that a piece may be of another call.
+        """Return whether they are whole, in one reading or the other, so that a piece may be of another call.
 
         A piece that begins with all before it may also be the inner part of an object, `{"a": ` and `{"a": 1}`: then what
         comes next does not look like a beginning.
@@ -145,7 +145,7 @@ class Arguments:
         return begins and self._snapshot.alone
 
     def repeats(self, piece: str | None) -> bool:
-        """Tell whether a piece, after complete arguments, says nothing new: empty, the same again, or its beginning."""
+        """Return whether a piece, after complete arguments, says nothing new: empty, the same again, or its beginning."""
         if not piece or piece.isspace():
             return True
         whole = self._joined if self.complete or self._snapshot is None else self._snapshot
@@ -154,7 +154,7 @@ class Arguments:
         return whole.value is not None and read_object(piece).value == whole.value
 
     def settle(self, *, cut: bool) -> SettledArguments:
-        """Say what the arguments come to; `cut` says that the stream may have ended before they did."""
+        """Return what the arguments come to; `cut` says that the stream may have ended before they did."""
         text = self.text
         if not text.strip() or text.strip() == "null":
             return SettledArguments((), TRUNCATED) if cut else SettledArguments(({},), rescues=("empty_arguments",))
@@ -189,7 +189,7 @@ def _settled(reading: PieceReading) -> SettledArguments | None:
 
 
 def _which(values: list[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], str]:
-    """Say what several whole objects were: one again and again, one that grew, or several calls."""
+    """Return what several whole objects were: one again and again, one that grew, or several calls."""
     if all(value == values[0] for value in values):
         return (values[0],), "repeated_arguments"
     if not values[0] and all(value == values[1] for value in values[1:]):
@@ -267,7 +267,7 @@ def _others(values: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    """Give a text that says something."""
+    """Return a text that says something."""
     return value if isinstance(value, str) and value not in _NONE else str(value) if type(value) is int else None
 
 
@@ -341,7 +341,7 @@ class Slots:
         self._last = slot
 
     def _slot_of(self, piece: _Piece, named: set[Slot]) -> Slot | None:
-        """Give the call that a piece goes on with; None when it begins one."""
+        """Return the call that a piece goes on with; None when it begins one."""
         last = self._last
         if last is None:
             return None
@@ -361,7 +361,7 @@ class Slots:
         return last if late else None
 
     def _begins(self, piece: _Piece, slot: Slot, named: set[Slot]) -> bool:
-        """Tell whether a piece begins a call, though its index, or its place, is another call's."""
+        """Return whether a piece begins a call, though its index, or its place, is another call's."""
         if piece.name is None or slot.name is None:
             return False
         if piece.name != slot.name:
@@ -372,7 +372,7 @@ class Slots:
         return complete and (slot in named or not slot.arguments.repeats(piece.arguments))
 
     def _begins_with_id(self, piece: _Piece, slot: Slot) -> bool:
-        """Tell whether a piece with a call's id begins another: servers exist that give all calls one id."""
+        """Return whether a piece with a call's id begins another: servers exist that give all calls one id."""
         if piece.name is None or slot.name is None:
             return False
         if piece.name != slot.name:
@@ -380,7 +380,7 @@ class Slots:
         return slot.arguments.complete_before(piece.arguments) and not slot.arguments.repeats(piece.arguments)
 
     def _begins_by_name(self, name: str, slot: Slot) -> bool:
-        """Tell whether another name is another call's, and not the rest of a name that came in pieces."""
+        """Return whether another name is another call's, and not the rest of a name that came in pieces."""
         return not (slot.name is not None and slot.arguments.empty and self._tools.goes_on(slot.name, name))
 
     def _opened(self, piece: _Piece) -> Slot:
@@ -440,7 +440,7 @@ class Slots:
 
 
 def _goes_on_by_id(slot: Slot, piece: _Piece) -> bool:
-    """Tell whether a call's id settles that a piece is of it: not when it has a name and an index of its own."""
+    """Return whether a call's id settles that a piece is of it: not when it has a name and an index of its own."""
     if piece.place in {None, slot.index} or piece.name is None:
         return True
     unfinished = not slot.arguments.empty and not slot.arguments.complete
@@ -448,6 +448,6 @@ def _goes_on_by_id(slot: Slot, piece: _Piece) -> bool:
 
 
 def _begins_nameless(piece: _Piece, slot: Slot) -> bool:
-    """Tell whether arguments at an index that no call has begin a call whose name comes later: nothing is unfinished."""
+    """Return whether arguments at an index that no call has begin a call whose name comes later: nothing is unfinished."""
     said = piece.arguments is not None and not piece.arguments.isspace() and piece.arguments != ""
     return said and piece.place is not None and slot.name is not None and slot.arguments.complete

@@ -109,7 +109,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def grown(before: Any, after: Any) -> bool:  # noqa: ANN401  # JSON of any kind
-    """Tell whether a value is an earlier one that has gone on: more keys, more items, longer texts."""
+    """Return whether a value is an earlier one that has gone on: more keys, more items, longer texts."""
     match before, after:
         case dict(), dict():
             return all(key in after and grown(value, after[key]) for key, value in before.items())
@@ -142,7 +142,7 @@ class Tools:
         return bool(self.schemas)
 
     def goes_on(self, name: str, more: str) -> bool:
-        """Tell whether a name that is none yet becomes the beginning of one, or one, with what follows."""
+        """Return whether a name that is none yet becomes the beginning of one, or one, with what follows."""
         return name not in self.schemas and any(known.startswith(name + more) for known in self.schemas)
 
     def meant(self, name: str) -> str:
@@ -156,7 +156,7 @@ class Tools:
         return found[0] if len(found) == 1 else plain[0] if plain else name
 
     def once(self, name: str) -> str:
-        """Give the name that was written several times, `searchsearch`; else the name as it is."""
+        """Return the name that was written several times, `searchsearch`; else the name as it is."""
         for known in self.schemas:
             if (
                 name
@@ -169,16 +169,16 @@ class Tools:
         return name
 
     def needs_arguments(self, tool: str) -> bool:
-        """Tell whether a tool has a parameter that must be given, as far as its schema says."""
+        """Return whether a tool has a parameter that must be given, as far as its schema says."""
         return bool(self.schemas.get(tool, {}).get("required"))
 
     def parameters(self, tool: str) -> frozenset[str]:
-        """Give the names of a tool's parameters, as far as its schema says."""
+        """Return the names of a tool's parameters, as far as its schema says."""
         properties = self.schemas.get(tool, {}).get("properties")
         return frozenset(properties) if isinstance(properties, Mapping) else frozenset()
 
     def typed(self, tool: str, parameter: str, text: str) -> Any:  # noqa: ANN401  # JSON of any kind
-        """Give the value that a text stands for, by the parameter's type: text stays text where that is allowed."""
+        """Return the value that a text stands for, by the parameter's type: text stays text where that is allowed."""
         properties = self.schemas.get(tool, {}).get("properties")
         schema = properties.get(parameter) if isinstance(properties, Mapping) else None
         types = _types(schema) if isinstance(schema, Mapping) else frozenset()
@@ -195,7 +195,7 @@ def _without_prefixes(name: str) -> str:
 
 
 def _types(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Give the types that a schema allows, those of its alternatives too; `null` is left out."""
+    """Return the types that a schema allows, those of its alternatives too; `null` is left out."""
     own = schema.get("type", ())
     found = {own} if isinstance(own, str) else {kind for kind in own if isinstance(kind, str)}
     if "enum" in schema and not found:
@@ -207,7 +207,7 @@ def _types(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _value(text: str) -> Any:  # noqa: ANN401  # JSON of any kind
-    """Give the value of a text that is JSON, or nearly so; else the text."""
+    """Return the value of a text that is JSON, or nearly so; else the text."""
     stripped = text.strip()
     if stripped.startswith("{"):
         value = read_object(stripped).value

@@ -47,7 +47,7 @@ _ID_LENGTH = 9
 
 
 def plain_reason(reason: object) -> str | None:
-    """Give a finish reason in the words of `StreamResult`; None for what is none."""
+    """Return a finish reason in the words of `StreamResult`; None for what is none."""
     if not isinstance(reason, str) or reason in {"null", "None"}:
         return None
     return _REASONS.get(reason.lower(), reason.lower())
@@ -91,7 +91,7 @@ class StreamState:
 
 
 def conclude(gathered: StreamState) -> StreamResult:
-    """Give the result."""
+    """Return the result."""
     ended = gathered.error is None and gathered.finish in _ENDED
     rescues = Counter(gathered.kinds)
     said = gathered.speech.finish()
@@ -129,7 +129,7 @@ def _cleaned(call: StreamCall) -> StreamCall:
 
 
 def _settled(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
-    """Give the call of a slot, or those that were sent as one; none of a slot that says nothing."""
+    """Return the call of a slot, or those that were sent as one; none of a slot that says nothing."""
     if slot.name is None and slot.arguments.empty:
         return []
     settled = slot.arguments.settle(cut=cut)
@@ -152,7 +152,7 @@ def _settled(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> l
 def _written(
     said: SpeechParts, reasoning: str, gathered: StreamState, rescues: Counter[str], *, ended: bool
 ) -> tuple[list[StreamCall], str]:
-    """Give the calls that are written into the text, and the rest of it; into the reasoning only when there is no text."""
+    """Return the calls that are written into the text, and the rest of it; into the reasoning only when there is no text."""
     addressed = [
         call
         for each in said.calls
@@ -171,7 +171,7 @@ def _written(
 
 
 def _addressed(said: FunctionText, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
-    """Give the call that stands in a channel of its own."""
+    """Return the call that stands in a channel of its own."""
     slot = Slot(None, said.recipient, None)
     slot.arguments.append(said.text)
     slot.kinds.add("channel_call")
@@ -182,7 +182,7 @@ def _addressed(said: FunctionText, tools: Tools, rescues: Counter[str], *, cut: 
 
 
 def _with_ids(calls: list[StreamCall], stream_id: str, rescues: Counter[str]) -> list[StreamCall]:
-    """Give every call an id of its own: the provider's where it is usable, else one made from what is known."""
+    """Return every call an id of its own: the provider's where it is usable, else one made from what is known."""
     taken = {call.id for call in calls if call.id}
     seen: set[str] = set()
     result = []
@@ -262,7 +262,7 @@ class StreamText:
         self._holding = False
 
     def feed(self, text: str) -> str:
-        """Take the next piece, give what can be shown now."""
+        """Take the next piece, return what can be shown now."""
         if not self._tools:
             return text
         if self._holding:
@@ -297,7 +297,7 @@ class StreamText:
 
 
 def _pending(text: str) -> int:
-    """Give how many characters at the end may become a mark."""
+    """Return how many characters at the end may become a mark."""
     for first in _FIRST.finditer(text, max(0, len(text) - _LONGEST)):
         if text[first.start() :] in _BEGINNINGS:
             return len(text) - first.start()
@@ -327,7 +327,7 @@ class StreamReconciler:
         self._speech = self._gathered.speech
 
     def feed(self, chunk: object) -> str:
-        """Take the next chunk; give the text that can be shown now. Raises TypeError for what can be no chunk."""
+        """Take the next chunk; return the text that can be shown now. Raises TypeError for what can be no chunk."""
         if type(chunk) is dict:
             return self._feed(chunk)
         try:
@@ -345,7 +345,7 @@ class StreamReconciler:
             self._gathered.fail(StreamError(code, message))
 
     def finish(self) -> StreamResult:
-        """Give the result of all that was fed."""
+        """Return the result of all that was fed."""
         return conclude(self._gathered)
 
     def _feed(self, chunk: Mapping[str, Any]) -> str:
@@ -426,7 +426,7 @@ class StreamReconciler:
         return self._display.feed(said) if said else ""
 
     def _text_of(self, parts: object, depth: int = 0) -> str:
-        """Give the text of a content that comes in parts, as Mistral's does; thoughts among them go with the reasoning."""
+        """Return the text of a content that comes in parts, as Mistral's does; thoughts among them go with the reasoning."""
         texts = []
         for part in parts if isinstance(parts, list) and depth < _DEEPEST else []:
             if isinstance(part, str):
@@ -469,7 +469,7 @@ class _BadChunkError(ValueError):
 
 
 def _objects_of(chunk: object) -> Iterator[dict[str, Any]]:
-    """Give the objects of a chunk: none for a comment or `[DONE]`, several when several lines came as one."""
+    """Yield the objects of a chunk: none for a comment or `[DONE]`, several when several lines came as one."""
     if isinstance(chunk, Mapping):
         yield dict(chunk)
     elif isinstance(chunk, str | bytes | bytearray):

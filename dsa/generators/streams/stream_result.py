@@ -98,7 +98,7 @@ class StreamCall:
     extra: Mapping[str, Any] = attrs.field(factory=dict)
 
     def as_message_part(self) -> dict[str, Any]:
-        """Give the call as OpenAI's messages have it; one that must not be executed has no arguments there."""
+        """Return the call as OpenAI's messages have it; one that must not be executed has no arguments there."""
         function = {"name": self.name, "arguments": json.dumps(self.arguments or {}, ensure_ascii=False)}
         return {**self.extra, "id": self.id, "type": "function", "function": function}
 
@@ -150,7 +150,7 @@ class StreamResult:
         return None
 
     def as_message(self) -> dict[str, Any]:
-        """Give the answer as OpenAI's messages have it, to be sent with the next request: ids and extras as they came."""
+        """Return the answer as OpenAI's messages have it, to be sent with the next request: ids and extras as they came."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content or None}
         if self.tool_calls:
             message["tool_calls"] = [call.as_message_part() for call in self.tool_calls]

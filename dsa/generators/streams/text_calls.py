@@ -40,7 +40,7 @@ class TextCall:
 
 
 def calls_in(text: str, tools: Tools, *, bare: bool = False) -> tuple[TextCall, ...] | None:
-    """Give the calls that a JSON text is: one, or a list of them; None when it is anything else.
+    """Return the calls that a JSON text is: one, or a list of them; None when it is anything else.
 
     `bare` says that nothing but its form marks it as a call: then it must have arguments.
     """
@@ -56,12 +56,12 @@ def calls_in(text: str, tools: Tools, *, bare: bool = False) -> tuple[TextCall, 
 
 
 def cut_call(text: str, tools: Tools) -> tuple[TextCall, ...] | None:
-    """Give the call that a JSON text begins, which ends too early; None when its name was not offered, or not yet said."""
+    """Return the call that a JSON text begins, which ends too early; None when its name was not offered, or not yet said."""
     return _unreadable(text, tools, TRUNCATED)
 
 
 def call_of_text(name: str, text: str, *, given_id: str | None = None) -> TextCall:
-    """Give a call from its name and the text of its arguments."""
+    """Return a call from its name and the text of its arguments."""
     reading = read_object(text)
     error = None if reading.value is not None else INVALID
     return TextCall(name, reading.value, error, given_id, text, reading.rescues)
@@ -97,7 +97,7 @@ def _call_of(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:  # noq
 
 
 def _describes(value: Mapping[str, Any]) -> bool:
-    """Tell whether an object is the description of a tool, as requests have it."""
+    """Return whether an object is the description of a tool, as requests have it."""
     parameters = value.get("parameters")
     schema = isinstance(parameters, Mapping) and parameters.get("type") == "object" and "properties" in parameters
     return schema or ("description" in value and "parameters" in value)
@@ -122,7 +122,7 @@ class CallText:
     ended: bool = True
 
     def skip(self, position: int, pattern: re.Pattern[str] = _SPACE) -> int:
-        """Give where the pattern ends that stands here, or here when it does not."""
+        """Return where the pattern ends that stands here, or here when it does not."""
         found = pattern.match(self.text, position)
         return found.end() if found else position
 
@@ -211,7 +211,7 @@ def parameters_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | No
 
 
 def _call(source: CallText, name: str, values: dict[str, str], text: str) -> TextCall:
-    """Give a call of values, unless one has run into the next, because its end was forgotten."""
+    """Return a call of values, unless one has run into the next, because its end was forgotten."""
     known = source.tools.parameters(name)
     for given, value in values.items():
         if any(inner[1] in known and inner[1] not in values for inner in _INNER.finditer(value)):
@@ -418,7 +418,7 @@ def _unfenced(text: str) -> str:
 
 
 def _fenced(text: str) -> str | None:
-    """Give what stands in the one fence that a text is; None for all else."""
+    """Return what stands in the one fence that a text is; None for all else."""
     begin = FENCE_BEGIN.match(text)
     if begin is None or not text.endswith("```") or begin.end() > len(text) - 3:
         return None
@@ -430,7 +430,7 @@ def _fenced(text: str) -> str | None:
 
 
 def _whole(text: str, tools: Tools) -> tuple[TextCall, ...]:
-    """Give the calls that a text is, bare or in one fence, also with the end of a tag that nothing opened."""
+    """Return the calls that a text is, bare or in one fence, also with the end of a tag that nothing opened."""
     body = _fenced(text) or text
     marked = body.endswith(_UNOPENED)
     while body.endswith(_UNOPENED):
@@ -486,7 +486,7 @@ def _read(source: CallText, mark: re.Match[str]) -> TextMatch | None:
 
 
 def _after_code(text: str, mark: re.Match[str]) -> int:
-    """Give where code ends: a fence at one like it, or never; backticks at as many of them on their line, or at once."""
+    """Return where code ends: a fence at one like it, or never; backticks at as many of them on their line, or at once."""
     if mark["fence"]:
         fence = mark["fence"].strip()
         closing = re.compile(rf"^[ ]{{0,3}}{re.escape(fence)}[ ]*$", re.MULTILINE).search(text, mark.end())

@@ -66,16 +66,16 @@ class CallLog:
             self._order.setdefault(parent, []).append(position)
 
     def order_below(self, path: str) -> Sequence[int]:
-        """Give the positions of a policy's recorded results, in the order in which they came."""
+        """Return the positions of a policy's recorded results, in the order in which they came."""
         return self._order.get(path, ())
 
     def greatest_below(self, path: str) -> int:
-        """Give the greatest position that a policy has a call in; 0 when it has none."""
+        """Return the greatest position that a policy has a call in; 0 when it has none."""
         return self._greatest.get(path, 0)
 
 
 def open_calls(entries: Iterable[object]) -> tuple[CallEntry, ...]:
-    """Give the calls that began and have no result, and that are no part of one that has."""
+    """Return the calls that began and have no result, and that are no part of one that has."""
     calls = [entry for entry in entries if isinstance(entry, CallEntry | CallResultEntry)]
     finished = {(call.key, call.path) for call in calls if isinstance(call, CallResultEntry)}
     return tuple(
@@ -86,7 +86,7 @@ def open_calls(entries: Iterable[object]) -> tuple[CallEntry, ...]:
 
 
 def upwards(path: str) -> Iterator[str]:
-    """Give a call's path, that of its caller, and so on."""
+    """Yield a call's path, that of its caller, and so on."""
     while path:
         yield path
         path = path.rpartition(".")[0]
@@ -101,13 +101,13 @@ class StepDigest:
         self.add(steps)
 
     def add(self, steps: Iterable[Step]) -> None:
-        """Take note of further steps."""
+        """Record further steps."""
         for step in steps:
             self._hash.update(f"{step.canonical()}\n".encode())
             self._is_empty = False
 
     def digest_with(self, action: Action) -> str:
-        """Give the digest of a request: the action, made of a policy whose own ledger begins with these steps."""
+        """Return the digest of a request: the action, made of a policy whose own ledger begins with these steps."""
         if self._is_empty:
             return action.digest
         return hashlib.sha256(f"{action.digest} {self._hash.hexdigest()}".encode()).hexdigest()
@@ -126,7 +126,7 @@ def outcome_step(policy: str, *, failed: bool) -> Step:
 
 
 def numbered(steps: Iterable[Step], path: str) -> list[Step]:
-    """Give an id to the steps that have none: their place in what the call of this path gave."""
+    """Return an id to the steps that have none: their place in what the call of this path gave."""
     return [step if step.id else step.under(f"{path}/{number}") for number, step in enumerate(steps, start=1)]
 
 

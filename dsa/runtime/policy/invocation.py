@@ -321,7 +321,7 @@ class DecoratedPolicy:
 
 
 def loop_wrapper(max_turns: int) -> Decorator:
-    """Perform a policy again until it asks for no action, at most `max_turns` times; give the steps of all turns.
+    """Perform a policy again until it asks for no action, at most `max_turns` times; return the steps of all turns.
 
     When the last turn still asks for one, an error step with the code MAX_TURNS ends them. ValueError for less than one turn.
     """
@@ -400,7 +400,7 @@ def _action_in(call: Step) -> Action | Step:
 
 
 async def _released(action: Action, context: PolicyContext, approver: str) -> Action | Step:
-    """Ask for the approval of a call; give the call, or an error step. What was said of other calls does not count."""
+    """Ask for the approval of a call; return the call, or an error step. What was said of other calls does not count."""
     about = {"policy": action.policy, "payload": action.payload, "digest": action.digest}
     said = await context.call(Action(approver, {"approve": about}))
     if approved(action, said):

@@ -156,7 +156,7 @@ class Action:
         return hashlib.sha256(f"{head}\n{self.payload_text}".encode()).hexdigest()
 
     def permitting(self, actions: Iterable[str]) -> "Action":
-        """Give the same action with more actions to choose from."""
+        """Return the same action with more actions to choose from."""
         return Action(self.policy, self._payload, self.actions.union(actions))
 
 
@@ -181,7 +181,7 @@ class Step:
             )
 
     def under(self, step_id: str) -> "Step":
-        """Give the same step under another id."""
+        """Return the same step under another id."""
         return Step(step_id, self.actor, self.type, self.payload_text)
 
     @property
@@ -200,7 +200,7 @@ class Step:
         return read
 
     def to_json(self, step_id: str | None = None) -> dict[str, Any]:
-        """Give the step as a JSON object, under another id if one is given; `Step(**step.to_json()) == step`."""
+        """Return the step as a JSON object, under another id if one is given; `Step(**step.to_json()) == step`."""
         name = self.id if step_id is None else step_id
         return {"id": name, "actor": self.actor, "type": self.type, "payload": value_of(self.payload_text)}
 
@@ -209,7 +209,7 @@ class Step:
         return {"actor": self.actor, "type": self.type, "payload": self.content}
 
     def canonical(self) -> str:
-        """Give one line of text that is equal for equal steps alone."""
+        """Return one line of text that is equal for equal steps alone."""
         return f"{json.dumps([self.id, self.actor, self.type])}{self.payload_text}"
 
 
@@ -251,7 +251,7 @@ def error_of(actor: str, error: BaseException) -> Step:
 
 
 def _place_in_users_code(error: BaseException) -> str:
-    """Give file and line where an error came from, innermost first, of code that is neither ours nor installed; empty when there is none."""
+    """Return file and line where an error came from, innermost first, of code that is neither ours nor installed; empty when there is none."""
     place, trace = "", None if isinstance(error, GenerationError) else error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -262,7 +262,7 @@ def _place_in_users_code(error: BaseException) -> str:
 
 
 def _said_by(error: BaseException) -> str:
-    """Give an error's words; none, when it fails to give them."""
+    """Return an error's words; none, when it fails to give them."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001  (whatever it is, there are no words)
@@ -286,7 +286,7 @@ def approval_step(actor: str, digest: str, *, approve: bool = True, text: str = 
 
 
 def approved(action: Action, steps: Iterable[Step]) -> bool:
-    """Tell whether exactly this call is approved: the last approval step with its digest says so.
+    """Return whether exactly this call is approved: the last approval step with its digest says so.
 
     An approval of another call, of the same policy with other arguments included, releases nothing.
     """
@@ -307,16 +307,16 @@ class PolicySurroundings(Protocol):
         """Every version ever generated."""
 
     def guard(self, name: str) -> GuardInterface:
-        """Give the guard bound to a name of the table; KeyError when there is none."""
+        """Return the guard bound to a name of the table; KeyError when there is none."""
 
     def generator(self, name: str) -> GeneratorInterface:
-        """Give the generator bound to a name; KeyError when there is none."""
+        """Return the generator bound to a name; KeyError when there is none."""
 
     def now_s(self) -> float:
-        """Give the seconds of a clock that only goes forward."""
+        """Return the seconds of a clock that only goes forward."""
 
     def latest(self, reference: str | Reference, *, key: str = "") -> Any:  # noqa: ANN401  (JSON)
-        """Give what an event has brought: `found`, `found.order`, `found? since question`, `all found`, the words of a placeholder.
+        """Return what an event has brought: `found`, `found.order`, `found? since question`, `all found`, the words of a placeholder.
 
         It is as it was when the effect was asked for, whatever has come since; a new value each time. MissingDataError, a LookupError, when there
         is none, unless it ends in `?`: then it is None. LookupError for what is no event. `key` is the effect's own.
@@ -355,7 +355,7 @@ class PolicyContext(PolicySurroundings, Protocol):
 
         The call has its place among this policy's calls from the moment this returns, before anybody awaits it. The
         first decorator is the outermost. The other policy's own ledger starts with `seed`. What is not allowed, and a
-        payload that breaks the policy's schema, give an error step. The call and its result join this policy's own
+        payload that breaks the policy's schema, return an error step. The call and its result join this policy's own
         ledger; with `asked`, the `action_call` step there that this carries out, only the result does.
         """
 
@@ -369,7 +369,7 @@ class PolicyContext(PolicySurroundings, Protocol):
         """Add steps to this policy's own ledger. They are not recorded: a replay notes them again."""
 
     async def get_ledger(self) -> Ledger[Step]:
-        """Give this policy's own ledger: what it was seeded with, its calls and their results in the order they came."""
+        """Return this policy's own ledger: what it was seeded with, its calls and their results in the order they came."""
 
     def tools(self, names: Iterable[str]) -> list[dict[str, Any]]:
         """Describe policies as tools for a language model, in OpenAI's function format."""
@@ -448,7 +448,7 @@ class RunFault:
     paths: list[str] = attrs.field(factory=list)
 
     def forbids(self, path: str) -> bool:
-        """Tell whether a call may not be recorded as finished."""
+        """Return whether a call may not be recorded as finished."""
         return not self.is_crash or any(f"{seen}.".startswith(f"{path}.") for seen in self.paths)
 
 
@@ -486,7 +486,7 @@ AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
 def step_without(secrets: Secrets, step: Step) -> Step:
-    """Give a step without secrets."""
+    """Return a step without secrets."""
     if not secrets.suspects(f"{step.payload_text}\n{step.actor}\n{step.type}\n{step.id}"):
         return step
     text = secrets.text
@@ -494,21 +494,21 @@ def step_without(secrets: Secrets, step: Step) -> Step:
 
 
 def action_without(secrets: Secrets, action: Action) -> Action:
-    """Give a request without secrets: what is recorded of it, and what it is compared by. Who performs it gets the request itself."""
+    """Return a request without secrets: what is recorded of it, and what it is compared by. Who performs it gets the request itself."""
     if not secrets.suspects(action.payload_text):
         return action
     return Action(action.policy, secrets.value(action.payload), action.actions)
 
 
 def entry_without(secrets: Secrets, entry: AnEntry) -> AnEntry:
-    """Give an entry without secrets. TypeError or ValueError for one that cannot be written as JSON."""
+    """Return an entry without secrets. TypeError or ValueError for one that cannot be written as JSON."""
     if not secrets.suspects(dump_line(entry)):
         return entry
     return cast(AnEntry, from_json(secrets.value(json.loads(json.dumps(to_json(entry))))))
 
 
 def advice(names: tuple[str, ...]) -> str:
-    """Say what is wrong with a text that had secrets in it, to whoever writes it anew."""
+    """Return what is wrong with a text that had secrets in it, to whoever writes it anew."""
     several = "secrets" if len(names) > 1 else "a secret"
     return (
         f"The text contains {several} ({', '.join(names)}), which must not be in it; it is kept with [secret ..] in that place. "
@@ -517,7 +517,7 @@ def advice(names: tuple[str, ...]) -> str:
 
 
 def warily(result: GuardResult, artifact: Artifact) -> GuardResult:
-    """Give what a guard's verdict counts as: a text that had secrets in it does not pass, and the feedback says so."""
+    """Return what a guard's verdict counts as: a text that had secrets in it does not pass, and the feedback says so."""
     if not artifact.redacted:
         return result
     feedback = "\n".join(filter(None, (result.feedback, advice(artifact.redacted))))
@@ -525,7 +525,7 @@ def warily(result: GuardResult, artifact: Artifact) -> GuardResult:
 
 
 def never_passed(entry: VerdictEntry, redacted: tuple[str, ...]) -> VerdictEntry:
-    """Give a verdict on a text that had secrets in it: no guard has passed it. What a person says stands."""
+    """Return a verdict on a text that had secrets in it: no guard has passed it. What a person says stands."""
     judgements = [
         GuardVerdict(said.guard, "failed", "\n".join(filter(None, (said.feedback, advice(redacted)))))
         if said.outcome == "passed" and said.guard != PERSON
@@ -562,22 +562,22 @@ class RedactingArtifacts:
         self._store.record_verdict(verdict)
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Give everything but the texts, in the order in which it was stored."""
+        """Return everything but the texts, in the order in which it was stored."""
         return self._store.attempts()
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Give the provenance without the texts; KeyError when unknown."""
+        """Return the provenance without the texts; KeyError when unknown."""
         return self._store.lineage(artifact_id)
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Give one version; KeyError when there is none of that id."""
+        """Return one version; KeyError when there is none of that id."""
         return self._store.get_artifact(artifact_id)
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
         return self._store.get_provenance(artifact_id)
 
 
 def artifact_flagged(entry: ArtifactEntry, artifact: Artifact) -> ArtifactEntry:
-    """Give the record of an artifact with the names of the secrets that its text had."""
+    """Return the record of an artifact with the names of the secrets that its text had."""
     return attrs.evolve(entry, redacted=artifact.redacted) if artifact.redacted else entry

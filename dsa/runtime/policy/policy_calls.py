@@ -72,7 +72,7 @@ class Turns:
         self._pump: asyncio.Task[None] | None = None
 
     def ask(self) -> int:
-        """Take note that a call is made; give the number of results that its policy knew by then."""
+        """Record that a call is made; return the number of results that its policy knew by then."""
         self._happened += 1
         return self._handed_out
 
@@ -129,7 +129,7 @@ class Turns:
                     _release(future)
 
     def _head(self) -> Iterator[int]:
-        """Give the position whose turn it is, if somebody waits for it."""
+        """Yield the position whose turn it is, if somebody waits for it."""
         if self._order and self._order[0] in self._waiting:
             yield self._order[0]
 
@@ -247,12 +247,12 @@ class Calls:
         return numbered(said, scope.path) if with_ids else said
 
     def without_secrets(self, steps: Iterable[Step]) -> list[Step]:
-        """Give steps without secrets."""
+        """Return steps without secrets."""
         secrets = self._secrets
         return list(steps) if secrets is None else [step_without(secrets, step) for step in steps]
 
     def kept(self, action: Action) -> Action:
-        """Give a request as it is recorded and compared: without secrets."""
+        """Return a request as it is recorded and compared: without secrets."""
         return action if self._secrets is None else action_without(self._secrets, action)
 
     def require_sound(self, path: str) -> None:
@@ -288,7 +288,7 @@ class Calls:
         self._write(CallResultEntry(self.key, path, [step.to_json() for step in steps]))
 
     def replayed(self, path: str, perform: "_Perform") -> None:
-        """Take note that a call is answered from the ledger; `perform` would make it, with nobody waiting for it."""
+        """Record that a call is answered from the ledger; `perform` would make it, with nobody waiting for it."""
 
     def _write(self, entry: CallRecord) -> None:
         try:
@@ -357,7 +357,7 @@ class _Scope:
         return self._turned(request, policy, self._ledger)
 
     def _request(self, action: Action, digest: str, payload: dict[str, Any] | None) -> Request:
-        """Give a call its place. What happens before anybody awaits it is the same in every replay."""
+        """Return a call its place. What happens before anybody awaits it is the same in every replay."""
         self._require_wanted(action)
         self._calls.require_sound(self.path)
         self._allotted += 1
@@ -398,7 +398,7 @@ class _Scope:
         return steps
 
     async def _settled(self, request: Request, perform: "_Perform") -> list[Step]:
-        """Give what is recorded of a call, or make it: both in their turn."""
+        """Return what is recorded of a call, or make it: both in their turn."""
         recorded = self._calls.record.given.get(request.path)
         if recorded is not None:
             self._calls.replayed(request.path, perform)
@@ -431,7 +431,7 @@ class _Scope:
 
     @property
     def abandoned(self) -> bool:
-        """Tell whether a policy that waited for this one has ended without it."""
+        """Return whether a policy that waited for this one has ended without it."""
         caller = self._caller
         return caller is not None and (caller.closed or caller.abandoned)
 

@@ -297,7 +297,7 @@ class RegistryEntry:
     _judge: PayloadSchema | None = attrs.field(default=None, repr=False, eq=False)
 
     def fault(self, payload: Mapping[str, Any]) -> Step | None:
-        """Give an error step that says where a payload breaks the schema, and why; None when it does not."""
+        """Return an error step that says where a payload breaks the schema, and why; None when it does not."""
         found = None if self._judge is None else self._judge.fault(payload)  # without a schema any object is a payload
         if found is None:
             return None
@@ -354,13 +354,13 @@ class Registry:
         return add
 
     def including(self, other: "Registry") -> "Registry":
-        """Give a registry with the policies of both; of a name that both have, this one's."""
+        """Return a registry with the policies of both; of a name that both have, this one's."""
         both = Registry()
         both._policies = {name: (self if name in self else other)[name] for name in (*self, *other)}
         return both
 
     def __getitem__(self, name: str) -> RegistryEntry:
-        """Give what is registered under a name. Raises BindingError."""
+        """Return what is registered under a name. Raises BindingError."""
         try:
             return self._policies[name]
         except KeyError:
@@ -376,7 +376,7 @@ class Registry:
         return len(self._policies)
 
     def fault(self, action: Action) -> Step | None:
-        """Give an error step when an action's payload breaks its policy's schema. Raises BindingError."""
+        """Return an error step when an action's payload breaks its policy's schema. Raises BindingError."""
         return self[action.policy].fault(action.payload)
 
     def tools(self, names: Iterable[str]) -> list[dict[str, Any]]:

@@ -193,7 +193,7 @@ class DiskStore:
         return StoredRun(run, found.text, Ledger(found.entries), found.epoch, holder)
 
     def runs(self) -> tuple[str, ...]:
-        """Give the ids of all runs, in the order they were begun."""
+        """Return the ids of all runs, in the order they were begun."""
         return tuple(run for run, file in self._files.items() if contents(run, file) is not None)
 
     def _found(self, run: str) -> tuple[File, Contents]:
@@ -275,7 +275,7 @@ def _frame(body: str) -> bytes:
 
 
 def frames(content: bytearray, begin: int = 0) -> Iterator[tuple[int, str]]:
-    """Give the frames that are whole, each with the place where it ends, until one is not."""
+    """Yield the frames that are whole, each with the place where it ends, until one is not."""
     at = begin
     while at < len(content) and (body := _body(content, at)) is not None:
         at += _HEAD_LENGTH + len(body)

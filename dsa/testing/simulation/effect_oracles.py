@@ -86,7 +86,7 @@ def effects_begin_in_the_order_written(facts: RunFacts, begun: EffectBegin) -> s
 
 
 def _is_over(facts: RunFacts, effect: str) -> bool:
-    """Tell whether a timer is due that cancels an effect: then it need not be begun."""
+    """Return whether a timer is due that cancels an effect: then it need not be begun."""
     due = (timer for timer, due_s in facts.due_s.items() if due_s <= facts.time.now_s)
     taken = (facts.subject.step(facts.configuration, Occurrence(event, source=source)) for source, event in due)
     return any(isinstance(each, Taken) and effect not in each.configuration.outstanding for each in taken)
@@ -185,7 +185,7 @@ def _of(facts: RunFacts, result: ResultEntry) -> str:
 
 
 def said_by(result: ResultEntry) -> str:
-    """Give the event of a result, or the code of its failure; empty when there is neither."""
+    """Return the event of a result, or the code of its failure; empty when there is neither."""
     events = []
     for step in result.steps:
         payload = step["payload"]
@@ -302,7 +302,7 @@ def a_run_meets_what_it_would_have_met(facts: RunFacts, event: EventEntry) -> st
 
 
 def asked_for(facts: RunFacts) -> list[Intent]:
-    """Give the effects without answers that were asked for and are not done; one whose budget is spent will not be."""
+    """Return the effects without answers that were asked for and are not done; one whose budget is spent will not be."""
     return [
         intent
         for key, intent in facts.intents.items()

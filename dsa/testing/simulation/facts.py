@@ -102,23 +102,23 @@ class RunFacts:
 
     @property
     def finished(self) -> bool:
-        """Tell whether the run is finished here."""
+        """Return whether the run is finished here."""
         return is_over(self.machine, self.configuration)
 
     # -- what the next event leads to -----------------------------------------------------------------------------
 
     def outcome_of(self, event: EventEntry) -> Taken | Refusal:
-        """Give what the table makes of an event that comes next: a late key first, then `step` (S4, S7)."""
+        """Return what the table makes of an event that comes next: a late key first, then `step` (S4, S7)."""
         if event.key is not None and not self.finished and event.key != self.outstanding_key(event.event):
             return Refusal("late", self.configuration, "")
         return self.subject.step(self.configuration, self.subject.occurrence(event))
 
     def outstanding_key(self, event: str) -> str | None:
-        """Give the key of the outstanding effect that an event answers."""
+        """Return the key of the outstanding effect that an event answers."""
         return self.keys.get(self.machine.event_named[event].origin)
 
     def row_of(self, taken: Taken) -> int:
-        """Give the index of the row taken."""
+        """Return the index of the row taken."""
         return self.subject.row_index[id(taken.transition)]
 
     def writes(self, entries: Iterable[Entry]) -> None:
@@ -241,11 +241,11 @@ class RunFacts:
     # -- what is asked about effects -------------------------------------------------------------------------------
 
     def is_answered(self, key: str) -> bool:
-        """Tell whether an effect has a result that is no failure."""
+        """Return whether an effect has a result that is no failure."""
         return key in self._answered
 
     def spent(self, limit: BudgetLimit, *, with_doubts: bool) -> int:
-        """Give how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).
+        """Return how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).
 
         With doubts, what was in doubt counts even though it may never have begun.
         """
@@ -261,7 +261,7 @@ class RunFacts:
         return spent
 
     def is_outside(self, event: EventEntry) -> bool:
-        """Tell whether an event comes from outside."""
+        """Return whether an event comes from outside."""
         return event.source is None and self.machine.event_named[event.event].origin == OUTSIDE
 
 

@@ -118,14 +118,14 @@ class RowFacts:
 
     @property
     def is_answer(self) -> bool:
-        """Tell whether the row is for an answer of an effect."""
+        """Return whether the row is for an answer of an effect."""
         return _origin(self.graph.machine, self.moves[0]) is not None
 
     def _is_final(self, move: GraphEdge) -> bool:
         return self.graph.configurations[move.target].state in self.graph.machine.final_states
 
     def moves_for(self, boundary: Boundary, fault: Fault) -> tuple[GraphEdge, ...]:
-        """Give the moves at which a fault can strike at a boundary of the row; none where it makes no sense."""
+        """Return the moves at which a fault can strike at a boundary of the row; none where it makes no sense."""
         if boundary in _WITH_EFFECTS:
             moves = self.starting
         elif boundary == "resting":
@@ -144,7 +144,7 @@ class RowFacts:
 
 
 def rows_of(graph: ExploredGraph) -> dict[int, RowFacts]:
-    """Give what is known of each row that can be taken, by its index."""
+    """Return what is known of each row that can be taken, by its index."""
     moves: dict[int, list[GraphEdge]] = {}
     for move in graph.moves:
         moves.setdefault(move.row, []).append(move)
@@ -152,19 +152,19 @@ def rows_of(graph: ExploredGraph) -> dict[int, RowFacts]:
 
 
 def possible(rows: dict[int, RowFacts]) -> Iterator[Triple]:
-    """Give every triple that there is, row by row."""
+    """Yield every triple that there is, row by row."""
     for row, facts in rows.items():
         for boundary, faults in FITTING.items():
             yield from (Triple(row, boundary, fault) for fault in faults if facts.moves_for(boundary, fault))
 
 
 def outside_events(machine: Machine) -> tuple[str, ...]:
-    """Give the events that come from outside."""
+    """Return the events that come from outside."""
     return tuple(event.name for event in machine.events if event.origin == OUTSIDE)
 
 
 def started(graph: ExploredGraph, move: GraphEdge) -> tuple[str, ...]:
-    """Give the effects that a move begins: not those that it cancels itself, or that a final state does."""
+    """Return the effects that a move begins: not those that it cancels itself, or that a final state does."""
     after = graph.configurations[move.target].outstanding
     return tuple(e for e in move.effects if e not in graph.machine.answers or e in after)
 
@@ -181,7 +181,7 @@ def _rests(graph: ExploredGraph, where: Configuration) -> bool:
 
 
 def _origin(machine: Machine, move: GraphEdge) -> str | None:
-    """Give the effect that a move's event answers."""
+    """Return the effect that a move's event answers."""
     if move.occurrence.source is not None:
         return None
     origin = machine.event_named[move.occurrence.event].origin

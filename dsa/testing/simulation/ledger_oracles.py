@@ -84,7 +84,7 @@ def a_run_is_the_fold_of_its_events(facts: RunFacts, entry: Entry) -> str | None
 
 
 def _row(entry: RowEntry) -> tuple[object, ...]:
-    """Give what the table alone says of a row; which artifacts it has accepted is not its to know."""
+    """Return what the table alone says of a row; which artifacts it has accepted is not its to know."""
     return entry.line, entry.source, entry.target, entry.changed
 
 

@@ -128,7 +128,7 @@ class Mishaps:
         self._story.court.failed(fault)
 
     def _passing(self, entries: Sequence[Entry]) -> Sequence[tuple[Boundaries, int | None]]:
-        """Give the boundaries of an append, with the rows that they belong to: a result is mostly written with the row that follows."""
+        """Return the boundaries of an append, with the rows that they belong to: a result is mostly written with the row that follows."""
         passing: list[tuple[Boundaries, int | None]] = []
         for entry in entries:
             if type(entry) is ResultEntry:
@@ -286,7 +286,7 @@ class Mishaps:
     # -- what goes wrong while nobody holds the run -------------------------------------------------------------------------
 
     def damaged(self) -> Callable[[], None] | None:
-        """Change a byte of the ledger, where that is due; give what changes it back."""
+        """Change a byte of the ledger, where that is due; return what changes it back."""
         file = self._story.files.get(RUN_ID)
         due = self._strikes.due("recovering", self._facts.row, "before")
         ends = [end for end, _ in frames(file.content)] if due == "damage" and file is not None else []
@@ -325,7 +325,7 @@ class Acts:
         process.play(partial(self._idle, process, left))
 
     def is_outside(self, occurrence: Occurrence) -> bool:
-        """Tell whether an occurrence comes from outside."""
+        """Return whether an occurrence comes from outside."""
         event = self._facts.machine.event_named.get(occurrence.event)
         return occurrence.source is None and event is not None and event.origin == OUTSIDE
 
@@ -451,12 +451,12 @@ class Strikes:
         return self._chance
 
     def is_calm(self, row: int | None) -> bool:
-        """Tell whether nothing will go wrong while an effect of a row is under way."""
+        """Return whether nothing will go wrong while an effect of a row is under way."""
         aim = self._aim
         return not self._further and (self._has_struck or aim.boundary != "performing" or aim.row != row)
 
     def due(self, boundary: Boundary, row: int | None, stage: Stage = "before") -> Fault | None:
-        """Give what goes wrong at a boundary of a row. Who makes it go wrong says so with `came`."""
+        """Return what goes wrong at a boundary of a row. Who makes it go wrong says so with `came`."""
         self._visits += 1
         aim = self._aim
         if not self._has_struck and row == aim.row:
@@ -484,7 +484,7 @@ class Strikes:
         return True
 
     def came(self, boundary: Boundary, row: int | None, fault: Fault) -> None:
-        """Take note that a fault has struck."""
+        """Record that a fault has struck."""
         self.struck.append(fault)
         if row is not None:
             hit = Triple(row, boundary, fault)

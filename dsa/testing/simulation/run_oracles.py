@@ -41,7 +41,7 @@ def a_run_stops_only_for_a_cause(facts: RunFacts, rest: RestFact) -> str | None:
 
 
 def _is_missing(facts: RunFacts, use: Use) -> bool:
-    """Tell whether what a prompt or a guard reads has not come: the run stopped as soon as it was to be read."""
+    """Return whether what a prompt or a guard reads has not come: the run stopped as soon as it was to be read."""
     reference, came = use.reference, [occurrence.event for occurrence in facts.occurrences]
     if reference.since in came:
         came = came[len(came) - 1 - came[::-1].index(reference.since) :]

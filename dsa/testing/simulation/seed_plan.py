@@ -62,7 +62,7 @@ class Chance:
         return options[self.number(*about) % len(options)]
 
     def happens(self, percent: int, *about: object) -> bool:
-        """Tell whether something happens that happens so often."""
+        """Return whether something happens that happens so often."""
         return self.number(*about) % _PERCENT < percent
 
 
@@ -82,7 +82,7 @@ class Guide:
         self._left = graph.distances(n for n, found in enumerate(graph.configurations) if is_over(graph.machine, found))
 
     def _explored(self) -> list[int]:
-        """Give what it costs to come to each configuration; note by which move."""
+        """Return what it costs to come to each configuration; note by which move."""
         unknown = 1 + _TIMER_COST * len(self._graph.configurations)
         cost = [unknown] * len(self._graph.configurations)
         cost[0] = 0
@@ -99,11 +99,11 @@ class Guide:
         return cost
 
     def nearest(self, moves: tuple[GraphEdge, ...]) -> tuple[GraphEdge, ...]:
-        """Give some of these moves, the one that is cheapest to come to first."""
+        """Return some of these moves, the one that is cheapest to come to first."""
         return tuple(sorted(moves, key=lambda move: self._cost[move.source] + _cost(move))[:_SEVERAL])
 
     def way(self, goal: GraphEdge) -> tuple[GraphEdge, ...]:
-        """Give the cheapest way from the start that ends with a move."""
+        """Return the cheapest way from the start that ends with a move."""
         way, place = [goal], goal.source
         while (move := self._came[place]) is not None:
             way.append(move)
@@ -111,11 +111,11 @@ class Guide:
         return tuple(way[::-1])
 
     def where(self, move: GraphEdge) -> Configuration:
-        """Give the configuration in which a move is taken."""
+        """Return the configuration in which a move is taken."""
         return self._graph.configurations[move.source]
 
     def onwards(self, here: Configuration, chance: Chance, position: int) -> GraphEdge | None:
-        """Give the next move of a run that nothing is planned for: mostly towards an end. None where nothing can happen."""
+        """Return the next move of a run that nothing is planned for: mostly towards an end. None where nothing can happen."""
         moves = self._graph.moves_from[self._graph.index[here]]
         if not moves:
             return None
@@ -200,7 +200,7 @@ class Subject:
 
     @cached_property
     def has_timers(self) -> bool:
-        """Tell whether any row is a timer's."""
+        """Return whether any row is a timer's."""
         return any(row.is_timer for row in self.machine.transitions)
 
     def prepare(self) -> None:
@@ -208,14 +208,14 @@ class Subject:
         _ = self.triples, self.guide, self.step, self.digest
 
     def goals(self, aim: Triple) -> tuple[GraphEdge, ...]:
-        """Give the moves at which a triple can be hit, the cheapest to come to first."""
+        """Return the moves at which a triple can be hit, the cheapest to come to first."""
         found = self.aimed.get(aim)
         if found is None:
             found = self.aimed[aim] = self.guide.nearest(self.rows[aim.row].moves_for(aim.boundary, aim.fault))
         return found
 
     def occurrence(self, event: EventEntry) -> Occurrence:
-        """Give what the table looks at of an event: its data is nothing to it."""
+        """Return what the table looks at of an event: its data is nothing to it."""
         key = event.event, event.verdicts, event.source
         found = self.occurrences.get(key)
         if found is None:
@@ -223,20 +223,20 @@ class Subject:
         return found
 
     def declared(self, effect: str) -> Effect:
-        """Give what the Effects table says of an effect, or that it says nothing."""
+        """Return what the Effects table says of an effect, or that it says nothing."""
         found = self.effects.get(effect)
         if found is None:
             found = self.effects[effect] = Effect(effect)
         return found
 
     def handling(self, effect: str) -> str:
-        """Give what is done about an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""
+        """Return what is done about an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""
         about = self.declared(effect)
         return about.in_doubt or ("ask" if about.kind == "actuator" else "retry")
 
 
 def monitored(machine: Machine) -> tuple[tuple[str, Monitored], ...]:
-    """Give the properties that a single run can break, with their texts."""
+    """Return the properties that a single run can break, with their texts."""
     return tuple((show(prop.form), prop.form) for prop in machine.properties if is_monitor(prop.form))
 
 
@@ -268,13 +268,13 @@ class SeedPlan:
 
     @property
     def sends_first(self) -> bool:
-        """Tell whether the run is begun with its first event, and not before it: nobody can take a run that is not there yet."""
+        """Return whether the run is begun with its first event, and not before it: nobody can take a run that is not there yet."""
         return not (len(self.way) == 1 and self.aim.fault in {"takeover", "damage"}) and self.chance.happens(
             80, "sends first"
         )
 
     def intended(self, position: int, here: Configuration) -> Occurrence | None:
-        """Give what comes next where so many rows were taken: as planned, else by chance. None when nothing can come."""
+        """Return what comes next where so many rows were taken: as planned, else by chance. None when nothing can come."""
         known = self._known.get(position)
         if known is None or (known[0] is not here and known[0] != here):
             known = self._known[position] = (here, self._next(position, here))
@@ -288,7 +288,7 @@ class SeedPlan:
 
 
 def plan_of(subject: Subject, seed: int) -> SeedPlan:
-    """Give a seed's plan. As many seeds as there are triples aim at each of them once, on the cheapest way and with nothing else wrong."""
+    """Return a seed's plan. As many seeds as there are triples aim at each of them once, on the cheapest way and with nothing else wrong."""
     chance = Chance(seed)
     lap, place = divmod(seed, len(subject.triples))
     aim = subject.triples[place]

@@ -99,7 +99,7 @@ class Story:
 
     @property
     def is_broken(self) -> bool:
-        """Tell whether an oracle was broken: then the rest does not matter."""
+        """Return whether an oracle was broken: then the rest does not matter."""
         return self.court.violation is not None
 
     # -- from the beginning to the end --------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Story:
         return process
 
     def sending(self, occurrence: Occurrence) -> Occurrence:
-        """Give an event from outside as somebody sends it: without verdicts, with data."""
+        """Return an event from outside as somebody sends it: without verdicts, with data."""
         self.facts.deeds.sent[occurrence.event] += 1
         self.tell(f"somebody sends {occurrence.event}")
         return Occurrence(occurrence.event, data=data_of(self.facts.machine, occurrence.event, self.facts.position))
@@ -166,7 +166,7 @@ class Story:
     # -- who goes on ----------------------------------------------------------------------------------------------------
 
     def _next(self, process: Process) -> Process | None:
-        """Give the process that goes on with the run after one has ended; None when the story is over."""
+        """Return the process that goes on with the run after one has ended; None when the story is over."""
         ending = process.ending
         if process.rival is not None:
             process.is_alive = False
@@ -242,7 +242,7 @@ class Story:
         return None
 
     def _brought(self) -> PersonInput:
-        """Give what somebody sends who takes a run up after a crash: now and then what is to come next."""
+        """Return what somebody sends who takes a run up after a crash: now and then what is to come next."""
         position = self.facts.position
         following = self.plan.intended(position, self.facts.configuration)
         if following is None or position >= self.plan.longest or not self._acts.is_outside(following):
@@ -306,7 +306,7 @@ class Story:
 
 
 def _answer_of(plan: SeedPlan, facts: RunFacts, effect: str, known: Sequence[str]) -> str:
-    """Give the answer that an effect has given: what is intended, where it may be."""
+    """Return the answer that an effect has given: what is intended, where it may be."""
     intended = plan.intended(facts.position, facts.configuration)
     if intended is not None and intended.event in known:
         return intended.event
@@ -380,16 +380,16 @@ class CampaignResult:
             self.found.sort(key=lambda found: found.seed)
 
     def missed(self, subject: Subject) -> tuple[Triple, ...]:
-        """Give the triples that no seed has hit."""
+        """Return the triples that no seed has hit."""
         return tuple(triple for triple in subject.triples if triple not in self.hits)
 
     def coverage(self, subject: Subject) -> float:
-        """Give the share of the triples that were hit, from 0 to 1."""
+        """Return the share of the triples that were hit, from 0 to 1."""
         return 1 - len(self.missed(subject)) / len(subject.triples)
 
 
 def enough(subject: Subject) -> int:
-    """Give how many seeds aim at every triple several times."""
+    """Return how many seeds aim at every triple several times."""
     return max(_FEWEST, _LAPS * len(subject.triples))
 
 
@@ -423,7 +423,7 @@ def simulate(
 
 @contextmanager
 def _played(subject: Subject, chunks: list[Sequence[int]], workers: int) -> Iterator[Iterator[CampaignResult]]:
-    """Give what comes of chunks of seeds, in the order in which they are done."""
+    """Yield what comes of chunks of seeds, in the order in which they are done."""
     can_fork = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
     workers = min(workers, len(chunks)) if can_fork else 1
     if workers <= 1:

@@ -51,7 +51,7 @@ class Time:
         self.set_by_ms = 0
 
     def wall_ms(self) -> int:
-        """Give what the clock on the wall shows, in milliseconds since 1970."""
+        """Return what the clock on the wall shows, in milliseconds since 1970."""
         return BEGIN_MS + self.set_by_ms + round(self.now_s * _MS)
 
 
@@ -146,7 +146,7 @@ class VirtualLoop(WithoutThreads, asyncio.AbstractEventLoop):
         return handle
 
     def time(self) -> float:
-        """Give the seconds since the story began."""
+        """Return the seconds since the story began."""
         return self._time.now_s
 
     def create_future(self) -> "asyncio.Future[Any]":
@@ -158,22 +158,22 @@ class VirtualLoop(WithoutThreads, asyncio.AbstractEventLoop):
         return asyncio.Task(coro, loop=self)
 
     def get_debug(self) -> bool:
-        """Tell that nobody debugs."""
+        """Return that nobody debugs."""
         return False
 
     def is_running(self) -> bool:
-        """Tell that it runs."""
+        """Return that it runs."""
         return True
 
     def is_closed(self) -> bool:
-        """Tell that it is open."""
+        """Return that it is open."""
         return False
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Take note that a sleeper need not be woken: it is passed over when its time comes."""
+        """Record that a sleeper need not be woken: it is passed over when its time comes."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Take note of an error that nobody handled."""
+        """Record an error that nobody handled."""
         self.unheard.append(context)
 
 
@@ -184,11 +184,11 @@ class VirtualClock:
         self._time = time
 
     def now_s(self) -> float:
-        """Give the seconds since the story began."""
+        """Return the seconds since the story began."""
         return self._time.now_s
 
     def wall_ms(self) -> int:
-        """Give what the clock on the wall shows."""
+        """Return what the clock on the wall shows."""
         return self._time.wall_ms()
 
     async def sleep(self, seconds: float) -> None:

@@ -43,7 +43,7 @@ class CallingProcess(Protocol):
     is_stale: bool
 
     def begins(self, key: str, effect: str) -> None:
-        """Take note that a policy is called."""
+        """Record that a policy is called."""
 
 
 @attrs.define(eq=False)
@@ -59,7 +59,7 @@ class WorldCall:
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether it can be let go on: nobody has, and nobody has stopped it."""
+        """Return whether it can be let go on: nobody has, and nobody has stopped it."""
         return self.turn is not None and not self.turn.done()
 
     def comes_back(self, event: str | None) -> None:
@@ -92,12 +92,12 @@ class World:
         self.calls: list[WorldCall] = []
 
     def binding(self, caller: CallingProcess) -> Bindings:
-        """Give what a process binds to the names of the table."""
+        """Return what a process binds to the names of the table."""
         effects = dict.fromkeys(self._facts.subject.emitted, partial(self._perform, caller))
         return Bindings(effects, self._guards, self._models, _NO_SECRETS)
 
     def waiting(self, caller: CallingProcess) -> list[WorldCall]:
-        """Give the calls of a process that can be let go on; those that are over are forgotten."""
+        """Return the calls of a process that can be let go on; those that are over are forgotten."""
         self.calls = [call for call in self.calls if call.is_waiting]
         return [call for call in self.calls if call.caller is caller]
 
@@ -126,7 +126,7 @@ class World:
         return self._gave(key, str(events[0]) if events else "", steps)
 
     def _is_over_at_once(self, call: WorldCall) -> bool:
-        """Tell whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives what is intended next."""
+        """Return whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives what is intended next."""
         facts, answers = self._facts, self._machine.answers.get(call.effect)
         if facts.position >= self._plan.longest or facts.position % _AT_ONCE == _AT_ONCE - 1:
             return False
@@ -145,7 +145,7 @@ class World:
         return steps
 
     async def _steps(self, call: WorldCall, action: Action, context: PolicyContext) -> list[Step]:
-        """Give what the policy gives: the real one, or the answer that is intended."""
+        """Return what the policy gives: the real one, or the answer that is intended."""
         handler = self._handlers.get(call.effect)
         if handler is not None:
             token = _KEY.set(call.key)
@@ -161,7 +161,7 @@ class World:
         return [event_step(call.effect, call.event, verdicts=verdicts, data=data)]
 
     def _verdicts_with(self, call: WorldCall) -> Mapping[str, Any]:
-        """Give the verdicts that come with an answer: all that are wanted, or none, and guards are asked as it arrives."""
+        """Return the verdicts that come with an answer: all that are wanted, or none, and guards are asked as it arrives."""
         facts = self._facts
         if self._plan.chance.happens(50, "verdicts", call.key):
             return {}
@@ -169,7 +169,7 @@ class World:
         return {} if intended is None or intended.event != call.event else dict(intended.verdicts)
 
     def _garbled(self, effect: str, key: str) -> list[Step]:
-        """Give what is no answer."""
+        """Return what is no answer."""
         answers = self._machine.answers.get(effect, ())
         strange: list[Any] = [[None], "steps", None]
         if answers:
@@ -183,12 +183,12 @@ class World:
     # -- models and guards ------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """Give what the model writes now."""
+        """Return what the model writes now."""
         key = _KEY.get()
         return f"text of {key}, try {self._deeds.begun[key]}"
 
     def judge(self, guard: str) -> GuardResult:
-        """Give what a guard says now: what is intended, else something by chance."""
+        """Return what a guard says now: what is intended, else something by chance."""
         facts, outcomes = self._facts, self._machine.guard_named[guard].outcomes
         intended: Occurrence | None = self._plan.intended(facts.position, facts.configuration)
         said = {} if intended is None else dict(intended.verdicts)
@@ -221,7 +221,7 @@ class _SimulatedModel(GeneratorInterface):
 
 
 def data_of(machine: Machine, event: str, number: int) -> object:
-    """Give what an event from outside brings: a text for a specification, else an object with a text that a person might write.
+    """Return what an event from outside brings: a text for a specification, else an object with a text that a person might write.
 
     What prompts and guards read of it is there as well.
     """
@@ -236,7 +236,7 @@ def _paths_read(machine: Machine, event: str) -> frozenset[tuple[str, ...]]:
 
 
 def _with_paths(data: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
-    """Give an object with something at each of these paths."""
+    """Return an object with something at each of these paths."""
     for path in sorted(paths):
         inner = data
         for part in path[:-1]:

@@ -43,18 +43,18 @@ _UNREADABLE = "the code holds characters that no source file may hold"
 
 
 def is_empty(code: str) -> bool:
-    """Tell whether there is no code at all: nothing, white space, comments."""
+    """Return whether there is no code at all: nothing, white space, comments."""
     return all(not line.strip() or line.strip().startswith("#") for line in code.splitlines())
 
 
 def compiles(code: str) -> str | None:
-    """Give the syntax error in one line, with the number of its line; None when there is none."""
+    """Return the syntax error in one line, with the number of its line; None when there is none."""
     fault = syntax_fault(code)
     return fault[0] if fault else None
 
 
 def normal_code(code: str) -> str:
-    """Give a text that is equal for code that differs only in how it is written: comments, blank lines, indentation, quotes.
+    """Return a text that is equal for code that differs only in how it is written: comments, blank lines, indentation, quotes.
 
     What is no Python is equal to itself alone, but for white space around it. The text is for comparing, not for reading.
     """
@@ -71,7 +71,7 @@ def normal_code(code: str) -> str:
 
 
 def syntax_fault(code: str) -> tuple[str, int | None] | None:
-    """Give the syntax error in one line, and the number of its line, from 1, where it has one; None when there is no error."""
+    """Return the syntax error in one line, and the number of its line, from 1, where it has one; None when there is no error."""
     if len(code) > _MOST_CODE:
         return f"the code is too long: {len(code)} characters, and at most {_MOST_CODE} are read", None
     if "\0" in code:
@@ -171,7 +171,7 @@ def made(found: Iterable[tuple[str, bytes]]) -> tuple[MadeFile, ...]:
 
 
 def safe_name(path: str) -> str:
-    """Give the name for a path in the working folder: folders are joined to it by `_`, what is no letter, digit or `._-` becomes `_`."""
+    """Return the name for a path in the working folder: folders are joined to it by `_`, what is no letter, digit or `._-` becomes `_`."""
     plain = "".join(each for each in unicodedata.normalize("NFKD", path) if not unicodedata.combining(each))
     plain = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9._-]", "_", plain)).lstrip("._-") or "file"
     stem, dot, suffix = plain.rpartition(".")
@@ -181,7 +181,7 @@ def safe_name(path: str) -> str:
 
 
 def kind_of(name: str, content: bytes) -> str:
-    """Give what a file is. PythonError (bad_file) when it is not what its name says, or nothing that is kept."""
+    """Return what a file is. PythonError (bad_file) when it is not what its name says, or nothing that is kept."""
     said = name.rpartition(".")[2].lower() if "." in name else ""
     said = _SAME.get(said, said)
     magic = _by_magic(content)
@@ -274,7 +274,7 @@ class _ChildReport:
 
 
 def read(outcome: SandboxOutcome, bounds: Bounds, code: str, columns: Sequence[str] = ()) -> PythonResult:
-    """Give the result; `columns` are the table's. Raises PythonError, with what was printed, where there is none."""
+    """Return the result; `columns` are the table's. Raises PythonError, with what was printed, where there is none."""
     output = printed(outcome, bounds)
     try:
         _stopped(outcome, bounds)
@@ -288,14 +288,14 @@ def read(outcome: SandboxOutcome, bounds: Bounds, code: str, columns: Sequence[s
 
 
 def printed(outcome: SandboxOutcome, bounds: Bounds) -> str:
-    """Give what was printed: all of it, or its beginning and end with a mark between them."""
+    """Return what was printed: all of it, or its beginning and end with a mark between them."""
     if len(outcome.tail) < bounds.output_bytes:
         return cleaned(outcome.output + outcome.tail)
     return cleaned(outcome.output).rstrip("\n") + _CUT + cleaned(outcome.tail)
 
 
 def cleaned(text: bytes | str) -> str:
-    """Give text that does nothing to a terminal, without the paths of this installation."""
+    """Return text that does nothing to a terminal, without the paths of this installation."""
     plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text.encode("utf-8", "replace").decode()
     plain = _CONTROL.sub("", plain.replace("\r\n", "\n").replace("\r", "\n"))
     for path in _own_paths():
@@ -337,7 +337,7 @@ def _killed(number: int, outcome: SandboxOutcome, bounds: Bounds) -> PythonError
 
 
 def _claim(results: bytes) -> tuple[_ChildReport, bytes]:
-    """Give the first line and what follows it, or raise."""
+    """Return the first line and what follows it, or raise."""
     head, end, content = results.partition(b"\n")
     match parse_json(head):
         case {"status": int(status), "said": str(said), "files": [*listed], **rest} if end and not rest:
@@ -354,7 +354,7 @@ def _listed(entry: object) -> tuple[str, str, int]:
 
 
 def _said(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, given: "_CallInput") -> str:
-    """Give the value; raise for what the code's process says went wrong, or for its saying nothing."""
+    """Return the value; raise for what the code's process says went wrong, or for its saying nothing."""
     if claim.status < 0:
         raise _killed(-claim.status, outcome, bounds)
     if not claim.said:
@@ -373,7 +373,7 @@ def _said(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, given: "
 
 
 def _raised(types: list[str], message: str, places: list[Any], given: "_CallInput") -> PythonError:
-    """Say what was raised, where in the code, and what may help. Only line numbers are taken from what is claimed, not lines."""
+    """Return what was raised, where in the code, and what may help. Only line numbers are taken from what is claimed, not lines."""
     lines = given.code.splitlines()
     shown, number = [], None
     for place in places:
@@ -398,7 +398,7 @@ def _hint(types: list[str], message: str, columns: Sequence[str]) -> str:
 
 
 def _files(claim: _ChildReport, content: bytes) -> tuple[MadeFile, ...]:
-    """Give the files, cut out of the content by their sizes, or raise."""
+    """Return the files, cut out of the content by their sizes, or raise."""
     sizes = [size for _, _, size in claim.files]
     if len(sizes) > MOST_FILES:
         raise PythonError("too_many_files", f"The code left more than {MOST_FILES} files in its working folder.")
@@ -470,7 +470,7 @@ class Interpreter:
         self.run("None")
 
     def run(self, code: str, table: FrameSource | None = None, *, timeout_s: float = 30.0) -> PythonResult:
-        """Run code over a table; give what came out. Blocks for `timeout_s` and some seconds at most.
+        """Run code over a table; return what came out. Blocks for `timeout_s` and some seconds at most.
 
         Raises PythonError for all that goes wrong, by its `code` (see `errors.CODES`), and ValueError for a time limit that is none.
         """
@@ -489,7 +489,7 @@ class Interpreter:
 
 
 def _bounds(timeout_s: float) -> Bounds:
-    """Give what a call may use. Processor time is for each process, so it is as much as the time limit, and no less than a second."""
+    """Return what a call may use. Processor time is for each process, so it is as much as the time limit, and no less than a second."""
     return Bounds(
         timeout_s=timeout_s,
         cpu_s=max(1, math.ceil(timeout_s)),
@@ -510,7 +510,7 @@ def _payload(code: str, table: FrameSource | None) -> str:
 
 @functools.cache
 def _program() -> SandboxProgram:
-    """Give the program that runs there, with the folders in which the packages are."""
+    """Return the program that runs there, with the folders in which the packages are."""
     found = {name: importlib.util.find_spec(name) for name in _PACKAGES}
     if missing := [name for name, spec in found.items() if spec is None or spec.origin is None]:
         why = f"{', '.join(missing)} is not installed: {install_hint('chat')}"

@@ -124,7 +124,7 @@ _Found = tuple[str, str, int, bytes]
 
 
 def _gathered(folder: int, most_files: int, most_bytes: int) -> list[_Found]:
-    """Give each file as path, what it is, size and content, by path; without content where there are too many, or too much of it."""
+    """Return each file as path, what it is, size and content, by path; without content where there are too many, or too much of it."""
     found: list[tuple[str, str, int, int]] = []
     seen = 0
     for path, what, size, opened in _entries(folder, "", 1):
@@ -136,7 +136,7 @@ def _gathered(folder: int, most_files: int, most_bytes: int) -> list[_Found]:
 
 
 def _entries(folder: int, above: str, depth: int) -> Iterator[tuple[str, str, int, int]]:
-    """Give path, what it is, size and an open file of everything that is no folder."""
+    """Yield path, what it is, size and an open file of everything that is no folder."""
     with os.scandir(folder) as entries:
         for number, entry in enumerate(entries):
             path = above + entry.name
@@ -247,7 +247,7 @@ class _Session:
         return module
 
     def _run(self, module: types.ModuleType) -> str:
-        """Run all, give the value of a last expression as text."""
+        """Run all, return the value of a last expression as text."""
         body, last = _parts(self._job.code)
         value = ""
         try:
@@ -322,7 +322,7 @@ def _is_drawing(value: Any) -> bool:  # noqa: ANN401
 
 
 def _explained(error: BaseException) -> _Explanation:
-    """Give its types, message, and where in the code it was."""
+    """Return its types, message, and where in the code it was."""
     try:
         message = str(error)
     except BaseException:  # noqa: BLE001  # a message may lie in wait too
@@ -406,12 +406,12 @@ def _column(kind: str, values: list[str | None]) -> Any:  # noqa: ANN401  # a Se
 
 
 def _is_longer(value: str) -> bool:
-    """Tell whether a number has more digits than a float keeps."""
+    """Return whether a number has more digits than a float keeps."""
     return Decimal(repr(float(value))) != Decimal(value)
 
 
 def _integers(values: list[int | None]) -> Any:  # noqa: ANN401  # a Series
-    """Give them in eight bytes; those that are larger as Python's own, which lose nothing."""
+    """Return them in eight bytes; those that are larger as Python's own, which lose nothing."""
     import pandas as pd
 
     has_nulls = None in values

@@ -20,7 +20,7 @@ __all__ = [
 
 
 def compiles(sql: str, database: SqlDatabase) -> str | None:
-    """Give the parser's error in one line, or None. Nothing is run, and no table or column is looked up."""
+    """Return the parser's error in one line, or None. Nothing is run, and no table or column is looked up."""
     try:
         database.parse(sql)
     except SqlError as error:

@@ -149,7 +149,7 @@ class Copy:
 
 
 def loaded(sources: Sequence[Path], folder: Path) -> Copy:
-    """Give the folder's copy if it is of these sources, or none are named; else load them. Raises LoadError, also without DuckDB and at a limit."""
+    """Return the folder's copy if it is of these sources, or none are named; else load them. Raises LoadError, also without DuckDB and at a limit."""
     if find_spec("duckdb") is None:
         raise LoadError("DuckDB", f"it reads the data, and is not installed; run: {install_hint('chat')}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def loaded(sources: Sequence[Path], folder: Path) -> Copy:
 
 
 def _loaded_anew(files: Sequence[Path], folder: Path) -> tuple[Path, str, Build]:
-    """Load files; give the database, the digest, and what was built."""
+    """Load files; return the database, the digest, and what was built."""
     for left in folder.glob(f"{_WORK}*"):  # of a process that was killed while it loaded
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_WORK) as work:
@@ -183,7 +183,7 @@ def _loaded_anew(files: Sequence[Path], folder: Path) -> tuple[Path, str, Build]
 
 
 def _recorded(folder: Path) -> _Record | None:
-    """Give what was loaded into a folder, if it is still there."""
+    """Return what was loaded into a folder, if it is still there."""
     if not (folder / _RECORD).is_file():
         return None
     record = _Record(**json.loads((folder / _RECORD).read_bytes()))
@@ -250,7 +250,7 @@ class _LimitError(Exception):
 
 
 def _said(file: int, work: Path, limits: LoadLimits) -> Iterator[LoadProgress | LoadFault | Build]:
-    """Give what the process says, line by line, until it ends. Raises _LimitError."""
+    """Yield what the process says, line by line, until it ends. Raises _LimitError."""
     waiting, deadline, begun = select.poll(), time.monotonic() + limits.seconds, b""
     waiting.register(file, select.POLLIN)
     while True:

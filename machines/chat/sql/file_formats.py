@@ -104,7 +104,7 @@ def _opened(file: Path) -> IO[str]:
 
 
 def _begun(file: Path) -> bytes:
-    """Give the first bytes of a text, also of one that is packed."""
+    """Return the first bytes of a text, also of one that is packed."""
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
         return opened.read(_LOOKED_AT)
 
@@ -133,7 +133,7 @@ class Reader:
 
 
 def files_of(sources: Sequence[Path]) -> list[Path]:
-    """Give the files: of a folder those of known kinds, sorted, hidden ones left out. Raises LoadError."""
+    """Return the files: of a folder those of known kinds, sorted, hidden ones left out. Raises LoadError."""
     found: list[Path] = []
     for source in sources:
         if source.is_dir():
@@ -155,7 +155,7 @@ def files_of(sources: Sequence[Path]) -> list[Path]:
 
 
 def reader_of(file: Path) -> Reader | None:
-    """Give how a file is read, by the end of its name, or by its first bytes where a `.db` can be of two kinds."""
+    """Return how a file is read, by the end of its name, or by its first bytes where a `.db` can be of two kinds."""
     name = file.name.lower()
     packed = ".gz" if name.endswith(".gz") else ""
     ending = Path(name.removesuffix(".gz")).suffix
@@ -211,7 +211,7 @@ def _rows(delimiter: str = "") -> Callable[["DuckDBPyConnection", Path, str], Ta
 
 
 def _types_as_written(connection: "DuckDBPyConnection", read: str) -> str:
-    """Give the option that reads columns otherwise than DuckDB would where its type says something else than the file.
+    """Return the option that reads columns otherwise than DuckDB would where its type says something else than the file.
 
     Dates written in two ways, or whose day may be their month, are texts: which is which the file does not say. Numbers with more digits than a
     DOUBLE holds are decimals, or texts where they have too many digits for that.
@@ -233,7 +233,7 @@ def _types_as_written(connection: "DuckDBPyConnection", read: str) -> str:
 
 
 def _is_doubtful(connection: "DuckDBPyConnection", read: str, name: str, order: str) -> bool:
-    """Tell whether a column of dates has some that are not written in the order that was found, or could all be read in another one, as other days."""
+    """Return whether a column of dates has some that are not written in the order that was found, or could all be read in another one, as other days."""
     import duckdb
 
     cell = _name(name)
@@ -253,7 +253,7 @@ def _is_doubtful(connection: "DuckDBPyConnection", read: str, name: str, order: 
 
 
 def _other_orders(order: str) -> list[str]:
-    """Give the other orders of day, month and year that people write; none where four digits of a year come first."""
+    """Return the other orders of day, month and year that people write; none where four digits of a year come first."""
     parts = tuple(_DATE_PART.findall(order))
     if sorted(parts) == ["%Y", "%d", "%m"] and parts[-1] == "%Y":
         others = [(parts[1], parts[0], "%Y")]
@@ -270,7 +270,7 @@ def _reordered(order: str, parts: Sequence[str]) -> str:
 
 
 def _exact_types(connection: "DuckDBPyConnection", source: str, names: Sequence[str]) -> dict[str, str]:
-    """Give the types of those columns, read as texts, that have numbers which a DOUBLE changes."""
+    """Return the types of those columns, read as texts, that have numbers which a DOUBLE changes."""
     longer = [_is_longer(_name(name)) for name in names]
     suspects = dict(zip(names, longer, strict=True))
     asked = ", ".join(f"coalesce(bool_or({each}), false)" for each in longer)
@@ -284,25 +284,25 @@ def _exact_types(connection: "DuckDBPyConnection", source: str, names: Sequence[
 
 
 def _is_longer(column: str) -> str:
-    """Give the SQL that tells whether a cell has digits which its float, as it is shown, has not; what costs little is asked first."""
+    """Return the SQL that tells whether a cell has digits which its float, as it is shown, has not; what costs little is asked first."""
     shown = f"TRY_CAST({column} AS DOUBLE)::VARCHAR"
     differs = f"{_digits(column)} <> {_digits(shown)}"
     return f"CASE WHEN strlen({column}) <= {_SURE_DIGITS} OR {shown} = {column} THEN false ELSE {differs} END"
 
 
 def _digits(text: str) -> str:
-    """Give the SQL for the digits of a number that count, without those of its exponent."""
+    """Return the SQL for the digits of a number that count, without those of its exponent."""
     return f"trim(regexp_replace(split_part(lower({text}), 'e', 1), '[^0-9]', '', 'g'), '0')"
 
 
 def _is_changed(cell: str) -> bool:
-    """Tell whether a number is another one as a float, to the last digit that is written: some programs write floats with more digits than they have."""
+    """Return whether a number is another one as a float, to the last digit that is written: some programs write floats with more digits than they have."""
     written = Decimal(cell.strip())
     return Decimal(float(written)).quantize(written, context=Context(prec=len(cell) + _LONGEST_FLOAT)) != written
 
 
 def _decimal(connection: "DuckDBPyConnection", source: str, column: str) -> str:
-    """Give the decimal type that holds each number of a column of texts, VARCHAR where none does."""
+    """Return the decimal type that holds each number of a column of texts, VARCHAR where none does."""
     plain = f"regexp_full_match(trim({column}), '[+-]?(\\d+\\.?\\d*|\\.\\d+)')"
     whole, fraction = (
         f"coalesce(max(length(regexp_extract({column}, '{each}', 1))), 0)" for each in (r"(\d+)", r"\.(\d*)")
@@ -317,7 +317,7 @@ def _select(connection: "DuckDBPyConnection", what: str, source: str) -> "DuckDB
 
 
 def _struct(types: Mapping[str, str]) -> str:
-    """Give the SQL for columns with their types."""
+    """Return the SQL for columns with their types."""
     return f"{{{', '.join(f'{_text(name)}: {_text(kind)}' for name, kind in types.items())}}}"
 
 
@@ -330,7 +330,7 @@ def _name(value: str) -> str:
 
 
 def _duckdb(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
-    """Give all tables and views of a DuckDB file; views are read with no other file in reach."""
+    """Return all tables and views of a DuckDB file; views are read with no other file in reach."""
     connection.execute(f"ATTACH {_text(str(link))} AS source_file (READ_ONLY)")
     connection.execute("SET enable_external_access = false")
     asked = "SELECT schema_name, {0}_name FROM duckdb_{0}s() WHERE database_name = 'source_file' AND NOT internal ORDER BY ALL"
@@ -342,7 +342,7 @@ def _duckdb(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
 
 
 def _sqlite(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
-    """Give all tables of a SQLite file, read with Python's sqlite3: DuckDB's own reader is an extension from the network."""
+    """Return all tables of a SQLite file, read with Python's sqlite3: DuckDB's own reader is an extension from the network."""
     asked = "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
     with closing(sqlite3.connect(f"{link.resolve().as_uri()}?mode=ro", uri=True)) as database:
         database.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -352,7 +352,7 @@ def _sqlite(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
 
 
 def _through_csv(connection: "DuckDBPyConnection", database: sqlite3.Connection, name: str, path: Path) -> str:
-    """Write a table of SQLite as a CSV of texts; give the SELECT that reads it with the types that its values have."""
+    """Write a table of SQLite as a CSV of texts; return the SELECT that reads it with the types that its values have."""
     columns = [
         (row[1], row[2].upper()) for row in database.execute(f"PRAGMA table_xinfo({_name(name)})") if row[6] != 1
     ]
@@ -381,7 +381,7 @@ def _cell(value: float | str | bytes | None) -> str:
 
 
 def _typed(connection: "DuckDBPyConnection", source: str, column: str, kinds: set[str], declared: str) -> str:
-    """Give the SQL of a column in the type of its values; texts declared as dates or times become such, if all of them can."""
+    """Return the SQL of a column in the type of its values; texts declared as dates or times become such, if all of them can."""
     if kinds == {"integer"}:
         return f"{column}::BOOLEAN" if declared.startswith("BOOL") else f"{column}::BIGINT"
     if kinds and kinds <= {"integer", "real"}:

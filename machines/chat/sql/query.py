@@ -163,7 +163,7 @@ def profiled(
 
 
 def _asked(column: str, kind: str) -> list[str]:
-    """Give what is asked of a column: how many values, about; of a time also first, last, and which grains fit."""
+    """Return what is asked of a column: how many values, about; of a time also first, last, and which grains fit."""
     if _TIME.match(kind):
         grains = [f"bool_and(TRY({column} = date_trunc('{grain}', {column})::{kind}))" for grain in _GRAINS]
         weekly = f"min(TRY(dayofweek({column}))) = max(TRY(dayofweek({column})))"  # fails at the ends of what there is
@@ -189,7 +189,7 @@ def _scope(name: str, facts: Sequence[Any]) -> TimeScope:
 
 
 def iso(text: str) -> str:
-    """Give a point in time as ISO 8601 writes it, from DuckDB's text; what has no such form (infinity) stays."""
+    """Return a point in time as ISO 8601 writes it, from DuckDB's text; what has no such form (infinity) stays."""
     return re.sub(r"^(\d{4,}-\d\d-\d\d) (\d\d:)", r"\1T\2", text)
 
 

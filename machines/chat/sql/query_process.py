@@ -49,7 +49,7 @@ def connected(path: str) -> "DuckDBPyConnection":
 
 
 def queried(connection: "DuckDBPyConnection", sql: str, limit: int, keep: int) -> tuple[SqlAnswer, bytes]:
-    """Run a query; give what is told of its result, and its CSV. Raises SqlError and DuckDB's errors."""
+    """Run a query; return what is told of its result, and its CSV. Raises SqlError and DuckDB's errors."""
     statement = checked(connection, sql)
     names, types = _kept_as_table(connection, statement)
     columns = _unique(names)
@@ -156,7 +156,7 @@ def answered(connection: "DuckDBPyConnection", request: SqlRequest) -> tuple[Sql
 
 
 def _message(error: Exception) -> str:
-    """Give DuckDB's message, shortened, without the folder of the data."""
+    """Return DuckDB's message, shortened, without the folder of the data."""
     text = re.sub(r"\n\n+", "\n", str(error).strip()).replace(str(Path.cwd()), "")
     text = re.sub(r'Did you mean "(duckdb|pg|pragma|sqlite|information_schema)_?[^\n]*\n', "", text)
     return text if len(text) <= _MOST_MESSAGE else text[:_MOST_MESSAGE] + "\N{HORIZONTAL ELLIPSIS}"

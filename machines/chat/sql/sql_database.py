@@ -127,7 +127,7 @@ class _Child:
         self._process = started(f"{_START}({path.name!r})", path.parent, self._complaints)
 
     def asked(self, request: SqlRequest) -> tuple[SqlAnswer | SqlFailure, bytes]:
-        """Give the answer. Raises SqlError when the process was ended, or has ended by itself."""
+        """Return the answer. Raises SqlError when the process was ended, or has ended by itself."""
         assert self._process.stdin is not None
         deadline = time.monotonic() + request.timeout_s
         try:
@@ -184,7 +184,7 @@ class _Child:
         return "sql_too_large", f"DuckDB broke down over this query (exit code {code}): write a smaller or simpler one"
 
     def is_over(self) -> bool:
-        """Tell whether the process was ended, or has ended."""
+        """Return whether the process was ended, or has ended."""
         return self._why is not None or self._process.poll() is not None
 
     def end(self, code: str, message: str) -> None:

@@ -60,7 +60,7 @@ class Statement:
 
 
 def tokens(sql: str) -> list[tuple[str, str]]:
-    """Give kind and text of each token, comments left out; kinds are DuckDB's names (`keyword`, `identifier`, ..)."""
+    """Return kind and text of each token, comments left out; kinds are DuckDB's names (`keyword`, `identifier`, ..)."""
     import duckdb
 
     data = sql.encode()
@@ -71,7 +71,7 @@ def tokens(sql: str) -> list[tuple[str, str]]:
 
 
 def normal_sql(sql: str) -> str:
-    """Give a text that is equal for SQL that differs in comments, white space, letter case and the last semicolon only.
+    """Return a text that is equal for SQL that differs in comments, white space, letter case and the last semicolon only.
 
     Letter case counts in texts and in quoted names; only ASCII letters are made small, as DuckDB does. SQL that is too
     long to be run is given as it is.
@@ -89,7 +89,7 @@ def normal_sql(sql: str) -> str:
 
 
 def checked(connection: "DuckDBPyConnection", sql: str) -> Statement:
-    """Give the one query of a text. Raises SqlError: empty_sql, several_statements, not_a_query, not_allowed, sql_too_large.
+    """Return the one query of a text. Raises SqlError: empty_sql, several_statements, not_a_query, not_allowed, sql_too_large.
 
     DuckDB's own errors are raised as they are.
     """
@@ -118,7 +118,7 @@ def checked(connection: "DuckDBPyConnection", sql: str) -> Statement:
 
 
 def _kind(statement: "Parsed") -> str:
-    """Give DuckDB's name of a kind of statement; some kinds have none in Python (UPDATE EXTENSIONS)."""
+    """Return DuckDB's name of a kind of statement; some kinds have none in Python (UPDATE EXTENSIONS)."""
     try:
         return str(statement.type.name)
     except ValueError:
@@ -136,7 +136,7 @@ def plain_text(sql: str) -> None:
 
 
 def _explained(found: list[tuple[str, str]]) -> str:
-    """Give the statement that EXPLAIN is about, put together from its tokens."""
+    """Return the statement that EXPLAIN is about, put together from its tokens."""
     rest = found[1:]
     if rest and rest[0][1] == "(":
         end = next((n for n, (_, text) in enumerate(rest) if text == ")"), 0)
@@ -149,7 +149,7 @@ def _explained(found: list[tuple[str, str]]) -> str:
 
 
 def _read(connection: "DuckDBPyConnection", sql: str) -> Statement:
-    """Look at the syntax tree of a query: refuse what does more than read tables, give the tables."""
+    """Look at the syntax tree of a query: refuse what does more than read tables, return the tables."""
     said = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0]
     try:
         tree = json.loads(said)
@@ -164,7 +164,7 @@ def _read(connection: "DuckDBPyConnection", sql: str) -> Statement:
 
 
 def _bare(sql: str) -> str:
-    """Give the only statement of a text, without the semicolons around it."""
+    """Return the only statement of a text, without the semicolons around it."""
     import duckdb
 
     data = sql.encode()
@@ -256,7 +256,7 @@ _MARK = "\N{HORIZONTAL ELLIPSIS}"
 
 
 def kind_of(type_name: str) -> str:
-    """Give how a column of a DuckDB type is handled: whole, float, bool, decimal, nested, bytes, time, text."""
+    """Return how a column of a DuckDB type is handled: whole, float, bool, decimal, nested, bytes, time, text."""
     if WHOLE.match(type_name):
         return "whole"
     if _NESTED.match(type_name):
@@ -268,7 +268,7 @@ def kind_of(type_name: str) -> str:
 
 
 def asked(column: str, type_name: str) -> str:
-    """Give the SQL that reads a column without loss, or says how much of a very long text is left out."""
+    """Return the SQL that reads a column without loss, or says how much of a very long text is left out."""
     kind = kind_of(type_name)
     if kind in ("whole", "bool") or type_name == "DOUBLE":
         return column
@@ -283,7 +283,7 @@ def asked(column: str, type_name: str) -> str:
 
 
 def shown(cell: Cell, kind: str, most: int) -> Json:
-    """Give a cell as a JSON value of at most about so many characters; what is cut ends with a mark."""
+    """Return a cell as a JSON value of at most about so many characters; what is cut ends with a mark."""
     if cell is None:
         return None
     match kind:
@@ -301,7 +301,7 @@ def shown(cell: Cell, kind: str, most: int) -> Json:
 
 
 def _number(value: Cell) -> Json:
-    """Give a number that JSON keeps without loss, else its digits as a text; NaN and infinity are texts."""
+    """Return a number that JSON keeps without loss, else its digits as a text; NaN and infinity are texts."""
     if isinstance(value, bool | str):
         return value
     if isinstance(value, int):
@@ -334,7 +334,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def preview(rows: Sequence[Sequence[Any]], kinds: Sequence[str]) -> list[list[Any]]:
-    """Give rows as JSON values, together at most MOST_PREVIEW characters: long cells are cut first, then rows left out."""
+    """Return rows as JSON values, together at most MOST_PREVIEW characters: long cells are cut first, then rows left out."""
     told: list[list[Any]] = []
     for most in _CELLS:
         told = [[shown(cell, kind, most) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
@@ -350,7 +350,7 @@ def _length(value: Json) -> int:
 
 
 def csv_lines(columns: Sequence[str], rows: Iterator[Sequence[Any]], kinds: Sequence[str]) -> tuple[bytes, int]:
-    """Give a CSV with a header, and how many rows it has: as many as MOST_CSV_BYTES hold."""
+    """Return a CSV with a header, and how many rows it has: as many as MOST_CSV_BYTES hold."""
     lines = [(",".join(_text(name) for name in columns) + "\n").encode()]
     size = len(lines[0])
     for row in rows:
@@ -378,7 +378,7 @@ def _field(cell: Cell, kind: str) -> str:
 
 
 def for_spreadsheets(csv: bytes) -> bytes:
-    """Give a CSV without formulas: a text that a spreadsheet would run gets an apostrophe before it; numbers stay as they are.
+    """Return a CSV without formulas: a text that a spreadsheet would run gets an apostrophe before it; numbers stay as they are.
 
     That is a text which begins with = + - @ or the end of a line, and is no number, also behind semicolons and tabs: where commas are in numbers, spreadsheets
     separate cells there, and some leave out tabs at the beginning. Whoever reads the CSV back sees the apostrophe too. What is no UTF-8 stays as it is.

@@ -37,7 +37,7 @@ At = Callable[[str, str], object]
 
 
 def identifier(name: str) -> str:
-    """Give a name that SQL takes without quotes: small letters, digits and underscores; `order` becomes `order_data`."""
+    """Return a name that SQL takes without quotes: small letters, digits and underscores; `order` becomes `order_data`."""
     found = re.sub(r"\W+", "_", name.lower()).strip("_")[:60] or "data"
     if found[0].isdigit():
         found = f"t_{found}"
@@ -46,7 +46,7 @@ def identifier(name: str) -> str:
 
 @cache
 def _reserved() -> frozenset[str]:
-    """Give the words that are no names without quotes: DuckDB's reserved ones, and those that name a type or function."""
+    """Return the words that are no names without quotes: DuckDB's reserved ones, and those that name a type or function."""
     import duckdb
 
     asked = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
@@ -55,7 +55,7 @@ def _reserved() -> frozenset[str]:
 
 
 def unique(name: str, taken: Container[str], *, instead: str = "") -> str:
-    """Give a name that is not taken: itself, the one to take instead, or that with a number."""
+    """Return a name that is not taken: itself, the one to take instead, or that with a number."""
     base = instead or name
     numbered = (f"{base}_{number}" for number in range(2, 1_000_000))
     return next(found for found in (name, base, *numbered) if found not in taken) if name in taken else name
@@ -126,7 +126,7 @@ def _load(file: Path, reader: Reader, new: Path, of_table: dict[str, str], at: A
 
 
 def _told(error: Exception, link: Path, file: Path) -> str:
-    """Give DuckDB's message in one line, with the file's own name."""
+    """Return DuckDB's message in one line, with the file's own name."""
     text = " ".join(str(error).replace(str(link), file.name).split())
     return text if len(text) <= 500 else text[:500] + "\N{HORIZONTAL ELLIPSIS}"  # noqa: PLR2004
 

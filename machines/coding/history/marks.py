@@ -54,11 +54,11 @@ class ChangedFile:
     mode_after: str | None = None
 
     def first(self) -> Kept:
-        """Give mode and id before."""
+        """Return mode and id before."""
         return (self.mode_before, self.before) if self.mode_before and self.before else None
 
     def last(self) -> Kept:
-        """Give mode and id after."""
+        """Return mode and id after."""
         return (self.mode_after, self.after) if self.mode_after and self.after else None
 
 
@@ -71,7 +71,7 @@ class Conflict:
 
 
 def changes(first: Snapshot, last: Snapshot) -> tuple[ChangedFile, ...]:
-    """Give what is another in two states, by path: contents, modes, permissions, and what is no file."""
+    """Return what is another in two states, by path: contents, modes, permissions, and what is no file."""
     nothing = (None, None)
     found = []
     paths = first.files.keys() | last.files.keys() | first.left_out.keys() | last.left_out.keys()
@@ -84,7 +84,7 @@ def changes(first: Snapshot, last: Snapshot) -> tuple[ChangedFile, ...]:
 
 
 def permitted(first: Snapshot, last: Snapshot) -> Iterator[tuple[str, int, int]]:
-    """Give the files and folders that have other permissions, by path, with those before and after: but for what git tells by a file's mode."""
+    """Yield the files and folders that have other permissions, by path, with those before and after: but for what git tells by a file's mode."""
     for path in sorted(first.permissions.keys() & last.permissions.keys()):
         old, new = first.permissions[path], last.permissions[path]
         if old != new and first.files.get(path, ("", ""))[0] == last.files.get(path, ("", ""))[0]:
@@ -92,13 +92,13 @@ def permitted(first: Snapshot, last: Snapshot) -> Iterator[tuple[str, int, int]]
 
 
 def is_permitted_otherwise(first: Snapshot, last: Snapshot, path: str) -> bool:
-    """Tell whether permissions differ; what had none that are known is left as it is."""
+    """Return whether permissions differ; what had none that are known is left as it is."""
     old, new = first.permissions.get(path), last.permissions.get(path)
     return old is not None and new is not None and old != new
 
 
 def special(state: Snapshot, path: str) -> str | None:
-    """Give what stands at a path and is no file; None for all else."""
+    """Return what stands at a path and is no file; None for all else."""
     kind = state.left_out.get(path)
     return kind if kind in SPECIAL.values() else None
 
@@ -108,12 +108,12 @@ UNKEPT, UNKNOWN = "not kept", "not known"
 
 
 def lost(first: Snapshot, last: Snapshot) -> list[str]:
-    """Give the paths of what was not kept for a .gitignore named it when the run began, and is gone, or kept from now on."""
+    """Return the paths of what was not kept for a .gitignore named it when the run began, and is gone, or kept from now on."""
     return sorted(path for path, why in first.left_out.items() if why == IGNORED and path not in last.left_out)
 
 
 def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[ChangedFile, ...]:
-    """Give the files that are others in two states as people and models are told of them: what is not kept was there all the same.
+    """Return the files that are others in two states as people and models are told of them: what is not kept was there all the same.
 
     Of one that `was_ignored` at first nobody knows whether it was there.
     """
@@ -127,7 +127,7 @@ def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) ->
 
 
 def _unkept_in(state: Snapshot, path: str) -> str | None:
-    """Give what stands for the content of a file that is left out, or lies in a folder that is; None where nothing is known to be there."""
+    """Return what stands for the content of a file that is left out, or lies in a folder that is; None where nothing is known to be there."""
     parts = path.split("/")
     above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
     return UNKEPT if any(each in state.left_out for each in above) else None
@@ -142,7 +142,7 @@ class IgnoredIn:
     _known: dict[str, tuple[IgnoreRule, ...]] = attrs.field(factory=dict, init=False)
 
     def __call__(self, path: str) -> bool:
-        """Tell whether a path is named, or a folder above it."""
+        """Return whether a path is named, or a folder above it."""
         parts, names = parts_of(path), path.split("/")
         chain = []
         for depth in range(len(parts)):
@@ -190,7 +190,7 @@ class BegunCalls:
         new.replace(path)
 
     def find(self, key: str) -> CallMark | None:
-        """Give a call; None where another one was the last, or none was."""
+        """Return a call; None where another one was the last, or none was."""
         try:
             said = json.loads(self._path(key).read_text("utf-8"))
         except (FileNotFoundError, ValueError):
@@ -263,7 +263,7 @@ class UndoPlan:
                 self.conflicts.append(Conflict(folder, str(found)))
 
     def _is_open(self, change: ChangedFile) -> bool:
-        """Tell whether a file is still to be put back, and may be."""
+        """Return whether a file is still to be put back, and may be."""
         path = change.path
         if self.now.files.get(path) == change.first() and self.now.left_out.get(path) == special(self.first, path):
             was_changed = change.first() != change.last() or special(self.first, path) != special(self.last, path)
@@ -274,20 +274,20 @@ class UndoPlan:
         return reason is None
 
     def _has_permissions_of_last(self, path: str) -> bool:
-        """Tell whether permissions that alone have changed are to be put back."""
+        """Return whether permissions that alone have changed are to be put back."""
         first, last, now = (state.permissions.get(path) for state in (self.first, self.last, self.now))
         if now not in {first, last}:
             self.conflicts.append(Conflict(path, "its permissions were changed since"))
         return now == last
 
     def _left_out_now(self, path: str) -> str | None:
-        """Tell why a file is not known now; what is no file, and was made, is taken away."""
+        """Return why a file is not known now; what is no file, and was made, is taken away."""
         made = special(self.last, path)
         why = self.now.left_out.get(path)
         return None if made is not None and made == why else why
 
     def _unknown_before(self, change: ChangedFile) -> str | None:
-        """Tell why nobody knows what a file was like at first, or why it is not made again."""
+        """Return why nobody knows what a file was like at first, or why it is not made again."""
         if gone := special(self.first, change.path):
             return f"it was {gone}: that is not made again"
         if change.before is not None or change.path in self.made:
@@ -319,7 +319,7 @@ class UndoPlan:
             self.conflicts.append(Conflict(path, str(found)))
 
     def _permissions(self, path: str, mode: str) -> int:
-        """Give what a file may be used for: as at first, less what somebody has taken away since the last."""
+        """Return what a file may be used for: as at first, less what somebody has taken away since the last."""
         first = self.first.permissions.get(path, 0o700 if mode == PROGRAM else 0o600)
         last, now = self.last.permissions.get(path), self.now.permissions.get(path)
         if now is None or now == last:
@@ -369,7 +369,7 @@ class WorkspaceHistory:
         self.progress: Callable[[str], object] = str
 
     def mark(self, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> str:
-        """Write down what the workspace is like, and give the id of the commit; an unchanged one gets none.
+        """Write down what the workspace is like, and return the id of the commit; an unchanged one gets none.
 
         `text` says what has happened, `also` names files that are looked at although they would be left out. Raises HistoryError for a workspace
         of too many files, and where `stop` says so meanwhile.
@@ -401,7 +401,7 @@ class WorkspaceHistory:
         return over
 
     def cut_off(self, key: str, stop: Callable[[], bool] = bool) -> CallMark | None:
-        """Give a call that was under way with what it has changed: all that is others than before it, where nobody saw its end.
+        """Return a call that was under way with what it has changed: all that is others than before it, where nobody saw its end.
 
         None where it had not begun. Raises HistoryError for a workspace of too many files.
         """
@@ -411,7 +411,7 @@ class WorkspaceHistory:
     # -- what marks say -------------------------------------------------------------------------------------------------
 
     def left_out(self, mark: str) -> Mapping[str, str]:
-        """Give the paths that a mark lacks, with why."""
+        """Return the paths that a mark lacks, with why."""
         return self._read(mark).left_out
 
     def unkept(self, mark: str) -> str:
@@ -419,7 +419,7 @@ class WorkspaceHistory:
         return unkept(self._read(mark).left_out)
 
     def changed(self, first: str, last: str, made: Collection[str] = ()) -> tuple[ChangedFile, ...]:
-        """Give the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark.
+        """Return the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark.
 
         A content that was there and is not kept is UNKEPT; UNKNOWN where a `.gitignore` named it at first, unless it is among those that are known to be `made`.
         """
@@ -436,7 +436,7 @@ class WorkspaceHistory:
         return gone if paths else ""
 
     def diff(self, first: str, last: str, *, most_bytes: int = 1_000_000) -> str:
-        """Give what has changed between two marks as `git diff` writes it; of a longer text its beginning and its end.
+        """Return what has changed between two marks as `git diff` writes it; of a longer text its beginning and its end.
 
         Raises HistoryError for an id that is no mark.
         """
@@ -502,7 +502,7 @@ class WorkspaceHistory:
         return newest
 
     def _known(self, tip: str | None) -> Snapshot | None:
-        """Give the newest snapshot, and know what was seen of it: by this process, or by the last one that has written it down."""
+        """Return the newest snapshot, and know what was seen of it: by this process, or by the last one that has written it down."""
         if tip is None:
             self._newest, self._seen = None, {}
         elif self._newest is None or self._newest.commit != tip:

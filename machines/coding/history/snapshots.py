@@ -46,7 +46,7 @@ def permissions_text(permissions: Mapping[str, int], kinds: Mapping[str, str]) -
 
 
 def permissions_of(text: str, kinds: Mapping[str, str]) -> dict[str, int]:
-    """Give the permissions that a line tells, by path; links have none."""
+    """Return the permissions that a line tells, by path; links have none."""
     said = json.loads(text)
     usual = {kind: int(bits, 8) for kind, bits in said["usual"].items()}
     others = {path: int(bits, 8) for path, bits in said["others"].items()}
@@ -81,11 +81,11 @@ class Snapshot:
     permissions: Mapping[str, int] = attrs.field(repr=False)
 
     def objects(self) -> set[str]:
-        """Give the ids of all that it consists of."""
+        """Return the ids of all that it consists of."""
         return {blob for _, blob in self.files.values()} | set(self.folders.values())
 
     def kinds(self) -> dict[str, str]:
-        """Give git's mode of each file and folder by path."""
+        """Return git's mode of each file and folder by path."""
         return {path: mode for path, (mode, _) in self.files.items()} | dict.fromkeys(self.folders, FOLDER)
 
 
@@ -111,7 +111,7 @@ class Snapshots:
             yield self._branch.read()
 
     def read(self, commit: str) -> Snapshot:
-        """Give what the workspace was like at a commit. Raises HistoryError."""
+        """Return what the workspace was like at a commit. Raises HistoryError."""
         if not _OBJECT_ID.fullmatch(commit):
             raise HistoryError("a mark is named by 40 hex digits, as it was given")
         try:
@@ -131,7 +131,7 @@ class Snapshots:
         return snapshot
 
     def content(self, blob: str) -> bytes:
-        """Give the content of a file. Raises ArtifactStoreError when it is damaged."""
+        """Return the content of a file. Raises ArtifactStoreError when it is damaged."""
         return self._objects.read(blob)
 
     def write_objects(self, kind: str, bodies: Mapping[str, bytes]) -> None:
@@ -157,7 +157,7 @@ class Snapshots:
         return Snapshot(commit, state.files, folders, state.left_out, state.permissions)
 
     def _listed(self, tree: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-        """Give files and folders beneath a tree, reading all trees of one depth together."""
+        """Return files and folders beneath a tree, reading all trees of one depth together."""
         files: dict[str, tuple[str, str]] = {}
         folders: dict[str, str] = {}
         level = {"": tree}
@@ -177,13 +177,13 @@ class Snapshots:
 
 
 def _told(text: str) -> str:
-    """Give a text as a message of a commit can have it."""
+    """Return a text as a message of a commit can have it."""
     text = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text[:_LONGEST_TEXT])
     return text.strip() or "mark"
 
 
 def _trees(files: Mapping[str, tuple[str, str]], folders: Iterable[str]) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Give the ids of the trees by path, and their bodies by id."""
+    """Return the ids of the trees by path, and their bodies by id."""
     entries: dict[str, dict[str, tuple[str, str]]] = {folder: {} for folder in folders}
     for path, entry in files.items():
         folder, _, name = path.rpartition("/")
@@ -339,7 +339,7 @@ def _require(folder: int, name: str, expected: Kept) -> None:
 
 
 def _linked(folder: int, temporary: str, name: str) -> bool:
-    """Give a file a name that nothing has; False where there are no links. Raises FileExistsError."""
+    """Return a file a name that nothing has; False where there are no links. Raises FileExistsError."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except PermissionError:  # some file systems have none

@@ -46,7 +46,7 @@ class IgnoreRule:
     folders_only: bool
 
     def matches(self, path: Sequence[bytes], *, is_folder: bool) -> bool:
-        """Tell whether it names a path, given as parts below the folder of the `.gitignore`."""
+        """Return whether it names a path, given as parts below the folder of the `.gitignore`."""
         if self.folders_only and not is_folder:
             return False
         return _match(self.parts, path[-1:] if self.by_name else path)
@@ -60,7 +60,7 @@ def rules_of(text: bytes) -> tuple[IgnoreRule, ...]:
 
 
 def is_named(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], parts: Sequence[bytes], *, is_folder: bool) -> bool:
-    """Tell whether rules name a path, not asking about the folders above it.
+    """Return whether rules name a path, not asking about the folders above it.
 
     `chain` has the rules of the folders above it, the topmost first, each with the number of parts that lead there. The last line that
     matches decides, and those of the nearest folder before all others.
@@ -74,7 +74,7 @@ def is_named(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], parts: Sequenc
 
 
 def parts_of(path: str) -> tuple[bytes, ...]:
-    """Give the parts of a path as the system has them."""
+    """Return the parts of a path as the system has them."""
     return tuple(os.fsencode(path).split(b"/"))
 
 
@@ -128,7 +128,7 @@ class _Meaningless(Exception):  # noqa: N818  # it is no fault
 
 
 def _parts(pattern: bytes) -> Iterator[re.Pattern[bytes] | None]:
-    """Give what each part of a path has to match."""
+    """Yield what each part of a path has to match."""
     pieces: list[bytes] = []
     for piece in _pieces(pattern):
         if piece == b"/":
@@ -140,7 +140,7 @@ def _parts(pattern: bytes) -> Iterator[re.Pattern[bytes] | None]:
 
 
 def _pieces(pattern: bytes) -> Iterator[bytes]:
-    """Give a pattern piece by piece: `/`, `*`, or a regular expression of one byte."""
+    """Yield a pattern piece by piece: `/`, `*`, or a regular expression of one byte."""
     at = 0
     while at < len(pattern):
         byte = pattern[at : at + 1]
@@ -195,7 +195,7 @@ def _range(first: bytes, last: bytes) -> bytes:
 
 
 def _compiled(pieces: Sequence[bytes]) -> re.Pattern[bytes] | None:
-    """Give what one part of a path has to match; None for `**`.
+    """Return what one part of a path has to match; None for `**`.
 
     What stands between two stars is looked for once, as far left as it goes: more is never needed, and takes no more time.
     """
@@ -326,7 +326,7 @@ class WorkspaceState:
 
 
 def blob_id(content: bytes) -> str:
-    """Give the id that git gives to a content."""
+    """Return the id that git gives to a content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
@@ -340,7 +340,7 @@ def look(
     left_out: Mapping[str, str] | None = None,
     effort: ScanBudget | None = None,
 ) -> WorkspaceState:
-    """Give what stands in a folder; `left_out` is None for the first look.
+    """Return what stands in a folder; `left_out` is None for the first look.
 
     What is kept is bounded: files that were there the last time and those of `also` come first, then small ones, then the others by size. What was `left_out` the last
     time for want of room or time is so again, so that it never seems to be new, and so is what a .gitignore named at the first look, whatever it says since.
@@ -363,7 +363,7 @@ def look(
 
 
 def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
-    """Give mode and content of a file or link, None where neither is. Raises OSError, and HistoryError for one that is too large."""
+    """Return mode and content of a file or link, None where neither is. Raises OSError, and HistoryError for one that is too large."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
@@ -401,7 +401,7 @@ class _IgnoredNames:
         return cls(known, own)
 
     def has(self, path: str) -> bool:
-        """Tell whether a file was ignored at the first look; it is found again."""
+        """Return whether a file was ignored at the first look; it is found again."""
         folder, _, name = path.rpartition("/")
         is_known = self.known is not None and name in self.known.get(folder, ())
         if is_known:
@@ -438,7 +438,7 @@ class _IgnoredNames:
         return (found.st_dev, found.st_ino) == self.own or _has(opened, _VIRTUAL)
 
     def _inside(self, opened: int, path: str) -> Iterator[tuple[str, int]]:
-        """Give the names in a folder with their modes: of a very large one some more than are taken, later those that are known."""
+        """Yield the names in a folder with their modes: of a very large one some more than are taken, later those that are known."""
         if self.known is not None:
             names = sorted(self.known[path])
         else:
@@ -509,7 +509,7 @@ class _Scan:
             )
 
     def _is_wanted(self, path: str) -> bool:
-        """Tell whether something is looked at whatever its name is."""
+        """Return whether something is looked at whatever its name is."""
         return path in self.before or path in self.folders or path in self.also or path in self.above
 
     def _rules(self, opened: int) -> tuple[IgnoreRule, ...]:

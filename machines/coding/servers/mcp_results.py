@@ -61,7 +61,7 @@ class McpServer:
 
 
 def _fault(said: JsonObject) -> str:
-    """Say what is wrong with a table whose settings are all known; nothing where nothing is."""
+    """Return what is wrong with a table whose settings are all known; nothing where nothing is."""
     env, command = said.get("env", {}), said.get("command")
     if not _are_texts(command) or not command or not command[0]:
         return '`command` is needed: a list of texts, the program first, such as ["uvx", "some-server"]'
@@ -139,12 +139,12 @@ def read_tool(said: JsonObject) -> ListedTool:
 
 
 def prefix(server: str) -> str:
-    """Give how the names of a server's tools begin."""
+    """Return how the names of a server's tools begin."""
     return f"{_ODD_IN_A_NAME.sub('_', server)[: _LONGEST_NAME // 3]}__"
 
 
 def fitted(server: str, tool: str) -> str:
-    """Give the name of a tool for models: `SERVER__TOOL`, of at most 64 letters, digits, `_` and `-`.
+    """Return the name of a tool for models: `SERVER__TOOL`, of at most 64 letters, digits, `_` and `-`.
 
     What has to be altered for that ends in a digest of both names, so that it stays apart from others, and is the same every time.
     """
@@ -157,7 +157,7 @@ def fitted(server: str, tool: str) -> str:
 
 
 def tools_of(name: str, server: McpServer, listed: Sequence[ListedTool]) -> tuple[ForeignTool, ...]:
-    """Give the tools that may be used, in the server's order. Raises ToolError `bad_tools`."""
+    """Return the tools that may be used, in the server's order. Raises ToolError `bad_tools`."""
     known = Counter(each.name for each in listed)
     wanted = known.keys() if server.tools is None else set(server.tools)
     if missing := sorted(wanted - known.keys()):
@@ -202,7 +202,7 @@ def _shortened(description: str) -> str:
 
 
 def one_line(text: str, longest: int = 100) -> str:
-    """Give what somebody else wrote as a short line without control characters."""
+    """Return what somebody else wrote as a short line without control characters."""
     line = " ".join(_plain(text).split())
     return line if len(line) <= longest else f"{line[:longest]}.."
 
@@ -212,7 +212,7 @@ def _plain(text: str) -> str:
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Give names as an error has them: some, and how many more there are."""
+    """Return names as an error has them: some, and how many more there are."""
     some = [one_line(name) for name in sorted(names)]
     more = f", and {len(some) - _SHOWN_NAMES:,} more" if len(some) > _SHOWN_NAMES else ""
     return (", ".join(some[:_SHOWN_NAMES]) or "none") + more
@@ -312,7 +312,7 @@ def result_of(answer: ServerAnswer, redact: Redact) -> ServerResult:
 
 
 def _left_out(text: int, structured: int, attachments: int) -> str:
-    """Say what was left out; nothing where all is there."""
+    """Return what was left out; nothing where all is there."""
     left = [
         (text, "characters of the text are left out"),
         (structured, "characters of a structured value are left out"),

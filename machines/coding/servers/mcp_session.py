@@ -82,7 +82,7 @@ class ServerProcess:
         return self._process.pid
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
-        """Give the lines of its output until it is closed. Raises TooLarge."""
+        """Yield the lines of its output until it is closed. Raises TooLarge."""
         pieces: list[bytes] = []
         size = 0
         while piece := await _read(self._stdout.fileno()):
@@ -141,7 +141,7 @@ class ServerProcess:
             pipe.close()
 
     def ending(self) -> str:
-        """Tell how it ended, and the last line of what it has complained of."""
+        """Return how it ended, and the last line of what it has complained of."""
         code = self._process.poll()
         how = "" if code is None else f"exit code {code}" if code >= 0 else f"ended by {_signal_name(-code)}"
         lines = [line for line in self._complaints.decode(errors="replace").splitlines() if line.strip()]
@@ -227,7 +227,7 @@ class Live:
             self._over.set()
 
     async def asked(self, asking: PendingCall) -> ServerAnswer:
-        """Give what a call gave. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
+        """Return what a call gave. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
         from mcp import types
 
         tool = asking.tool
@@ -257,7 +257,7 @@ class Live:
         return f"the MCP server '{self._name}'"
 
     def garbled(self) -> str:
-        """Tell what it has written that is no message; nothing where all were."""
+        """Return what it has written that is no message; nothing where all were."""
         said = one_line(self._garbled.decode(errors="replace"))
         return f"; its output has lines that are no MCP messages, such as '{said}'" if said else ""
 
@@ -340,7 +340,7 @@ class Live:
         )
 
     def _ended(self) -> WorkspaceToolError:
-        """Say why it is over where it has ended by itself."""
+        """Return why it is over where it has ended by itself."""
         ending = self.process.ending()
         said = f"{self.named} has ended{f' ({ending})' if ending else ''}{self.garbled()}"
         return WorkspaceToolError("server_ended", said) if self.started.done() else _not_started(said)
@@ -447,14 +447,14 @@ async def _shake_hands(session: "ClientSession") -> None:
 
 @functools.cache
 def _as_written() -> "TypeAdapter[Any]":
-    """Give what takes a result as it is; the session has looked at its form before."""
+    """Return what takes a result as it is; the session has looked at its form before."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(dict)
 
 
 def package_fault() -> str:
-    """Say why the package mcp cannot be used; nothing where it can."""
+    """Return why the package mcp cannot be used; nothing where it can."""
     try:
         import mcp.shared.message  # noqa: F401  # with all that mcp has itself
     except ModuleNotFoundError as error:
@@ -496,7 +496,7 @@ def _require_levels(value: Any) -> None:  # noqa: ANN401  # JSON of any kind
 
 
 def told(error: Exception) -> str:
-    """Say what went wrong in a line."""
+    """Return what went wrong in a line."""
     from mcp import MCPError
     from pydantic import ValidationError
 

@@ -128,11 +128,11 @@ class Connection:
         self._live: Live | None = None
 
     async def tools(self) -> tuple[ForeignTool, ...]:
-        """Give the tools as it lists them. Raises ToolError."""
+        """Return the tools as it lists them. Raises ToolError."""
         return (await self._opened()).tools
 
     async def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
-        """Give what a call gave; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
+        """Return what a call gave; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
         tool = asking.tool
         stopped = WorkspaceToolError("stopped", f"{tool.name} was stopped, and its server was ended")
         if stop is not None and select.select([stop], [], [], 0)[0]:
@@ -191,7 +191,7 @@ class Connection:
             self._live.stop(why)
 
     async def _lost(self, live: Live, asking: PendingCall) -> WorkspaceToolError:
-        """Say why a server has ended in the middle of a call that is not to blame."""
+        """Return why a server has ended in the middle of a call that is not to blame."""
         await asyncio.shield(live.task)
         assert live.why is not None
         code, why = live.why.code, str(live.why)
@@ -246,7 +246,7 @@ _ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or go on without it"}
 
 
 def _given(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
-    """Give an answer that is one: a question back is refused."""
+    """Return an answer that is one: a question back is refused."""
     if answer.asks:
         asks = f"{tool.name} asks something back, which is refused: nobody answers a server"
         raise WorkspaceToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
@@ -260,7 +260,7 @@ class StopSignal(Protocol):
     """What stops a call: a file that can be read from once it is to end."""
 
     def fileno(self) -> int:
-        """Give the file."""
+        """Return the file."""
 
 
 class Foreign:
@@ -283,7 +283,7 @@ class Foreign:
         self.close()
 
     def tools(self) -> tuple[ForeignTool, ...]:
-        """Give the tools of all servers, by server and in its order. Raises ToolError: what is wrong with any of them, in one text."""
+        """Return the tools of all servers, by server and in its order. Raises ToolError: what is wrong with any of them, in one text."""
         self._learn(self._servers)
         found = tuple(tool for name in self._servers for tool in self._known[name])
         check_apart(found)
@@ -322,7 +322,7 @@ class Foreign:
             life.end()
 
     def _tool(self, name: str) -> ForeignTool:
-        """Give a tool by its name for models, asking only the servers that may have it. Raises ToolError `unknown_tool`."""
+        """Return a tool by its name for models, asking only the servers that may have it. Raises ToolError `unknown_tool`."""
         self._learn([server for server in self._servers if name.startswith(prefix(server))])
         known = {tool.name: tool for tools in self._known.values() for tool in tools}
         if name not in known:
@@ -369,7 +369,7 @@ class _Life:
         self._loop = BesideLoop()
 
     def listed(self, names: Iterable[str]) -> list[tuple[ForeignTool, ...] | BaseException]:
-        """Give the tools of each server, or why there are none."""
+        """Return the tools of each server, or why there are none."""
 
         async def listed() -> list[tuple[ForeignTool, ...] | BaseException]:
             return await asyncio.gather(*(self._connections[name].tools() for name in names), return_exceptions=True)
@@ -377,7 +377,7 @@ class _Life:
         return self._loop.done(listed())
 
     def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
-        """Give what a call gave."""
+        """Return what a call gave."""
         return self._loop.done(self._connections[asking.tool.server].call(asking, timeout_s, stop))
 
     def end(self) -> None:

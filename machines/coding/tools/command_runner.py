@@ -99,7 +99,7 @@ _OTHER_TOOLS = {
 
 
 def asked(cmd: str | Sequence[str]) -> tuple[str, ...]:
-    """Give the arguments of a command, its program first. Raises ToolError `shell_syntax`, `bad_command` or `empty_command`."""
+    """Return the arguments of a command, its program first. Raises ToolError `shell_syntax`, `bad_command` or `empty_command`."""
     if isinstance(cmd, str):
         found = list_in(cmd)
         argv = _split(cmd.strip()) if found is None else found
@@ -124,7 +124,7 @@ def asked(cmd: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def fault(argv: Sequence[str], rules: Rules, workspace_root: Path, cwd: str = ".") -> str:
-    """Say which rule refuses a command, and what is allowed instead; empty when none does."""
+    """Return which rule refuses a command, and what is allowed instead; empty when none does."""
     name, *arguments = argv
     place = WorkingFolder(workspace_root, cwd)
     if name in CHECKS and is_allowed(name, rules):
@@ -213,14 +213,14 @@ def _shell_syntax(text: str) -> str:
 
 
 def _means_something(sign: str, before: str, word: str) -> bool:
-    """Tell whether a shell would read more into a character than itself; the brackets of a test's name are left in peace."""
+    """Return whether a shell would read more into a character than itself; the brackets of a test's name are left in peace."""
     if sign in _WORD_START:
         return before.isspace() or (sign == "~" and before in "=:")
     return not (sign in "[*?" and "::" in word)
 
 
 def _advice(text: str, what: str) -> str:
-    """Say what to send instead, in the form of arguments."""
+    """Return what to send instead, in the form of arguments."""
     parts = [_words(part) for part in _OPERATORS.split(text)]
     parts = [part for part in parts if part]
     if len(parts) > 1 and parts[0][0] == "cd" and len(parts[0]) == 2:  # noqa: PLR2004  # `cd` and where to
@@ -233,7 +233,7 @@ def _advice(text: str, what: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Give the plain words at the beginning of a part of a command, up to what only a shell understands."""
+    """Return the plain words at the beginning of a part of a command, up to what only a shell understands."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -267,7 +267,7 @@ class ProtectedState:
         self._since_ns = time.time_ns()
 
     def _looked_at(self, path: Path) -> set[str]:
-        """Note what is there; give what can be mounted."""
+        """Note what is there; return what can be mounted."""
         if link := self._link_in(path):
             self._links[link] = str(link.readlink())
             real = Path(os.path.realpath(path))
@@ -279,7 +279,7 @@ class ProtectedState:
         return {str(path)}
 
     def _link_in(self, path: Path) -> Path | None:
-        """Give the first symbolic link on the way to a path."""
+        """Return the first symbolic link on the way to a path."""
         way = [path, *path.parents]
         inside = (each for each in reversed(way) if each.is_relative_to(self._root) and each != self._root)
         return next((each for each in inside if each.is_symlink()), None)
@@ -350,7 +350,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def shortened_output(head: bytes, tail: bytes, bytes_between: int, redact: Callable[[str], str]) -> tuple[str, int]:
-    """Give the text of an output, and how many characters and bytes of it were left out."""
+    """Return the text of an output, and how many characters and bytes of it were left out."""
     if not bytes_between:
         whole = redact(_plain(head + tail))
         if len(whole) <= 2 * KEPT:
@@ -488,7 +488,7 @@ def _nothing() -> Iterator[str]:
 
 
 def _folder(root: Path, cwd: str) -> Path:
-    """Give the folder to run in. Raises ToolError `bad_cwd`."""
+    """Return the folder to run in. Raises ToolError `bad_cwd`."""
     if "\x00" in cwd:
         raise WorkspaceToolError("bad_cwd", "`cwd` has a character that no path has (NUL)")
     if root.parent == root or not root.is_dir():
@@ -507,12 +507,12 @@ def _folder(root: Path, cwd: str) -> Path:
 
 
 def python() -> str:
-    """Give the path of this Python, in its virtual environment if it has one."""
+    """Return the path of this Python, in its virtual environment if it has one."""
     return str(Path(os.path.realpath(Path(sys.executable).parent), Path(sys.executable).name))
 
 
 def _packages(root: Path) -> list[str]:
-    """Give the folders of packages that this Python finds only because it was told to."""
+    """Return the folders of packages that this Python finds only because it was told to."""
     own = (os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix))
     parent = str(Path(dsa.__file__).parent.parent)
     ours = [parent] if parent in os.environ.get("PYTHONPATH", "").split(os.pathsep) else []
@@ -522,7 +522,7 @@ def _packages(root: Path) -> list[str]:
 
 
 def _path(root: Path) -> list[str]:
-    """Give the folders in which programs are found: this Python's and the system's, and none that the workspace could fill."""
+    """Return the folders in which programs are found: this Python's and the system's, and none that the workspace could fill."""
     beside = [str(Path(path).parents[2] / "bin") for path in _packages(root) if Path(path).name == "site-packages"]
     folders = dict.fromkeys((str(Path(python()).parent), *beside, *_SYSTEM_PATH))
     own = os.path.realpath(sys.prefix)
@@ -534,7 +534,7 @@ def _path(root: Path) -> list[str]:
 
 
 def _resolved(argv: Sequence[str], root: Path, folder: Path) -> tuple[str, ...]:
-    """Give what is really started. Raises ToolError `no_program`."""
+    """Return what is really started. Raises ToolError `no_program`."""
     name, *arguments = argv
     if name in {"pytest", "py.test", "pip", "pip3"}:
         return _as_module((), {"py": "pytest", "pi": "pip"}[name[:2]], arguments, root, folder)
@@ -563,7 +563,7 @@ def not_installed(rules: Rules, root: Path) -> tuple[str, ...]:
 def _as_module(
     options: Sequence[str], module: str, arguments: Sequence[str], root: Path, folder: Path
 ) -> tuple[str, ...]:
-    """Give the command that runs a module, with what pytest and pip are told in addition."""
+    """Return the command that runs a module, with what pytest and pip are told in addition."""
     more: list[str] = []
     if module == "pytest" and not any(each.startswith(_CACHE_OPTIONS) for each in arguments):
         more = ["-p", "no:cacheprovider"]
@@ -573,7 +573,7 @@ def _as_module(
 
 
 def _environment(root: Path) -> Mapping[str, str]:
-    """Give all that a command gets of an environment."""
+    """Return all that a command gets of an environment."""
     packages = _packages(root)
     return {
         **_ENVIRONMENT,
@@ -583,7 +583,7 @@ def _environment(root: Path) -> Mapping[str, str]:
 
 
 def _visible(root: Path, *, with_network: bool) -> Visible:
-    """Give what a command sees of this machine."""
+    """Return what a command sees of this machine."""
     ours = [str(Path(package.__file__ or "").parent) for package in (dsa, machines)]  # pytest loads a plugin of ours
     parent = str(Path(ours[0]).parent)
     packages = [path for path in (*_packages(root), *ours) if path != parent and not Path(path).is_relative_to(root)]

@@ -110,7 +110,7 @@ def with_line_ends(text: str, ending: str) -> str:
 
 
 def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> FolderListing:
-    """Give what stands in a folder, by name, but for the first `offset` names. Raises ToolError."""
+    """Return what stands in a folder, by name, but for the first `offset` names. Raises ToolError."""
     refuse_closed(parts)
     found = beneath.look(parts)
     if found is not None and kind_of(found.st_mode) != "folder":
@@ -136,7 +136,7 @@ def refuse_closed(parts: Sequence[str]) -> None:
 
 
 def names_in(beneath: Beneath, parts: Sequence[str]) -> list[tuple[str, os.stat_result]]:
-    """Give every name in a folder, sorted, with what it is of. Raises ToolError."""
+    """Return every name in a folder, sorted, with what it is of. Raises ToolError."""
     found = []
     with beneath.folder(parts) as folder, beneath.explained(parts):
         for name in sorted(os.listdir(folder)):  # noqa: PTH208  # of a descriptor
@@ -146,7 +146,7 @@ def names_in(beneath: Beneath, parts: Sequence[str]) -> list[tuple[str, os.stat_
 
 
 def _is_hidden(name: str) -> bool:
-    """Tell whether a name is not listed: `.git` itself is."""
+    """Return whether a name is not listed: `.git` itself is."""
     return is_temporary(name) or is_record((name,)) or (is_closed((name,)) and name.casefold() != ".git")
 
 
@@ -160,7 +160,7 @@ def _entry(name: str, found: os.stat_result) -> ListedName:
 
 
 def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) -> FileText:
-    """Give the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises ToolError, `binary_file` for what is no text."""
+    """Return the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises ToolError, `binary_file` for what is no text."""
     name = named(parts)
     with beneath.file(parts) as (file, found):
         head = os.pread(file, _LOOKED_AT, 0)
@@ -185,7 +185,7 @@ def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) ->
 
 
 def _sentence(name: str, text: str, offset: int, end: int, size: int, form: TextForm | None) -> str:
-    """Say what was read, how its text is written where that is not usual, and where to read on."""
+    """Return what was read, how its text is written where that is not usual, and where to read on."""
     counted = "" if form is None else f", {form.lines} {'line' if form.lines == 1 else 'lines'}"
     said = f"Read {name}: {size} bytes{counted}{_unusual(form)}"
     if offset or end < size:
@@ -207,7 +207,7 @@ def _unusual(form: TextForm | None) -> str:
 
 
 def _decoded(data: bytes, *, whole: bool) -> tuple[str, int]:
-    """Give the text, and how many bytes it is of: a character that is cut off at the end is left for the next time."""
+    """Return the text, and how many bytes it is of: a character that is cut off at the end is left for the next time."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=whole)
     left = len(decoder.getstate()[0])
@@ -240,7 +240,7 @@ def form_of(file: int) -> TextForm:
 
 
 def pieces_of(file: int) -> Iterator[bytes]:
-    """Give the bytes of an open file from the start, in pieces; its position stays as it is."""
+    """Yield the bytes of an open file from the start, in pieces; its position stays as it is."""
     at = 0
     while piece := os.pread(file, _PIECE, at):
         yield piece
@@ -266,7 +266,7 @@ def refuse_missing(beneath: Beneath, parts: Sequence[str]) -> None:
 
 
 def digest_of(beneath: Beneath, parts: Sequence[str]) -> str | None:
-    """Give the SHA-256 of a file in hex, None where there is none. Raises ToolError."""
+    """Return the SHA-256 of a file in hex, None where there is none. Raises ToolError."""
     if beneath.look(parts) is None:
         return None
     hashed = hashlib.sha256()
@@ -277,7 +277,7 @@ def digest_of(beneath: Beneath, parts: Sequence[str]) -> str | None:
 
 
 def bytes_of(beneath: Beneath, parts: Sequence[str], most: int = _MOST_WHOLE) -> bytes:
-    """Give all bytes of a file. Raises ToolError, `too_large` for more than `most`."""
+    """Return all bytes of a file. Raises ToolError, `too_large` for more than `most`."""
     with beneath.file(parts) as (file, found):
         data = _read_at(file, 0, most + 1)
     if len(data) > most:
@@ -311,7 +311,7 @@ class Matches:
 def searched(
     beneath: Beneath, parts: Sequence[str], pattern: str, glob: str, *, is_regex: bool, max_results: int
 ) -> Matches:
-    """Give the lines that have a text, or match an expression. Raises ToolError, `bad_pattern` or `too_slow` for an expression."""
+    """Return the lines that have a text, or match an expression. Raises ToolError, `bad_pattern` or `too_slow` for an expression."""
     if not pattern or len(pattern) > _LONGEST_PATTERN or "\n" in pattern:
         text = f"a pattern is needed: one line of at most {_LONGEST_PATTERN} chars"
         raise WorkspaceToolError("bad_pattern", text)
@@ -346,7 +346,7 @@ class _FolderReader:
     skipped: Counter[str] = attrs.field(factory=Counter)
 
     def texts(self, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Give the name and the text of each file, up to the bounds."""
+        """Yield the name and the text of each file, up to the bounds."""
         taken_bytes = 0
         for number, file in enumerate(self._files(tuple(parts))):
             if number >= _MOST_FILES or taken_bytes >= _MOST_BYTES:
@@ -370,7 +370,7 @@ class _FolderReader:
         return data
 
     def _files(self, top: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Give every regular file below a folder, or the file itself. Raises ToolError where there is none."""
+        """Yield every regular file below a folder, or the file itself. Raises ToolError where there is none."""
         found = self.beneath.look(top)
         if found is None:
             raise WorkspaceToolError("no_such_file", f"there is no '{named(top)}'")
@@ -385,7 +385,7 @@ class _FolderReader:
                 self.skipped["links and the like"] += 1
 
     def _inside(self, parts: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
-        """Give what is in a folder and its kind, but for what is not searched."""
+        """Return what is in a folder and its kind, but for what is not searched."""
         if len(parts) >= DEEPEST:
             self.skipped["folders that are too deep"] += 1
             return []
@@ -469,7 +469,7 @@ def _matching(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
 
 
 def _lines(hits: Sequence[_Hit], names: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Give each hit as a line, cut around what was found."""
+    """Return each hit as a line, cut around what was found."""
     split = {number: texts[number].split("\n") for number in {number for number, _, _ in hits}}
     told = []
     for number, at, column in hits:
@@ -482,7 +482,7 @@ def _lines(hits: Sequence[_Hit], names: Sequence[str], texts: Sequence[str]) -> 
 
 
 def _hint(pattern: str, *, is_regex: bool) -> str:
-    """Say what may have been meant where nothing was found."""
+    """Return what may have been meant where nothing was found."""
     if not is_regex and re.search(r"[\\|*+?^$\[(]", pattern):
         return " as it is written (for an expression say is_regex=true)"
     return ""

@@ -24,7 +24,7 @@ _OURS = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
 
 def temporary_name() -> str:
-    """Give a name under which a file is written before it gets its own; `sweep` knows it."""
+    """Return a name under which a file is written before it gets its own; `sweep` knows it."""
     return f"{TEMPORARY}{secrets.token_hex(16)}"
 
 
@@ -130,7 +130,7 @@ class _Steps:
         return _StagedFile(folder, parts, temporary, backup, replaced is None)
 
     def take_name(self, staged: _StagedFile) -> None:
-        """Give a content its name."""
+        """Return a content its name."""
         name, folder = staged.parts[-1], staged.folder
         os.rename(staged.temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         if staged.backup:
@@ -189,7 +189,7 @@ class _Steps:
 
 
 def _found(folder: int, parts: Sequence[str]) -> os.stat_result | None:
-    """Give the file that will be replaced. Raises ToolError."""
+    """Return the file that will be replaced. Raises ToolError."""
     try:
         found = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

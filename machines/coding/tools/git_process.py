@@ -65,7 +65,7 @@ class GitOutput:
     complaint: str
 
     def text(self) -> str:
-        """Give all that is kept, saying what is not; where it was cut, whole lines are kept."""
+        """Return all that is kept, saying what is not; where it was cut, whole lines are kept."""
         if not self.omitted_bytes:
             return (self.head + self.tail).decode("utf-8", "replace")
         head, tail = self.head.rpartition(b"\n")[0], self.tail.partition(b"\n")[2]
@@ -83,7 +83,7 @@ class GitOutput:
 def ran(
     arguments: Sequence[str], *, folder: Path, bounds: GitBounds = GitBounds(), given: bytes = b"", **variables: str
 ) -> GitOutput:
-    """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and give what came of it.
+    """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and return what came of it.
 
     Of the environment nothing is passed on. Raises GitFailedError.
     """

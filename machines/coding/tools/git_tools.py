@@ -148,11 +148,11 @@ class Repository:
         return done
 
     def head(self) -> str | None:
-        """Give the commit that is checked out; None in a repository without any."""
+        """Return the commit that is checked out; None in a repository without any."""
         return self.commit("HEAD")
 
     def commit(self, revision: str) -> str | None:
-        """Give the id of a commit that is named; None when there is none of the name."""
+        """Return the id of a commit that is named; None when there is none of the name."""
         done = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         return done.head.decode("ascii", "replace").strip() if not done.code else None
 
@@ -486,7 +486,7 @@ class GitTools:
         return [self._where(path) for path in paths]
 
     def _chosen(self, repository: Repository, wanted: list[str] | None, *, each: bool) -> tuple[list[str], list[str]]:
-        """Give the files to commit, and those in which something is staged that stays so; `each` of the wanted ones has to be among them."""
+        """Return the files to commit, and those in which something is staged that stays so; `each` of the wanted ones has to be among them."""
         _, entries, is_whole = _status(repository, wanted or ["."])
         if not is_whole:
             raise WorkspaceToolError(
@@ -530,7 +530,7 @@ class _Head:
 
 
 def _status(repository: Repository, where: Sequence[str]) -> tuple[_Head, list[_Entry], bool]:
-    """Give what is checked out, what is changed beneath paths of the workspace, and whether that is all."""
+    """Return what is checked out, what is changed beneath paths of the workspace, and whether that is all."""
     done = repository.asked(*_STATUS, "--", *where)
     head = _Head()
     entries = []
@@ -605,7 +605,7 @@ def _move(repository: Repository, old: str | None, new: str, subject: str) -> No
 
 
 def _taken_over(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
-    """Put what was committed into the repository's index; give the paths, seen from the workspace, and whether it could be done."""
+    """Put what was committed into the repository's index; return the paths, seen from the workspace, and whether it could be done."""
     records = _records(raw)
     lines, names = [], []
     for about, path in zip(records[::2], records[1::2], strict=True):
@@ -617,12 +617,12 @@ def _taken_over(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
 
 
 def _records(printed: bytes) -> list[str]:
-    """Give what was ended by NUL each; what was cut off is left out."""
+    """Return what was ended by NUL each; what was cut off is left out."""
     return [os.fsdecode(record) for record in printed.split(b"\0")[:-1]]
 
 
 def _left_out(more: Mapping[str, int], *, is_whole: bool) -> str:
-    """Say how many of each list are not shown; nothing where all are."""
+    """Return how many of each list are not shown; nothing where all are."""
     if not more and is_whole:
         return ""
     added = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
@@ -649,7 +649,7 @@ def _cut(text: str) -> str:
 
 
 def _revision(repository: Repository, name: object) -> str:
-    """Give the id of a commit that a model names. Raises ToolError."""
+    """Return the id of a commit that a model names. Raises ToolError."""
     commit = repository.commit(name) if isinstance(name, str) and _REVISION.fullmatch(name) else None
     if commit is None:
         text = "against is the name of one commit: an id, a branch, a tag, or HEAD~1; git_log shows the ids"

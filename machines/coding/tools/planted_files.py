@@ -43,11 +43,11 @@ class FolderPath:
 
     @classmethod
     def of(cls, protection: Protection) -> "FolderPath":
-        """Give the way to the workspace itself."""
+        """Return the way to the workspace itself."""
         return cls(protection.patterns, tuple(pattern.begun for pattern in protection.patterns), {})
 
     def into(self, name: str, small: str) -> "FolderPath | None":
-        """Give the way of what has a name there, which is given in small letters too; None if it is protected."""
+        """Return the way of what has a name there, which is given in small letters too; None if it is protected."""
         may_go_on = small in self._names or (self._globs is not None and self._globs.match(small))
         return self._judged(name) if may_go_on or _is_odd(name) else self._passed
 
@@ -66,7 +66,7 @@ class FolderPath:
 
 
 def _is_odd(name: str) -> bool:
-    """Tell whether a name may mean another one on some file system (`paths`): it is always judged."""
+    """Return whether a name may mean another one on some file system (`paths`): it is always judged."""
     return not name.isascii() or "~" in name or ":" in name or name[-1] in " ."
 
 
@@ -92,11 +92,11 @@ class RepositoryShape:
 
     @property
     def is_repository(self) -> bool:
-        """Tell whether git would take it for a repository without a work tree."""
+        """Return whether git would take it for a repository without a work tree."""
         return "head" in self.names and ("commondir" in self.names or {"objects", "refs"} <= self.names.keys())
 
     def added(self, before: "RepositoryShape | None") -> str | None:
-        """Give the path of what has made it a repository; None if it is none, or was one."""
+        """Return the path of what has made it a repository; None if it is none, or was one."""
         if not self.is_repository or (before is not None and before.is_repository):
             return None
         known = before.names if before is not None else {}
@@ -124,7 +124,7 @@ class ProtectedFiles:
             self.links.add(entry.path)
 
     def planted_since(self, before: "ProtectedFiles") -> list[str]:
-        """Give the paths of what has come since, and would be read: the uppermost only.
+        """Return the paths of what has come since, and would be read: the uppermost only.
 
         The number of a link is that of another file as soon as the link is gone, which no mount prevents: so a link is never known by it.
         """
@@ -173,7 +173,7 @@ class _Folder:
     installed: str = ""
 
     def looked_into(self, entries: Iterator[os.DirEntry[str]], found: ProtectedFiles) -> "list[_Folder]":
-        """Take down what is in it; give the folders to look at next."""
+        """Take down what is in it; return the folders to look at next."""
         further: list[_Folder] = []
         parts: dict[str, str] = {}
         for entry in entries:
@@ -221,7 +221,7 @@ class _Folder:
 
 
 def is_head(name: str) -> bool:
-    """Tell whether a file of this name is what makes a folder a repository."""
+    """Return whether a file of this name is what makes a folder a repository."""
     return name.lower() == "head"
 
 

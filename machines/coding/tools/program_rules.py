@@ -103,7 +103,7 @@ class WorkingFolder:
         return os.path.normpath(self.root / self.cwd)
 
     def leads_out(self, text: str) -> bool:
-        """Tell whether a text, read as a path, leads out of the workspace."""
+        """Return whether a text, read as a path, leads out of the workspace."""
         if text in _DEVICES or "://" in text or "\n" in text or len(text) > _MOST_PATH:
             return False
         if text.startswith("~"):
@@ -130,7 +130,7 @@ def _first_out(arguments: Sequence[str], leads_out: Callable[[str], bool]) -> st
 
 
 def _is_plainly_path(text: str) -> bool:
-    """Tell whether a text can hardly be an operand, as `/` and the `/4` of `-3/4` are.
+    """Return whether a text can hardly be an operand, as `/` and the `/4` of `-3/4` are.
 
     Of an absolute path its first folder has to be there. Whether the rest of it is, is not asked: a refusal would tell what this machine has.
     """
@@ -145,7 +145,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def is_allowed(name: str, rules: Rules) -> bool:
-    """Tell whether a program with rules of its own may be run at all."""
+    """Return whether a program with rules of its own may be run at all."""
     return rules.pip or name not in {"pip", "pip3"}
 
 
@@ -233,13 +233,13 @@ def _python_fault(arguments: Sequence[str], rules: Rules, place: WorkingFolder) 
 
 
 def _is_input(path: str, place: WorkingFolder) -> bool:
-    """Tell whether a script is a device or a descriptor: code that stands in no file."""
+    """Return whether a script is a device or a descriptor: code that stands in no file."""
     plain = _normal(path)
     return plain.startswith(("/dev/", "/proc/")) and not _is_in(plain, os.path.normpath(place.root))
 
 
 def _normal(path: str) -> str:
-    """Give an absolute path in its shortest form, with one slash before it; another text as it is."""
+    """Return an absolute path in its shortest form, with one slash before it; another text as it is."""
     return os.path.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
 
 
@@ -257,7 +257,7 @@ def _module_fault(start: PythonStart, rules: Rules, place: WorkingFolder) -> str
 
 
 def is_own(module: str, place: WorkingFolder) -> bool:
-    """Tell whether a module is the workspace's own: one that is there, and hides none of Python's or of an installed package."""
+    """Return whether a module is the workspace's own: one that is there, and hides none of Python's or of an installed package."""
     top = module.partition(".")[0]
     if not top.isidentifier() or top in sys.stdlib_module_names or top in sys.builtin_module_names:
         return False
@@ -266,7 +266,7 @@ def is_own(module: str, place: WorkingFolder) -> bool:
 
 
 def _installed(place: WorkingFolder) -> list[str]:
-    """Give the folders in which packages are installed; one in the workspace is the workspace's own."""
+    """Return the folders in which packages are installed; one in the workspace is the workspace's own."""
     folders = [entry for entry in sys.path if Path(entry).name in {"site-packages", "dist-packages"}]
     return [folder for folder in folders if not _is_in(os.path.realpath(folder), os.path.realpath(place.root))]
 
@@ -345,7 +345,7 @@ def _pip_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
 
 
 def _options(arguments: Sequence[str], letters: frozenset[str], long: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Give options with their values, each letter of a cluster by itself, and what is no option as a name.
+    """Yield options with their values, each letter of a cluster by itself, and what is no option as a name.
 
     `letters` and `long` are the options whose value may be the next argument.
     """
@@ -420,7 +420,7 @@ def _of_option(word: str) -> str:
 
 
 def _folders(arguments: Sequence[str]) -> Iterator[str]:
-    """Give the folders in which a program is told to run."""
+    """Yield the folders in which a program is told to run."""
     for before, word in zip(("", *arguments), arguments, strict=False):
         if before in _FOLDER_OPTIONS:
             yield word
@@ -431,7 +431,7 @@ def _folders(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _of_module(name: str) -> Iterator[str]:
-    """Give the files that `python -m NAME` executes: those of the packages above it, and its own."""
+    """Yield the files that `python -m NAME` executes: those of the packages above it, and its own."""
     parts = name.split(".")
     for depth in range(1, len(parts) + 1):
         yield "/".join([*parts[:depth], "__init__.py"])
@@ -473,7 +473,7 @@ class _DigestCache:
                     self.file(posixpath.join(above, each))
 
     def _above(self, place: str) -> Iterator[str]:
-        """Give the folders from that of a file to the workspace."""
+        """Yield the folders from that of a file to the workspace."""
         path = posixpath.normpath(posixpath.join(self._folder, place))
         while path == self._root or path.startswith(f"{self._root}/"):
             yield path

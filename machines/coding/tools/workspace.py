@@ -47,7 +47,7 @@ _LINES_SHOWN = 6
 
 
 def edited(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str:
-    """Give the text of file `name` with `old` replaced by `new`.
+    """Return the text of file `name` with `old` replaced by `new`.
 
     Raises ToolError: `not_found`, with the lines that are most alike; `ambiguous`, with the lines where it stands; `bad_arguments`.
     """
@@ -70,7 +70,7 @@ def edited(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str
 
 
 def _ways(text: str, old: str) -> tuple[str, ...]:
-    r"""Give `old` as it may stand in the text: with each line ending, and as it was given.
+    r"""Return `old` as it may stand in the text: with each line ending, and as it was given.
 
     Whole `\r\n` come first: a `\n` at the start of `old` is not the second half of one.
     """
@@ -79,14 +79,14 @@ def _ways(text: str, old: str) -> tuple[str, ...]:
 
 
 def _ending(text: str, found: str) -> str:
-    """Give the line ending of the place, else the one that the text has most often."""
+    """Return the line ending of the place, else the one that the text has most often."""
     place = found if "\n" in found else text
     pairs = place.count("\r\n")
     return "\r\n" if 2 * pairs > place.count("\n") else "\n"
 
 
 def _places(text: str, found: str) -> list[int]:
-    """Give the lines, from 1, in which it begins."""
+    """Return the lines, from 1, in which it begins."""
     lines, line, at = [], 1, 0
     while (onward := text.find(found, at)) >= 0:
         line += text.count("\n", at, onward)
@@ -97,7 +97,7 @@ def _places(text: str, found: str) -> list[int]:
 
 
 def _missing(name: str, text: str, old: str) -> str:
-    """Say that it is not there, and what is instead."""
+    """Return that it is not there, and what is instead."""
     lines = text.split("\n")
     if not _is_mixed(text):
         lines = [line.removesuffix("\r") for line in lines]
@@ -118,7 +118,7 @@ def _is_mixed(text: str) -> bool:
 
 
 def _but_for_whitespace(lines: Sequence[str], old: str) -> tuple[int, int] | None:
-    """Give the first and last line, from 0, where `old` stands when whitespace makes no difference."""
+    """Return the first and last line, from 0, where `old` stands when whitespace makes no difference."""
     kept = [(number, "".join(line.split())) for number, line in enumerate(lines) if line.strip()]
     wanted = "".join(old.split())
     joined = "".join(line for _, line in kept)
@@ -137,7 +137,7 @@ def _but_for_whitespace(lines: Sequence[str], old: str) -> tuple[int, int] | Non
 
 
 def _alike(lines: Sequence[str], old: str) -> list[int]:
-    """Give the lines, from 0, that are most like the longest line of `old`."""
+    """Return the lines, from 0, that are most like the longest line of `old`."""
     wanted = max(old.split("\n"), key=lambda line: len(line.strip())).strip()[:_WIDTH_COMPARED]
     candidates: dict[str, int] = {}
     for number, line in enumerate(lines[:_LINES_COMPARED]):
@@ -154,7 +154,7 @@ _MOST_COMPARED = 3_000
 
 
 def unified(name: str, before: bytes | None, after: bytes) -> str:
-    """Give the difference of a file, with the place of each line; None before is a new file.
+    """Return the difference of a file, with the place of each line; None before is a new file.
 
     What is written stands there whole, whatever its length: a person lets it happen, or not, by what is seen.
     """
@@ -167,7 +167,7 @@ def unified(name: str, before: bytes | None, after: bytes) -> str:
 
 
 def added(after: bytes) -> str:
-    """Give the text that a file has afterwards, each line as one that is added."""
+    """Return the text that a file has afterwards, each line as one that is added."""
     return _told([f"+{line}" for line in _lines(after)])
 
 
@@ -176,7 +176,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _body(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Give the lines of the difference. What is equal at both ends is left out first: comparing takes long."""
+    """Return the lines of the difference. What is equal at both ends is left out first: comparing takes long."""
     start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     least = min(len(old), len(new)) - start
     pairs = zip(reversed(old), reversed(new), strict=False)
@@ -265,7 +265,7 @@ class Workspace:
     def apply(
         self, call: given.FileCall, planned: Sequence[FileEdit] = ()
     ) -> FolderListing | FileText | Matches | FileChanges:
-        """Do a call, and give what it gave. Raises ToolError.
+        """Do a call, and return what it gave. Raises ToolError.
 
         With `planned`, what has happened already is not done again and gives the same; a file that is neither as it was nor as it
         will be refuses the call (`changed_since`).
@@ -302,13 +302,13 @@ class Workspace:
         return FileChanges(_sentence(call, changes, [contents[parts] for parts in paths]), changes)
 
     def planned(self, call: given.FileCall) -> tuple[FileEdit, ...]:
-        """Give what a writing tool would change as files are now; nothing for another tool. Raises ToolError as the call would."""
+        """Return what a writing tool would change as files are now; nothing for another tool. Raises ToolError as the call would."""
         if not isinstance(call, given.WriteCall):
             return ()
         return self._changes(self._contents(call, self._written_paths(call)))
 
     def diff(self, call: given.FileCall) -> str:
-        """Give what a writing tool would change as text, for a person. Raises ToolError as the call would."""
+        """Return what a writing tool would change as text, for a person. Raises ToolError as the call would."""
         if not isinstance(call, given.WriteCall):
             return ""
         told = []
@@ -322,7 +322,7 @@ class Workspace:
         return "".join(told)
 
     def fault(self, call: given.FileCall) -> str:
-        """Say why a call would leave the workspace or write what is protected, as files are now; '' if it would not. Raises nothing."""
+        """Return why a call would leave the workspace or write what is protected, as files are now; '' if it would not. Raises nothing."""
         try:
             self._refuse(call)
         except WorkspaceToolError as error:
@@ -332,18 +332,18 @@ class Workspace:
         return ""
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder stands there that the tools reach. Raises nothing for a bad path: nothing stands there."""
+        """Return whether a file or folder stands there that the tools reach. Raises nothing for a bad path: nothing stands there."""
         try:
             return self._beneath.look(self._parts(path)) is not None
         except WorkspaceToolError:
             return False
 
     def read_bytes(self, path: str) -> bytes:
-        """Give all bytes of a file, at most 64 MB. Raises ToolError."""
+        """Return all bytes of a file, at most 64 MB. Raises ToolError."""
         return bytes_of(self._beneath, self._file_parts(path))
 
     def known_as(self, path: str) -> str:
-        """Give a path as it is recorded, however it was written; of one that is none of the workspace what is left of it by name."""
+        """Return a path as it is recorded, however it was written; of one that is none of the workspace what is left of it by name."""
         try:
             return named(self._parts(path))
         except WorkspaceToolError:
@@ -361,21 +361,21 @@ class Workspace:
         return file_view.read(self._beneath, parts, call.max_bytes, call.offset)
 
     def _contents(self, call: given.WriteCall, paths: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], bytes]:
-        """Give what a call would write. Raises ToolError where it cannot."""
+        """Return what a call would write. Raises ToolError where it cannot."""
         if isinstance(call, given.Edit):
             return {paths[0]: self._edited(paths[0], call)}
         files = zip(paths, call.files, strict=True)
         return {parts: given.encoded(self._fitted(parts, file.content), named(parts)) for parts, file in files}
 
     def _fitted(self, parts: tuple[str, ...], content: str) -> str:
-        """Give a content with the BOM and the line ends of the file that it replaces."""
+        """Return a content with the BOM and the line ends of the file that it replaces."""
         if self._beneath.look(parts) is None:
             return content
         with self._beneath.file(parts) as (file, _):
             return form_of(file).fitted(content)
 
     def _written_paths(self, call: given.WriteCall) -> list[tuple[str, ...]]:
-        """Give the files of a call. Raises ToolError where one may not be written."""
+        """Return the files of a call. Raises ToolError where one may not be written."""
         create_dirs = isinstance(call, given.Edit) or call.create_dirs
         paths = [self._writable(path, create_dirs=create_dirs) for path in call.paths]
         given.refuse_overlap(paths)
@@ -424,7 +424,7 @@ class Workspace:
         return digest_of(self._beneath, parts) != hashlib.sha256(data).hexdigest()
 
     def _is_done(self, paths: Sequence[tuple[str, ...]], planned: Sequence[FileEdit]) -> bool:
-        """Tell whether all that was planned has happened already."""
+        """Return whether all that was planned has happened already."""
         if [named(parts) for parts in paths] != [change.path for change in planned]:
             return False
         return all(digest_of(self._beneath, p) == change.after for p, change in zip(paths, planned, strict=True))
@@ -442,7 +442,7 @@ class Workspace:
 
 
 def _sentence(call: given.WriteCall, changes: Sequence[FileEdit], contents: Sequence[bytes]) -> str:
-    """Say what was done, the same when it is done a second time; `contents` are what the files hold now."""
+    """Return what was done, the same when it is done a second time; `contents` are what the files hold now."""
     if isinstance(call, given.Edit):
         lines = len(contents[0].splitlines())
         return f"Edited {changes[0].path}: it has {lines} {'line' if lines == 1 else 'lines'} now"
@@ -454,7 +454,7 @@ def _sentence(call: given.WriteCall, changes: Sequence[FileEdit], contents: Sequ
 
 
 def _kept(content: str, data: bytes) -> str:
-    """Say what a file has of the one that it replaces, where that was not asked for."""
+    """Return what a file has of the one that it replaces, where that was not asked for."""
     text = data.decode("utf-8", "replace")
     kept = ["its BOM"] if text.startswith(BOM) > content.startswith(BOM) else []
     kept += ["its line ends \\r\\n"] if text.count("\r\n") > content.count("\r\n") else []
@@ -462,7 +462,7 @@ def _kept(content: str, data: bytes) -> str:
 
 
 def _agreed(changes: Sequence[FileEdit], planned: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
-    """Give what was planned, where the files and the call still are what they were then. Raises ToolError."""
+    """Return what was planned, where the files and the call still are what they were then. Raises ToolError."""
     if [(c.path, c.after) for c in changes] != [(p.path, p.after) for p in planned]:
         names = ", ".join(change.path for change in changes)
         text = f"{names}: not as it was when this call was looked at; read it, and call again"

@@ -65,7 +65,7 @@ class Beneath:
         self.by_walk = by_walk or not _kernel_can(self._root)
 
     def fileno(self) -> int:
-        """Give the descriptor of the folder. Raises WorkspaceGoneError once it is closed."""
+        """Return the descriptor of the folder. Raises WorkspaceGoneError once it is closed."""
         if self._root is None:
             raise WorkspaceGoneError("the workspace is closed")
         return self._root
@@ -100,7 +100,7 @@ class Beneath:
             os.close(descriptor)
 
     def look(self, parts: Sequence[str]) -> os.stat_result | None:
-        """Give what stands at a path, None for nothing. Raises ToolError, also where it is a link."""
+        """Return what stands at a path, None for nothing. Raises ToolError, also where it is a link."""
         if not parts:
             return os.fstat(self.fileno())
         try:
@@ -149,7 +149,7 @@ class Beneath:
 
 
 def _told(error: OSError, parts: Sequence[str]) -> WorkspaceToolError:
-    """Give what an error means for a call. One that no call can help is raised again as it is."""
+    """Return what an error means for a call. One that no call can help is raised again as it is."""
     name = named(parts)
     match error.errno:
         case errno.ENOENT:
@@ -206,7 +206,7 @@ def _resolved(root: int, parts: Sequence[str], flags: int) -> int:
 
 
 def _kernel_can(root: int) -> bool:
-    """Tell whether the kernel has openat2, and lets us call it."""
+    """Return whether the kernel has openat2, and lets us call it."""
     if sys.platform != "linux" or os.uname().machine == "alpha":  # where its number is another
         return False
     try:
@@ -227,5 +227,5 @@ def _kind(mode: int) -> str:
 
 
 def kind_of(mode: int) -> str:
-    """Give what a list of names says of one: file, folder, link or other."""
+    """Return what a list of names says of one: file, folder, link or other."""
     return {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}.get(stat.S_IFMT(mode), "other")

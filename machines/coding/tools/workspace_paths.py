@@ -42,19 +42,19 @@ _BESIDE = "write it as it is seen from the workspace, like 'src/app.py'"
 
 
 def shown_path(text: str, kept: str = "") -> str:
-    """Give a text with everything escaped that does not print, but for the characters in `kept`: line breaks, controls, bad bytes."""
+    """Return a text with everything escaped that does not print, but for the characters in `kept`: line breaks, controls, bad bytes."""
     return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
 
 
 def named(parts: Sequence[str]) -> str:
-    """Give a path as it is shown and recorded; the workspace itself is '.'. If all of it prints, `parts_of` takes it back."""
+    """Return a path as it is shown and recorded; the workspace itself is '.'. If all of it prints, `parts_of` takes it back."""
     text = shown_path("/".join(parts))
     needs_dot = text.startswith("~") or _DRIVE.match(text) or not text.strip()
     return f"./{text}" if parts and needs_dot else text or "."
 
 
 def parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
-    """Give the names that a path consists of, seen from the workspace; none for the workspace itself.
+    """Return the names that a path consists of, seen from the workspace; none for the workspace itself.
 
     An absolute path is taken as a relative one if it begins with one of `roots`. Raises ToolError: `bad_path`, or
     `path_outside_workspace`.
@@ -77,7 +77,7 @@ def parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def file_parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
-    """Give the names that the path of a file consists of. Raises ToolError as `parts_of`, and `not_a_file`."""
+    """Return the names that the path of a file consists of. Raises ToolError as `parts_of`, and `not_a_file`."""
     parts = parts_of(path, roots)
     if not parts or str(path).endswith(("/", "/.", "/..")):
         raise WorkspaceToolError(
@@ -87,7 +87,7 @@ def file_parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def _written(path: object) -> str:
-    """Give the path as a text that can be a path. Raises ToolError."""
+    """Return the path as a text that can be a path. Raises ToolError."""
     if not isinstance(path, str) or not path.strip():
         raise WorkspaceToolError("bad_path", "a path is needed, like 'src/app.py'")
     for wrong, why in (
@@ -106,7 +106,7 @@ def _written(path: object) -> str:
 
 
 def _below(pieces: list[str], roots: Iterable[str], text: str) -> list[str]:
-    """Give what follows the workspace's own path. Raises ToolError where the path begins otherwise."""
+    """Return what follows the workspace's own path. Raises ToolError where the path begins otherwise."""
     for root in roots:
         above = [piece for piece in root.split("/") if piece]
         if pieces[: len(above)] == above:
@@ -144,11 +144,11 @@ class PathPattern:
         object.__setattr__(self, "_names", made)
 
     def matches(self, parts: Sequence[str]) -> bool:
-        """Tell whether it is the pattern of a path."""
+        """Return whether it is the pattern of a path."""
         return self.is_whole(self._lengths(parts)[-1])
 
     def covers(self, parts: Sequence[str]) -> bool:
-        """Tell whether it is the pattern of a path, or of a folder above it."""
+        """Return whether it is the pattern of a path, or of a folder above it."""
         return any(self.is_whole(reached) for reached in self._lengths(parts)[1:])
 
     def _lengths(self, parts: Sequence[str]) -> list[frozenset[int]]:
@@ -166,17 +166,17 @@ class PathPattern:
         return self._with_nothing({0})
 
     def onward(self, reached: frozenset[int], name: str | None) -> frozenset[int]:
-        """Give how much of it a path can be that goes on with a name; None is one that only `**` can stand for."""
+        """Return how much of it a path can be that goes on with a name; None is one that only `**` can stand for."""
         plain = None if name is None else _plain(name)
         left = [(at, self._names[at]) for at in reached if at < len(self._names)]
         return self._with_nothing({at if each is None else at + 1 for at, each in left if _stands_for(each, plain)})
 
     def is_whole(self, reached: frozenset[int]) -> bool:
-        """Tell whether so much is all of it."""
+        """Return whether so much is all of it."""
         return len(self._names) in reached
 
     def expected(self, reached: frozenset[int]) -> list[str]:
-        """Give what stands in it for the names with which a path goes on otherwise than by a `**`, as such names are compared."""
+        """Return what stands in it for the names with which a path goes on otherwise than by a `**`, as such names are compared."""
         return [self._globs[at] for at in reached if at < len(self._names) and self._names[at] is not None]
 
     def _with_nothing(self, places: set[int]) -> frozenset[int]:
@@ -193,7 +193,7 @@ def _stands_for(pattern: re.Pattern[str] | None, name: str | None) -> bool:
 
 @lru_cache(4096)  # each call asks of the same few names, pattern by pattern
 def _plain(name: str) -> str:
-    """Give what a name is to the file system that tells fewest names apart (letter case, invisible characters, dots at the end)."""
+    """Return what a name is to the file system that tells fewest names apart (letter case, invisible characters, dots at the end)."""
     seen = "".join(c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf").casefold()
     seen = seen.split(":")[0] or seen  # a stream of NTFS: `.git::$INDEX_ALLOCATION`
     return re.sub(r"^git~\d$", ".git", seen.rstrip(" .") or seen)
@@ -207,7 +207,7 @@ class Protection:
 
     @classmethod
     def of(cls, further: Iterable[str]) -> "Protection":
-        """Give the protection that has these patterns too."""
+        """Return the protection that has these patterns too."""
         return cls(tuple(PathPattern(text) for text in dict.fromkeys((*PROTECTED, *further))))
 
     @property
@@ -216,7 +216,7 @@ class Protection:
         return tuple(each.text.lstrip("/") for each in self.patterns if not any(sign in each.text for sign in "*?["))
 
     def covers(self, parts: Sequence[str]) -> bool:
-        """Tell whether a path is protected."""
+        """Return whether a path is protected."""
         return any(pattern.covers(parts) for pattern in self.patterns)
 
     def check(self, parts: Sequence[str]) -> None:
@@ -234,15 +234,15 @@ class Protection:
 
 
 def is_temporary(name: str) -> bool:
-    """Tell whether a file of this name is one that is being written."""
+    """Return whether a file of this name is one that is being written."""
     return _plain(name).startswith(TEMPORARY)
 
 
 def is_closed(parts: Sequence[str]) -> bool:
-    """Tell whether a path is of, or in, a folder that is not listed or searched."""
+    """Return whether a path is of, or in, a folder that is not listed or searched."""
     return any(_plain(part) in CLOSED for part in parts)
 
 
 def is_record(parts: Iterable[str]) -> bool:
-    """Tell whether a path is of, or in, one of RECORDS; letter case makes no difference."""
+    """Return whether a path is of, or in, one of RECORDS; letter case makes no difference."""
     return any(part.casefold() in RECORDS for part in parts)

@@ -56,7 +56,7 @@ class Trial:
 
 
 def sample_seed(seed: int, task: str, sample: int) -> int:
-    """Give the seed of a sample, the same in every arm."""
+    """Return the seed of a sample, the same in every arm."""
     return derive_seed(seed, task, sample, "sample")
 
 
@@ -101,7 +101,7 @@ def perform(
 
 
 def _accepted(task: Task, rest: Rest) -> str | None:
-    """Give the id of what the last step came to, if all steps have passed."""
+    """Return the id of what the last step came to, if all steps have passed."""
     if rest.failure is not None or rest.run.outcome != "succeeded":
         return None
     return rest.run.step(task.steps[-1]).accepted
@@ -135,7 +135,7 @@ def _not_passed(task: Task, rest: Rest) -> Iterator[str]:
 
 
 def _scored(task: Task, row: Trial, artifact: Artifact) -> Trial:
-    """Give the row with what the oracle says of the artifact; an oracle that cannot run is an error, and no verdict."""
+    """Return the row with what the oracle says of the artifact; an oracle that cannot run is an error, and no verdict."""
     row = attrs.evolve(row, digest=artifact.content_digest[:16])
     try:
         fault = task.oracle.fault(artifact)

@@ -25,7 +25,7 @@ def _no_hanging():
 
 @pytest.fixture
 def places(tmp_path):
-    """Give the workspace's folder, with links of every kind that lead out of it."""
+    """Return the workspace's folder, with links of every kind that lead out of it."""
     root, outside = tmp_path / "inside", tmp_path / "outside"
     for folder in (root / "src", root / ".git", root / "tests", outside):
         folder.mkdir(parents=True)

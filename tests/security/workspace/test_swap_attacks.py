@@ -18,7 +18,7 @@ from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 def exchange():
-    """Give what makes two names change places at once; skip where there is none."""
+    """Return what makes two names change places at once; skip where there is none."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         pytest.skip("no renameat2")

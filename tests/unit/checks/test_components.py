@@ -15,7 +15,7 @@ from dsa.system import closed_system
 
 
 def loop():
-    """Give a machine whose one cycle is a step from a configuration to itself."""
+    """Return a machine whose one cycle is a step from a configuration to itself."""
     return Machine(
         "loop", (Transition("a", "go", "b"), Transition("b", "go", "=")), states("a", ["b"]), "a", events=(Event("go"),)
     )

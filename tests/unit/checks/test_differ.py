@@ -76,18 +76,18 @@ def compared(*changes, limits=LIMITS):
 
 
 def line(start):
-    """Give the row that begins so."""
+    """Return the row that begins so."""
     (found,) = [each for each in TEXT.splitlines(keepends=True) if each.startswith(f"| {start}")]
     return found
 
 
 def after(start, *rows):
-    """Give a change that adds rows after one."""
+    """Return a change that adds rows after one."""
     return line(start), line(start) + "".join(f"{each}\n" for each in rows)
 
 
 def row(start, **cells):
-    """Give a change of the row that begins so: cells by column, or the whole row gone."""
+    """Return a change of the row that begins so: cells by column, or the whole row gone."""
     if not cells:
         return line(start), ""
     columns = ("source", "event", "if", "update", "effects", "target")

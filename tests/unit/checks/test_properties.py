@@ -109,7 +109,7 @@ def test_odds_are_asked_of_who_knows_them():
 
 
 def asking(*rows, events):
-    """Give a machine that begins in `start`, asks, and goes on in `a` with the answers given."""
+    """Return a machine that begins in `start`, asks, and goes on in `a` with the answers given."""
     first = Transition("start", "go", "a", effects=emits("ask", *(["tell"] if "told" in events else [])))
     answers = [Event(name, "tell" if name == "told" else "ask") for name in events]
     return Machine("m", (first, *rows), states("start", ["a", "b", "goal"]), "start", events=(Event("go"), *answers))

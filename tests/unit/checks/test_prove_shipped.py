@@ -65,7 +65,7 @@ def test_what_is_proved_of_the_workflow_holds_at_rmax_0_to_5(workflow: ProofRepo
 
 
 def lost(machines: Iterable[Machine], texts: set[str]) -> set[str]:
-    """Give the properties that stay PROVED, or open only because the table itself is wrong, in every machine."""
+    """Return the properties that stay PROVED, or open only because the table itself is wrong, in every machine."""
     for mutant in machines:
         texts = texts - {p.text for p in prove(mutant).properties if p.verdict in {"VIOLATED", "NOT INDUCTIVE"}}
         if not texts:
@@ -74,7 +74,7 @@ def lost(machines: Iterable[Machine], texts: set[str]) -> set[str]:
 
 
 def rewritten(*changes: tuple[str, str]) -> Machine:
-    """Give dual_state, as its spec checks it, with changes to its text."""
+    """Return dual_state, as its spec checks it, with changes to its text."""
     text = (ROOT / "machines" / "dual_state" / "machine.md").read_text(encoding="utf-8")
     for old, new in changes:
         assert old in text

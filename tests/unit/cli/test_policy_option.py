@@ -69,7 +69,7 @@ def did():
 
 
 def stopped_at(what):
-    """Give the result of a run that is stopped at one call, whose cause is gone then."""
+    """Return the result of a run that is stopped at one call, whose cause is gone then."""
     Path("break").write_text(what)
     result = trip()
     Path("break").unlink()

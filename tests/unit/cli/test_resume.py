@@ -238,7 +238,7 @@ def test_a_script_is_found_from_anywhere(tmp_path, monkeypatch):
 
 
 def renamed(entry, old, new):
-    """Give an entry as it would stand in another run."""
+    """Return an entry as it would stand in another run."""
     changes = {}
     if getattr(entry, "run", None) == old:
         changes["run"] = new

@@ -22,7 +22,7 @@ def run_id(number, name="shop"):
 
 
 def asked_policy(run, what):
-    """Give the ledger of a run of a policy that is at this point."""
+    """Return the ledger of a run of a policy that is at this point."""
     machine, key = load("policy"), "1/1"
     going, _ = begin(machine, run, digest=digest(machine))
     data = request("search", {"text": "tea"}, ["read"])

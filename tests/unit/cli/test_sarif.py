@@ -16,7 +16,7 @@ DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
 
 @pytest.fixture
 def results(tmp_path: Path):
-    """Give a function that checks dual_state with one part of its text replaced, and gives the results of one rule."""
+    """Return a function that checks dual_state with one part of its text replaced, and gives the results of one rule."""
 
     def checked(old: str, new: str, rule: str) -> list[dict[str, Any]]:
         assert DUAL_STATE.count(old) == 1

@@ -221,7 +221,7 @@ def test_json_goes_with_no_other_form(form):
 
 
 def pasted(text, section):
-    """Paste a section into a document; give how its scenarios run. Nothing else may be wrong with it."""
+    """Paste a section into a document; return how its scenarios run. Nothing else may be wrong with it."""
     machine = loads(f"{text}\n{section}")
     report = check(machine)
     assert [found for found in report.diagnostics if found.severity == "error"] == []

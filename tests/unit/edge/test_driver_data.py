@@ -93,7 +93,7 @@ def looking(answer):
 
 
 def played(answer, text="It is 7.", machine=MACHINE, **others):
-    """Play the shop; give how it rests, its generator and its guard."""
+    """Play the shop; return how it rests, its generator and its guard."""
     generator, guard = Texts([text]), Right()
     effects = {**agent, "look": looking(answer), **others}
     driver = driver_of(machine, effects, {"right": guard}, {"llm": generator})

@@ -121,7 +121,7 @@ class Agency:
         return Driver(run, binding, MemoryArtifacts(), left=unfinished(run), journal=journal, **about)
 
     def live(self, countdown=0, *, late=False, limits=(), **decided):
-        """Drive until the run rests, or until the process ends; give how it rests, or None."""
+        """Drive until the run rests, or until the process ends; return how it rests, or None."""
         driver = self.driver(decided, countdown, late=late, limits=limits)
         sent = () if driver.run.seq else (Occurrence("go"),)
 
@@ -207,7 +207,7 @@ def test_a_try_has_calls_of_its_own_and_a_killed_one_goes_on_with_them():
 
 
 def killed_while_paying(in_doubt, plan=None, tried=()):
-    """Give an agency whose run was killed when the call of `pay` was durable, and under way."""
+    """Return an agency whose run was killed when the call of `pay` was durable, and under way."""
     for countdown in count(1):
         agency = Agency(plan, pay=in_doubt)
         if tried:

@@ -34,7 +34,7 @@ NONE = Secrets({}, ())
 
 
 def trace(monkeypatch, address, *entries, secrets=NONE, patience_s=60.0):
-    """Trace entries to an address; give what is told of those that were not delivered.
+    """Trace entries to an address; return what is told of those that were not delivered.
 
     A busy machine may take long to deliver; who tests that nobody waits gives less patience.
     """

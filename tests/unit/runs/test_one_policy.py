@@ -105,14 +105,14 @@ def answer(rest):
 
 
 def stopped(root, **in_doubt):
-    """Give a run that no route has stopped while it paid."""
+    """Return a run that no route has stopped while it paid."""
     trip = Trip(**in_doubt)
     trip.breaking["pay"] = ConnectionError("no route")
     return trip, trip.begin(root)
 
 
 def cut_off(root, **in_doubt):
-    """Give a run whose process ended while it paid: what it could not write is missing."""
+    """Return a run whose process ended while it paid: what it could not write is missing."""
     trip, rest = stopped(root, **in_doubt)
     rmtree(root)
     kept = [entry for entry in rest.run.ledger if not isinstance(entry, ResultEntry)]

@@ -19,7 +19,7 @@ PAID = (event_step("pay", "paid").without_id(),)
 
 
 def shop(*, retries=0):
-    """Give a sale as it is after each commit: log, pay, which may fail first, mail, log."""
+    """Return a sale as it is after each commit: log, pay, which may fail first, mail, log."""
     text = SHOP.replace("| effect | kind     | in doubt |", "| effect | kind     | retries |")
     text = text.replace("| pay    | actuator |          |", f"| pay    | actuator | {retries} |")
     now = begun(text)
@@ -44,7 +44,7 @@ def shop(*, retries=0):
 
 
 def asking(in_doubt):
-    """Give a policy's run that calls two others, one after the other, as it is after each commit."""
+    """Return a policy's run that calls two others, one after the other, as it is after each commit."""
     machine = load("policy")
     now, _ = begin(machine, "20260131T120000-p-aaaaaa", digest=digest(machine))
     yield now

@@ -22,7 +22,7 @@ NASTY = [
 
 @pytest.fixture(params=["memory", "git"])
 def stores(request, tmp_path):
-    """Give a store, and what gives the store as a later process would find it."""
+    """Return a store, and what gives the store as a later process would find it."""
     if request.param == "git":
         path = tmp_path / "artifacts.git"
         return GitArtifacts(path, "r"), lambda: GitArtifacts(path, "r")

@@ -121,7 +121,7 @@ def test_a_run_that_a_policy_has_stopped_is_derived_up_to_there(trips):
 
 
 def changed(policy, replacement, **about):
-    """Give policies of which one is another one now."""
+    """Return policies of which one is another one now."""
     trips = Trips()
     registry = Registry()
     registry.register(policy, **about)(replacement)

@@ -171,7 +171,7 @@ def test_no_turn_and_no_action_is_made_again_after_a_crash(tools):
 
 
 def code_of(tools, call, **options):
-    """Give the payload that a model is told after it has asked for this."""
+    """Return the payload that a model is told after it has asked for this."""
     model = Model([call], [])
     tools.run(model, decorators=[loop_wrapper(2), invoke_action(**options)])
     first, *_, last = model.seen[1]

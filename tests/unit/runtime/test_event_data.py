@@ -44,7 +44,7 @@ MACHINE = loads(TABLE)
 
 
 def told(*events):
-    """Give the run that has heard these: an event, its data, and the key that it answers, if it answers one."""
+    """Return the run that has heard these: an event, its data, and the key that it answers, if it answers one."""
     run, _ = begin(MACHINE, "r")
     for event, data, *key in events:
         run, _ = run.feed(Occurrence(event, data=data), *key)

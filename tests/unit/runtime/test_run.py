@@ -278,7 +278,7 @@ def dropped(*timers):
 
 
 def timers_after(*events):
-    """Give what the last of these events does to timers."""
+    """Return what the last of these events does to timers."""
     run, commands = begin(TIMED, "r")
     for event in events:
         timer = {"IDLE": IDLE, "A": A, "B": B, "WORK": WORK, "ANY": ANY}.get(event)

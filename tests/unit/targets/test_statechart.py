@@ -17,7 +17,7 @@ NONE: frozenset[str] = frozenset()
 
 
 def occurrences_at(machine, configuration):
-    """Give every occurrence that names something of the machine, with every combination of the verdicts read here."""
+    """Return every occurrence that names something of the machine, with every combination of the verdicts read here."""
     events = [(None, event) for event in machine.event_named]
     for source, event in [*events, *(key for key in machine.rows_from if key[1].startswith("after "))]:
         rows = machine.rows_from[source, event] if source else machine.rows_for(configuration.state, event)

@@ -72,7 +72,7 @@ SHIPPED = {**shipped_machines(), "tickets": TICKETS}
 
 
 def walked(machine, make, count=100):
-    """Walk so often; give the program that ended in a disagreement, and the disagreement."""
+    """Walk so often; return the program that ended in a disagreement, and the disagreement."""
     with pytest.raises(DisagreementError) as raised:
         run_walks(state_machine_test(machine, make, settings=settings(STEADY, max_examples=count)))
     told = [note for note in raised.value.__notes__ if note.startswith("state.") and "teardown" not in note]
@@ -255,7 +255,7 @@ def test_a_key_that_is_not_its_own_any_more_is_found(make, said):
 
 
 def reading_without(lost):
-    """Give what reads a ledger, but some of its entries."""
+    """Return what reads a ledger, but some of its entries."""
     return lambda text: Ledger(entry for entry in load_lines(text) if not lost(entry))
 
 
@@ -268,7 +268,7 @@ def reading_later(text):
 
 
 def replaying_with(**forgotten):
-    """Give a replay that forgets a part of the run."""
+    """Return a replay that forgets a part of the run."""
     return lambda machine, ledger: attrs.evolve(replay(machine, ledger), **forgotten)
 
 

@@ -31,7 +31,7 @@ TestTheHandWrittenAgent = state_machine_test(MACHINE, Adapted, settings=settings
 
 
 def failing(machine, make, count=200):
-    """Give the error that walks end with."""
+    """Return the error that walks end with."""
     with pytest.raises(DisagreementError) as raised:
         run_walks(state_machine_test(machine, make, settings=settings(STEADY, max_examples=count)))
     return raised.value

@@ -25,7 +25,7 @@ ALL = Observation(state=True, values=("satisfied", "retries"), pending=True, rea
 
 
 def moves_of(graph):
-    """Give an explored machine as a table: for each configuration and occurrence, effects (None: refused) and the next."""
+    """Return an explored machine as a table: for each configuration and occurrence, effects (None: refused) and the next."""
     table = []
     for place in range(len(graph.configurations)):
         row = {}
@@ -38,7 +38,7 @@ def moves_of(graph):
 
 
 def equal(left, right):
-    """Tell whether two tables answer alike whatever comes."""
+    """Return whether two tables answer alike whatever comes."""
     known, waiting = {(0, 0)}, [(0, 0)]
     while waiting:
         one, other = waiting.pop()
@@ -65,7 +65,7 @@ def passes(suite, table, expected):
 
 
 def minimal(table):
-    """Give the table with equal states made one: the classes of Moore's refinement."""
+    """Return the table with equal states made one: the classes of Moore's refinement."""
     classes = [0] * len(table)
     while True:
         signatures = [(classes[n], tuple((a, classes[t]) for a, t in row.values())) for n, row in enumerate(table)]
@@ -90,7 +90,7 @@ def answers_of(table):
 
 
 def one_change(table):
-    """Give every table that differs in one transition: in where it leads, or in what is answered."""
+    """Return every table that differs in one transition: in where it leads, or in what is answered."""
     for state, row in enumerate(table):
         for occurrence, (answer, after) in row.items():
             for target in range(len(table)):
@@ -102,7 +102,7 @@ def one_change(table):
 
 
 def with_copies(table, count, chance):
-    """Give a table with `count` more states, copies in a chain before which some transition leads, and one change in the last."""
+    """Return a table with `count` more states, copies in a chain before which some transition leads, and one change in the last."""
     longer = [dict(row) for row in table]
     state, occurrence = chance.choice([(n, o) for n, row in enumerate(table) for o in row])
     answer, after = longer[state][occurrence]

@@ -15,7 +15,7 @@ SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base
 
 
 def taken(machine, tests):
-    """Run tests on the reference; give the (configuration, occurrence) pairs and rows taken, and those refused."""
+    """Run tests on the reference; return the (configuration, occurrence) pairs and rows taken, and those refused."""
     moves, rows, refused = set(), set(), set()
     places = {id(row): place for place, row in enumerate(machine.transitions)}
     for test in tests:

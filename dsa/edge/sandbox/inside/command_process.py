@@ -40,7 +40,7 @@ class Forks:
         self._others = count() - self._counted
 
     def fileno(self) -> int:
-        """Give the file that can be read from when somebody asks."""
+        """Return the file that can be read from when somebody asks."""
         return self._listener
 
     def answer(self) -> None:
@@ -52,7 +52,7 @@ class Forks:
             fcntl.ioctl(self._listener, _SEND, struct.pack(_ANSWER, asked, 0, *self._decided()))
 
     def _decided(self) -> tuple[int, int]:
-        """Give the error of the system call, and how it goes on."""
+        """Return the error of the system call, and how it goes on."""
         if self._counted >= self._most:
             self._counted = count() - self._others
         if self._counted >= self._most:
@@ -91,7 +91,7 @@ class Disk:
         self._asked_from = most_bytes
 
     def is_full(self) -> bool:
-        """Tell whether the command has used more than it may."""
+        """Return whether the command has used more than it may."""
         gone = self._free_bytes - self._free()
         if gone <= self._asked_from:
             return False
@@ -115,7 +115,7 @@ class Disk:
 
 
 def _changed(folder: str, since_ns: int) -> Iterator[os.stat_result]:
-    """Give the files that have changed beneath a folder. A command can set the other times of a file, but not this one."""
+    """Yield the files that have changed beneath a folder. A command can set the other times of a file, but not this one."""
     folders = [folder]
     while folders:
         try:
@@ -130,7 +130,7 @@ def _changed(folder: str, since_ns: int) -> Iterator[os.stat_result]:
 
 
 def _held(processes: Iterable[int], device: int) -> Iterator[os.stat_result]:
-    """Give the files without a name that are held open."""
+    """Yield the files without a name that are held open."""
     for process in processes:
         try:
             numbers = os.listdir(f"/proc/{process}/fd")  # noqa: PTH208  # pathlib is slow to import
@@ -190,7 +190,7 @@ def _relay(setup: Setup) -> int:
 
 
 def _started(setup: Setup) -> tuple[int, int, str]:
-    """Give the command's process, the file by which its forks ask (-1 when they do not), and why there is none; empty when there is."""
+    """Return the command's process, the file by which its forks ask (-1 when they do not), and why there is none; empty when there is."""
     gate, theirs = socket.socketpair()  # neither survives the start of the command
     worker = os.fork()
     if worker == 0:
@@ -267,7 +267,7 @@ class _CommandWatch:
         self._look = 0.0
 
     def wait(self, woken: int) -> dict[str, Any]:
-        """Give how it ended, and the status of the process; None for one that had to be left to the kernel."""
+        """Return how it ended, and the status of the process; None for one that had to be left to the kernel."""
         waiting: list[Any] = [self._lifeline, woken, *filter(None, [self._forks])]
         while True:
             left_s = min(self._look, self._deadline) - time.monotonic()
@@ -290,7 +290,7 @@ class _CommandWatch:
                 self._ask_to_end("timeout")
 
     def _reaped(self) -> int | None:
-        """Collect what has ended; give the command's status when it has."""
+        """Collect what has ended; return the command's status when it has."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 child, status = os.waitpid(-1, os.WNOHANG)
@@ -307,7 +307,7 @@ class _CommandWatch:
                 os.kill(process, signal.SIGTERM)
 
     def _full(self) -> str:
-        """Say what there is too much of; empty when there is not, or nobody has looked."""
+        """Return what there is too much of; empty when there is not, or nobody has looked."""
         if time.monotonic() < self._look:
             return ""
         self._look = time.monotonic() + _LOOK_S

@@ -59,7 +59,7 @@ def _show(path: str, place: str) -> None:
 
 
 def mount_own_folder(size_bytes: int, files: int) -> None:
-    """Give the process that calls it an empty folder of bounded size, gone with its last process, and go there."""
+    """Return the process that calls it an empty folder of bounded size, gone with its last process, and go there."""
     options = f"mode=0777,size={size_bytes},nr_inodes={files}"
     system_calls.mount("own", OWN, "tmpfs", system_calls.NO_SUID | system_calls.NO_DEVICES, options)
     os.chdir(OWN)
@@ -267,7 +267,7 @@ def _write(folder: int, name: str, what: bytes) -> None:
 
 
 def _in_a_fork(trial: Any) -> bool:  # noqa: ANN401  # a function; `Callable` costs an import
-    """Tell whether something works, tried in a process that ends with it."""
+    """Return whether something works, tried in a process that ends with it."""
     child = os.fork()
     if child == 0:
         try:

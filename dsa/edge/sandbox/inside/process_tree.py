@@ -12,7 +12,7 @@ _SWEEP_S = 1.5
 
 
 def woken() -> int:
-    """Give a file that can be read from whenever a child has ended; who watches is not to be interrupted by those it watches."""
+    """Return a file that can be read from whenever a child has ended; who watches is not to be interrupted by those it watches."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -46,7 +46,7 @@ def sweep() -> None:
 
 
 def descendants(process: int) -> set[int]:
-    """Give the children of a process, and theirs."""
+    """Return the children of a process, and theirs."""
     found: set[int] = set()
     open_ = of(process)
     while open_:
@@ -58,7 +58,7 @@ def descendants(process: int) -> set[int]:
 
 
 def of(process: int) -> list[int]:
-    """Give the children of all threads of a process."""
+    """Return the children of all threads of a process."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  # pathlib is slow to import

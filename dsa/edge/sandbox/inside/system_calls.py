@@ -45,7 +45,7 @@ def system_call(name: str, number: int, *arguments: object) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Give this process namespaces of its own (unshare(2))."""
+    """Return this process namespaces of its own (unshare(2))."""
     _checked("unshare", _libc.unshare(flags))
 
 
@@ -106,7 +106,7 @@ class _Rule(ctypes.Structure):
 
 
 def abi() -> int:
-    """Give the version that the kernel speaks; 0 when it has none, or it is switched off."""
+    """Return the version that the kernel speaks; 0 when it has none, or it is switched off."""
     try:
         return system_call("landlock_create_ruleset", _CREATE, None, ctypes.c_size_t(0), _VERSION)
     except OSError:

@@ -57,7 +57,7 @@ def watch(place: confinement.ConfinedPlace, call: SandboxCall) -> NoReturn:
 
 
 def _fork_worker(place: confinement.ConfinedPlace, call: SandboxCall) -> tuple[int, str]:
-    """Give the worker's id, and why it could not be confined; empty when it could."""
+    """Return the worker's id, and why it could not be confined; empty when it could."""
     gate = os.pipe()
     worker = os.fork()
     if worker == 0:

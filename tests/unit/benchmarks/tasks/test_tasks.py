@@ -38,7 +38,7 @@ PROMPTS = {
 
 
 def asked(name, step, **used):
-    """Give what a model is asked first."""
+    """Return what a model is asked first."""
     dependencies = {of: Artifact(text) for of, text in used.items()}
     context = Context(AmbientEnvironment(), "", step=step, dependencies=dependencies)
     return published_prompt(context, template_for(task_named(name).machine, step, "query_llm"))

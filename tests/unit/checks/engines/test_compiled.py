@@ -167,7 +167,7 @@ def test_negative_values_and_fields_below_zero():
 
 
 def named(*names: str) -> Ground:
-    """Give a system of two configurations with flags of these names."""
+    """Return a system of two configurations with flags of these names."""
     variables = "\n".join(f"| {name} | bool | false |" for name in names)
     rest = " and ".join(f"not {name}" for name in names[1:])
     return system(f"""# unlikely

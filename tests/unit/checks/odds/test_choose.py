@@ -11,7 +11,7 @@ from dsa.checks.odds.markov_chain import ChainTooLargeError
 
 
 def both(chain, worth=None, *, gains=True):
-    """Give the least and the most of what is gained and of what ends are worth."""
+    """Return the least and the most of what is gained and of what ends are worth."""
     solver, value = DecisionChain(chain), worth or {}
     return tuple(solver.best(gained if gains else None, lambda end: value.get(end, 0.0), most=m) for m in (False, True))
 

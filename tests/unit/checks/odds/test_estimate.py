@@ -14,7 +14,7 @@ FIVE = chain(*(f"s{number}" for number in range(5)))
 
 
 def seen(passed, total, *, fatal=0, steps=5):
-    """Give as many recorded attempts of each step, in runs of one attempt a step."""
+    """Return as many recorded attempts of each step, in runs of one attempt a step."""
     outcomes = ["passed"] * passed + ["fatal"] * fatal + ["failed"] * (total - passed - fatal)
     attempts = [
         VerdictSample(str(run), f"s{step}", 0, outcome) for run, outcome in enumerate(outcomes) for step in range(steps)

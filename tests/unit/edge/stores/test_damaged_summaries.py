@@ -30,7 +30,7 @@ def written(folder):
 
 @pytest.fixture
 def listed(folder, written):
-    """Give what lists the runs of a copy that was edited."""
+    """Return what lists the runs of a copy that was edited."""
 
     def list_runs(edit):
         place(folder / "copy.db", written[1])
@@ -43,12 +43,12 @@ def listed(folder, written):
 
 
 def changing(table, key, columns):
-    """Give an edit that changes columns of one row. Texts stay texts, as they do in a file of which a byte is changed."""
+    """Return an edit that changes columns of one row. Texts stay texts, as they do in a file of which a byte is changed."""
     return lambda store: put(store, table, key, columns)
 
 
 def changed(value, bit):
-    """Give a value with one bit another one, of the same type; texts are ASCII."""
+    """Return a value with one bit another one, of the same type; texts are ASCII."""
     found = flipped(value, bit)
     return found.decode() if isinstance(value, str) else found
 

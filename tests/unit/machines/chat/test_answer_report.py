@@ -21,7 +21,7 @@ def pdf_of(tmp_path, answer, title="How much?"):
 
 
 def drawn(pdf):
-    """Give what the pages draw, unpacked."""
+    """Return what the pages draw, unpacked."""
     streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
     return b"".join(_unpacked(each) for each in streams)
 

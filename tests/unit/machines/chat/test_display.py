@@ -17,13 +17,13 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202eabc [bold]x[/bold] [/]"
 
 
 def show(display, entries, *, is_new=True):
-    """Give a display moments of a run."""
+    """Return a display moments of a run."""
     for number, entry in enumerate(entries, 1):
         display.on_moment(Moment("r", number, entry), is_new)
 
 
 def displayed(told=(), *, pieces=(), said=(), width=200, is_verbose=False):
-    """Show entries, then pieces of text, then lines of our own, on a terminal; give what is written, without the colours."""
+    """Show entries, then pieces of text, then lines of our own, on a terminal; return what is written, without the colours."""
     file = io.StringIO()
     display = ChatDisplay(Console(file=file, width=width, color_system=None), Path("runs"), is_verbose=is_verbose)
     show(display, told.entries if told else ())

@@ -33,7 +33,7 @@ def ledger(tmp_path_factory):
 
 
 def facts(work):
-    """Give all that it says, as plain values."""
+    """Return all that it says, as plain values."""
     own = {
         name: value
         for each in (work, work.transcript)

@@ -82,7 +82,7 @@ def dag(request, tmp_path):
 
 
 def said_in(dag):
-    """Give what was said of each artifact, by its id."""
+    """Return what was said of each artifact, by its id."""
     if isinstance(dag, OwnDAG):
         return dag.said
     return {each.artifact_id: [verdict.outcome for verdict in each.verdicts] for each in dag.attempts()}

@@ -16,7 +16,7 @@ def result(call_id, actor="search", **payload):
 
 
 def shape(messages):
-    """Give roles, with the ids of calls and answers as small numbers."""
+    """Return roles, with the ids of calls and answers as small numbers."""
     names = {}
     told = []
     for message in (message.as_openai for message in messages):

@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 
 def ask(config, *, entries=(), append=None, payload=QUESTION, seed=()):
-    """Run the search agent; give the entries too."""
+    """Run the search agent; return the entries too."""
     saved = list(entries)
 
     def keep(entry):

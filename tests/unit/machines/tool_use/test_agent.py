@@ -140,7 +140,7 @@ SAYS = answered(events([chunk({"content": "It is sunny."}), finished("stop")]))
 
 
 async def talked(folder, address, *sent, table=TABLE):
-    """Say something, and then what else is sent; give the state, and the texts that the user was told."""
+    """Say something, and then what else is sent; return the state, and the texts that the user was told."""
     path = folder / "desk.md"
     path.write_text(table)
     async with dsa.open_runs(folder / "runs") as runs:
@@ -154,7 +154,7 @@ async def talked(folder, address, *sent, table=TABLE):
 
 @pytest.fixture
 def talk(tmp_path):
-    """Talk with a model that gives these answers; give the state at the end, and what it was sent."""
+    """Talk with a model that gives these answers; return the state at the end, and what it was sent."""
 
     def with_answers(answers, *sent, table=TABLE):
         with serving(*answers) as (address, requests):

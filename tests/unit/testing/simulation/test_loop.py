@@ -35,7 +35,7 @@ def nobody():
 
 
 def run(loop, coroutine):
-    """Run to the end, and give what comes of it."""
+    """Run to the end, and return what comes of it."""
     task = loop.create_task(coroutine)
     assert loop.play(task, wake(loop))
     return task.result()

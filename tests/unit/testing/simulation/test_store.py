@@ -61,7 +61,7 @@ def alive():
 
 @pytest.fixture
 def opened(files, alive):
-    """Give what opens the store as one process has it open."""
+    """Return what opens the store as one process has it open."""
 
     def open_store(name="process 1", ends=()):
         alive.add(name)

@@ -13,7 +13,7 @@ LETTER = written(simulations.LETTER)
 
 
 def aimed(*triple, seed=0):
-    """Give the strikes of a seed of the first lap that aims at a triple."""
+    """Return the strikes of a seed of the first lap that aims at a triple."""
     plan = plan_of(LETTER, seed)
     return Strikes(attrs.evolve(plan, aim=Triple(*triple), chance=plan.chance, guide=LETTER.guide))
 

@@ -41,7 +41,7 @@ class Played:
     loop: VirtualLoop
 
     def call(self, caller, fate="answers", event=None):
-        """Call the policy of `draft`, let it go on when it waits, and give the steps; None when it never comes back."""
+        """Call the policy of `draft`, let it go on when it waits, and return the steps; None when it never comes back."""
         binding = self.world.binding(caller)
         perform = binding.effects["draft"](
             Action("draft", {"key": DRAFT.key}, frozenset({"written"})), SimpleNamespace(key=f"{DRAFT.key}/1")

@@ -31,7 +31,7 @@ PATTERNS = (
 
 
 def covered_below(root, protection):
-    """Give the paths of what is protected in a folder, the uppermost only."""
+    """Return the paths of what is protected in a folder, the uppermost only."""
     with looked(str(root), protection) as sight:
         return sorted(str(Path(path).relative_to(root)) for path in sight.named)
 
