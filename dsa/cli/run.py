@@ -4,8 +4,8 @@ Takes ledger entries as they are appended; prints to the console it is given and
 
 How a run is shown while it goes on, and afterwards: by its machine's own display where it has one, else attempt by attempt.
 
-A display is made of a console and the folder of the runs, is given moments, shows what a run that rests asks of people, and ends the line that it has begun (entry
-points `dsa.displays`). A machine that people talk with says how `dsa resume` goes on at the terminal (entry points `dsa.resuming`).
+A display is made of a console and the folder of the runs, is given moments, shows what a run that rests asks of people, and ends the line that it has begun.
+A machine that people talk with says how `dsa resume` goes on at the terminal (`MachineExtension`).
 
 `dsa run FILE [SPECIFICATION]`: run a machine with a model, every attempt checked by its guard and kept.
 
@@ -35,7 +35,7 @@ from rich.text import Text
 from dsa.cli.command_line import note_run, printable, read_data, require_text, say
 from dsa.cli.ledger_view import CallDisplay, due, terminal
 from dsa.cli.run_options import RunOptions, RunWatchers, faults_told, run_options, runs_option, watching_options
-from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, perform, tell
+from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, extension_of, perform, tell
 from dsa.data_use import GENERATING_EFFECT, SPECIFICATION
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
@@ -257,10 +257,8 @@ def display_of(machine: str, console: Console, root: Path) -> RunDisplay | None:
     """Return the display of a machine, by its name; None where it has none. `root` is the folder of the runs."""
     if machine == POLICY:
         return CallDisplay(console)
-    for point in entry_points(group="dsa.displays", name=machine):
-        made: RunDisplay = point.load()(console, root)
-        return made
-    return None
+    own = extension_of(machine).display
+    return None if own is None else own(console, root)
 
 
 class ResumeCommand(Protocol):
@@ -272,10 +270,7 @@ class ResumeCommand(Protocol):
 
 def resuming_of(machine: str) -> ResumeCommand | None:
     """Return how people go on with a run of a machine; None where it has no way of its own."""
-    for point in entry_points(group="dsa.resuming", name=machine):
-        found: ResumeCommand = point.load()
-        return found
-    return None
+    return extension_of(machine).resume
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import glob
 import json
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import entry_points
 from itertools import pairwise, takewhile
@@ -38,7 +38,7 @@ from dsa.runs.runs import Runs
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
 from dsa.runtime.costs import Totals, totals
-from dsa.runtime.ledger import ArtifactEntry, EventEntry, Intent, ResultEntry, RowEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, Entry, EventEntry, Intent, ResultEntry, RowEntry, VerdictEntry
 from dsa.runtime.policy.call_tree import call_named
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
@@ -253,7 +253,7 @@ def _failure(run: Run, standing: RunStatus) -> dict[str, Any] | None:
 def exit_code(rest: Rest, refused: Sequence[RefusedEvent] = ()) -> int:
     """Return 0 for success, 1 for a failed or stopped run, 3 when a person is needed (DESIGN.md, section 3).
 
-    1 also when an event that was sent to the run has been refused. What the end of a run is worth its machine may know better (entry points `dsa.exit_codes`).
+    1 also when an event that was sent to the run has been refused. What the end of a run is worth its machine may know better (`MachineExtension.exit_code`).
     """
     if rest.kind == "stopped" or refused:
         return 1
@@ -265,10 +265,33 @@ def exit_code(rest: Rest, refused: Sequence[RefusedEvent] = ()) -> int:
 
 def _own_code(run: Run) -> int | None:
     """Return the exit code that its machine gives a run that is over; None where it leaves that to the name of the outcome."""
-    for point in entry_points(group="dsa.exit_codes", name=run.machine.name):
-        code: int | None = point.load()(run)
-        return code
-    return None
+    own = extension_of(run.machine.name).exit_code
+    return None if own is None else own(run)
+
+
+@attrs.frozen
+class MachineExtension:
+    """What a machine's package adds to the commands for its runs. A package names its own in the entry points `dsa.machines`, under the machine's name.
+
+    `name` is the machine's. Each other is None where the machine has none of its own. `display(console, root)` returns a `RunDisplay` of runs in the folder `root`; `resume` is a
+    `ResumeCommand`; `counters(entries)` returns numbers by their names for `dsa show --counters`; `exit_code(run)` returns the code of a run
+    that is over, or None; `diff(runs, run_id)` returns what a run has changed outside.
+    """
+
+    name: str = ""
+    display: Callable[..., Any] | None = None
+    resume: Callable[..., int] | None = None
+    counters: Callable[[Iterable[Entry]], Mapping[str, Any]] | None = None
+    exit_code: Callable[[Run], int | None] | None = None
+    diff: Callable[[Runs, str], str] | None = None
+
+
+def extension_of(machine: str) -> MachineExtension:
+    """Return what the package of a machine adds, by the machine's name; without a package nothing is added."""
+    for point in entry_points(group="dsa.machines", name=machine):
+        extension: MachineExtension = point.load()
+        return extension
+    return MachineExtension()
 
 
 @attrs.frozen

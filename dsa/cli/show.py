@@ -1,7 +1,6 @@
 """`dsa show RUN`: what happened in a run and how it stands; the same as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
 
-from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import EntryPoints, entry_points
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from dsa.cli.command_line import UNREADABLE, CommandExit, say, tell_json
 from dsa.cli.ledger_view import story, terminal
 from dsa.cli.run import display_of
 from dsa.cli.run_options import faults_told, machine_record, opened, recorded_run, runs_option
-from dsa.cli.run_view import JsonRunCommand, RunReport, recorded_report, story_lines
+from dsa.cli.run_view import JsonRunCommand, MachineExtension, RunReport, extension_of, recorded_report, story_lines
 from dsa.declarations import Scenario
 from dsa.edge.document_files import read_text
 from dsa.expr import Value
@@ -121,8 +120,9 @@ def error_lines(folder: Path) -> Iterator[str]:
 def counter_lines(recorded: StoredRun) -> Iterator[str]:
     """Yield what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
     counted: dict[str, Any] = dict(counters(recorded.entries))
-    for point in _points("dsa.counters", recorded):
-        counted[point.name] = point.load()(recorded.entries)
+    own = _extension(recorded)
+    if own.counters is not None:
+        counted[own.name] = own.counters(recorded.entries)
     for kind, numbers in counted.items():
         yield f"{kind}:"
         yield from _aligned(numbers)
@@ -130,9 +130,11 @@ def counter_lines(recorded: StoredRun) -> Iterator[str]:
 
 def diff_lines(recorded: StoredRun, root: Path) -> Iterator[str]:
     """Yield what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
-    told = _own("dsa.diffs", recorded, "only those of `dsa code` have a diff")
+    diff = _extension(recorded).diff
+    if diff is None:
+        raise CommandExit(f"run {recorded.run} has no diff: only runs of `dsa code` have one", UNREADABLE)
     with open_runs(root, must_exist=True) as runs:
-        yield from told(runs, recorded.run).splitlines() or ["nothing was changed"]
+        yield from diff(runs, recorded.run).splitlines() or ["nothing was changed"]
 
 
 def _show(recorded: StoredRun, root: Path) -> None:
@@ -149,17 +151,10 @@ def _show(recorded: StoredRun, root: Path) -> None:
     display.end()
 
 
-def _own(group: str, recorded: StoredRun, otherwise: str) -> Callable[..., Any]:
-    """Return a machine's own account of its runs. Raises Ended where it has none."""
-    for point in _points(group, recorded):
-        account: Callable[..., Any] = point.load()
-        return account
-    raise CommandExit(f"run {recorded.run} is of a machine that keeps no such account: {otherwise}", UNREADABLE)
-
-
-def _points(group: str, recorded: StoredRun) -> EntryPoints:
+def _extension(recorded: StoredRun) -> MachineExtension:
+    """Return what the machine of a run adds to the commands."""
     first = recorded.entries[0]
-    return entry_points(group=group, name=first.name if isinstance(first, MachineEntry) else "")
+    return extension_of(first.name if isinstance(first, MachineEntry) else "")
 
 
 def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:

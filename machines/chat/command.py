@@ -36,7 +36,7 @@ from dsa.cli.run_options import (
     runs_option,
     watching_options,
 )
-from dsa.cli.run_view import JsonRunCommand, rest_report
+from dsa.cli.run_view import JsonRunCommand, MachineExtension, rest_report
 from dsa.edge.processes import environment_secrets
 from dsa.errors import DsaError
 from dsa.expr import show_value
@@ -44,7 +44,7 @@ from dsa.runs.place import new_run_id
 from dsa.runs.runs import Runs, length_before, open_runs
 from dsa.runtime.ledger import Entry
 from dsa.runtime.timeline import Moment
-from machines.chat.chat_display import ChatDisplay
+from machines.chat.chat_display import ChatDisplay, TranscriptDisplay
 from machines.chat.chat_session import NAME, Chat, ChatStart
 from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
 from machines.tool_use.records import as_data
@@ -481,3 +481,6 @@ def turn_report(chat: Chat, turn: ChatTurn) -> TurnReport:
     return TurnReport(
         turn.number, turn.text, turn.answer, turn.why, calls, conversation.inventory.described(), counters_of(conversation)
     )  # fmt: skip
+
+
+extension = MachineExtension(NAME, TranscriptDisplay, resumed, counted)

@@ -34,7 +34,7 @@ from dsa.cli.run_options import (
     runs_option,
     watching_options,
 )
-from dsa.cli.run_view import JsonRunCommand, rest_report
+from dsa.cli.run_view import JsonRunCommand, MachineExtension, rest_report
 from dsa.edge.event_loop import interruptible
 from dsa.edge.processes import environment_secrets
 from dsa.errors import ModelUnavailable
@@ -48,7 +48,7 @@ from dsa.runtime.run_store import StoredRun
 from dsa.runtime.status import Rest
 from dsa.runtime.timeline import Moment, OnMoment
 from dsa.text import plural
-from machines.coding.coding_display import CodingDisplay, totals
+from machines.coding.coding_display import CodingDisplay, of_run, totals
 from machines.coding.coding_resources import MODES, CodingSettings, settings_recorded, workspace_fault
 from machines.coding.coding_work import Work, work_of
 from machines.coding.configuration import (
@@ -62,7 +62,8 @@ from machines.coding.configuration import (
 from machines.coding.task_plan import TEMPLATES, CodingCall, Task, faults_of, template
 from machines.coding.tools.command_runner import not_installed
 from machines.coding.tools.program_rules import Rules
-from machines.coding.work_session import NAME, Agent, WorkStart, exit_code, unfinished_run
+from machines.coding.undo import diff
+from machines.coding.work_session import NAME, Agent, WorkStart, code_of_end, exit_code, unfinished_run
 from machines.coding.workspace_view import Projection, was_idle
 from machines.tool_use.records import as_data
 from machines.tool_use.transcript import LEAST_TOKENS
@@ -592,3 +593,6 @@ def _write(agent: Agent, root: Path, code: int, seconds: float) -> None:
     report = attrs.evolve(rest_report(rest, root / agent.run_id, seconds), exit_code=code)
     told = report.to_json() | {"work": as_data(work_report(agent))}
     write(f"{json.dumps(told, ensure_ascii=False)}\n")
+
+
+extension = MachineExtension(NAME, of_run, resumed, counted, exit_code=code_of_end, diff=diff)
