@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 import pytest
+from each_row import each_row
 
 import dsa
 from dsa.generators import ServerSettings, StreamCall, StreamLimits, StreamResult, TokenBudget
@@ -122,7 +123,7 @@ def test_every_class_has_an_example():
     assert [type(EXAMPLES[name]).__name__ for name in NAMES] == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_no_attribute_can_be_set(name):
     example = EXAMPLES[name]
     for field in attrs.fields(type(example)):
@@ -133,7 +134,7 @@ def test_no_attribute_can_be_set(name):
 PLACES = [(name, field.name) for name in NAMES for field, _ in containers(EXAMPLES[name])]
 
 
-@pytest.mark.parametrize(("name", "field"), PLACES)
+@each_row(("name", "field"), PLACES)
 def test_who_gave_a_container_changes_their_own_and_nobody_changes_what_is_held(name, field):
     example = EXAMPLES[name]
     about, (loosely, clear, change) = next(each for each in containers(example) if each[0].name == field)
