@@ -1,4 +1,4 @@
-"""Everything that docs/ shows is done: documents are written and changed, commands and Python print what stands below them.
+"""Everything that README and docs/ show is done: documents are written and changed, commands and Python print what stands below them.
 
 A page is one visit: its blocks are taken in order, in one empty folder. A comment before a block says what it is:
 
@@ -38,7 +38,7 @@ from dsa.runtime.content import _TYPES, ComponentKind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if "decisions" not in path.parts)
+PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "decisions" not in path.parts)]
 READMES = sorted((ROOT / "machines").glob("*/README.md"))
 KINDS_PAGE = DOCS / "reference" / "kinds.md"
 
@@ -245,7 +245,7 @@ def updated(block: Block, folder: Path) -> str:
     return text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
     for block in blocks_of(page):
         try:
@@ -264,7 +264,7 @@ def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
 # -- the pages themselves ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_opens_with_what_it_is_for(page: Path):
     first = [token.type for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8"))[:4]]
     assert first == ["heading_open", "inline", "heading_close", "paragraph_open"]
@@ -272,10 +272,10 @@ def test_a_page_opens_with_what_it_is_for(page: Path):
 
 def test_the_index_names_every_page():
     links = {target for target, _ in links_of(DOCS / "README.md")}
-    assert links >= {str(path.relative_to(DOCS)) for path in PAGES} - {"README.md"}
+    assert links >= {os.path.relpath(path, DOCS) for path in PAGES} - {"README.md"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_file_is_named_where_it_is_shown(page: Path):
     text, at = page.read_text(encoding="utf-8"), 0
     for block in blocks_of(page):
