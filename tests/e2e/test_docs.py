@@ -270,6 +270,15 @@ def test_a_page_opens_with_what_it_is_for(page: Path):
     assert first == ["heading_open", "inline", "heading_close", "paragraph_open"]
 
 
+@pytest.mark.parametrize("page", ["from-the-sources.md", "theory.md"])
+def test_named_tests_exist(page: str):
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / page).read_text(encoding="utf-8")))
+    files = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    present = {name for text in files for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)}
+    assert named
+    assert named <= present, sorted(named - present)
+
+
 def test_the_index_names_every_page():
     links = {target for target, _ in links_of(DOCS / "README.md")}
     assert links >= {os.path.relpath(path, DOCS) for path in PAGES} - {"README.md"}
