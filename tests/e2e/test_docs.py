@@ -9,6 +9,7 @@ A page is one visit: its blocks are taken in order, in one empty folder. A comme
     <!-- drawn: NAME -->            what `dsa draw NAME` prints
     <!-- exit: 1 -->                the console's commands end so; without it, with 0
     <!-- server: ADDRESS -->        while the console's commands run, a server that speaks the OpenAI protocol is there
+    <!-- peer: PROGRAM -->          another project's program prints it; its Python is that of tests/set_up_peers.py
     <!-- not run: REASON -->        nobody runs it
 
 In what is printed `...` stands for anything on its line, and a line of `...` for any lines. UPDATE_GOLDEN=1 writes down what is
@@ -42,7 +43,9 @@ PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "dec
 READMES = sorted((ROOT / "machines").glob("*/README.md"))
 KINDS_PAGE = DOCS / "reference" / "kinds.md"
 
-MARK = re.compile(r"<!-- (example|added|section|change|drawn|exit|server|not run): (.*?) -->")
+MARK = re.compile(r"<!-- (example|added|section|change|drawn|exit|server|peer|not run): (.*?) -->")
+PROGRAMS = Path(sys.executable).parent
+PEERS = Path(sys.prefix) / "peers" / "durable" / "bin"
 REPLY = "```python\ndef slug(title):\n    return title.lower().replace(' ', '-')\n```\n"
 
 
@@ -123,9 +126,9 @@ def commands_in(text: str) -> list[tuple[str, str]]:
     return commands
 
 
-def typed(command: str, folder: Path) -> tuple[str, int]:
-    """Return what a command prints, errors too, and its exit code; a shell runs it in the folder."""
-    home = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+def typed(command: str, folder: Path, programs: Path = PROGRAMS) -> tuple[str, int]:
+    """Return what a command prints, errors too, and its exit code; a shell runs it in the folder, and looks for programs in `programs` first."""
+    home = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON"))}
     done = subprocess.run(
         ["bash", "-c", command],
@@ -194,7 +197,7 @@ def python_prints(block: Block, folder: Path) -> None:
 def take(block: Block, folder: Path) -> None:
     """Do what a block shows, and compare."""
     match block.marks:
-        case {"not run": _}:
+        case {"not run": _} | {"peer": _}:
             return
         case {"example": name}:
             (folder / name).write_text(block.text, encoding="utf-8")
@@ -234,7 +237,7 @@ def updated(block: Block, folder: Path) -> str:
     """Do what a block shows and give it with what is printed or drawn now."""
     if "drawn" in block.marks:
         return typed(f"dsa draw {block.marks['drawn']}", folder)[0].rstrip() + "\n"
-    if block.language != "console" or "not run" in block.marks:
+    if block.language != "console" or {"not run", "peer"} & block.marks.keys():
         take(block, folder)
         return block.text
     text = ""
@@ -259,6 +262,26 @@ def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
     for name in shown_whole(page):
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert formatted(text) == text, f"{page.relative_to(ROOT)}: {name} is not in canonical layout"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if any("peer" in block.marks for block in blocks_of(page))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_peer_prints_what_a_page_shows(page: Path, tmp_path: Path):
+    if not (PEERS / "python").exists():
+        pytest.skip("NOT TESTED: what docs show of LangGraph; it is not here: run tests/set_up_peers.py")
+    for block in blocks_of(page):
+        if {"example", "change"} & block.marks.keys():
+            take(block, tmp_path)
+        elif "peer" in block.marks:
+            for command, shown in commands_in(block.text):
+                printed, code = typed(command, tmp_path, PEERS)
+                assert matches(shown, printed), (
+                    f"{page.relative_to(ROOT)}:{block.line}: $ {command}\nprinted:\n{printed}"
+                )
+                assert code == 0, printed
 
 
 # -- the pages themselves ---------------------------------------------------------------------------------------------
