@@ -27,13 +27,17 @@ import threading
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import attrs
+import click
 import pytest
+import yaml
 from markdown_it import MarkdownIt
 
 import dsa.generators.generator_kinds
 import dsa.guards.guard_kinds
+from dsa.cli.main import program
 from dsa.lang import formatted
 from dsa.runtime.content import _TYPES, ComponentKind
 
@@ -300,6 +304,46 @@ def test_named_tests_exist(page: str):
     present = {name for text in files for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)}
     assert named
     assert named <= present, sorted(named - present)
+
+
+# -- files for other programs ------------------------------------------------------------------------------------------
+
+CI_PAGE = DOCS / "how-to" / "ci.md"
+HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+
+
+def ci_file(name: str) -> Any:
+    (text,) = (block.text for block in blocks_of(CI_PAGE) if block.marks.get("example") == name)
+    return yaml.safe_load(text)
+
+
+def test_workflow_file_runs_what_its_page_runs():
+    (job,) = ci_file("machines.yml")["jobs"].values()
+    commands = [step["run"] for step in job["steps"] if "run" in step and not step["run"].startswith("pip install ")]
+    consoles = [block.text for block in blocks_of(CI_PAGE) if block.language == "console"]
+    typed_there = {part for text in consoles for command, _ in commands_in(text) for part in command.split("; ")}
+    assert commands
+    assert set(commands) <= typed_there
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
+def test_hook_is_a_command(hook: dict[str, str]):
+    assert hook.keys() >= {"id", "name", "entry", "language", "files"}
+    program_name, command, *options = hook["entry"].split()
+    assert program_name in {
+        point.name for point in entry_points(group="console_scripts") if point.module == "dsa.cli.main"
+    }
+    found = program.get_command(click.Context(program), command)
+    assert found is not None
+    known = {option for each in found.params for option in each.opts}
+    assert set(options) <= known
+    assert re.search(hook["files"], "agents/machine.md")
+    assert not re.search(hook["files"], "README.md")
+
+
+def test_page_uses_hooks_that_exist():
+    (repository,) = ci_file(".pre-commit-config.yaml")["repos"]
+    assert {hook["id"] for hook in repository["hooks"]} == {hook["id"] for hook in HOOKS}
 
 
 def test_the_index_names_every_page():
