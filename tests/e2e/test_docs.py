@@ -4,6 +4,9 @@ A page is one visit: its blocks are taken in order, in one empty folder. A comme
 
     <!-- example: NAME -->          the block is the file NAME
     <!-- section: NAME -->          it replaces NAME's section of that heading, or is added at the end
+    <!-- .. NAME from STAGE -->     the example or section is that of the file STAGE in docs/tutorial
+    <!-- stage: NAME is STAGE -->   NAME is now what the file STAGE in docs/tutorial says
+    <!-- given: NAME from STAGE --> NAME is a copy of that file
     <!-- added: NAME -->            it is added at the end of the file NAME
     <!-- change: NAME as OTHER -->  a diff: OTHER is NAME with the `-` lines replaced by the `+` lines
     <!-- drawn: NAME -->            what `dsa draw NAME` prints
@@ -38,11 +41,12 @@ from dsa.runtime.kinds import _TYPES, Kind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if "decisions" not in path.parts)
+STAGES = DOCS / "tutorial"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if path.parent not in {DOCS / "decisions", STAGES})
 READMES = sorted((ROOT / "machines").glob("*/README.md"))
 KINDS_PAGE = DOCS / "reference" / "kinds.md"
 
-MARK = re.compile(r"<!-- (example|added|section|change|drawn|exit|server|not run): (.*?) -->")
+MARK = re.compile(r"<!-- (example|added|section|change|drawn|exit|server|stage|given|not run): (.*?) -->")
 REPLY = "```python\ndef slug(title):\n    return title.lower().replace(' ', '-')\n```\n"
 
 
@@ -61,7 +65,7 @@ def blocks_of(page: Path) -> list[Block]:
     found, marks = [], {}
     for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
         if token.type == "html_block":
-            marks = dict(MARK.findall(token.content))
+            marks |= dict(MARK.findall(token.content))
         elif token.type == "fence":
             found.append(Block(marks, token.info.strip(), token.content, token.map[0] + 1))
             marks = {}
@@ -191,17 +195,37 @@ def python_prints(block: Block, folder: Path) -> None:
     assert printed.splitlines() == re.findall(r"print\(.*\)  # (.*)", block.text), printed
 
 
+def staged(block: Block) -> tuple[str, str]:
+    """Return the file that a block shows, and the text that the file of its stage has for it; without a stage its own text."""
+    name, _, stage = block.marks.get("example", block.marks.get("section", "")).partition(" from ")
+    if not stage:
+        return name, block.text
+    text = (STAGES / stage).read_text(encoding="utf-8")
+    if "example" in block.marks:
+        return name, text
+    heading = re.escape(block.text.partition("\n")[0])
+    return name, re.search(rf"^{heading}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[0].rstrip() + "\n"
+
+
 def take(block: Block, folder: Path) -> None:
     """Do what a block shows, and compare."""
+    if "given" in block.marks:
+        name, _, stage = block.marks["given"].partition(" from ")
+        (folder / name).write_bytes((STAGES / stage).read_bytes())
+    if "stage" in block.marks:
+        name, _, stage = block.marks["stage"].partition(" is ")
+        assert (folder / name).read_text(encoding="utf-8") == (STAGES / stage).read_text(encoding="utf-8")
+    name, text = staged(block)
+    assert block.text == text, f"docs/tutorial has another text:\n{text}"
     match block.marks:
         case {"not run": _}:
             return
-        case {"example": name}:
+        case {"example": _}:
             (folder / name).write_text(block.text, encoding="utf-8")
         case {"added": name}:
             before = (folder / name).read_text(encoding="utf-8")
             (folder / name).write_text(f"{before}\n\n{block.text}", encoding="utf-8")
-        case {"section": name}:
+        case {"section": _}:
             before = (folder / name).read_text(encoding="utf-8")
             (folder / name).write_text(with_section(before, block.text), encoding="utf-8")
         case {"change": how}:
@@ -223,10 +247,9 @@ def take(block: Block, folder: Path) -> None:
 def shown_whole(page: Path) -> set[str]:
     """Name the machine documents that a page shows in full; what is only a change of another may be untidy."""
     return {
-        block.marks["example"]
+        staged(block)[0]
         for block in blocks_of(page)
-        if block.marks.get("example", "").endswith(".md")
-        and re.search(r"^## (Steps|Transitions)", block.text, re.MULTILINE)
+        if staged(block)[0].endswith(".md") and re.search(r"^## (Steps|Transitions)", block.text, re.MULTILINE)
     }
 
 
@@ -235,8 +258,10 @@ def updated(block: Block, folder: Path) -> str:
     if "drawn" in block.marks:
         return typed(f"dsa draw {block.marks['drawn']}", folder)[0].rstrip() + "\n"
     if block.language != "console" or "not run" in block.marks:
-        take(block, folder)
-        return block.text
+        now = attrs.evolve(block, text=staged(block)[1])
+        take(now, folder)
+        return now.text
+    take(attrs.evolve(block, language="console", text=""), folder)
     text = ""
     for command, shown, printed, _ in type_console(block, folder):
         varying = re.sub(r"\d+\.\d s\b", "... s", re.sub(r"\b\d{8}T\d{6}-\w+-[0-9a-f]{12}", "...", printed))
@@ -261,6 +286,16 @@ def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
         assert formatted(text) == text, f"{page.relative_to(ROOT)}: {name} is not in canonical layout"
 
 
+@pytest.mark.parametrize("stage", sorted(path.name for path in STAGES.glob("[0-9]-*.md")))
+def test_a_stage_of_the_tutorial_is_checked_and_runs(stage: str, tmp_path: Path):
+    for path in STAGES.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    asked = '"Write slug(title)."' if "## Steps" not in (STAGES / stage).read_text(encoding="utf-8") else ""
+    for command in (f"dsa check {stage}", f"dsa run {stage} {asked} --model scripted:replies.md"):
+        printed, code = typed(command, tmp_path)
+        assert code == 0, f"$ {command}\n{printed}"
+
+
 # -- the pages themselves ---------------------------------------------------------------------------------------------
 
 
@@ -282,7 +317,9 @@ def test_a_file_is_named_where_it_is_shown(page: Path):
         start = text.index(block.text, at)
         before, at = re.sub("<!--.*?-->", "", text[at:start]), start + len(block.text)
         named = (
-            block.marks.get("example") or block.marks.get("added") or block.marks.get("change", "").split(" as ")[-1]
+            block.marks.get("example", "").partition(" from ")[0]
+            or block.marks.get("added")
+            or block.marks.get("change", "").split(" as ")[-1]
         )
         assert not named or f"`{named}`" in before, f"{page.relative_to(ROOT)}:{block.line}: no reader knows of {named}"
 
