@@ -4,20 +4,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsa.checks.odds.reckon import odds
+    from dsa.checks.odds.run_odds import odds
     from dsa.edge.binding import Bindings
-    from dsa.edge.checking import check, explore, prove
-    from dsa.edge.files import load
+    from dsa.edge.document_files import load
+    from dsa.edge.timed_checks import check, explore, prove
     from dsa.lang import dumps, loads
     from dsa.machine import Machine
-    from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
     from dsa.runs.handle import RunHandle
     from dsa.runs.runs import Runs, open_runs, run
     from dsa.runs.setup import Options
-    from dsa.runs.work import TakeUp, Worker
-    from dsa.runtime.inbox import Posted
-    from dsa.runtime.moment import Moment, Piece
-    from dsa.runtime.policies import (
+    from dsa.runs.worker import TakeUp, Worker
+    from dsa.runtime.policy.policies import (
         Action,
         PolicyContext,
         Step,
@@ -27,25 +24,28 @@ if TYPE_CHECKING:
         question_step,
         text_step,
     )
-    from dsa.runtime.rest import Rest
+    from dsa.runtime.run_store import Posted
+    from dsa.runtime.status import Rest
+    from dsa.runtime.timeline import Moment, Piece
+    from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
     from dsa.targets import emit
 
 #: The public names of each module; it is imported when one is first used, so that `import dsa` and `dsa --help` are quick.
 _NAMES = {
-    "dsa.checks.odds.reckon": ("odds",),
+    "dsa.checks.odds.run_odds": ("odds",),
     "dsa.edge.binding": ("Bindings",),
-    "dsa.edge.checking": ("check", "explore", "prove"),
-    "dsa.edge.files": ("load",),
+    "dsa.edge.timed_checks": ("check", "explore", "prove"),
+    "dsa.edge.document_files": ("load",),
     "dsa.lang": ("dumps", "loads"),
     "dsa.machine": ("Machine",),
-    "dsa.meaning": ("Configuration", "Occurrence", "Refusal", "Taken", "start", "step"),
+    "dsa.semantics": ("Configuration", "Occurrence", "Refusal", "Taken", "start", "step"),
     "dsa.runs.handle": ("RunHandle",),
     "dsa.runs.runs": ("Runs", "open_runs", "run"),
     "dsa.runs.setup": ("Options",),
-    "dsa.runs.work": ("TakeUp", "Worker"),
-    "dsa.runtime.inbox": ("Posted",),
-    "dsa.runtime.moment": ("Moment", "Piece"),
-    "dsa.runtime.policies": (
+    "dsa.runs.worker": ("TakeUp", "Worker"),
+    "dsa.runtime.run_store": ("Posted",),
+    "dsa.runtime.timeline": ("Moment", "Piece"),
+    "dsa.runtime.policy.policies": (
         "Action",
         "PolicyContext",
         "Step",
@@ -55,7 +55,7 @@ _NAMES = {
         "question_step",
         "text_step",
     ),
-    "dsa.runtime.rest": ("Rest",),
+    "dsa.runtime.status": ("Rest",),
     "dsa.targets": ("emit",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -2,7 +2,7 @@
 
 `compiled_step(machine)` returns the one of a machine; runs, tests, comparisons of machines and certificates use it. One function is generated for
 each group of rows (one source, one event) when it is first asked for. No text of the user gets into the source: variables, guards,
-effects and rows are numbered there. `dsa.meaning.step` is asked about whatever is not plainly taken (a refusal, a malformed
+effects and rows are numbered there. `dsa.semantics.step` is asked about whatever is not plainly taken (a refusal, a malformed
 occurrence), for its value and its message.
 """
 
@@ -13,15 +13,24 @@ import attrs
 
 from dsa import expr
 from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Emit, Revoke, Transition
-from dsa.machine import Machine, read_guards, step_of, workflow_variables_set
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, after_effects, step
-from dsa.timers import ArmTimer, DropTimer, Precedence, precedence_after, timers_after
+from dsa.machine import (
+    ArmTimer,
+    DropTimer,
+    Machine,
+    Precedence,
+    precedence_after,
+    read_guards,
+    step_of,
+    timers_after,
+    workflow_variables_set,
+)
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, after_effects, step
 
 #: How many results and moves are remembered of a machine: its transition table, filled as it is met, as a lazy DFA's is.
 REMEMBERED = 65_536
 
 
-class Place(Protocol):
+class ConfigurationLike(Protocol):
     """Where a machine is: a configuration, or an object with the parts of one."""
 
     @property
@@ -41,7 +50,7 @@ class Place(Protocol):
         """Which armed timers precede which."""
 
 
-class Happening(Protocol):
+class OccurrenceLike(Protocol):
     """What happens: an occurrence, or an object with the parts of one."""
 
     @property
@@ -58,7 +67,7 @@ class Happening(Protocol):
 
 
 @attrs.frozen
-class Move:
+class CompiledRow:
     """What follows from a row in a state with these effects outstanding and this order of timers, whatever the variables hold.
 
     `effects` and `cancelled` are those of `Taken`. `started` are the effects that begin, each with its place among those of the row and whether it
@@ -87,15 +96,15 @@ class Move:
 
 
 #: A row that is taken: what follows from it, and the values after it.
-Moved = tuple[Move, tuple[expr.Value, ...]]
+Moved = tuple[CompiledRow, tuple[expr.Value, ...]]
 
-Group = Callable[[Place, Happening], Moved | None]
+Group = Callable[[ConfigurationLike, OccurrenceLike], Moved | None]
 
 
 class CompiledStep:
     """How one machine moves, at its parameters' values.
 
-    Both ways to ask agree with `dsa.meaning.step` on every configuration that has of each variable a value of its domain or the
+    Both ways to ask agree with `dsa.semantics.step` on every configuration that has of each variable a value of its domain or the
     initial one, and raise OccurrenceError for the same occurrences.
     """
 
@@ -106,7 +115,7 @@ class CompiledStep:
         self._known: dict[tuple[object, ...], Taken] = {}
 
     def step(self, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
-        """Return what `dsa.meaning.step` returns."""
+        """Return what `dsa.semantics.step` returns."""
         state, event, source = configuration.state, occurrence.event, occurrence.source
         key: tuple[object, ...] = (
             state, event, source, occurrence.verdicts, configuration.values, configuration.outstanding
@@ -126,13 +135,13 @@ class CompiledStep:
             self._known[key] = taken
         return taken
 
-    def move(self, place: Place, given: Happening) -> Moved | Refusal:
-        """Return what follows from the row that `dsa.meaning.step` takes, with the values after it, or its refusal."""
+    def move(self, place: ConfigurationLike, given: OccurrenceLike) -> Moved | Refusal:
+        """Return what follows from the row that `dsa.semantics.step` takes, with the values after it, or its refusal."""
         source = given.source
         key = (place.state, given.event) if source is None else (place.state, source, given.event)
         return self._groups[key](place, given) or self._refused(place, given)
 
-    def _refused(self, place: Place, given: Happening) -> Refusal:
+    def _refused(self, place: ConfigurationLike, given: OccurrenceLike) -> Refusal:
         here = Configuration(place.state, place.values, place.outstanding, place.precedence)
         refusal = step(self.machine, here, Occurrence(given.event, given.verdicts, given.source))
         assert isinstance(refusal, Refusal), (
@@ -154,7 +163,7 @@ class _Groups(dict[tuple[str, ...], Group]):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__()
-        self._machine, self._writer = machine, _Writer(machine)
+        self._machine, self._writer = machine, _StepWriter(machine)
         self._compiled: dict[tuple[str, str], Group] = {}
 
     def __missing__(self, key: tuple[str, ...]) -> Group:
@@ -174,11 +183,11 @@ class _Groups(dict[tuple[str, ...], Group]):
         return () if event.startswith(TIMER_PREFIX) else self._machine.rows_for(leaf, event)
 
 
-def _no_rows(_place: Place, _given: Happening) -> None:
+def _no_rows(_place: ConfigurationLike, _given: OccurrenceLike) -> None:
     return None
 
 
-class _Moves(dict[Any, Move | None]):
+class _Moves(dict[Any, CompiledRow | None]):
     """What follows from one row, by leaf, outstanding effects and order of timers, or by as few of these as it can depend on.
 
     It is None where the row would emit an effect twice. Equal sets are kept once, in `shared`: a lookup then ends at the first comparison, by
@@ -196,7 +205,7 @@ class _Moves(dict[Any, Move | None]):
             return "c.state, c.outstanding, c.precedence"
         return "c.outstanding" if self.is_of_leaf else "c.state, c.outstanding"
 
-    def __missing__(self, key: Any) -> Move | None:  # noqa: ANN401
+    def __missing__(self, key: Any) -> CompiledRow | None:  # noqa: ANN401
         if self._machine.orders_timers:
             state, outstanding, precedence = key
             here = Configuration(state, (), outstanding, precedence)
@@ -211,7 +220,7 @@ class _Moves(dict[Any, Move | None]):
 
 def _move(
     machine: Machine, here: Configuration, row: Transition, shared: dict[frozenset[str], frozenset[str]]
-) -> Move | None:
+) -> CompiledRow | None:
     before, outstanding = here.state, here.outstanding
     target = before if row.target == STAY else machine.entered(row.target)
     after, cancelled, twice = after_effects(machine, outstanding, row, target)
@@ -221,7 +230,7 @@ def _move(
     effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
     updates = {update.variable for update in row.updates}
     timers = timers_after(machine, before, row, target)
-    return Move(
+    return CompiledRow(
         row,
         row.event,
         row.span.line if row.span else None,
@@ -254,7 +263,7 @@ def _started(
     )
 
 
-class _Writer:
+class _StepWriter:
     """The source so far, and the constants it names."""
 
     def __init__(self, machine: Machine) -> None:

@@ -1,17 +1,95 @@
-"""What a document declares, one frozen class per kind of row: parameters, variables, events, rows, steps.
+"""References to what events have brought: the words of placeholders, of the column `uses` of Guards, and of `context.latest`.
+
+Takes the words and the names of the events, gives a `Reference`. What a reference stands for in a run is for `dsa.runtime.event_data`.
+
+What a document declares, one frozen class per kind of row: parameters, variables, events, rows, steps.
 
 They hold names, numbers and expression trees, never callables and never text to be parsed again. Equality ignores
 where things stand in the text. `dsa.machine` puts them together.
+
+What a document claims of its machine: properties about all runs, scenarios of single ones.
+
+Frozen values like the declarations; `dsa.lang` makes them, `dsa.checks` judges them.
 """
 
 import re
+from collections.abc import Collection
 from typing import Literal
 
 import attrs
 
-from dsa.errors import Placed, Span
-from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value
-from dsa.references import Reference
+from dsa.errors import Located, Span
+from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value, show_number, unparse
+from dsa.text import closest, nearest
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+_WORDS = re.compile(rf"(?P<all>all[ \t]+)?(?P<name>{_NAME})(?P<optional>\?)?(?:[ \t]+since[ \t]+(?P<since>{_NAME}))?")
+#: A brace written twice, or a placeholder with its words; what else stands in braces is text.
+PLACEHOLDER = re.compile(rf"\{{\{{|\}}\}}|\{{((?:all[ \t]+)?{_NAME}\??(?:[ \t]+since[ \t]+{_NAME})?)\}}")
+
+
+class UnreadableReferenceError(ValueError):
+    """Raised for words that are no reference: `message` says why, `hint` what to write; `about` is the event that is missed, if that is why."""
+
+    def __init__(self, message: str, hint: str = "", about: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message, self.hint, self.about = message, hint, about
+
+
+@attrs.frozen
+class Reference:
+    """What the newest of an event has brought (rules D3 to D5 of `specs/semantics.md`).
+
+    `path` goes into JSON objects. `since` names an event: what came before its newest does not count. With `is_all` it is a list of all of
+    them. With `is_optional` nothing, or null, may be there.
+    """
+
+    event: str
+    path: tuple[str, ...] = ()
+    since: str | None = None
+    is_optional: bool = False
+    is_all: bool = False
+
+    def __str__(self) -> str:
+        """The words that mean it."""
+        name = ".".join((self.event, *self.path))
+        since = f" since {self.since}" if self.since else ""
+        return f"{'all ' if self.is_all else ''}{name}{'?' if self.is_optional else ''}{since}"
+
+
+def read_reference(text: str, events: Collection[str]) -> Reference:
+    """Read a reference. Of a dotted name as much as names an event does so, the rest is a path. Raises UnreadableReferenceError."""
+    match = _WORDS.fullmatch(text)
+    if match is None:
+        raise UnreadableReferenceError(f"'{text}' names no data of an event", _forms(events))
+    event, path = _split(match["name"], events)
+    since = match["since"]
+    if since is not None and since not in events:
+        raise _unknown(since, events)
+    return Reference(event, path, since, match["optional"] is not None, match["all"] is not None)
+
+
+def _forms(events: Collection[str]) -> str:
+    """Return a hint with the reader's own events, where there are any."""
+    named = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
+    one, other = named[0], named[-1]
+    return f"write {one}, {one}.part, {one}? or {one} since {other}, after 'all' for a list of them"
+
+
+def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        event = ".".join(parts[:length])
+        if event in events:
+            return event, tuple(parts[length:])
+    raise _unknown(name, events)
+
+
+def _unknown(name: str, events: Collection[str]) -> UnreadableReferenceError:
+    head = name.partition(".")[0] if nearest(name, events) is None else name
+    hint = closest(head, events, "no event is declared")
+    return UnreadableReferenceError(f"'{name}' is no event", hint, name)
+
 
 OUTSIDE = "outside"
 STAR = "*"
@@ -38,7 +116,7 @@ def show_duration(duration_ms: int) -> str:
 
 
 @attrs.frozen
-class Parameter(Placed):
+class RunParameter(Located):
     """A constant of a run; proofs range over its whole domain."""
 
     name: str
@@ -47,7 +125,7 @@ class Parameter(Placed):
 
 
 @attrs.frozen
-class Variable(Placed):
+class Variable(Located):
     """A finite-domain part of the configuration; `initial` is an expression over parameters."""
 
     name: str
@@ -57,7 +135,7 @@ class Variable(Placed):
 
 
 @attrs.frozen
-class Event(Placed):
+class Event(Located):
     """What can happen. `origin` is `outside`, or the effect that this event answers.
 
     `otherwise` is `refused` where it is meant that a state with rows for the event refuses it at some values.
@@ -69,7 +147,7 @@ class Event(Placed):
 
 
 @attrs.frozen
-class Effect(Placed):
+class Effect(Located):
     """What a row asks the world to do, and the driver's policy for it (never read by `step`).
 
     `on_failure` is `stop` where a failure for which no row is, which stops the run, is meant.
@@ -84,7 +162,7 @@ class Effect(Placed):
 
 
 @attrs.frozen
-class Guard(Placed):
+class Guard(Located):
     """A GuardInterface bound by name. `kind` is the registered kind; `judges` the events it gives verdicts on.
 
     A guard that judges nothing is a part of a composition. `pass_odds` and `fatal_odds` are assumed
@@ -103,7 +181,7 @@ class Guard(Placed):
 
 
 @attrs.frozen
-class Generator(Placed):
+class Generator(Located):
     """A GeneratorInterface bound by name, with its registered kind and options."""
 
     name: str
@@ -112,7 +190,7 @@ class Generator(Placed):
 
 
 @attrs.frozen
-class State(Placed):
+class State(Located):
     """A state, or the parent of states. The name is dotted: `review.draft` is a child of `review`.
 
     `end` is when a run that rests in this leaf is finished there, None when it never is.
@@ -129,7 +207,7 @@ class State(Placed):
 
 
 @attrs.frozen
-class Assign(Placed):
+class Assign(Located):
     """`variable = value`; all updates of a row read the values before the step (S5)."""
 
     variable: str
@@ -137,14 +215,14 @@ class Assign(Placed):
 
 
 @attrs.frozen
-class Revoke(Placed):
+class Revoke(Located):
     """`revoke variable`: back to its initial value, the one way to take workflow state back (S9)."""
 
     variable: str
 
 
 @attrs.frozen
-class Emit(Placed):
+class Emit(Located):
     """Ask for an effect."""
 
     effect: str
@@ -154,7 +232,7 @@ class Emit(Placed):
 
 
 @attrs.frozen
-class Cancel(Placed):
+class Cancel(Located):
     """Drop an outstanding effect, or all of them when `effect` is None."""
 
     effect: str | None = None
@@ -164,7 +242,7 @@ class Cancel(Placed):
 
 
 @attrs.frozen
-class Transition(Placed):
+class Transition(Located):
     """One row for one source and one event.
 
     `event` is an event's name, `E.failed`, or `after 30s`. `source` is a state, a parent or `*`; `target` a
@@ -183,7 +261,7 @@ class Transition(Placed):
 
     @property
     def is_timer(self) -> bool:
-        """Tell whether this row is for a timer."""
+        """Return whether this row is for a timer."""
         return self.event.startswith(TIMER_PREFIX)
 
     @property
@@ -195,11 +273,11 @@ class Transition(Placed):
 
     @property
     def is_ignoring(self) -> bool:
-        """Tell whether this row does nothing about its event."""
+        """Return whether this row does nothing about its event."""
         return self.target == STAY and not self.updates and not self.effects
 
     def span_of(self, column: str) -> Span | None:
-        """Give the place of a column's cell, or of the row when the cell is not there."""
+        """Return the place of a column's cell, or of the row when the cell is not there."""
         return dict(self.spans).get(column, self.span)
 
     def __str__(self) -> str:
@@ -207,7 +285,7 @@ class Transition(Placed):
 
 
 @attrs.frozen
-class Case(Placed):
+class Case(Located):
     """A call and the value it must give, both as Python text; `expected` is a literal."""
 
     call: str
@@ -215,7 +293,7 @@ class Case(Placed):
 
 
 @attrs.frozen
-class Cases(Placed):
+class Cases(Located):
     """The section `Cases: NAME`; NAME is a step or a guard."""
 
     name: str
@@ -223,7 +301,7 @@ class Cases(Placed):
 
 
 @attrs.frozen
-class Prompt(Placed):
+class Prompt(Located):
     """The section `Prompt: NAME`; parts that are not given are empty. NAME is a step or an effect."""
 
     name: str
@@ -235,7 +313,7 @@ class Prompt(Placed):
 
 
 @attrs.frozen
-class WorkflowStep(Placed):
+class StepRow(Located):
     """One row of a Steps table. `requires` is a list of steps, or an expression over them (rho).
 
     `uses` maps the names under which earlier artifacts are seen by guard and prompt to their steps. The retry
@@ -249,3 +327,205 @@ class WorkflowStep(Placed):
     uses: tuple[tuple[str, str], ...] = ()
     task: str = ""
     optional: bool = False
+
+
+@attrs.frozen
+class Always:
+    """`always P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class Never:
+    """`never P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class UnchangedClaim:
+    """`on E: X, Y unchanged`: the expressions have the same value before and after every step at which E holds."""
+
+    trigger: Expr
+    expressions: tuple[Expr, ...]
+
+
+@attrs.frozen
+class Doubt:
+    """What a `leads to` does not rely on: that an effect answers, or that it does not fail."""
+
+    effect: str
+    what: Literal["fails", "never answers"]
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.what}"
+
+
+@attrs.frozen
+class LeadsTo:
+    """`P leads to Q [assuming [weakly] fair E, g.passed] [even if F fails, G never answers]`.
+
+    `fair` are events, effects and verdicts as written.
+    """
+
+    cause: Expr
+    goal: Expr
+    fair: tuple[str, ...] = ()
+    is_weak: bool = False
+    doubts: tuple[Doubt, ...] = ()
+
+    def doubted(self, what: Literal["fails", "never answers"]) -> frozenset[str]:
+        """Return the effects of which this is doubted."""
+        return frozenset(doubt.effect for doubt in self.doubts if doubt.what == what)
+
+
+@attrs.frozen
+class OnlyAfter:
+    """`Q only after P`."""
+
+    later: Expr
+    earlier: Expr
+
+
+@attrs.frozen
+class AtMost:
+    """`at most K E [between P and Q]`; `between` is the pair (P, Q)."""
+
+    bound: Expr
+    counted: Expr
+    between: tuple[Expr, Expr] | None = None
+
+
+@attrs.frozen
+class Possible:
+    """`possible P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class EverywherePossible:
+    """`from everywhere possible P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class Probability:
+    """`P with probability >= x`, or, as a ceiling, `P with probability <= x`."""
+
+    condition: Expr
+    bound: float
+    is_ceiling: bool = False
+
+    @property
+    def sign(self) -> str:
+        """How the probability compares with the bound."""
+        return "<=" if self.is_ceiling else ">="
+
+
+@attrs.frozen
+class ExpectedCount:
+    """`expected E <= x`: the expected number of E in a run."""
+
+    counted: Expr
+    at_most: float
+
+
+Form = (
+    Always
+    | Never
+    | UnchangedClaim
+    | LeadsTo
+    | OnlyAfter
+    | AtMost
+    | Possible
+    | EverywherePossible
+    | Probability
+    | ExpectedCount
+)
+
+
+def expressions(form: Form) -> tuple[Expr, ...]:
+    """Return every expression of a property, left to right."""
+    match form:
+        case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p) | ExpectedCount(p):
+            return (p,)
+        case UnchangedClaim(trigger, changed):
+            return (trigger, *changed)
+        case LeadsTo(left, right) | OnlyAfter(left, right):
+            return (left, right)
+        case AtMost(bound, counted, between):
+            return (bound, counted, *(between or ()))
+
+
+def show(form: Form) -> str:
+    """Write a property as its bullet has it."""
+    match form:
+        case Always(p):
+            return f"always {unparse(p)}"
+        case Never(p):
+            return f"never {unparse(p)}"
+        case UnchangedClaim(trigger, changed):
+            return f"on {unparse(trigger)}: {', '.join(unparse(expr) for expr in changed)} unchanged"
+        case LeadsTo(cause, goal, fair, is_weak, doubts):
+            assuming = f" assuming {'weakly ' if is_weak else ''}fair {', '.join(fair)}" if fair else ""
+            even_if = f" even if {', '.join(map(str, doubts))}" if doubts else ""
+            return f"{unparse(cause)} leads to {unparse(goal)}{assuming}{even_if}"
+        case OnlyAfter(later, earlier):
+            return f"{unparse(later)} only after {unparse(earlier)}"
+        case AtMost(bound, counted, between):
+            scope = "" if between is None else f" between {' and '.join(unparse(e, closed=True) for e in between)}"
+            return f"at most {unparse(bound)} {unparse(counted, alone=True)}{scope}"
+        case Possible(p):
+            return f"possible {unparse(p)}"
+        case EverywherePossible(p):
+            return f"from everywhere possible {unparse(p)}"
+        case Probability(p, bound):
+            return f"{unparse(p)} with probability {form.sign} {show_number(bound)}"
+        case ExpectedCount(counted, at_most):
+            return f"expected {unparse(counted, alone=True)} <= {show_number(at_most)}"
+
+
+@attrs.frozen
+class Property(Located):
+    """A claim about all runs, and where it stands."""
+
+    form: Form
+
+
+@attrs.frozen
+class RefusedAction:
+    """A scenario's action `refused` or `refused: REASON`."""
+
+    reason: str | None = None
+
+
+@attrs.frozen
+class ScenarioStep(Located):
+    """One percept with the action, state, values and dependencies expected; None where nothing is compared."""
+
+    event: str
+    verdicts: tuple[tuple[str, Outcome], ...] = ()
+    action: tuple[Emit | Cancel, ...] | RefusedAction = ()
+    state: str | None = None
+    values: tuple[tuple[str, Value], ...] = ()
+    dependencies: tuple[tuple[str, str], ...] | None = None
+
+
+@attrs.frozen
+class Scenario(Located):
+    """A table of percepts, run at the defaults or at its own parameters. Guards not named have passed."""
+
+    name: str
+    steps: tuple[ScenarioStep, ...]
+    parameters: tuple[tuple[str, Value], ...] = ()
+
+
+@attrs.frozen
+class SpecDeclaration(Located):
+    """What a spec says of an effect or a variable of its machine: these columns, by their fields, are to be as they stand there."""
+
+    declared: Effect | Variable
+    columns: tuple[tuple[str, str], ...]

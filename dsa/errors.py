@@ -85,7 +85,7 @@ class Span:
 
 
 @attrs.frozen
-class Placed:
+class Located:
     """What stands somewhere in a document; None for what is built in Python. Equality ignores it."""
 
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
@@ -102,7 +102,7 @@ class Diagnostic:
     hint: str = ""
 
     def render(self) -> str:
-        """Give the finding as people read it: place, code, message, the line with a caret, the hint."""
+        """Return the finding as people read it: place, code, message, the line with a caret, the hint."""
         lines = [f"{self.span}: {self.severity} {self.code}: {self.message}"]
         if self.span.text.strip():
             gutter = f"{self.span.line:>5} | "
@@ -130,7 +130,7 @@ def _near(span: Span) -> Span:
 
 
 def _indent(span: Span) -> str:
-    """Give the white space before the caret; tabs stay tabs, so that it lines up in any terminal."""
+    """Return the white space before the caret; tabs stay tabs, so that it lines up in any terminal."""
     return "".join("\t" if character == "\t" else " " for character in span.text[: span.column - 1])
 
 
@@ -139,7 +139,7 @@ class DsaError(Exception):
 
 
 def install_hint(extra: str) -> str:
-    """Say how the packages of an extra are installed: from a clone, for nothing is released yet."""
+    """Return how the packages of an extra are installed: from a clone, for nothing is released yet."""
     return f"pip install '.[{extra}]' (in a clone of dual-state-agents)"
 
 

@@ -4,17 +4,21 @@ Takes and gives frozen values. Every stage that executes a machine reads this tr
 Names are unique over a whole machine (DESIGN.md section 2), so one flat environment `name -> value`
 is enough to evaluate in: variables and parameters map to their values, guards to their verdict, and, for
 properties, states, events and effects to whether they hold at the moment.
+
+Expressions made smaller: substitution, and folding of what is already decided.
+
+Takes and gives expression trees; the result has the same value in every environment. Knows no machine.
 """
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
 import attrs
 
-from dsa.errors import Placed
+from dsa.errors import Located
 
 Value = bool | int | str
 Environment = Mapping[str, Value]
@@ -24,28 +28,28 @@ OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "fatal")
 
 
 @attrs.frozen
-class Boolean(Placed):
+class Boolean(Located):
     """`true` or `false`."""
 
     value: bool
 
 
 @attrs.frozen
-class Integer(Placed):
+class Integer(Located):
     """A whole number."""
 
     value: int
 
 
 @attrs.frozen
-class Symbol(Placed):
+class Symbol(Located):
     """A value of an enumeration."""
 
     value: str
 
 
 @attrs.frozen
-class Name(Placed):
+class Name(Located):
     """A declared name. `kind` says of what, once names are resolved."""
 
     name: str
@@ -53,7 +57,7 @@ class Name(Placed):
 
 
 @attrs.frozen
-class Verdict(Placed):
+class Verdict(Located):
     """`g.passed`, `g.failed` or `g.fatal`: what guard `guard` said of the event."""
 
     guard: str
@@ -61,21 +65,21 @@ class Verdict(Placed):
 
 
 @attrs.frozen(cache_hash=True)
-class Not(Placed):
+class Not(Located):
     """`not operand`."""
 
     operand: "Expr"
 
 
 @attrs.frozen(cache_hash=True)
-class Negate(Placed):
+class Negate(Located):
     """`-operand`."""
 
     operand: "Expr"
 
 
 @attrs.frozen(cache_hash=True)
-class Arithmetic(Placed):
+class Arithmetic(Located):
     """`left operator right` with `+`, `-` or `*`."""
 
     operator: Literal["+", "-", "*"]
@@ -84,7 +88,7 @@ class Arithmetic(Placed):
 
 
 @attrs.frozen(cache_hash=True)
-class Compare(Placed):
+class Compare(Located):
     """A comparison, chained as in Python: `first` followed by pairs of operator and operand."""
 
     first: "Expr"
@@ -92,7 +96,7 @@ class Compare(Placed):
 
 
 @attrs.frozen(cache_hash=True)
-class Member(Placed):
+class Member(Located):
     """`operand in {a, b}`."""
 
     operand: "Expr"
@@ -100,14 +104,14 @@ class Member(Placed):
 
 
 @attrs.frozen(cache_hash=True)
-class And(Placed):
+class And(Located):
     """Two or more conjuncts."""
 
     operands: tuple["Expr", ...]
 
 
 @attrs.frozen(cache_hash=True)
-class Or(Placed):
+class Or(Located):
     """Two or more disjuncts."""
 
     operands: tuple["Expr", ...]
@@ -180,7 +184,7 @@ def holds(expr: Expr, environment: Environment) -> bool:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Give the direct subexpressions, left to right."""
+    """Return the direct subexpressions, left to right."""
     match expr:
         case Not(operand) | Negate(operand):
             return (operand,)
@@ -197,20 +201,20 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Give the expression and all its subexpressions, left to right."""
+    """Yield the expression and all its subexpressions, left to right."""
     yield expr
     for child in children(expr):
         yield from walk(child)
 
 
 def names(expr: Expr) -> frozenset[str]:
-    """Give the names of variables, parameters, states, events and effects that occur."""
+    """Return the names of variables, parameters, states, events and effects that occur."""
     return frozenset(node.name for node in walk(expr) if isinstance(node, Name))
 
 
 @lru_cache(maxsize=4_096)
 def guards_read(expr: Expr) -> frozenset[str]:
-    """Give the guards whose verdict the expression reads."""
+    """Return the guards whose verdict the expression reads."""
     return frozenset(node.guard for node in walk(expr) if isinstance(node, Verdict))
 
 
@@ -316,7 +320,7 @@ class Interval:
     high: int | None
 
     def contains(self, value: Value) -> bool:
-        """Tell whether `value` is one of them."""
+        """Return whether `value` is one of them."""
         return type(value) is int and self.low <= value and (self.high is None or value <= self.high)
 
     def __str__(self) -> str:
@@ -330,7 +334,7 @@ class Choices:
     values: tuple[Value, ...]
 
     def contains(self, value: Value) -> bool:
-        """Tell whether `value` is one of them."""
+        """Return whether `value` is one of them."""
         return any(value == choice and type(value) is type(choice) for choice in self.values)
 
     def __str__(self) -> str:
@@ -341,7 +345,7 @@ Values = Interval | Choices
 
 
 def concrete(domain: Domain, environment: Environment) -> Values:
-    """Give the values a domain stands for at given parameter values."""
+    """Return the values a domain stands for at given parameter values."""
     match domain:
         case BooleanDomain():
             return Choices((False, True))
@@ -370,3 +374,134 @@ def show_number(number: float) -> str:
 def show_value(value: Value) -> str:
     """Write a value as a cell has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+FALSE = Boolean(False)  # noqa: FBT003  (a node, not a flag)
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+Constant = Boolean | Integer | Symbol
+
+
+def constant(value: Value) -> Constant:
+    """Return the node of a value."""
+    if isinstance(value, bool):
+        return Boolean(value)
+    return Integer(value) if isinstance(value, int) else Symbol(value)
+
+
+Leaf = Name | Verdict | Symbol
+
+
+def substituted(node: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
+    """Replace every name, verdict and enumeration value by what `leaf` gives for it, and fold what that decides."""
+    match node:
+        case Name() | Verdict() | Symbol():
+            return leaf(node)
+        case Not(operand):
+            return negated(substituted(operand, leaf))
+        case Negate(operand):
+            return _negative(substituted(operand, leaf))
+        case Arithmetic(sign, left, right):
+            return _arithmetic(sign, substituted(left, leaf), substituted(right, leaf))
+        case Compare(first, rest):
+            operands = [substituted(first, leaf), *(substituted(operand, leaf) for _, operand in rest)]
+            pairs = zip(operands, (sign for sign, _ in rest), operands[1:], strict=False)
+            return all_of(compared(left, sign, right) for left, sign, right in pairs)
+        case Member(operand, choices):
+            value = substituted(operand, leaf)
+            return any_of(compared(value, "==", substituted(choice, leaf)) for choice in choices)
+        case And(operands):
+            return all_of(substituted(operand, leaf) for operand in operands)
+        case Or(operands):
+            return any_of(substituted(operand, leaf) for operand in operands)
+        case Boolean() | Integer():
+            return node
+
+
+def simplified(node: Expr) -> Expr:
+    """Fold what is decided by constants alone; chains and memberships become plain comparisons."""
+    return substituted(node, lambda name: name)
+
+
+def all_of(operands: Iterable[Expr]) -> Expr:
+    """Join by `and`: without what is true, without repetition; false when some operand is, or contradicts another."""
+    kept: dict[Expr, None] = {}
+    for operand in operands:
+        for part in operand.operands if isinstance(operand, And) else (operand,):
+            if part == FALSE or negated(part) in kept:
+                return FALSE
+            if part != TRUE:
+                kept[part] = None
+    if any(isinstance(part, Not) and _said(part.operand, kept) for part in kept):
+        return FALSE
+    return conjunction(list(kept))
+
+
+def _said(node: Expr, kept: Container[Expr]) -> bool:
+    """Return whether an expression follows from what is kept by its form alone."""
+    match node:
+        case _ if node in kept:
+            return True
+        case And(operands):
+            return all(_said(operand, kept) for operand in operands)
+        case Or(operands):
+            return any(_said(operand, kept) for operand in operands)
+        case _:
+            return False
+
+
+def any_of(operands: Iterable[Expr]) -> Expr:
+    """Join by `or`: without what is false, without repetition; true when some operand is, or two say everything."""
+    kept: dict[Expr, None] = {}
+    for operand in operands:
+        for part in operand.operands if isinstance(operand, Or) else (operand,):
+            if part == TRUE or negated(part) in kept:
+                return TRUE
+            if part != FALSE:
+                kept[part] = None
+    return disjunction(list(kept))
+
+
+def negated(node: Expr) -> Expr:
+    """Negate: a constant, a comparison and a negation lose the `not`."""
+    match node:
+        case Boolean(value):
+            return Boolean(not value)
+        case Not(operand):
+            return operand
+        case Compare(first, ((sign, second),)):
+            return Compare(first, ((_OPPOSITE[sign], second),))
+        case _:
+            return Not(node)
+
+
+def compared(left: Expr, sign: str, right: Expr) -> Expr:
+    """Compare two expressions of one type; what two constants or two equal sides decide is decided."""
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Boolean(COMPARISONS[sign](left.value, right.value))
+    if left == right:
+        return Boolean(sign in {"==", "<=", ">="})
+    for one, other in ((left, right), (right, left)):
+        if isinstance(other, Boolean):
+            return one if other.value == (sign == "==") else negated(one)
+    return Compare(left, ((sign, right),))
+
+
+def _negative(operand: Expr) -> Expr:
+    return Integer(-operand.value) if isinstance(operand, Integer) else Negate(operand)
+
+
+def _arithmetic(sign: str, left: Expr, right: Expr) -> Expr:
+    if isinstance(left, Integer) and isinstance(right, Integer):
+        a, b = left.value, right.value
+        return Integer(a + b if sign == "+" else a - b if sign == "-" else a * b)
+    zero, one = Integer(0), Integer(1)
+    if sign in "+-" and right == zero:
+        return left
+    if sign == "+" and left == zero:
+        return right
+    if sign == "*" and zero in (left, right):
+        return zero
+    if sign == "*" and one in (left, right):
+        return right if left == one else left
+    return Arithmetic(sign, left, right)  # type: ignore[arg-type]  # one of the three signs

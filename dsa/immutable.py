@@ -14,7 +14,7 @@ import attrs
 
 
 def immutable(_class: type, fields: list["attrs.Attribute[Any]"]) -> list["attrs.Attribute[Any]"]:
-    """Give fields that are annotated as immutable a converter, where they have none."""
+    """Return fields that are annotated as immutable a converter, where they have none."""
     return [
         field.evolve(converter=convert) if field.converter is None and (convert := _converter(field.type)) else field
         for field in fields

@@ -4,9 +4,9 @@ Without a file that it can read as a certificate, it says how it is used (exit 2
 what wrote the certificate, and believes nothing but the machine's tables. Written from specs/semantics.md (S1 to S12 are its rules) and
 specs/table.md (the language). Four parts, in this order:
 
-1. `Unknown`: numbers that are not known. A claim about given parameter values is explored outright. A claim for all values runs the same code
+1. `Polynomial`: numbers that are not known. A claim about given parameter values is explored outright. A claim for all values runs the same code
    on unknown numbers: each question about one is answered both ways, and a path that fails must be shown impossible.
-2. `Parser`: the expressions of the language, and nothing else: whole numbers, conditions, values of enumerations, declared full names.
+2. `KernelParser`: the expressions of the language, and nothing else: whole numbers, conditions, values of enumerations, declared full names.
 3. `Tables`: the machine.
 4. `Claim`: what is claimed of it, and how that is seen.
 
@@ -25,11 +25,11 @@ __debug__ or sys.exit("refused: -O would drop every check")
 
 
 def terms(number):
-    """Give a number as a polynomial: {names: coefficient}, where () stands for the constant."""
-    return number.terms if isinstance(number, Unknown) else {(): number}
+    """Return a number as a polynomial: {names: coefficient}, where () stands for the constant."""
+    return number.terms if isinstance(number, Polynomial) else {(): number}
 
 
-class Unknown:  # noqa: PLW1641  (it is not to be hashed)
+class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
     """A whole number not known: a polynomial over the machine's values with whole coefficients. A condition is 0 or 1.
 
     `path` is what is known on the path that is followed: facts (numbers that are at least 0), the answers that it has to give, other paths
@@ -41,14 +41,16 @@ class Unknown:  # noqa: PLW1641  (it is not to be hashed)
 
     def __add__(self, other):
         total = {m: c for m in {**self.terms, **terms(other)} if (c := self.terms.get(m, 0) + terms(other).get(m, 0))}
-        return Unknown(total) if total.keys() - {()} else total.get((), 0)
+        return Polynomial(total) if total.keys() - {()} else total.get((), 0)
 
     def __mul__(self, by):
-        return sum(Unknown({tuple(sorted(m + n)): c * d}) for m, c in self.terms.items() for n, d in terms(by).items())
+        return sum(
+            Polynomial({tuple(sorted(m + n)): c * d}) for m, c in self.terms.items() for n, d in terms(by).items()
+        )
 
     def __ge__(self, other):
         """Ask whether it is at least another number: what this path has answered before, else yes, and no on another path."""
-        yes, no, (facts, ways, todo) = self + other * -1, self * -1 + other + -1, Unknown.path
+        yes, no, (facts, ways, todo) = self + other * -1, self * -1 + other + -1, Polynomial.path
         if isinstance(yes, int):
             return yes >= 0
         for fact in facts:
@@ -79,7 +81,7 @@ RELATIONS, DEEPEST, MOST_NODES = ("==", "!=", "<=", ">=", "<", ">"), 60, 100_000
 CONDITION, NUMBER, EITHER = "a condition", "a number", "a value or something else"
 
 
-class Parser:
+class KernelParser:
     """Reads an expression of the names whose types are given, one method for each line of the grammar in specs/table.md.
 
     A type is CONDITION, NUMBER or the set of an enumeration's values. Every method gives the type of what it has read, and Python for
@@ -208,12 +210,12 @@ class Parser:
 
 
 def short(text):
-    """Give a text as it is quoted."""
+    """Return a text as it is quoted."""
     return text if len(text) <= 80 else f"{text[:80]}.."
 
 
 def alike(one, other):
-    """Tell whether values of two types may be compared for being equal: they are the same, or enumerations with a value in common."""
+    """Return whether values of two types may be compared for being equal: they are the same, or enumerations with a value in common."""
     return one == other != EITHER or (isinstance(one, frozenset) and isinstance(other, frozenset) and bool(one & other))
 
 
@@ -233,7 +235,7 @@ FAULT = "a fault is not excluded"
 
 
 def tables_in(text):
-    """Give the rows of each table of a canonical document. Raises AssertionError for what is none."""
+    """Return the rows of each table of a canonical document. Raises AssertionError for what is none."""
     title, *sections = re.split(r"\n+## ", text.strip("\n"))
     assert re.fullmatch(r"# [^\n]*", title), "it is no document: it begins with no heading"
     found = {}
@@ -343,7 +345,7 @@ class Tables:
 
     @staticmethod
     def read_domain(text):
-        """Give the type of a domain, and the ends of a range, the second one empty where there is none."""
+        """Return the type of a domain, and the ends of a range, the second one empty where there is none."""
         if text[:1] == "{":
             assert text[-1] == "}", f"{text} is no domain"
             return (frozenset(text[1:-1].split(", ")),)
@@ -378,9 +380,9 @@ class Tables:
     # -- what a text means
 
     def code(self, text, scope, kind=None, level="expression"):
-        """Give the code of an expression, which must be of a type; `level` says how closely it must hold together."""
+        """Return the code of an expression, which must be of a type; `level` says how closely it must hold together."""
         if (text, scope, kind, level) not in self.codes:
-            parser = Parser(text, self.types[scope], self.symbols)
+            parser = KernelParser(text, self.types[scope], self.symbols)
             found, code = parser.whole(getattr(parser, level))
             (found, code), *_ = parser.settled([(found, code), (kind, "")])  # a new value is one of the variable's
             assert kind is None or alike(found, kind), (
@@ -400,51 +402,51 @@ class Tables:
     # -- what the rules say
 
     def above(self, state):
-        """Give a state and those around it, innermost first, and `*`."""
+        """Return a state and those around it, innermost first, and `*`."""
         return [state[: end.start()] for end in re.finditer(r"\.|$", state)][::-1] + ["*"]
 
     def sources(self, state):
-        """Give where rows for a leaf may stand."""
+        """Return where rows for a leaf may stand."""
         return self.above(state) if self.kinds[state] != "final" else []
 
     def found(self, state, event):
-        """Give the rows for an event: those of the innermost source that has any (S3)."""
+        """Return the rows for an event: those of the innermost source that has any (S3)."""
         return next((self.rows[x, event] for x in self.sources(state) if (x, event) in self.rows), [])
 
     def timers(self, sources):
-        """Give the timers of sources (S11)."""
+        """Return the timers of sources (S11)."""
         return {event for source, event in self.rows if " " in event and source in sources}
 
     def ordered(self, before, old, ended, new):
-        """Give the order of timers after a step: `old` ones were armed, of which some `ended`, and `new` ones are armed now (S11)."""
+        """Return the order of timers after a step: `old` ones were armed, of which some `ended`, and `new` ones are armed now (S11)."""
         lasting, begun = old - ended, new - (old - ended)
         return {pair for pair in before if {*pair} <= lasting & new} | {
             (shorter, timer) for timer in begun for shorter in new if duration(shorter) < duration(timer)
         }
 
     def awaited(self, node):
-        """Give what ends some time: effects that are outstanding, and timers (S12)."""
+        """Return what ends some time: effects that are outstanding, and timers (S12)."""
         return {*node[1], *self.timers(self.sources(node[0]))}
 
     def entered(self, state):
-        """Give the leaf that is entered with a state."""
+        """Return the leaf that is entered with a state."""
         return next((self.entered(s) for s in self.initials if s.rpartition(".")[0] == state), state)
 
     def asked(self, rows):
-        """Give the guards that rows read (S2)."""
+        """Return the guards that rows read (S2)."""
         words = {word for row in rows for word in re.findall(NAME, row["if"])}
         return [guard for guard in self.verdicts if {f"{guard}.{verdict}" for verdict in VERDICTS} & words]
 
     def said(self, event, rows):
-        """Give an event with all that the guards can say together which its rows read."""
+        """Return an event with all that the guards can say together which its rows read."""
         return itertools.product([event], *([f"{g}.{v}" for v in self.verdicts[g]] for g in self.asked(rows)))
 
     def passed(self, rows, true):
-        """Tell whether a row that reads guards may set workflow state (S9)."""
+        """Return whether a row that reads guards may set workflow state (S9)."""
         return all([f"{guard}.passed" in true for guard in self.asked(rows)] or [False])
 
     def moves(self, node):
-        """Give what can happen: answers and timers that are awaited, and what comes from outside."""
+        """Return what can happen: answers and timers that are awaited, and what comes from outside."""
         for event, origin in self.moving.items():
             rows, is_early = self.found(node[0], event), origin in {timer for _, timer in node[3]}
             if (origin in self.awaited(node) and not is_early) or (origin == "outside" and rows):
@@ -514,7 +516,7 @@ class Claim(Tables):
         assert len(self.parts) == len(kinds), f"'{self.form}' has other parts"
         self.fair, self.silent, self.failing = set(), set(), set()
         self.reads = [self.read(part, kind) for part, kind in zip(self.parts, kinds)]
-        self.unknown = {name: Unknown({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
+        self.unknown = {name: Polynomial({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
         self.names |= self.unknown or {name: self.given(name) for name in self.parameters}
         assert self.at is None or self.at.keys() == self.parameters.keys(), (
             "it names other values than those of parameters"
@@ -522,7 +524,7 @@ class Claim(Tables):
         self.keys, self.nodes = set(), []
 
     def read(self, part, kind):
-        """Give what evaluates a part: one code, or those of several values."""
+        """Return what evaluates a part: one code, or those of several values."""
         assert type(part) is str and part == part.strip(" ") and "  " not in part, (
             f"'{part}' is not written as it is read"
         )
@@ -570,7 +572,7 @@ class Claim(Tables):
         """Run an action on every path that the facts used allow; where it fails, a sum of products of facts must be negative."""
         (use, *closings), todo = next(self.proofs, [()]) if self.unknown else [()], [[]]
         while todo:
-            Unknown.path = facts, _, _ = [], todo.pop(), todo
+            Polynomial.path = facts, _, _ = [], todo.pop(), todo
             try:
                 all(self.value(given[place], names) for place in use) and action(*arguments)
             except AssertionError as why:
@@ -590,7 +592,7 @@ class Claim(Tables):
                 self.prove(given, names, self.go_on, node)
 
     def assumed(self):
-        """Give what every configuration keeps to: its domains. Definition 4 does without, as no overflow is looked for then."""
+        """Return what every configuration keeps to: its domains. Definition 4 does without, as no overflow is looked for then."""
         return [] if self.form == GUARDED else [*self.bounds.values()]
 
     def begin(self):
@@ -641,7 +643,7 @@ class Claim(Tables):
     # -- what happens at a configuration
 
     def key(self, node):
-        """Give what a certificate calls a configuration."""
+        """Return what a certificate calls a configuration."""
         leaf, out, values, order = node
         waits = [f"{timer}>{shorter}" for shorter, timer in order]
         return " ".join(
@@ -649,7 +651,7 @@ class Claim(Tables):
         )
 
     def means(self, node, true=()):
-        """Give what the names mean at a configuration; `true` is what happens there."""
+        """Return what the names mean at a configuration; `true` is what happens there."""
         return (
             self.names | node[2] | dict.fromkeys((*self.above(node[0]), *map("pending ".__add__, node[1]), *true), True)
         )
@@ -679,7 +681,7 @@ class Claim(Tables):
             yield self.seen((target, now if self.sources(target) else set(), after, later), true, names), ended, true
 
     def seen(self, node, true, before):
-        """Let the property see a moment; give the node with what it remembers."""
+        """Let the property see a moment; return the node with what it remembers."""
         evaluated = lambda read, names: (
             [evaluated(each, names) for each in read]
             if isinstance(read, list)
@@ -694,22 +696,22 @@ class Claim(Tables):
     # -- what a certificate brings
 
     def planned(self, node):
-        """Tell whether a certificate knows a way to P from there (`possible`); of other forms it need not."""
+        """Return whether a certificate knows a way to P from there (`possible`); of other forms it need not."""
         return self.form != "possible {}" or self.key(node) in self.ranks
 
     def kept(self, node):
         return self.planned(node) and all(self.value(x, self.means(node)) for x in self.lemmas.get(self.key(node), ()))
 
     def promised(self, node):
-        """Give what is promised to end, and not doubted."""
+        """Return what is promised to end, and not doubted."""
         return self.awaited(node) - self.silent
 
     def nearer(self, node, after):
-        """Tell whether a step leads on along the way to P."""
+        """Return whether a step leads on along the way to P."""
         return self.kept(after) and (not after[2][":flag"] or self.lower(node, after, self.awaited(node), ()))
 
     def lower(self, node, after, ended, true):
-        """Tell whether the rank falls, or stays while it waits for what S12 or fairness promises."""
+        """Return whether the rank falls, or stays while it waits for what S12 or fairness promises."""
         for (old, why), (new, other) in zip(*([["0", ""], *self.ranks[self.key(at)]] for at in (node, after))):
             was, now = (self.value(x, self.means(at), "lemmas", None) for x, at in ((old, node), (new, after)))
             if now != was or why != other or why[5:] in true:
@@ -721,7 +723,7 @@ class Claim(Tables):
     # -- the generated step is the table
 
     def choices(self, x):
-        """Give the values of a variable; an effect is outstanding or not."""
+        """Return the values of a variable; an effect is outstanding or not."""
         kind, *ends = self.domains.get(x, (CONDITION,))
         if kind == NUMBER:
             low, high = (self.value(end, self.names, "parameters", NUMBER) for end in ends)
@@ -729,7 +731,7 @@ class Claim(Tables):
         return [0, 1] if kind == CONDITION else sorted(self.names[f"={symbol}"] for symbol in kind)
 
     def cases(self):
-        """Give every leaf with everything that may happen or come too late: its name, what is behind it, the rows, what these name.
+        """Return every leaf with everything that may happen or come too late: its name, what is behind it, the rows, what these name.
 
         What they do not name they neither read nor change: such variables are left out, and `:other` stands for all such effects.
         """
@@ -740,14 +742,14 @@ class Claim(Tables):
             yield leaf, event, origin, rows, [x for x in (*self.initial, *self.effects) if x in words] + [":other"]
 
     def orders(self, leaf):
-        """Give every order of the timers of a leaf, reachable or not."""
+        """Return every order of the timers of a leaf, reachable or not."""
         pairs = [
             (a, b) for a, b in itertools.permutations(self.timers(self.sources(leaf)), 2) if duration(a) < duration(b)
         ]
         return itertools.chain.from_iterable(itertools.combinations(pairs, size) for size in range(len(pairs) + 1))
 
     def table(self):
-        """Give every configuration, reachable or not, with every event and its verdicts, and what is taken then, or None."""
+        """Return every configuration, reachable or not, with every event and its verdicts, and what is taken then, or None."""
         for leaf, event, origin, rows, names in self.cases():
             values = itertools.product(*map(self.choices, names))
             for given, order, true in itertools.product(values, self.orders(leaf), self.said(event, rows)):
@@ -760,7 +762,7 @@ class Claim(Tables):
 
 
 def duration(timer):
-    """Give after how many milliseconds a timer is due."""
+    """Return after how many milliseconds a timer is due."""
     number, unit = re.fullmatch(r".* after ([0-9]+)([a-z]+)", timer).groups()
     return int(number) * {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[unit]
 
@@ -782,7 +784,7 @@ def needs_file(_):
 
 
 def read(certificate):
-    """Give a certificate's machine and its claims. Raises what makes it none. Takes JSON."""
+    """Return a certificate's machine and its claims. Raises what makes it none. Takes JSON."""
 
     def once(pairs):
         assert len({name for name, _ in pairs}) == len(pairs), "a name stands twice in an object"
@@ -797,7 +799,7 @@ def read(certificate):
 
 
 def established(machine, claim, compare=needs_file):
-    """Give a claim as a sentence, having seen that it is true. Raises what makes it none.
+    """Return a claim as a sentence, having seen that it is true. Raises what makes it none.
 
     That the generated step is a table is established by `compare` alone, which has the code: it raises, or returns nothing.
     """
@@ -811,7 +813,7 @@ def established(machine, claim, compare=needs_file):
 
 
 def verify(certificate, compare=needs_file):
-    """Give a certificate's machine and its claims, as sentences; raises what makes them no claims. Takes JSON."""
+    """Return a certificate's machine and its claims, as sentences; raises what makes them no claims. Takes JSON."""
     machine, claims = read(certificate)
     yield f"{machine.partition(chr(10))[0]} {hashlib.sha256(machine.encode()).hexdigest()}"
     for claim in claims:

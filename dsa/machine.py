@@ -2,9 +2,15 @@
 
 Given by `dsa.lang`, taken by everything else. Facts that follow from the declarations (ancestors, the rows for an
 event, bounds at the parameters' values) are computed here once.
+
+Timers: what a row drops, starts and starts again, and which may not fire before others (S11).
+
+How durations of timers are spelled: as the document does where it names one first. `after 120s` is `after 2m` (S11).
+
+A timer is known by its text, so that all that is shown of it reads as it was written. Machines that are compared are spelled alike before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -12,10 +18,19 @@ from typing import Any
 import attrs
 
 from dsa import declarations, expr
-from dsa.claims import Property, Scenario, Stated
+from dsa.declarations import (
+    STAY,
+    TIMER_PREFIX,
+    Property,
+    Scenario,
+    SpecDeclaration,
+    Transition,
+    parse_duration,
+    show_duration,
+)
 from dsa.errors import ParameterError, Span
 from dsa.immutable import immutable
-from dsa.words import closest, nearest
+from dsa.text import closest, nearest
 
 
 @attrs.frozen(slots=False, field_transformer=immutable)
@@ -26,7 +41,7 @@ class Machine:
     transitions: tuple[declarations.Transition, ...]
     states: tuple[declarations.State, ...]
     initial: str
-    parameters: tuple[declarations.Parameter, ...] = ()
+    parameters: tuple[declarations.RunParameter, ...] = ()
     variables: tuple[declarations.Variable, ...] = ()
     events: tuple[declarations.Event, ...] = ()
     effects: tuple[declarations.Effect, ...] = ()
@@ -34,16 +49,16 @@ class Machine:
     generators: tuple[declarations.Generator, ...] = ()
     properties: tuple[Property, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
-    stated: tuple[Stated, ...] = attrs.field(default=(), eq=False)
+    stated: tuple[SpecDeclaration, ...] = attrs.field(default=(), eq=False)
     cases: tuple[declarations.Cases, ...] = ()
     prompts: tuple[declarations.Prompt, ...] = ()
     constraints: str = ""
-    steps: tuple[declarations.WorkflowStep, ...] = ()
+    steps: tuple[declarations.StepRow, ...] = ()
     goal: expr.Expr | None = None
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
 
     def at(self, values: Mapping[str, expr.Value] | None = None, /, **more: expr.Value) -> "Machine":
-        """Give the machine with other parameter values.
+        """Return the machine with other parameter values.
 
         A name that is not a parameter but the first part of some (`rmax` of `rmax.g_test`, `rmax.g_impl`) sets
         them all. Raises ParameterError for an unknown name or a value outside its domain.
@@ -118,7 +133,7 @@ class Machine:
         }
 
     @cached_property
-    def step_named(self) -> dict[str, declarations.WorkflowStep]:
+    def step_named(self) -> dict[str, declarations.StepRow]:
         """The workflow's steps by name; only a Steps document has any."""
         return {step.name: step for step in self.steps}
 
@@ -158,7 +173,7 @@ class Machine:
         return tuple(state.name for state in self.states if state.name not in self.parents)
 
     def ancestry(self, state: str) -> tuple[str, ...]:
-        """Give the state, its ancestors from the inside out, and `*` unless it is final (S3)."""
+        """Return the state, its ancestors from the inside out, and `*` unless it is final (S3)."""
         found = self._ancestries.get(state)
         if found is None:
             around, above = state, []
@@ -173,7 +188,7 @@ class Machine:
         return {}
 
     def entered(self, target: str) -> str:
-        """Give the leaf that is entered with `target`: its initial child, and so on inwards."""
+        """Return the leaf that is entered with `target`: its initial child, and so on inwards."""
         while target in self.parents:
             target = next(s.name for s in self.states if s.parent == target and s.kind == "initial")
         return target
@@ -195,7 +210,7 @@ class Machine:
         return found
 
     def rows_for(self, state: str, event: str) -> tuple[declarations.Transition, ...]:
-        """Give the rows for an event that is not a timer: those of the innermost source that has any (S3).
+        """Return the rows for an event that is not a timer: those of the innermost source that has any (S3).
 
         A final state has none, its parents' rows included.
         """
@@ -215,14 +230,14 @@ class Machine:
         return {source: events for source, events in timers.items() if events}
 
     def armed(self, state: str) -> tuple[tuple[str, str], ...]:
-        """Give the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
+        """Return the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
         if not self._timers_of or state in self.final_states:
             return ()
         return tuple((s, event) for s in self.ancestry(state) for event in self._timers_of.get(s, ()))
 
     @cached_property
     def orders_timers(self) -> bool:
-        """Tell whether timers of different durations are armed together somewhere, so that one may precede the other (S11)."""
+        """Return whether timers of different durations are armed together somewhere, so that one may precede the other (S11)."""
         together = ({self.rows_from[timer][0].duration_ms for timer in self.armed(leaf)} for leaf in self.leaves)
         return any(len(durations) > 1 for durations in together)
 
@@ -232,11 +247,11 @@ class Machine:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give the declarations, for a copy: what was worked out from them is worked out anew there."""
+        """Return the declarations, for a copy: what was worked out from them is worked out anew there."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(Machine)}
 
     def is_failure(self, event: str) -> bool:
-        """Tell whether an event is `E.failed` of an effect E that has answers."""
+        """Return whether an event is `E.failed` of an effect E that has answers."""
         return event.endswith(".failed") and event.removesuffix(".failed") in self.answers
 
     @cached_property
@@ -246,7 +261,7 @@ class Machine:
         return frozenset(effect for effect in self.answers if f"{effect}.failed" in named)
 
     def resolve_state(self, name: str) -> str | None:
-        """Give the full name of a state written by its full name or by its last part where that is unique."""
+        """Return the full name of a state written by its full name or by its last part where that is unique."""
         if name in self.state_named:
             return name
         found = [state.name for state in self.states if state.name.rpartition(".")[2] == name]
@@ -254,7 +269,7 @@ class Machine:
 
 
 def read_guards(rows: tuple[declarations.Transition, ...]) -> tuple[str, ...]:
-    """Give the guards that rows for one event read, sorted: exactly these have a verdict (S2)."""
+    """Return the guards that rows for one event read, sorted: exactly these have a verdict (S2)."""
     return tuple(sorted({guard for row in rows for guard in expr.guards_read(row.condition)}))
 
 
@@ -305,7 +320,7 @@ def workflow_variables_set(machine: Machine, row: declarations.Transition) -> tu
 
 
 def fault_of_value(
-    declared: declarations.Parameter | declarations.Variable, value: expr.Value, constants: expr.Environment
+    declared: declarations.RunParameter | declarations.Variable, value: expr.Value, constants: expr.Environment
 ) -> str:
     """Return why a value does not fit what is declared; an empty text when it does."""
     values = expr.concrete(declared.domain, constants)
@@ -321,7 +336,7 @@ def fault_of_value(
 
 
 def minima(machine: Machine) -> dict[str, expr.Value]:
-    """Give the smallest value of every parameter: the low bound, `false`, the first of an enumeration."""
+    """Return the smallest value of every parameter: the low bound, `false`, the first of an enumeration."""
     smallest: dict[str, expr.Value] = {}
     for parameter in machine.parameters:
         domain = expr.concrete(parameter.domain, {})
@@ -334,7 +349,7 @@ FEW_VALUATIONS = 64
 
 
 def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
-    """Give the first values of a parameter's domain, at most `count`."""
+    """Return the first values of a parameter's domain, at most `count`."""
     values = expr.concrete(domain, {})
     if not isinstance(values, expr.Interval):
         return values.values[:count]
@@ -345,7 +360,7 @@ def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
 def every_valuation(
     machine: Machine, most: int, given: Mapping[str, expr.Value] | None = None
 ) -> tuple[dict[str, expr.Value], ...] | None:
-    """Give all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them. Those `given` have that value alone."""
+    """Return all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them. Those `given` have that value alone."""
     choices: list[Sequence[expr.Value]] = []
     count = 1
     for parameter in machine.parameters:
@@ -360,5 +375,128 @@ def every_valuation(
 
 
 def environment(machine: Machine, values: tuple[expr.Value, ...]) -> expr.Environment:
-    """Give the flat environment of parameters and variables that expressions are evaluated in."""
+    """Return the flat environment of parameters and variables that expressions are evaluated in."""
     return machine.constants | {variable.name: value for variable, value in zip(machine.variables, values, strict=True)}
+
+
+#: A timer by its source and `after DURATION`.
+Timer = tuple[str, str]
+#: Pairs of armed timers: while it is armed, the first of a pair precedes the second, which may not fire (S11).
+Precedence = frozenset[tuple[Timer, Timer]]
+_NONE: Precedence = frozenset()
+
+
+@attrs.frozen
+class ArmTimer:
+    """Start a timer, from zero if it runs already."""
+
+    source: str
+    event: str
+    duration_ms: int
+
+
+@attrs.frozen
+class DropTimer:
+    """Forget a timer."""
+
+    source: str
+    event: str
+
+
+def timers_after(machine: Machine, before: str, row: Transition, after: str) -> tuple[DropTimer | ArmTimer, ...]:
+    """Return what becomes of timers: dropped with the states left, armed with those entered, or started again."""
+    old, new = machine.armed(before), machine.armed(after)
+    if after in machine.final_states:
+        return tuple(DropTimer(source, event) for source, event in old)
+    left = frozenset[str]() if row.target == STAY else sources_left(machine, before, after)
+    kept = frozenset(machine.ancestry(before)) - left
+    again = [(row.source, row.event)] if row.is_timer and row.source in kept else []
+    dropped = [DropTimer(source, event) for source, event in old if source not in kept]
+    entered = [(source, event) for source, event in new if source not in kept]
+    return (*dropped, *armed(machine, (*entered, *again)))
+
+
+def armed(machine: Machine, timers: Iterable[Timer]) -> tuple[ArmTimer, ...]:
+    """Return the commands that start timers, which are given as pairs of source and `after DURATION`."""
+    return tuple(ArmTimer(*timer, duration_ms(machine, timer)) for timer in timers)
+
+
+def duration_ms(machine: Machine, timer: Timer) -> int:
+    """Return after how many milliseconds a timer is due."""
+    return machine.rows_from[timer][0].duration_ms
+
+
+def precedence_at_start(machine: Machine, state: str) -> Precedence:
+    """Return which timers precede which in a state in which all that is armed has just been started."""
+    timers = machine.armed(state)
+    return frozenset((shorter, timer) for timer in timers for shorter in _shorter(machine, timer, timers))
+
+
+def precedence_after(
+    machine: Machine, before: Precedence, moved: Iterable[DropTimer | ArmTimer], state: str
+) -> Precedence:
+    """Return which timers precede which after some were dropped and started, at one moment; `state` is the one after it.
+
+    What was dropped or starts anew precedes nothing and is preceded by nothing any more; what starts is preceded by every armed timer that is shorter.
+    """
+    if not before and len(machine.armed(state)) <= 1:
+        return _NONE  # a timer alone precedes nothing
+    commands = tuple(moved)
+    changed = {(command.source, command.event) for command in commands}
+    kept = (pair for pair in before if changed.isdisjoint(pair))
+    started = [(command.source, command.event) for command in commands if isinstance(command, ArmTimer)]
+    new = ((shorter, timer) for timer in started for shorter in _shorter(machine, timer, machine.armed(state)))
+    return frozenset([*kept, *new])
+
+
+def _shorter(machine: Machine, timer: Timer, timers: Iterable[Timer]) -> Iterable[Timer]:
+    return (other for other in timers if duration_ms(machine, other) < duration_ms(machine, timer))
+
+
+def preceding(precedence: Precedence, timer: Timer) -> tuple[Timer, ...]:
+    """Return the timers that must fire or be dropped before a timer may fire, sorted."""
+    return tuple(sorted(first for first, then in precedence if then == timer))
+
+
+def sources_left(machine: Machine, before: str, after: str) -> frozenset[str]:
+    """Return the sources that a row with a target leaves, `*` included when a final state is entered."""
+    if before == after:
+        return frozenset({before})
+    return frozenset(machine.ancestry(before)) - frozenset(machine.ancestry(after))
+
+
+def duration_of(event: str) -> int:
+    """Return the duration of a timer in milliseconds; 0 for an event that is none."""
+    return (parse_duration(event.removeprefix(TIMER_PREFIX)) or 0) if event.startswith(TIMER_PREFIX) else 0
+
+
+def spelling_of(machine: Machine) -> dict[int, str]:
+    """Return how a machine spells its timers, by their durations in milliseconds."""
+    return {duration_of(row.event): row.event for row in machine.transitions if row.is_timer}
+
+
+def spelled(machine: Machine, spelling: Mapping[int, str]) -> Machine:
+    """Return a machine whose timers are spelled so, those that have none there as they are."""
+
+    def name(event: str) -> str:
+        return spelling.get(duration_of(event), event)
+
+    if all(name(event) == event for event in spelling_of(machine).values()):
+        return machine
+    rows: tuple[Transition, ...] = tuple(attrs.evolve(row, event=name(row.event)) for row in machine.transitions)
+    return attrs.evolve(machine, transitions=rows, scenarios=tuple(_spelled(each, name) for each in machine.scenarios))
+
+
+def spelled_like(machine: Machine, other: Machine) -> Machine:
+    """Return a machine whose timers are spelled as another one spells those of the same durations."""
+    return spelled(machine, spelling_of(other))
+
+
+def spelled_shortest(machine: Machine) -> Machine:
+    """Return a machine whose timers have the largest units that fit, however they are written: what it means is the same."""
+    known = spelling_of(machine)
+    return spelled(machine, {duration_ms: TIMER_PREFIX + show_duration(duration_ms) for duration_ms in known})
+
+
+def _spelled(scenario: Scenario, name: Callable[[str], str]) -> Scenario:
+    return attrs.evolve(scenario, steps=tuple(attrs.evolve(each, event=name(each.event)) for each in scenario.steps))

@@ -1,13 +1,23 @@
-"""The closed transition system of a machine: locations, and what can happen in each as guarded commands.
+"""Whether a condition over finite variables can be true: found by splitting on what it says, with a bound on the work; and what its form alone says.
+
+Takes a condition and the values of each variable in it; knows no machine. Splitting is that of Davis, Putnam, Logemann and Loveland
+(1962): a conjunct that names one value of a variable settles it, else the variable with the fewest values is tried out.
+
+The closed transition system of a machine: locations, and what can happen in each as guarded commands.
 
 Takes a machine, gives a `System`. What S1-S7 and S11 decide by names alone is decided here, once: which rows are candidates,
 which guards are asked, what is outstanding afterwards. What is left are conditions and updates over variables and parameters, so
-one system serves every engine, every proof and every export. Parameters stay names: `dsa.ground` takes their values.
+one system serves every engine, every proof and every export. Parameters stay names: `dsa.ground_system` takes their values.
+
+What an expression of a property means at a moment (specs/semantics.md, "What properties mean").
+
+A moment is a command taken, or the start. States, `pending E`, events, effects and verdicts are decided there by names alone, so
+an expression of a property becomes one over variables and parameters: at a location, or over the values before a command.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import Any
 
@@ -15,11 +25,222 @@ import attrs
 
 from dsa import expr
 from dsa.declarations import OUTSIDE, STAY, Assign, Emit, Transition, Variable
-from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Reason, after_effects
-from dsa.satisfiable import facts
-from dsa.simplify import FALSE, Leaf, all_of, any_of, compared, constant, negated, simplified, substituted
-from dsa.timers import Precedence, precedence_after, precedence_at_start, preceding, sources_left, timers_after
+from dsa.expr import (
+    FALSE,
+    Expr,
+    Leaf,
+    Name,
+    Symbol,
+    Verdict,
+    all_of,
+    any_of,
+    compared,
+    constant,
+    negated,
+    simplified,
+    substituted,
+    walk,
+)
+from dsa.machine import (
+    Machine,
+    Precedence,
+    precedence_after,
+    precedence_at_start,
+    preceding,
+    read_guards,
+    sources_left,
+    timers_after,
+)
+from dsa.semantics import Configuration, Occurrence, Reason, after_effects
+
+#: For each variable, the values that it may have: whole numbers, or truth values.
+Ranges = Mapping[str, Sequence[int]]
+#: So many values of each variable are looked at before any is tried out.
+_SAMPLES = 8
+#: Of a variable that has no more values, each is tried.
+_FEW = 8
+#: A condition of usual size has so many nodes.
+_USUAL = 200
+#: A comparison leaves of an expression's values the numbers from the first bound to the second one; None is no bound.
+_Bounds = tuple[int | None, int | None]
+
+
+@attrs.define
+class SearchEffort:
+    """How many more values may be tried, in conditions of a usual size; a longer one takes as many more as it is longer. None once `expired` says that the time is over."""
+
+    left: int
+    expired: Callable[[], bool] = lambda: False
+
+
+def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> bool | None:
+    """Return whether some values make a condition true; None when the effort was used up before that was known."""
+    if isinstance(condition, expr.Boolean):
+        return condition.value
+    cost = 1 + sum(1 for _ in expr.walk(condition)) // _USUAL
+    for part in _branches(condition, ranges):
+        if effort.left <= 0 or effort.expired():
+            return None
+        effort.left -= cost
+        found = satisfiable(part, ranges, effort)
+        if found is not False:
+            return found
+    return False
+
+
+def outcomes_at_samples(condition: expr.Expr, ranges: Ranges) -> frozenset[bool]:
+    """Return what a condition is at a few values: all lowest, all highest, and some between."""
+    read = sorted(expr.names(condition))
+    return frozenset(
+        expr.evaluate(condition, {name: _sample(ranges[name], number * (place + 1)) for place, name in enumerate(read)})
+        is True
+        for number in range(_SAMPLES)
+    )
+
+
+def _sample(values: Sequence[int], number: int) -> int:
+    size = _size(values)
+    return values[number * (size // _SAMPLES + 1) % size]
+
+
+def _size(values: Sequence[int]) -> int:
+    """Return how many values there are, which may be more than `len` can say."""
+    return values.stop - values.start if isinstance(values, range) else len(values)
+
+
+def _branches(condition: expr.Expr, ranges: Ranges) -> Iterable[expr.Expr]:
+    """Return conditions of which one can be true if this one can: its alternatives, or what it is at each value that is left for one of its variables."""
+    match condition:
+        case expr.Or(operands):
+            return operands
+        case expr.Not(expr.And(operands)):
+            return map(negated, operands)
+        case expr.Not(expr.Or(operands)):
+            return (all_of(map(negated, operands)),)
+    name, values = _split(condition, ranges)
+    return (_with(condition, name, value) for value in values)
+
+
+def _split(condition: expr.Expr, ranges: Ranges) -> tuple[str, Sequence[int]]:
+    """Choose a variable, and the values of it that are left."""
+    for part in _conjuncts(condition):
+        match part:
+            case expr.Name(name):
+                return name, [value for value in ranges[name] if value]
+            case expr.Not(expr.Name(name)):
+                return name, [value for value in ranges[name] if not value]
+            case expr.Compare(expr.Name(name), (("==", expr.Integer(value)),)):
+                return name, [value] if value in ranges[name] else []
+    name, values = min(
+        ((name, ranges[name]) for name in sorted(expr.names(condition))), key=lambda item: _size(item[1])
+    )
+    return name, _telling(condition, name, values)
+
+
+def _telling(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence[int]:
+    """Return values of a variable among which there is one of each kind: what lies between two numbers that it is compared with is all of one kind."""
+    turns = _turns(condition, name) if isinstance(values, range) and _size(values) > _FEW else None
+    if turns is None or not values:
+        return values
+    near = {turn + step for turn in turns for step in (0, 1)}
+    return sorted({values[0], values[-1], *(each for each in near if each in values)})
+
+
+def _turns(node: expr.Expr, name: str) -> set[int] | None:
+    """Return the numbers at which a condition may become true or false as a variable grows; None where that is not seen by its form."""
+    if name not in expr.names(node):
+        return set()
+    match node:
+        case expr.Compare(first, rest):
+            sides = [_shifted(side, name) for side in (first, *(operand for _, operand in rest))]
+            found = set[int]()
+            for left, right in pairwise(sides):
+                if left is None or right is None:
+                    return None
+                (is_left, shift), (is_right, number) = left, right
+                if is_left != is_right:
+                    found.add(number - shift if is_left else shift - number)
+            return found
+        case expr.And(operands) | expr.Or(operands):
+            parts = [_turns(operand, name) for operand in operands]
+            return None if None in parts else set().union(*(part for part in parts if part))
+        case expr.Not(operand):
+            return _turns(operand, name)
+    return None
+
+
+def _shifted(side: expr.Expr, name: str) -> tuple[bool, int] | None:
+    """Return a side of a comparison as the variable plus a number, or as a number; None for anything else."""
+    match side:
+        case expr.Integer(number):
+            return False, number
+        case expr.Name(found) if found == name:
+            return True, 0
+        case expr.Arithmetic("+", expr.Name(found), expr.Integer(number)) if found == name:
+            return True, number
+        case expr.Arithmetic("+", expr.Integer(number), expr.Name(found)) if found == name:
+            return True, number
+        case expr.Arithmetic("-", expr.Name(found), expr.Integer(number)) if found == name:
+            return True, -number
+    return None
+
+
+def _with(condition: expr.Expr, name: str, value: int) -> expr.Expr:
+    known = constant(value)
+
+    def leaf(node: Leaf) -> expr.Expr:
+        return known if isinstance(node, expr.Name) and node.name == name else node
+
+    return substituted(condition, leaf)
+
+
+def _conjuncts(condition: expr.Expr) -> tuple[expr.Expr, ...]:
+    return condition.operands if isinstance(condition, expr.And) else (condition,)
+
+
+@attrs.frozen
+class ConjunctFacts:
+    """What the conjuncts of a condition say by comparing an expression with a constant: between which numbers, or which value of an enumeration, it lies."""
+
+    bounds: Mapping[expr.Expr, _Bounds]
+    values: Mapping[expr.Expr, str]
+
+    def exclude(self, other: "ConjunctFacts") -> bool:
+        """Return whether the two conditions are seen never to be true together; what is not seen may still be so."""
+        if any(value != other.values.get(left, value) for left, value in self.values.items()):
+            return True
+        pairs = ((mine, other.bounds[left]) for left, mine in self.bounds.items() if left in other.bounds)
+        return any(_before(one, two) or _before(two, one) for one, two in pairs)
+
+
+def facts(condition: expr.Expr) -> ConjunctFacts:
+    """Return what a condition says by its form alone."""
+    numbers: dict[expr.Expr, _Bounds] = {}
+    values: dict[expr.Expr, str] = {}
+    for part in _conjuncts(condition):
+        match part:
+            case expr.Compare(left, (("==", expr.Symbol(value)),)):
+                values[left] = value
+            case expr.Compare(left, ((sign, expr.Integer(number)),)) if sign != "!=":
+                numbers[left] = _narrowed(numbers.get(left, (None, None)), sign, number)
+    return ConjunctFacts(numbers, values)
+
+
+def _narrowed(known: _Bounds, sign: str, number: int) -> _Bounds:
+    low, high = known
+    if sign in {"==", ">=", ">"}:
+        least = number + (sign == ">")
+        low = least if low is None else max(low, least)
+    if sign in {"==", "<=", "<"}:
+        most = number - (sign == "<")
+        high = most if high is None else min(high, most)
+    return low, high
+
+
+def _before(one: _Bounds, two: _Bounds) -> bool:
+    """Return whether all numbers of the first are less than all of the second."""
+    return one[1] is not None and two[0] is not None and one[1] < two[0]
+
 
 #: More combinations of state, outstanding effects and order of timers than this are not laid out.
 MAX_LOCATIONS = 50_000
@@ -40,7 +261,7 @@ class Location:
 
 
 @attrs.frozen
-class Command:
+class GuardedCommand:
     """One row, taken at one location on one occurrence.
 
     The row is taken exactly when `enabled` and `safe` are true and no one of `rivals` is: `enabled` says that the row is (verdicts
@@ -72,7 +293,7 @@ class Command:
 
 
 @attrs.frozen
-class Fault:
+class SystemFault:
     """An occurrence that is refused at a location when `condition` is true, and must not be or is worth a warning.
 
     `rows` index the rows concerned: those enabled at once, or the one that cannot be taken.
@@ -96,17 +317,17 @@ class System:
     machine: Machine = attrs.field(repr=False)
     locations: tuple[Location, ...]
     variables: tuple[Variable, ...]
-    commands: tuple[Command, ...]
-    faults: tuple[Fault, ...]
+    commands: tuple[GuardedCommand, ...]
+    faults: tuple[SystemFault, ...]
     left_out: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
     #: What was worked out of conditions, by whoever did: systems that are made of one another share it.
     memo: dict[Hashable, Any] = attrs.field(factory=dict, repr=False, eq=False)
 
     @cached_property
-    def commands_at(self) -> tuple[tuple[Command, ...], ...]:
+    def commands_at(self) -> tuple[tuple[GuardedCommand, ...], ...]:
         """The commands of each location."""
-        found: list[list[Command]] = [[] for _ in self.locations]
+        found: list[list[GuardedCommand]] = [[] for _ in self.locations]
         for command in self.commands:
             found[command.source].append(command)
         return tuple(map(tuple, found))
@@ -117,12 +338,12 @@ class System:
         return {location: place for place, location in enumerate(self.locations)}
 
     def promises(self, location: int) -> frozenset[Promise]:
-        """Give what must end some time (S12): what is outstanding, and the timers that are armed."""
+        """Return what must end some time (S12): what is outstanding, and the timers that are armed."""
         here = self.locations[location]
         return (here.outstanding - self.silent) | frozenset(self.machine.armed(here.state))
 
     def is_final(self, location: int) -> bool:
-        """Tell whether the location's state is final."""
+        """Return whether the location's state is final."""
         return self.locations[location].state in self.machine.final_states
 
     def end_at(self, location: int) -> expr.Expr:
@@ -136,7 +357,7 @@ class System:
         )  # a row that is enabled and refused is one that is enabled
 
     def may_rest(self, location: int) -> bool:
-        """Tell whether a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
+        """Return whether a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
         return not self.promises(location)
 
 
@@ -147,7 +368,7 @@ def closed_system(machine: Machine, expired: Callable[[], bool] = lambda: False,
     here may come, any answer of an outstanding effect (`E.failed` where some row names it, S7), and any armed timer. Where `expired` says that the
     time is over, the rest is left out. What was worked out for a system that is `like` this one, which shares rows with it, is known.
     """
-    return _Layout(machine, expired, {} if like is None else like.memo).run()
+    return _SystemLayout(machine, expired, {} if like is None else like.memo).run()
 
 
 @attrs.frozen
@@ -155,7 +376,7 @@ class _Case:
     """A row that can be enabled on an occurrence, and what can be said of it wherever that comes.
 
     `overlaps` are the rows after it that are enabled at once with it somewhere, each with when. It would leave a domain when
-    `unsafe`, and is taken, unless it emits an effect twice, when `allowed`. The rest is as in `Command`.
+    `unsafe`, and is taken, unless it emits an effect twice, when `allowed`. The rest is as in `GuardedCommand`.
     """
 
     row: Transition
@@ -173,13 +394,13 @@ class _Case:
 _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
-class _Layout:
+class _SystemLayout:
     def __init__(self, machine: Machine, expired: Callable[[], bool], memo: dict[Hashable, Any]) -> None:
         self._machine, self._expired, self._memo = machine, expired, memo
         self._index: dict[Location, int] = {}
         self._locations: list[Location] = []
-        self._commands: list[Command] = []
-        self._faults: list[Fault] = []
+        self._commands: list[GuardedCommand] = []
+        self._faults: list[SystemFault] = []
         self._left_out: list[str] = []
         self._row_index = {id(row): place for place, row in enumerate(machine.transitions)}
         self._domains = {variable.name: variable for variable in machine.variables}
@@ -216,7 +437,7 @@ class _Layout:
         return self._index[location]
 
     def _possible(self, location: Location) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
-        """Give every occurrence that can come, with its candidate rows."""
+        """Yield every occurrence that can come, with its candidate rows."""
         machine, state = self._machine, location.state
         if state in machine.final_states:
             return
@@ -235,7 +456,7 @@ class _Layout:
     def _judged(
         self, event: str, rows: tuple[Transition, ...], source: str | None = None
     ) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
-        """Give an event with each combination of the verdicts that its rows read (S2)."""
+        """Yield an event with each combination of the verdicts that its rows read (S2)."""
         guards = read_guards(rows)
         said = [self._machine.guard_named[guard].outcomes for guard in guards]
         if prod(map(len, said)) > MAX_COMBINATIONS:
@@ -257,7 +478,7 @@ class _Layout:
             self._row(place, occurrence, case)
 
     def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Give what `_answer` gives, which is worked out once for the same rows at the same places."""
+        """Return what `_answer` gives, which is worked out once for the same rows at the same places."""
         variables = self._machine.variables
         places = tuple((id(row), self._row_index[id(row)]) for row in rows)
         key = ("answer", id(variables), places, occurrence.verdicts)
@@ -270,7 +491,7 @@ class _Layout:
         return found
 
     def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Give when no row is enabled on an occurrence, and the rows that can be: the same at every location."""
+        """Return when no row is enabled on an occurrence, and the rows that can be: the same at every location."""
         found = tuple(self._enabled(occurrence, rows))
         said = [facts(condition) for _, condition in found]
         cases = []
@@ -293,12 +514,12 @@ class _Layout:
         return negated(any_of(enabled for _, enabled in found)), tuple(cases)
 
     def _fits(self, name: str, value: expr.Expr) -> bool:
-        """Tell whether a value lies in a variable's domain because it is that of a variable with the same domain."""
+        """Return whether a value lies in a variable's domain because it is that of a variable with the same domain."""
         other = self._domains.get(value.name) if isinstance(value, expr.Name) else None
         return other is not None and other.domain == self._domains[name].domain
 
     def _enabled(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> Iterator[tuple[Transition, expr.Expr]]:
-        """Give the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
+        """Return the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
         said = dict(occurrence.verdicts)
 
         def decided(node: Leaf) -> expr.Expr:
@@ -323,7 +544,7 @@ class _Layout:
         emitted = tuple(item.effect for item in row.effects if isinstance(item, Emit))
         ended = self._ended(location, occurrence, row, state, cancelled)
         what = (case.enabled, case.safe, case.rivals, case.changed)
-        self._commands.append(Command(place, target, occurrence, case.number, *what, emitted, ended))
+        self._commands.append(GuardedCommand(place, target, occurrence, case.number, *what, emitted, ended))
 
     def _updated(self, update: object) -> expr.Expr:
         if isinstance(update, Assign):
@@ -334,12 +555,12 @@ class _Layout:
         self, place: int, occurrence: Occurrence, reason: Reason, rows: tuple[int, ...], when: expr.Expr
     ) -> None:
         if when != FALSE:
-            self._faults.append(Fault(place, occurrence, reason, rows, when))
+            self._faults.append(SystemFault(place, occurrence, reason, rows, when))
 
     def _ended(
         self, before: Location, occurrence: Occurrence, row: Transition, state: str, cancelled: tuple[str, ...]
     ) -> frozenset[Promise]:
-        """Give the promises that end with this step: answered, cancelled, fired, or their source left (S7, S11)."""
+        """Return the promises that end with this step: answered, cancelled, fired, or their source left (S7, S11)."""
         machine = self._machine
         ended: set[Promise] = {effect for effect in cancelled if effect in before.outstanding}
         if occurrence.source is not None:
@@ -353,7 +574,7 @@ class _Layout:
 
 
 def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
-    """Say that a value lies in a variable's domain."""
+    """Return that a value lies in a variable's domain."""
     match variable.domain:
         case expr.BooleanDomain():
             return expr.TRUE
@@ -367,10 +588,65 @@ def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
 
 
 def start_values(system: System) -> dict[str, expr.Expr]:
-    """Give the variables' values at the start, over parameters."""
+    """Return the variables' values at the start, over parameters."""
     return {variable.name: simplified(variable.initial) for variable in system.variables}
 
 
 def location_of(system: System, configuration: Configuration) -> int:
-    """Give the place of a configuration's location; KeyError when names alone do not allow it."""
+    """Return the place of a configuration's location; KeyError when names alone do not allow it."""
     return system.index[Location(configuration.state, configuration.outstanding, configuration.precedence)]
+
+
+def happens(expr: Expr) -> bool:
+    """Return whether the expression speaks of events, effects or verdicts, which only a moment has."""
+    return any(isinstance(n, Verdict) or (isinstance(n, Name) and n.kind in {"event", "effect"}) for n in walk(expr))
+
+
+def at_location(system: System, location: int, expr: Expr) -> Expr:
+    """Return the expression at a location, over the values there; nothing happens: events, effects and verdicts are false."""
+    return substituted(expr, _reader(system, location, lambda _: FALSE))
+
+
+def at_start(system: System, expr: Expr) -> Expr:
+    """Return the expression at the start, over parameters."""
+    initial = start_values(system)
+    return substituted(at_location(system, 0, expr), lambda node: initial.get(_name(node), node))
+
+
+def after(system: System, command: GuardedCommand, expr: Expr) -> Expr:
+    """Return the expression at the moment of a command, over the values before it."""
+    said, occurrence = set(command.occurrence.verdicts), command.occurrence
+
+    def happened(node: Leaf) -> Expr:
+        if isinstance(node, Verdict):
+            return constant((node.guard, node.outcome) in said)
+        assert isinstance(node, Name), "a symbol happens nowhere"
+        if node.kind == "event":
+            return constant(node.name == occurrence.event)
+        return constant(node.name in command.effects)
+
+    here = substituted(expr, _reader(system, command.target, happened))
+    return substituted(here, lambda node: command.after.get(_name(node), node))
+
+
+def _name(node: Leaf) -> str:
+    return node.name if isinstance(node, Name) and node.kind == "variable" else ""
+
+
+def _reader(system: System, location: int, happened: Callable[[Leaf], Expr]) -> Callable[[Leaf], Expr]:
+    here = system.locations[location]
+    inside = {*system.machine.ancestry(here.state), here.state}
+
+    def read(node: Leaf) -> Expr:
+        if isinstance(node, Symbol):
+            return node
+        if isinstance(node, Name):
+            if node.kind == "state":
+                return constant(node.name in inside)
+            if node.kind == "pending":
+                return constant(node.name in here.outstanding)
+            if node.kind in {"variable", "parameter"}:
+                return node
+        return happened(node)
+
+    return read

@@ -1,16 +1,24 @@
 """Traces: what a machine does on a sequence of occurrences, step by step.
 
 Takes a machine and occurrences, gives a frozen `Trace` that prints only what changed. Knows no files.
+
+A row as the texts of its cells, and texts as aligned lines or a Markdown table: what every writer of tables shares.
+
+Takes a `Transition`, gives plain text as it stands in a cell, not escaped for any format; takes cells, gives lines.
+
+A machine's transitions as a Markdown table in canonical layout, as GitHub renders it.
+
+Takes a machine, gives text; the same machine gives the same text.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from dsa.declarations import Transition
-from dsa.expr import Value, show_value
+from dsa.declarations import Assign, Revoke, State, Transition
+from dsa.expr import TRUE, Arithmetic, Name, Or, Value, show_value, unparse
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 
 @attrs.frozen
@@ -120,7 +128,7 @@ class RecordedStep:
 
 
 @attrs.frozen
-class Recorded:
+class RecordedTrace:
     """A trace as it was recorded, by this program or by anything else: of which machine, at which parameters, and its steps.
 
     `loop` is the number of steps after which the others can be repeated for ever.
@@ -134,7 +142,90 @@ class Recorded:
     loop: int | None = None
 
 
-def recorded(trace: Trace, machine: str, loop: int | None = None) -> Recorded:
-    """Give a trace as a record."""
+def recorded(trace: Trace, machine: str, loop: int | None = None) -> RecordedTrace:
+    """Return a trace as a record."""
     steps = (RecordedStep(t.occurrence, t.line, t.state, t.changed, t.effects, t.cancelled) for t in trace.steps)
-    return Recorded(tuple(steps), machine, trace.parameters, trace.state, trace.values, loop)
+    return RecordedTrace(tuple(steps), machine, trace.parameters, trace.state, trace.values, loop)
+
+
+ROW_COLUMNS = ("source", "event", "if", "update", "effects", "target")
+
+
+def transition_cells(row: Transition) -> dict[str, str]:
+    """Return the text of each of `ROW_COLUMNS`, in that order; a cell with nothing to say is empty."""
+    return {
+        "source": row.source,
+        "event": row.event,
+        "if": condition_text(row),
+        "update": "; ".join(update_texts(row)),
+        "effects": ", ".join(effect_texts(row)),
+        "target": row.target,
+    }
+
+
+def state_kind(state: State) -> str:
+    """Write the `kind` cell of a state."""
+    end = "" if state.end is None else f"end when {unparse(state.end)}"
+    return ", ".join(filter(None, (state.kind, end)))
+
+
+def condition_text(row: Transition) -> str:
+    """Write the `if` cell: nothing, a condition, `else`, or `else and` a condition."""
+    if not row.is_else:
+        return "" if row.condition == TRUE else unparse(row.condition)
+    if row.condition == TRUE:
+        return "else"
+    # `and` binds more tightly than `or`: of all conditions only a disjunction needs parentheses here.
+    condition = f"({unparse(row.condition)})" if isinstance(row.condition, Or) else unparse(row.condition)
+    return f"else and {condition}"
+
+
+def update_texts(row: Transition) -> tuple[str, ...]:
+    """Write each update: `x = 1`, `x += 1` for `x = x + 1`, `x -= 1` for `x = x - 1`, `revoke x`."""
+    return tuple(_update_text(update) for update in row.updates)
+
+
+def _update_text(update: Assign | Revoke) -> str:
+    name = update.variable
+    if isinstance(update, Revoke):
+        return f"revoke {name}"
+    match update.value:
+        case Arithmetic("+" | "-" as sign, Name(left), right) if left == name:
+            return f"{name} {sign}= {unparse(right)}"
+        case value:
+            return f"{name} = {unparse(value)}"
+
+
+def effect_texts(row: Transition) -> tuple[str, ...]:
+    """Write each effect: its name, `cancel E` or `cancel`."""
+    return tuple(str(item) for item in row.effects)
+
+
+def escaped(text: str) -> str:
+    r"""Write a text so that it stays in its cell: `|` becomes `\|`."""
+    return text.replace("|", "\\|")
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Return rows as lines with aligned columns; columns without any text are left out."""
+    table = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip()
+
+
+def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, columns padded to the widest cell; texts must be escaped already."""
+    widths = [max(3, *(len(row[place]) for row in (header, *rows))) for place in range(len(header))]
+    rule = ["-" * width for width in widths]
+    return [_line(cells, widths) for cells in (header, rule, *rows)]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+
+
+def table(machine: Machine) -> str:
+    """Write the transitions as an aligned table of `ROW_COLUMNS`, one row each in table order, ending in a newline."""
+    rows = [[escaped(text) for text in transition_cells(row).values()] for row in machine.transitions]
+    return "\n".join(table_lines(ROW_COLUMNS, rows)) + "\n"

@@ -25,8 +25,13 @@ if TYPE_CHECKING:
         RmaxExhausted,
         always,
     )
-    from machines.dual_state.dag import ArtifactDAGInterface, GitArtifactDAG, InMemoryArtifactDAG
-    from machines.dual_state.states import EnvironmentState, WorkflowState
+    from machines.dual_state.dag import (
+        ArtifactDAGInterface,
+        EnvironmentState,
+        GitArtifactDAG,
+        InMemoryArtifactDAG,
+        WorkflowState,
+    )
     from machines.workflow.workflow import Workflow, WorkflowResult, WorkflowStatus, WorkflowStep
 
 #: The public names by the module in which they live; it is imported at first use: most who import a machine's module need none of them.
@@ -37,8 +42,9 @@ _NAMES = {
     "machines.dual_state.agent": (
         "ActionPair", "DualStateAgent", "EscalationRequired", "Interrupted", "PreconditionNotMet", "RmaxExhausted", "always",
     ),
-    "machines.dual_state.dag": ("ArtifactDAGInterface", "GitArtifactDAG", "InMemoryArtifactDAG"),
-    "machines.dual_state.states": ("EnvironmentState", "WorkflowState"),
+    "machines.dual_state.dag": (
+        "ArtifactDAGInterface", "EnvironmentState", "GitArtifactDAG", "InMemoryArtifactDAG", "WorkflowState",
+    ),
     "machines.workflow.workflow": ("Workflow", "WorkflowResult", "WorkflowStatus", "WorkflowStep"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

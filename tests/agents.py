@@ -2,7 +2,7 @@
 
 import asyncio
 
-from dsa.testing import Refused, View
+from dsa.testing import RefusedAction, View
 
 OFF_BY_ONE, NO_RESET, BREACH = "off by one", "retries not reset", "workflow state changed on failure"
 
@@ -55,14 +55,14 @@ class Adapted:
 
     async def feed(self, occurrence):
         effects = await self.agent.handle(occurrence.event, dict(occurrence.verdicts).get("g"))
-        return Refused() if effects is None else effects
+        return RefusedAction() if effects is None else effects
 
     def view(self):
         return View(self.agent.phase, {"retries": self.agent.retries, "satisfied": self.agent.satisfied})
 
 
 def adapted(fault):
-    """Give the adapter of an agent with a fault."""
+    """Return the adapter of an agent with a fault."""
     return type("Faulty", (Adapted,), {"fault": fault})
 
 
@@ -77,7 +77,7 @@ class Automaton:
 
     def feed(self, occurrence):
         answer, self.state = self.moves[self.state][occurrence]
-        return Refused() if answer is None else answer
+        return RefusedAction() if answer is None else answer
 
     def view(self):
         return View()

@@ -31,7 +31,7 @@ def playing_anthropic(player):
 
 
 def faults_of(body):
-    """Say what Anthropic refuses: roles that do not alternate, empty texts, calls whose results are not right behind them, results of no call."""
+    """Return what Anthropic refuses: roles that do not alternate, empty texts, calls whose results are not right behind them, results of no call."""
     faults, waiting = [], set()
     roles = [message["role"] for message in body["messages"]]
     if roles[0] != "user" or any(one == other for one, other in pairwise(roles)):

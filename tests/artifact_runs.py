@@ -8,20 +8,20 @@ from pathlib import Path
 
 from dsa.edge.git import GitArtifacts
 from dsa.runtime.content import Artifact
-from dsa.runtime.ledger import Judgement, VerdictEntry
+from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 
 RUN = "20260131T120000-dual_state-9f3a1c"
 
 
 @contextlib.contextmanager
 def memory_folder():
-    """Give a folder where nothing waits for a disk, when there is such a place."""
+    """Return a folder where nothing waits for a disk, when there is such a place."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
         yield Path(folder)
 
 
 def git(repository, *arguments, given=b""):
-    """Give what git prints about a repository; it must end well."""
+    """Return what git prints about a repository; it must end well."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(
         ["git", "-C", str(repository), *arguments], input=given, capture_output=True, check=False, env=kept
@@ -40,19 +40,19 @@ def require_clean(repository):
 
 
 def attempt(number, parent=None, step="impl", content=None):
-    """Give an artifact to be stored."""
+    """Return an artifact to be stored."""
     text = f"attempt {number}\r\nof {step}\n" if content is None else content
     return Artifact(text, number, parent_id=parent and parent.artifact_id, step=step)
 
 
 def said_of(artifact, outcome="failed", feedback="no\n\nVerdict: passed"):
-    """Give a verdict."""
-    said = (Judgement("tests", outcome, feedback),)
+    """Return a verdict."""
+    said = (GuardVerdict("tests", outcome, feedback),)
     return VerdictEntry(f"r/{artifact.version}/1", artifact.step, artifact.version, artifact.artifact_id, said, 0.5)
 
 
 def filled(repository, attempts, run=RUN):
-    """Give a run with a chain of so many attempts, each judged, and the artifacts."""
+    """Return a run with a chain of so many attempts, each judged, and the artifacts."""
     store, made = GitArtifacts(repository, run), []
     for number in range(1, attempts + 1):
         made.append(store.store(attempt(number, made[-1] if made else None), "llm"))
@@ -61,7 +61,7 @@ def filled(repository, attempts, run=RUN):
 
 
 def loose_files(repository):
-    """Give the files of single objects, in order."""
+    """Return the files of single objects, in order."""
     return sorted(path for path in (repository / "objects").glob("??/*"))
 
 

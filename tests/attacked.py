@@ -45,7 +45,7 @@ def segment(secret):
 
 
 def standing():
-    """Give what others can change of this process from outside: priorities, where it runs, limits."""
+    """Return what others can change of this process from outside: priorities, where it runs, limits."""
     scheduled = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority, sorted(os.sched_getaffinity(0))
     limits = [resource.getrlimit(kind) for kind in range(16)]
     return os.getpriority(os.PRIO_PROCESS, 0), *scheduled, _libc.syscall(252, 1, 0), limits
@@ -92,7 +92,7 @@ class Targets:
         return state.st_mode, state.st_mtime, self.secret.read_text(), sorted(self.outside.iterdir())
 
     def faults(self):
-        """Tell what was reached."""
+        """Return what was reached."""
         if self._state() != self.before:
             yield f"files outside were changed: {self._state()}"
         if left := list(self.work.iterdir()):
@@ -112,7 +112,7 @@ class Targets:
 
 
 def judged(name, rung, targets):
-    """Give what is wrong with the verdict about one program; empty when nothing is."""
+    """Return what is wrong with the verdict about one program; empty when nothing is."""
     hostile = PROGRAMS[name]
     source = hostile.source
     for target, value in targets.names.items():
@@ -127,7 +127,7 @@ def judged(name, rung, targets):
 
 
 def children():
-    """Give the processes that are children of this one and have not ended; those that have are taken note of, as init would."""
+    """Return the processes that are children of this one and have not ended; those that have are taken note of, as init would."""
     found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return [pid for pid in found if os.waitpid(int(pid), os.WNOHANG) == (0, 0)]
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import attrs
 
-from dsa.edge.sandbox.commands import BOUNDS
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.running import run
+from dsa.edge.sandbox.command_sandbox import BOUNDS
+from machines.coding.tools.command_runner import run
+from machines.coding.tools.program_rules import Rules
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 SECRET = "s3cret-in-a-file-outside"
 #: Each line must raise; what works is told.
@@ -222,7 +222,7 @@ class Targets:
         return text
 
     def fresh(self, files):
-        """Make the workspace anew; give what must be as it was."""
+        """Make the workspace anew; return what must be as it was."""
         shutil.rmtree(self.root)
         for name, text in {**KEPT, "other": "x", **files}.items():
             path = self.root / name
@@ -232,7 +232,7 @@ class Targets:
         (self.root / "link").symlink_to(self.secret)
 
     def faults(self):
-        """Give what was reached; empty when nothing was."""
+        """Return what was reached; empty when nothing was."""
         found = [
             f"{name} was changed"
             for name, text in KEPT.items()
@@ -275,7 +275,7 @@ def _own_address():
 
 
 def marked(marker):
-    """Give the processes that have a marker among their arguments, but this one."""
+    """Return the processes that have a marker among their arguments, but this one."""
     found = []
     for each in Path("/proc").glob("[0-9]*"):
         try:
@@ -287,7 +287,7 @@ def marked(marker):
 
 
 def ended(name, targets):
-    """Give what is wrong with how an attack ended; empty when nothing is."""
+    """Return what is wrong with how an attack ended; empty when nothing is."""
     attack = ATTACKS[name]
     targets.fresh(attack.files)
     bounds = attrs.evolve(BOUNDS, disk_bytes=40 << 20, memory_bytes=1 << 30)
@@ -303,7 +303,7 @@ def ended(name, targets):
             bounds=bounds,
         )
         how, said, code, removed = ran.ended, ran.output, ran.code, ran.removed
-    except ToolError as error:
+    except WorkspaceToolError as error:
         how, said, code, removed = error.code, str(error), attack.code, ()
     if "PLANTED" in said or SECRET in said or os.environ["SECRET"] in said or len(said) > 20_000:
         return f"{name}: it got something: {said[:500]}"
@@ -313,14 +313,14 @@ def ended(name, targets):
 
 
 def plain(targets):
-    """Give what a plain command gives."""
+    """Return what a plain command gives."""
     targets.fresh({"main.py": "import sys\nprint('hello', len(sys.argv))"})
     ran = run(("python", "main.py", "x"), root=targets.root)
     return ran.code, ran.output, ran.ended
 
 
 def _most_memory_mb():
-    """Give the most memory that this process has had since it was asked to begin anew; `getrusage` would tell of who has started it, too."""
+    """Return the most memory that this process has had since it was asked to begin anew; `getrusage` would tell of who has started it, too."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) // 1024
 

@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
 def ended(interpreter, name, targets):
-    """Give what is wrong with how one attack ended; empty when nothing is."""
+    """Return what is wrong with how one attack ended; empty when nothing is."""
     attack = ATTACKS[name]
     source = attack.source
     for target, value in targets.names.items():
@@ -54,7 +54,7 @@ def ended(interpreter, name, targets):
 
 
 def plain(interpreter):
-    """Give what a plain call gives, but how long it took."""
+    """Return what a plain call gives, but how long it took."""
     result = interpreter.run(PLAIN, TABLE)
     return result.output, result.value, [(file.name, file.kind, file.content) for file in result.files], result.rung
 

@@ -7,7 +7,7 @@ SECRET = "the secret of somebody else"
 
 
 def everything(folder):
-    """Give all that is in a folder: contents, targets of links, modes."""
+    """Return all that is in a folder: contents, targets of links, modes."""
     found = {}
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
@@ -19,7 +19,7 @@ def everything(folder):
 
 
 def calls_of(path):
-    """Give every call that a path can be put into."""
+    """Return every call that a path can be put into."""
     return {
         "list_dir": {"path": path},
         "read_file": {"path": path},

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from dsa.runtime.calls import Calls
-from dsa.runtime.policies import Action, text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policies import Action, text_step
+from dsa.runtime.policy.policy_calls import Calls
+from dsa.runtime.policy.policy_registry import Registry
 
 ALL = frozenset({"echo", "middle", "crash", "twice"})
 

@@ -18,13 +18,13 @@ import attrs
 from chats import CARS, told
 from rich.console import Console
 
-from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry, RowEntry
+from dsa.semantics import Occurrence, Taken, start, step
+from machines.chat.chat_display import ChatDisplay
+from machines.chat.chat_session import Chat, ChatStart
 from machines.chat.conversation import CALLED, REASONS, conversation_of
-from machines.chat.display import Display
-from machines.chat.session import Chat, Settings
-from machines.tool_use.session import StoppedError
+from machines.tool_use.machine_session import StoppedError
 
 SAYINGS = (
     "Compare the horsepower by origin", "continue", "Plot it", "As a CSV, please", "run it again", "refine it", "\N{PARROT} \u202e what?", "no plot, please",
@@ -45,7 +45,9 @@ class Tally:
     entries: list = attrs.field(factory=list)
     faults: list = attrs.field(factory=list)
     due: list = attrs.field(factory=list)
-    display: Display = attrs.field(factory=lambda: Display(Console(file=io.StringIO()), Path(), is_verbose=True))
+    display: ChatDisplay = attrs.field(
+        factory=lambda: ChatDisplay(Console(file=io.StringIO()), Path(), is_verbose=True)
+    )
 
     def on_moment(self, moment, is_new):
         """Watch: count artifacts and results of SQL, and do what is due after so many entries."""
@@ -71,7 +73,7 @@ class Tally:
 
 
 def settings_of(seed, model):
-    """Give a conversation's settings, by its seed: tight bounds, and sometimes without mending, with reports, or with room for little."""
+    """Return a conversation's settings, by its seed: tight bounds, and sometimes without mending, with reports, or with room for little."""
     rng = Random(f"settings {seed}")
     bounds = {
         "max_rounds": rng.choice((2, 4, 6)),
@@ -81,7 +83,7 @@ def settings_of(seed, model):
     room = rng.choice((None, None, 170, 1_700))
     format_ = "report" if rng.random() < 0.1 else "none"
     normalise = rng.random() < 0.9
-    return Settings(model, (CARS,), seed, format_, normalise, parameters=bounds, context_tokens=room)
+    return ChatStart(model, (CARS,), seed, format_, normalise, parameters=bounds, context_tokens=room)
 
 
 async def one_turn(chat, tally, rng, text):
@@ -209,7 +211,7 @@ def happened_once(entries):
 
 
 def counted(entries, conversation, requests, orphans, **more):
-    """Give the figures of a conversation."""
+    """Return the figures of a conversation."""
     refused = sum(isinstance(entry, RefusalEntry) for entry in entries)
     failures = sum(isinstance(entry, ResultEntry) and entry.failed for entry in entries)
     not_made = sum(

@@ -7,12 +7,9 @@ import attrs
 from hypothesis import strategies as st
 
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, RowEntry
-from machines.chat.conversation import Conversation, conversation_of
-from machines.chat.events import CallRead, Came
-from machines.chat.inventory import Made
-from machines.tool_use.answers import Answer
-from machines.tool_use.call import refused
+from machines.chat.conversation import ChatCall, ChatConversation, ChatResult, NewArtifact, conversation_of
 from machines.tool_use.records import as_data, read_record
+from machines.tool_use.tool_call import ModelAnswer, refused
 
 
 class Told:
@@ -22,7 +19,7 @@ class Told:
         self.entries = []
         self.requests = []
         self._seq = 0
-        self._read = Conversation()
+        self._read = ChatConversation()
 
     @property
     def conversation(self):
@@ -72,7 +69,7 @@ class Told:
         """The first queued call is taken."""
         event = {"run_sql": "sql_call", "run_python": "python_call", "": "unknown_call"}[tool]
         call = {"call_id": call_id, "tool": tool, "text": text, "digest": f"d-{text}", **more}
-        return self.happens(event, as_recorded(CallRead, call))
+        return self.happens(event, as_recorded(ChatCall, call))
 
     def came(self, call_id, event="sql_done", artifacts=(), new="passed", **more):
         """A call has given something."""
@@ -84,7 +81,7 @@ class Told:
         if event == "sql_done":
             data |= {"intent": intent("cars"), "table": table("t")}
         verdicts = {"new": new} if event.endswith("done") else {}
-        return self.happens(event, as_recorded(Came, {**data, **more}), **verdicts)
+        return self.happens(event, as_recorded(ChatResult, {**data, **more}), **verdicts)
 
     def told(self, reason, results=None, **more):
         """An effect without answers has told something."""
@@ -100,7 +97,7 @@ class Told:
 
 def answer(content="", **more):
     """The data of an answer of the model."""
-    return as_recorded(Answer, {"content": content, "model": "m", **more})
+    return as_recorded(ModelAnswer, {"content": content, "model": "m", **more})
 
 
 def as_recorded(kind, data):
@@ -120,7 +117,7 @@ def table(digest):
 
 
 def facts(conversation):
-    """Give all that a conversation says, as plain values."""
+    """Return all that a conversation says, as plain values."""
     read = conversation
     said = read.transcript
     counted = (read.guided, read.guided_well, said.answers, read.reasons, said.rescues, read.tools)
@@ -215,7 +212,7 @@ def _end(draw, told):
 
 
 things = st.builds(
-    Made,
+    NewArtifact,
     name=st.sampled_from(["a.csv", "b.png", "c.pdf"]),
     kind=st.just("csv"),
     digest=st.sampled_from([f"content {number}" for number in range(4)]),

@@ -47,7 +47,7 @@ def mischief(seed, counts):
 
 
 def a_call(rng):
-    """Give a call: name and arguments."""
+    """Return a call: name and arguments."""
     (kind,) = rng.choices(("sql", "python", "broken", "plot", "other"), (40, 25, 20, 2, 8))
     if kind == "sql":
         return "run_sql", {"sql": rng.choice(SQLS), **({"limit": rng.choice((3, 100))} if rng.random() < 0.2 else {})}

@@ -60,7 +60,7 @@ def _chunk(delta, finish=None):
 
 
 def faults_of(body):
-    """Say what a provider would refuse: a call without its result right behind it, a result without its call, roles out of place."""
+    """Return what a provider would refuse: a call without its result right behind it, a result without its call, roles out of place."""
     faults, waiting = [], []
     for message in body["messages"]:
         if message["role"] == "tool":

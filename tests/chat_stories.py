@@ -11,13 +11,13 @@ from chat_server import Said, playing
 from chats import CARS, CSV, SQL, python, sql
 from row_stories import HANGS, Hanging, as_text, lived, with_faults
 
-import machines.chat.resources as resources_module
-from dsa.edge.files import load, locate
-from dsa.meaning import Occurrence
+import machines.chat.chat_resources as resources_module
+from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind
-from machines.chat.resources import KNOWN, resources_in
-from machines.chat.session import Settings
-from machines.chat.sql import Database
+from dsa.semantics import Occurrence
+from machines.chat.chat_resources import KNOWN, resources_in
+from machines.chat.chat_session import ChatStart
+from machines.chat.sql import SqlDatabase
 
 
 @attrs.frozen
@@ -107,26 +107,26 @@ STORIES |= {f"{name}, after code": _after_code(STORIES[name]) for name in IN_ANO
 
 @cache
 def _database():
-    return Database([CARS], Path(mkdtemp(prefix="chat-stories-")))
+    return SqlDatabase([CARS], Path(mkdtemp(prefix="chat-stories-")))
 
 
 @contextmanager
 def _shared_data():
     """Let all stories read one database: they change nothing of it."""
-    kept = resources_module.Database
-    resources_module.Database = lambda _sources, _folder: _database()
+    kept = resources_module.SqlDatabase
+    resources_module.SqlDatabase = lambda _sources, _folder: _database()
     try:
         yield
     finally:
-        resources_module.Database = kept
+        resources_module.SqlDatabase = kept
 
 
 def play(machine, told, folder):
-    """Play a story on a machine, and give how it ended."""
+    """Play a story on a machine, and return how it ended."""
     machine = machine.at(**dict(told.bounds)) if told.bounds else machine
     player = Hanging(told.said, DONE)
     with _shared_data(), playing(player) as played:
-        config = {**Settings("x", (CARS,)).config(), "runs": str(folder)}
+        config = {**ChatStart("x", (CARS,)).config(), "runs": str(folder)}
         binding = with_faults(
             bind(machine, path=locate("chat"), model=played.model, seed=0, config=config), told.broken
         )

@@ -11,8 +11,8 @@ from rich.console import Console
 from vega_datasets import data as vega
 
 from dsa.runs.runs import open_runs
-from machines.chat.display import Display
-from machines.chat.session import Chat, Settings
+from machines.chat.chat_display import ChatDisplay
+from machines.chat.chat_session import Chat, ChatStart
 
 CARS = Path(vega.cars.filepath)
 SQL = "SELECT Origin, count(*) AS n, avg(Horsepower) AS hp FROM cars GROUP BY Origin ORDER BY Origin"
@@ -62,18 +62,18 @@ def python(code):
 @contextmanager
 def conversation(tmp_path, player, *, data=(CARS,), **settings):
     """Hold a conversation with a played model; gives it, and what the server has seen. All of it is shown, to nobody."""
-    display = Display(Console(file=io.StringIO()), tmp_path / "runs", is_verbose=True)
+    display = ChatDisplay(Console(file=io.StringIO()), tmp_path / "runs", is_verbose=True)
     with (
         playing(player) as played,
         open_runs(tmp_path / "runs") as runs,
-        Chat.begin(Settings(played.model, tuple(data), **settings), runs, on_moment=display.on_moment) as chat,
+        Chat.begin(ChatStart(played.model, tuple(data), **settings), runs, on_moment=display.on_moment) as chat,
     ):
         yield chat, played
     assert played.faults == []
 
 
 def say(chat, *texts):
-    """Say something, and give the last turn."""
+    """Say something, and return the last turn."""
 
     async def said():
         return [await chat.say(text) for text in texts][-1]

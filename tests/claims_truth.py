@@ -5,18 +5,18 @@ from itertools import product
 import attrs
 from oracle import is_end
 
-from dsa.checks.certify import behaviour
+from dsa.checks.certificate.certificate_writer import behaviour
 from dsa.declarations import OUTSIDE, Assign
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.expr import guards_read, show_value
 from dsa.lang import dumps, expanded
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.system import closed_system, location_of
 
 
 def possible(machine: Machine, here: Configuration):
-    """Give every occurrence that can come, and whether it must be handled (S2, S3, S7, S11, S12), by `step`'s own facts."""
+    """Return every occurrence that can come, and whether it must be handled (S2, S3, S7, S11, S12), by `step`'s own facts."""
     if here.state in machine.final_states:
         return
     named = {row.event for row in machine.transitions}
@@ -68,19 +68,19 @@ def written(machine: Machine):
 
 
 def taken(machine: Machine, here: Configuration):
-    """Give every step that can be taken, with its occurrence."""
+    """Return every step that can be taken, with its occurrence."""
     answers = ((occurrence, step(machine, here, occurrence)) for occurrence, _ in possible(machine, here))
     return [(occurrence, answer) for occurrence, answer in answers if isinstance(answer, Taken)]
 
 
 def stuck(machine: Machine, here: Configuration) -> bool:
-    """Tell whether nothing is outstanding or armed, no run is finished here, and nothing from outside has a row."""
+    """Return whether nothing is outstanding or armed, no run is finished here, and nothing from outside has a row."""
     waits = here.outstanding or machine.armed(here.state) or here.state in machine.final_states
     return not waits and not taken(machine, here) and not is_end(machine, here)
 
 
 def comes_to_rest(machine: Machine, known) -> bool:
-    """Tell whether S12 allows no endless run without events from outside: whatever could go round leaves a promise unkept."""
+    """Return whether S12 allows no endless run without events from outside: whatever could go round leaves a promise unkept."""
     system = closed_system(machine)
     steps = {here: [] for here in known}
     for here in known:
@@ -101,7 +101,7 @@ def comes_to_rest(machine: Machine, known) -> bool:
 
 
 def following(steps, here):
-    """Give what can follow after one step or more."""
+    """Return what can follow after one step or more."""
     found, todo = set(), [here]
     while todo:
         new = {target for target, _ in steps[todo.pop()]} - found
@@ -111,7 +111,7 @@ def following(steps, here):
 
 
 def is_guarded(machine: Machine) -> bool:
-    """Tell whether no step of any run sets workflow state on a judged event unless the guards that its row reads have passed."""
+    """Return whether no step of any run sets workflow state on a judged event unless the guards that its row reads have passed."""
     workflow = {variable.name for variable in machine.variables if variable.scope == "workflow"}
     asked = {row.event for row in machine.transitions if guards_read(row.condition)}
     known, todo = {start(machine)}, [start(machine)]

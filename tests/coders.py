@@ -14,8 +14,8 @@ from chat_server import Said, playing
 
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
-from machines.coding.session import Agent, Settings
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
+from machines.coding.work_session import Agent, WorkStart
 
 LOST = "LOST"
 
@@ -34,7 +34,7 @@ class View:
     blocked: bool
 
     def gave(self, tool):
-        """Give the results of a tool in the last exchanges, oldest first."""
+        """Return the results of a tool in the last exchanges, oldest first."""
         return [result for name, _, result in self.done if name == tool]
 
 
@@ -71,7 +71,7 @@ def call(name, **arguments):
 
 
 def complete(*, success=True, reason=""):
-    """Say that the subtask is over."""
+    """Return that the subtask is over."""
     return call("mark_subtask_complete", success=success, reason=reason)
 
 
@@ -110,7 +110,7 @@ def forgetful(plan, act):
 
 
 def tasks(*each):
-    """Give a plan: pairs of a description and its subtasks."""
+    """Return a plan: pairs of a description and its subtasks."""
     return [{"description": description, "subtasks": list(subtasks)} for description, *subtasks in each]
 
 
@@ -211,7 +211,7 @@ def package(view):
 
 
 def config_of(model, workspace, **more):
-    """Give the settings of a run that needs no leave."""
+    """Return the settings of a run that needs no leave."""
     return {"model": model, "seed": 0, "mode": "full-auto", "workspace": str(workspace), **more}
 
 
@@ -224,7 +224,7 @@ def resumed(runs, run_id, **how):
 
 
 def recorded(runs, run_id):
-    """Give the entries of a run that is kept in a folder."""
+    """Return the entries of a run that is kept in a folder."""
     with open_runs(runs, must_exist=True) as opened:
         return opened.recorded(run_id).entries
 
@@ -235,7 +235,7 @@ def agent_at(tmp_path, goal, player, *, plan=(), parameters=None, on_moment=None
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True, parents=True)
     with playing(player) as played:
-        settings = Settings(goal, settings_of(config_of(played.model, workspace, **config)), plan, parameters or {})
+        settings = WorkStart(goal, settings_of(config_of(played.model, workspace, **config)), plan, parameters or {})
         with (
             open_runs(tmp_path / "runs") as runs,
             Agent.begin(settings, runs, on_moment=on_moment, notice=notice) as agent,
@@ -245,6 +245,6 @@ def agent_at(tmp_path, goal, player, *, plan=(), parameters=None, on_moment=None
 
 
 def worked(agent):
-    """Work until it rests, and give the work."""
+    """Work until it rests, and return the work."""
     asyncio.run(agent.go_on())
     return agent.work

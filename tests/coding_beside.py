@@ -7,14 +7,14 @@ import sys
 from coders import config_of
 
 from dsa.runs.runs import open_runs
-from machines.coding.session import Agent, Settings
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
+from machines.coding.work_session import Agent, WorkStart
 
 if __name__ == "__main__":
     runs, workspace, model = sys.argv[1:]
     with (
         open_runs(runs) as opened,
-        Agent.begin(Settings("Do it", settings_of(config_of(model, workspace))), opened) as agent,
+        Agent.begin(WorkStart("Do it", settings_of(config_of(model, workspace))), opened) as agent,
     ):
         asyncio.run(agent.go_on())
         print(json.dumps({"state": agent.state, "files": agent.work.files_written}))

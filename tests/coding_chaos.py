@@ -12,8 +12,8 @@ from functools import partial
 from coders import call, complete, config_of, tasks
 
 from dsa.runs.runs import open_runs
-from machines.coding.session import Agent, Settings
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
+from machines.coding.work_session import Agent, WorkStart
 
 GOAL = "Count to three, a line each, and say so in notes.md"
 PLAN = tasks(
@@ -99,7 +99,7 @@ def main(runs, workspace, model, count, which, *run_id):
             os.kill(os.getpid(), signal.SIGKILL)
 
     goal, _, _, config = GOALS[which]
-    settings = Settings(goal, settings_of(config_of(model, workspace, **config)))
+    settings = WorkStart(goal, settings_of(config_of(model, workspace, **config)))
     with open_runs(runs) as opened:
         begin = partial(Agent.resume, *run_id) if run_id else partial(Agent.begin, settings)
         with begin(opened, on_moment=on_moment) as agent:

@@ -11,10 +11,10 @@ from chat_server import Said, playing
 from coders import call, complete, config_of, tasks
 from row_stories import HANGS, Hanging, as_text, lived, with_faults
 
-from dsa.edge.files import load, locate
-from dsa.meaning import Occurrence
+from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind
-from machines.coding.resources import KNOWN, resources_in
+from dsa.semantics import Occurrence
+from machines.coding.coding_resources import KNOWN, resources_in
 
 
 @attrs.frozen
@@ -121,7 +121,7 @@ def _occurrence(event):
 
 
 def play(machine, told, folder):
-    """Play a story on a machine, in a workspace of its own, and give how it ended."""
+    """Play a story on a machine, in a workspace of its own, and return how it ended."""
     machine = machine.at(**dict(told.bounds)) if told.bounds else machine
     workspace, runs = (Path(mkdtemp(dir=folder)) for _ in range(2))
     player = Hanging(told.said, complete())

@@ -26,7 +26,7 @@ class Collected:
 
 
 def attributes(of):
-    """Give a span's or an event's attributes as a dictionary."""
+    """Return a span's or an event's attributes as a dictionary."""
     return {pair.key: _plain(pair.value) for pair in of.attributes}
 
 
@@ -38,7 +38,7 @@ def _plain(value):
 
 @contextmanager
 def collector():
-    """Give what is collected, and the address to send it to."""
+    """Return what is collected, and the address to send it to."""
     collected = Collected()
 
     class Handler(http.server.BaseHTTPRequestHandler):

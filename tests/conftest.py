@@ -59,7 +59,7 @@ def pytest_terminal_summary(terminalreporter):
 
 
 def _tables(figures):
-    """Give the lines of all tables, with sums, the figures of a line added up."""
+    """Return the lines of all tables, with sums, the figures of a line added up."""
     for title in sorted({table for table, _, _ in figures}):
         sums = {}
         for _, line, numbers in sorted((f for f in figures if f[0] == title), key=itemgetter(1)):

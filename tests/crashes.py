@@ -9,16 +9,16 @@ import random
 from collections import Counter
 
 from dsa.edge.binding import Bindings, effect_names
-from dsa.edge.deciding import settled
 from dsa.edge.driver import Driver
-from dsa.meaning import Occurrence
+from dsa.runs.runs import settled
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
-from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import EventEntry, ResultEntry
-from dsa.runtime.policies import error_step, event_step
-from dsa.runtime.recovery import declared, unfinished
+from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin, replay
+from dsa.runtime.run_store import NewJournal
+from dsa.runtime.status import declared, unfinished
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 RUN = "r"
@@ -113,7 +113,7 @@ class Constant(GuardInterface):
 
 
 async def live(machine, sent, world, guards, crashes):
-    """Send events one by one whenever the run waits, and crash as told; give what was acknowledged.
+    """Send events one by one whenever the run waits, and crash as told; return what was acknowledged.
 
     `crashes` gives for each life how many appends it lasts, and whether it breaks after or before the last one became durable.
     """
@@ -162,7 +162,7 @@ def _alive(machine, store, binding, clock, life, acknowledged):
     countdown, late = life
     if RUN not in store.runs():
         run, commands = begin(machine, RUN)
-        journal = Breaking(Beginning(store, RUN, ""), countdown, late=late)
+        journal = Breaking(NewJournal(store, RUN, ""), countdown, late=late)
         return Driver(
             run,
             binding,

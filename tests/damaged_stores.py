@@ -8,9 +8,9 @@ from contextlib import closing
 
 import attrs
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import StoreError, Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry, MachineEntry
+from dsa.runtime.run_store import StoreError, Summary
 
 FIRST = MachineEntry("r", "door", "0" * 64)
 RUNS = ("run 0", "run 1")
@@ -55,7 +55,7 @@ class Original:
     runs: dict
 
     def noticed(self, path):
-        """Give the runs of which a reader is told that something is wrong; all others are what was written, or this fails."""
+        """Return the runs of which a reader is told that something is wrong; all others are what was written, or this fails."""
         try:
             with SqliteStore(path) as store:
                 return {run for run in self.runs if self._is_noticed(store, run)}
@@ -71,7 +71,7 @@ class Original:
         return False
 
     def after(self, path, edit):
-        """Write the file anew, edit it, and give the runs of which a reader, and who takes them up, is told."""
+        """Write the file anew, edit it, and return the runs of which a reader, and who takes them up, is told."""
         place(path, self.content)
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             edit(connection)
@@ -96,7 +96,7 @@ def place(path, content, log=None):
 
 
 def rows(content_path, table):
-    """Give the rows of a table as pairs of its key and all its columns."""
+    """Return the rows of a table as pairs of its key and all its columns."""
     with closing(sqlite3.connect(content_path)) as connection:
         connection.row_factory = sqlite3.Row
         found = [dict(row) for row in connection.execute(f"SELECT * FROM {table}")]
@@ -136,7 +136,7 @@ def swap(connection, table, one, other, columns):
 
 
 def flipped(value, bit):
-    """Give a stored value with one bit another one: of a number the bit itself, of text and bytes a bit of its bytes."""
+    """Return a stored value with one bit another one: of a number the bit itself, of text and bytes a bit of its bytes."""
     if isinstance(value, int):
         return value ^ (1 << bit)
     data = bytearray(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
@@ -145,7 +145,7 @@ def flipped(value, bit):
 
 
 def bits(value):
-    """Give how many bits of a stored value there are to flip."""
+    """Return how many bits of a stored value there are to flip."""
     if value is None:
         return 0
     return (

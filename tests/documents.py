@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from dsa.lang.columns import COLUMNS
+from dsa.lang.cells import COLUMNS
 
 _DEEP = 5_000
 #: Cell texts that some reader of tables, numbers, names or expressions has stumbled over.
@@ -205,7 +205,7 @@ _ENDS = ("\n", "\n", "\n", "\r\n", "\r")
 
 @cache
 def shipped_texts() -> tuple[str, ...]:
-    """Give the machine documents of this tree, those of DESIGN's examples among them."""
+    """Return the machine documents of this tree, those of DESIGN's examples among them."""
     root = Path(__file__).resolve().parents[1]
     found = sorted((root / "machines").glob("*/*.md")) + sorted((root / "specs" / "conformance").glob("*.md"))
     read = (path.read_bytes().decode("utf-8") for path in found)
@@ -213,7 +213,7 @@ def shipped_texts() -> tuple[str, ...]:
 
 
 def texts(count: int, seed: int = 0) -> Iterator[str]:
-    """Give `count` texts; about one in four is a machine."""
+    """Yield `count` texts; about one in four is a machine."""
     chance = random.Random(seed)
     shipped = shipped_texts()
     for _ in range(count):
@@ -224,7 +224,7 @@ def texts(count: int, seed: int = 0) -> Iterator[str]:
 
 
 def slowest(count: int, seed: int, read: Callable[[str], object]) -> tuple[float, str]:
-    """Read `count` texts; give the seconds that the slowest took, and the text."""
+    """Read `count` texts; return the seconds that the slowest took, and the text."""
     worst, found = 0.0, ""
     for text in texts(count, seed):
         begun = time.perf_counter()

@@ -65,7 +65,7 @@ def read(svg: str) -> Drawing:
 
 
 def faults(drawing: Drawing) -> list[str]:
-    """Say which texts and boxes cover each other, and which lines run through a text that they do not lead to."""
+    """Return which texts and boxes cover each other, and which lines run through a text that they do not lead to."""
     found = [
         f"{one.content!r} and {other.content!r} overlap"
         for one, other in combinations(drawing.texts, 2)
@@ -126,7 +126,7 @@ def _points(numbers: str) -> list[Point]:
 
 
 def _along(curve: list[Point]) -> Iterator[Point]:
-    """Give points on a chain of cubic Bezier curves, each of which ends where the next begins."""
+    """Yield points on a chain of cubic Bezier curves, each of which ends where the next begins."""
     for begin in range(0, len(curve) - 3, 3):
         for step in range(_STEPS + 1):
             t = step / _STEPS
@@ -136,12 +136,12 @@ def _along(curve: list[Point]) -> Iterator[Point]:
 
 
 def _overlap(one: Rectangle, other: Rectangle) -> bool:
-    """Tell whether two rectangles share more than a rim of one unit."""
+    """Return whether two rectangles share more than a rim of one unit."""
     across = min(one[2], other[2]) - max(one[0], other[0])
     return across > 1 and min(one[3], other[3]) - max(one[1], other[1]) > 1
 
 
 def _inside(point: Point, where: Rectangle) -> bool:
-    """Tell whether a point is inside a rectangle and not on its rim, which half of a double line may touch."""
+    """Return whether a point is inside a rectangle and not on its rim, which half of a double line may touch."""
     x, y = point
     return where[0] + 1 < x < where[2] - 1 and where[1] + 1 < y < where[3] - 1

@@ -23,12 +23,12 @@ from dsa.expr import (
     RangeDomain,
     Verdict,
     concrete,
+    negated,
 )
 from dsa.lang import dumps, loads
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
 from dsa.runtime.run import Run, begin
-from dsa.simplify import negated
+from dsa.semantics import Occurrence
 
 RUN = "r"
 

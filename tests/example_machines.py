@@ -6,7 +6,7 @@ Transaction Commit"), and a table of any length.
 
 from collections.abc import Iterable
 
-from dsa.declarations import Assign, Cancel, Effect, Emit, Event, Guard, Parameter, State, Transition, Variable
+from dsa.declarations import Assign, Cancel, Effect, Emit, Event, Guard, RunParameter, State, Transition, Variable
 from dsa.errors import Span
 from dsa.expr import (
     TRUE,
@@ -84,7 +84,7 @@ def fatal(guard: str = "g") -> Verdict:
 
 
 def placed(rows: Iterable[Transition], first_line: int = 40) -> tuple[Transition, ...]:
-    """Give the rows places as a table has them: one line each, one span for each column, 10 columns wide."""
+    """Return the rows places as a table has them: one line each, one span for each column, 10 columns wide."""
     found = []
     for line, row in enumerate(rows, first_line):
         text = str(row)
@@ -137,7 +137,7 @@ def dual_state(
         placed(wanted),
         states("idle", ("generating", "validating"), ("succeeded", "failed", "escalated")),
         "idle",
-        parameters=(Parameter("rmax", ranged(0, None), rmax),),
+        parameters=(RunParameter("rmax", ranged(0, None), rmax),),
         variables=(
             Variable("satisfied", "workflow", BooleanDomain(), FALSE),
             Variable("retries", "environment", ranged(0, "rmax"), Integer(0)),

@@ -4,7 +4,7 @@ import families
 import pytest
 from repository import all_machines, shipped_machines
 
-from dsa.checks.explore import explore
+from dsa.checks.search.exploration import explore
 from dsa.machine import Machine
 
 SHIPPED, ALL = shipped_machines(), all_machines()

@@ -4,7 +4,7 @@ import random
 
 from dsa.expr import Value
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 
 def walk(machine: Machine, seed: int, count: int) -> list[Occurrence]:
@@ -25,7 +25,7 @@ def walk(machine: Machine, seed: int, count: int) -> list[Occurrence]:
 
 
 def scenario_walks(machine: Machine) -> list[tuple[Machine, list[Occurrence]]]:
-    """Give the scenarios of a machine as occurrences at their parameters; those with timers end before the first."""
+    """Return the scenarios of a machine as occurrences at their parameters; those with timers end before the first."""
     found = []
     for scenario in machine.scenarios:
         there, taken = machine.at(dict(scenario.parameters)), list[Occurrence]()

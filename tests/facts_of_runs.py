@@ -3,14 +3,13 @@
 import attrs
 from simulations import LETTER, written
 
-from dsa.edge.effects import result_of
-from dsa.meaning import Occurrence
-from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import EventEntry, ResultEntry
-from dsa.runtime.policies import error_step, event_step
+from dsa.edge.performer import result_of
+from dsa.runtime.ledger import EventEntry, Intents, ResultEntry
+from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin
-from dsa.testing.simulation.facts import Beginning, Facts
-from dsa.testing.simulation.loop import Time
+from dsa.semantics import Occurrence
+from dsa.testing.simulation.facts import EffectBegin, RunFacts
+from dsa.testing.simulation.virtual_loop import Time
 
 ABOUT = written(LETTER)
 #: Effects of both kinds in one row, a guard that judges, a timer.
@@ -47,14 +46,14 @@ BUSY = written("""# busy
 
 
 def result(intent, answer=None, failure=None):
-    """Give the record of an effect that was answered, was done, or has failed."""
+    """Return the record of an effect that was answered, was done, or has failed."""
     if failure is not None:
         return result_of(intent, [error_step(intent.effect, failure, "it failed")])
     return result_of(intent, [event_step(intent.effect, answer)] if answer else [])
 
 
 def lived(about, *moves):
-    """Give the ledger of a run: each move is an occurrence, or an effect with its answer, which is recorded and fed."""
+    """Return the ledger of a run: each move is an occurrence, or an effect with its answer, which is recorded and fed."""
     run, _ = begin(about.machine, "sim", digest=about.digest, at_ms=Time().wall_ms())
     for move in moves:
         if isinstance(move, Occurrence):
@@ -79,7 +78,7 @@ NOTE, MAKE, SEND = Intents(ASKED).values()
 
 def facts(entries, about=ABOUT, limits=(), **known):
     """Fold entries, each as an append of its own; `known` are what happened in the world, and what else the facts have."""
-    found = Facts(about, Time(), limits)
+    found = RunFacts(about, Time(), limits)
     for entry in entries:
         found.writes((entry,))
         found.fold(entry)
@@ -97,16 +96,16 @@ def facts(entries, about=ABOUT, limits=(), **known):
 
 def begun(intent, *, may_write=True, is_stale=False):
     """A policy is called for an intent."""
-    return Beginning(intent.key, intent.effect, may_write, is_stale)
+    return EffectBegin(intent.key, intent.effect, may_write, is_stale)
 
 
 def fed(event, key=None, *, verdicts=(), source=None, seq=1):
-    """Give the record of an event."""
+    """Return the record of an event."""
     return EventEntry(seq, event, verdicts, source, None, key)
 
 
 def failed(intent, code):
-    """Give the record of an effect that has failed."""
+    """Return the record of an effect that has failed."""
     found = result(intent, failure=code)
     assert isinstance(found, ResultEntry)
     return found

@@ -18,7 +18,7 @@ from tempfile import mkdtemp
 import attrs
 import pytest
 
-from dsa.edge.compiler import compiler
+from dsa.edge.processes import compiler
 
 SOURCE = Path(__file__).parent / "crash" / "faults.c"
 KINDS = {"write": 1, "sync": 2, "truncate": 4, "create": 8, "remove": 16, "store": 32, "rename": 64}
@@ -43,7 +43,7 @@ def library() -> Path:
 
 
 def preloaded() -> dict[str, str]:
-    """Give the environment of a process that is to have faults."""
+    """Return the environment of a process that is to have faults."""
     return {**os.environ, "LD_PRELOAD": str(library())}
 
 
@@ -74,7 +74,7 @@ class Fault:
 
 
 def calls_seen() -> tuple[int, bool]:
-    """Give how many calls were counted since `arm`, and whether the fault has happened."""
+    """Return how many calls were counted since `arm`, and whether the fault has happened."""
     return int(_shim().faults_seen()), bool(_shim().faults_fired())
 
 

@@ -4,10 +4,10 @@ import hashlib
 
 import pytest
 
-from machines.coding.tools import arguments as given
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.reading import digest_of
+from machines.coding.tools import file_arguments as given
+from machines.coding.tools.file_view import digest_of
 from machines.coding.tools.workspace import Workspace
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import as_data
 
 
@@ -26,7 +26,7 @@ class FileTools(Workspace):
     def fault(self, tool, arguments):
         try:
             return super().fault(given.read(tool, arguments))
-        except ToolError as error:  # no call of a tool: a fault of the path is one, whatever else there is
+        except WorkspaceToolError as error:  # no call of a tool: a fault of the path is one, whatever else there is
             return str(error) if error.code == "bad_path" else ""
 
     def fileno(self):
@@ -56,16 +56,16 @@ class FileTools(Workspace):
 
 
 def refused(call, *arguments, **options):
-    with pytest.raises(ToolError) as error:
+    with pytest.raises(WorkspaceToolError) as error:
         call(*arguments, **options)
     return error.value.code, str(error.value)
 
 
 def given_or_refused(call, *arguments, **options):
-    """Give what a call gives and None, or None and its ToolError."""
+    """Return what a call gives and None, or None and its ToolError."""
     try:
         return call(*arguments, **options), None
-    except ToolError as error:
+    except WorkspaceToolError as error:
         return None, error
 
 
@@ -74,7 +74,7 @@ def sha(text):
 
 
 def contents(folder):
-    """Give every file below a folder with its bytes, those that are being written too."""
+    """Return every file below a folder with its bytes, those that are being written too."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 

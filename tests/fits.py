@@ -1,6 +1,6 @@
 """Whether a run in flight fits another table, said plainly: the history folded by both, all that may come afterwards walked through.
 
-Written with `dsa.meaning.step` alone, apart from `dsa.checks` and from runs. Slow, and for small machines only.
+Written with `dsa.semantics.step` alone, apart from `dsa.checks` and from runs. Slow, and for small machines only.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from oracle import is_end, timers_ended
 
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.runtime.ledger import EventEntry
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 
 MOST = 3_000
 
@@ -57,7 +57,7 @@ class Fold:
         self.machine, self.here, self.keys = machine, start(machine), {}
 
     def take(self, entry: EventEntry, names: list[str]):
-        """Take an event; give everything about it that must be the same."""
+        """Take an event; return everything about it that must be the same."""
         machine, here = self.machine, self.here
         occurrence = Occurrence(entry.event, entry.verdicts, entry.source)
         result = did(machine, here, occurrence)
@@ -133,7 +133,7 @@ def faults(machine: Machine, here: Configuration, names: list[str]) -> list[tupl
 
 
 def has_fault(place, what, said: dict, old: list[tuple]) -> bool:
-    """Tell whether the old machine refuses the same for the same reason, however guards that it alone asks decide."""
+    """Return whether the old machine refuses the same for the same reason, however guards that it alone asks decide."""
     for where_it_is, comes, refused in old:
         if where_it_is == place and what[:2] in comes:
             alike = [
@@ -145,7 +145,7 @@ def has_fault(place, what, said: dict, old: list[tuple]) -> bool:
 
 
 def fits(old: Machine, new: Machine, entries: Iterable) -> bool:
-    """Tell whether a run of `old` may go on under `new`: the definition, word by word."""
+    """Return whether a run of `old` may go on under `new`: the definition, word by word."""
     names = shared(old, new)
     one, other = Fold(old), Fold(new)
     if seen(old, one.here, names) != seen(new, other.here, names):
@@ -234,7 +234,7 @@ def _promised(machine: Machine, here: Configuration) -> set:
 
 
 def _asked(old: Machine, new: Machine, here: Configuration, there: Configuration) -> bool:
-    """Tell whether for something that both have rows for, other guards are asked, or could say other things."""
+    """Return whether for something that both have rows for, other guards are asked, or could say other things."""
     asked = []
     for machine, at in ((old, here), (new, there)):
         found = {}

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from machines.coding.servers import foreign
-from machines.coding.servers.server import Server
-from machines.coding.tools.errors import ToolError
+from machines.coding.servers import mcp_tools
+from machines.coding.servers.mcp_results import McpServer
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import as_data
 
 TESTS = Path(__file__).parent
 LONG_S, SHORT_S = 60.0, 1.0
 
 
-class Foreign(foreign.Foreign):
+class Foreign(mcp_tools.Foreign):
     """The tools of servers, which give JSON as models get it."""
 
     def call(self, *arguments, **options):
@@ -24,15 +24,15 @@ class Foreign(foreign.Foreign):
 
 
 def real(**settings):
-    return Server([sys.executable, str(TESTS / "mcp_server.py")], **settings)
+    return McpServer([sys.executable, str(TESTS / "mcp_server.py")], **settings)
 
 
 def rogue(how, **settings):
-    return Server([sys.executable, str(TESTS / "mcp_rogue.py"), how], **settings)
+    return McpServer([sys.executable, str(TESTS / "mcp_rogue.py"), how], **settings)
 
 
 def refused(call, *arguments, **options):
-    with pytest.raises(ToolError) as error:
+    with pytest.raises(WorkspaceToolError) as error:
         call(*arguments, **options)
     return error.value.code, str(error.value)
 

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from machines.coding.tools import git as git_tools
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools import git_tools
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import as_data
 
 
@@ -31,7 +31,7 @@ def git(folder, *arguments, check=True):
 
 
 def refused(call, *arguments, **named):
-    with pytest.raises(ToolError) as error:
+    with pytest.raises(WorkspaceToolError) as error:
         call(*arguments, **named)
     assert 10 < len(str(error.value)) < 300
     return error.value.code
@@ -49,7 +49,7 @@ def make_repository(folder):
 
 
 def make_submodule(folder):
-    """Make a repository with another one as its submodule; give the submodule, on its branch."""
+    """Make a repository with another one as its submodule; return the submodule, on its branch."""
     library, top = make_repository(folder / "library"), make_repository(folder / "top")
     git(top, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library, "libs/lib")
     git(top, "commit", "-q", "-m", "with a library")

@@ -7,7 +7,7 @@ from dsa.edge.driver import Driver
 from dsa.lang import loads
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import RefusalEntry
-from dsa.runtime.policies import event_step
+from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import begin
 from dsa.testing.doubles import StillClock
 

@@ -7,15 +7,15 @@ from click.testing import CliRunner
 
 from dsa.cli.main import program
 from dsa.lang import digest, loads
-from dsa.meaning import Occurrence
+from dsa.runs.archive import OtherMachineError, replayed
 from dsa.runs.place import open_store
-from dsa.runs.record import OtherMachineError, replayed
 from dsa.runs.summary import SummaryJournal, summary_of_run
-from dsa.runtime.journal import Beginning, Recorded
 from dsa.runtime.ledger import Ledger, ResultEntry
-from dsa.runtime.policies import event_step
+from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import ReplayError, begin
-from dsa.runtime.standing import standing
+from dsa.runtime.run_store import NewJournal, StoredRun
+from dsa.runtime.status import standing
+from dsa.semantics import Occurrence
 
 SHOP = """# shop
 
@@ -56,7 +56,7 @@ SHOP = """# shop
 #: Policies that write down what they do; the one that the variable KILL names ends its process before it answers, the one that HOLD names waits.
 BINDINGS = """
 import asyncio, os, signal
-from dsa.runtime.policies import event_step
+from dsa.runtime.policy.policies import event_step
 
 async def done(action, context):
     with open("done.txt", "a") as file:
@@ -76,7 +76,7 @@ RUN = "20260131T120000-shop-aaaaaa"
 
 
 def write_shop(folder: Path) -> Path:
-    """Write the shop and its bindings into a folder; give the document's path."""
+    """Write the shop and its bindings into a folder; return the document's path."""
     (folder / "bindings.py").write_text(BINDINGS)
     (folder / "shop.md").write_text(SHOP)
     return folder / "shop.md"
@@ -90,27 +90,27 @@ def keep(root: Path, entries, text: str = SHOP, run: str = RUN) -> None:
         if now is None:
             store.create(run, text, entries).release()
             return
-        journal, stands = SummaryJournal(Beginning(store, run, text), now, lambda: now), standing(now)
+        journal, stands = SummaryJournal(NewJournal(store, run, text), now, lambda: now), standing(now)
         journal.append(entries)
         journal.release(summary_of_run(now, stands) if stands.kind in {"finished", "waiting", "stopped"} else None)
 
 
 def _replayed(entries, text: str, run: str):
-    """Give the run that was recorded, also if the text is no longer that of its machine; None for entries of no run."""
+    """Return the run that was recorded, also if the text is no longer that of its machine; None for entries of no run."""
     for read_as in (text, SHOP):
         with suppress(OtherMachineError, ReplayError):
-            return replayed(Recorded(run, read_as, Ledger(entries), 1))[0]
+            return replayed(StoredRun(run, read_as, Ledger(entries), 1))[0]
     return None
 
 
 def recorded(root: Path, run: str = RUN):
-    """Give what is kept of a run."""
+    """Return what is kept of a run."""
     with open_store(root) as store:
         return store.read(run)
 
 
 def ledger_of(folder: Path):
-    """Give the entries of the run that a folder is a copy of."""
+    """Return the entries of the run that a folder is a copy of."""
     return recorded(folder.parent, folder.name).entries
 
 

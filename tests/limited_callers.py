@@ -10,9 +10,9 @@ import resource
 import sys
 import tempfile
 
-from dsa.edge.sandbox import Bounds, Confinement, Program, probed, reached, run_confined
+from dsa.edge.sandbox import Bounds, Confinement, SandboxProgram, probed, reached, run_confined
 
-PROGRAM = Program(
+PROGRAM = SandboxProgram(
     "import os, resource\ndef run(payload, fd):\n"
     " kinds = (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_CPU)\n"
     " os.write(fd, repr([resource.getrlimit(kind) for kind in kinds]).encode())"

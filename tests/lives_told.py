@@ -15,15 +15,15 @@ from property.test_recorded_runs import kept
 from property.test_recovery import lived
 from repository import shipped_machines
 
-from dsa.cli.faults import Ended
+from dsa.cli.command_line import CommandExit
+from dsa.cli.ledger_view import story
 from dsa.cli.replay import projection
 from dsa.cli.show import percept_lines, scenario_lines
-from dsa.cli.timeline import story
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.lang import digest, dumps
 from dsa.runs.summary import summary_of_record
 from dsa.runtime.ledger import dump_line
-from dsa.runtime.recovery import unfinished
+from dsa.runtime.status import unfinished
 
 SEEDS = range(3)
 
@@ -46,7 +46,7 @@ def tell(machine, entries):
     print(*story(found, Path("runs"), summary_of_record(found)), *percept_lines(found), sep="\n")
     try:
         print(*scenario_lines(found), sep="\n")
-    except Ended as cannot:
+    except CommandExit as cannot:
         print(cannot.message)
 
 

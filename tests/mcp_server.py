@@ -30,7 +30,7 @@ def word_count(text: str) -> int:
 
 @server.tool(annotations=ToolAnnotations(idempotent_hint=True), structured_output=False)
 def lookup(key: str) -> str:
-    """Give what is known of a key."""
+    """Return what is known of a key."""
     return PAGES[key]
 
 
@@ -51,19 +51,19 @@ async def slow(seconds: float, mark: str = "") -> str:
 
 @server.tool(annotations=READS, structured_output=False)
 def big(chars: int) -> str:
-    """Give so many characters."""
+    """Return so many characters."""
     return "<" + "x" * (chars - 2) + ">"
 
 
 @server.tool(annotations=READS)
 def image() -> Image:
-    """Give a picture."""
+    """Return a picture."""
     return Image(data=PNG, format="png")
 
 
 @server.tool(structured_output=False)
 def environment() -> str:
-    """Give the names and values of the environment."""
+    """Return the names and values of the environment."""
     return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()))
 
 

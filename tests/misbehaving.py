@@ -149,10 +149,10 @@ else:
 
 
 def document(text, *, guard="mine | ", generator="mine | ", limit=""):
-    """Give a document with the kinds and options of its guard and its generator, and a time limit."""
+    """Return a document with the kinds and options of its guard and its generator, and a time limit."""
     return text.format(guard=guard, generator=generator, limit=limit)
 
 
 def module(role, way, *, blocks=True):
-    """Give the text of a module whose guard, or generator, does something else instead."""
+    """Return the text of a module whose guard, or generator, does something else instead."""
     return MODULE.format(role=role, way=way, blocks=blocks)

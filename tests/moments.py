@@ -1,6 +1,6 @@
 """Ledger entries shown to an observer as the moments of a run."""
 
-from dsa.runtime.moment import Moment
+from dsa.runtime.timeline import Moment
 
 
 def show_to(on_moment, *entries, is_new=True):

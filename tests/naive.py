@@ -8,15 +8,27 @@ from itertools import chain, combinations, product
 
 import attrs
 
-from dsa.claims import Always, AtMost, Doubt, EverywherePossible, Form, LeadsTo, Never, OnlyAfter, Possible, Unchanged
-from dsa.declarations import OUTSIDE, Emit
+from dsa.declarations import (
+    OUTSIDE,
+    Always,
+    AtMost,
+    Doubt,
+    Emit,
+    EverywherePossible,
+    Form,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    UnchangedClaim,
+)
 from dsa.expr import evaluate, holds
 from dsa.machine import Machine, environment, read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 NOTHING = Occurrence("nothing")
 #: The forms that speak of one run at a time.
-TRACED = Always | Never | Unchanged | LeadsTo | OnlyAfter | AtMost
+TRACED = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost
 
 
 @attrs.frozen
@@ -149,7 +161,7 @@ def violated(machine: Machine, form: Form) -> int | None:
     match form:
         case Never(p) | Possible(p):
             return met(machine, lambda _, now: true(p, now))
-        case Unchanged(trigger, expressions):
+        case UnchangedClaim(trigger, expressions):
 
             def changed(_: Memory, now: Moment) -> bool:
                 if now.before is None or not true(trigger, now):
@@ -251,7 +263,7 @@ def _owed_for_ever(machine: Machine, form: LeadsTo) -> int | None:
 
 
 def is_fair(name: str, moment: Moment) -> bool:
-    """Tell whether an event, an effect or a verdict happens at a moment."""
+    """Return whether an event, an effect or a verdict happens at a moment."""
     said = [f"{guard}.{outcome}" for guard, outcome in moment.occurrence.verdicts]
     return name in (moment.occurrence.event, *moment.effects, *said)
 
@@ -276,7 +288,7 @@ def promises(machine: Machine, here: Configuration) -> set:
 
 
 def _ends(machine: Machine, promise, before: Configuration, moment: Moment) -> bool:
-    """Tell whether the promise is kept by this move, or not given where it starts."""
+    """Return whether the promise is kept by this move, or not given where it starts."""
     if promise not in promises(machine, before):
         return True
     if moment.occurrence is NOTHING:
@@ -337,7 +349,7 @@ def run(machine: Machine, happened) -> list[Moment]:
 
 
 def lasso_is_real(machine: Machine, form: LeadsTo, moments: list[Moment], loop: int) -> bool:
-    """Tell whether the moments after the first `loop` steps can be repeated for ever, with Q owed, as S12 and fairness allow."""
+    """Return whether the moments after the first `loop` steps can be repeated for ever, with Q owed, as S12 and fairness allow."""
     owed = [False]
     for moment in moments:
         owed.append((owed[-1] or moment.true(machine, form.cause)) and not moment.true(machine, form.goal))
@@ -382,7 +394,7 @@ def watched(machine: Machine, form: Form, moments: list[Moment]) -> str:
             if any(true(later, p) and not any(true(earlier, q) for q in places if q <= p) for p in places):
                 return "violated"
             return "satisfied" if ended or any(true(earlier, p) for p in places) else "pending"
-        case Unchanged(trigger, expressions):
+        case UnchangedClaim(trigger, expressions):
             broken = any(
                 true(trigger, p) and any(old(p - 1, expr) != old(p, expr) for expr in expressions) for p in places[1:]
             )

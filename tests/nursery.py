@@ -29,11 +29,11 @@ class Ended:
     killed: bool
 
     def all(self, name):
-        """Give everything that was told under a name."""
+        """Return everything that was told under a name."""
         return [each[name] for each in self.told if name in each]
 
     def last(self, name, default=None):
-        """Give what was told last under a name."""
+        """Return what was told last under a name."""
         return next(reversed(self.all(name)), default)
 
     @property
@@ -58,7 +58,7 @@ class Nursery:
         )
 
     def live(self, *, fault=None, **order):
-        """Have one life; give what became of it. It ends well, unless it is to be killed."""
+        """Have one life; return what became of it. It ends well, unless it is to be killed."""
         fault = fault or Fault()
         self._process.stdin.write(json.dumps({**order, "fault": attrs.asdict(fault)}) + "\n")
         self._process.stdin.flush()

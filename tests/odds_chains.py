@@ -6,12 +6,12 @@ from math import inf
 
 from hypothesis import strategies as st
 
-from dsa.checks.components import components
-from dsa.checks.odds.chain import Chain, End
+from dsa.checks.odds.markov_chain import Chain, End
+from dsa.checks.search.state_graph import components
 
 
 def chain_with(choices, ends, **more):
-    """Give a chain from lists of choices, each a list of (odds, node, gain); the gain stands in place of the command."""
+    """Return a chain from lists of choices, each a list of (odds, node, gain); the gain stands in place of the command."""
     laid_out = tuple(tuple(map(tuple, each)) for each in choices)
     return Chain(
         None, tuple(range(len(choices))), laid_out, {node: End("final", str(node)) for node in ends}, (), **more
@@ -42,12 +42,12 @@ def _normal(choice):
 
 
 def gained(_node, edge):
-    """Give what an edge of such a chain gains."""
+    """Return what an edge of such a chain gains."""
     return float(edge[2])
 
 
 def bounds(chain, worth, *, gains):
-    """Give the least and the most over all memoryless ways to choose; `worth` is what each end comes to."""
+    """Return the least and the most over all memoryless ways to choose; `worth` is what each end comes to."""
     ways = [range(max(1, len(each))) for each in chain.choices]
     found = [followed(chain, way, worth, gains=gains) for way in product(*ways)]
     return min(found), max(found)
@@ -75,7 +75,7 @@ def _exact(number):
 
 
 def followed(chain, way, worth, *, gains):
-    """Give what a run comes to on average under one way to choose, as a fraction, or infinite."""
+    """Return what a run comes to on average under one way to choose, as a fraction, or infinite."""
     rows, earned = {}, {}
     for node, each in enumerate(chain.choices):
         taken = [(Fraction(p), target, gain) for p, target, gain in (each[way[node]] if each else ()) if p > 0]

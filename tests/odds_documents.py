@@ -6,7 +6,7 @@ from dsa.lang import loads
 
 
 def chain(*steps, rmax=3, extra=""):
-    """Give a Steps document whose steps follow one another; each may be a name, or a name with its guard's odds."""
+    """Return a Steps document whose steps follow one another; each may be a name, or a name with its guard's odds."""
     named = [step if isinstance(step, str) else step[0] for step in steps]
     before = ["", *named]
     rows = [f"| {name} | {before[place]} | llm | syntax | {rmax} |" for place, name in enumerate(named)]
@@ -15,14 +15,14 @@ def chain(*steps, rmax=3, extra=""):
 
 
 def loose(names, requires=None, rmax=3):
-    """Give a Steps document whose steps may come in any order but for what each requires."""
+    """Return a Steps document whose steps may come in any order but for what each requires."""
     rows = [f"| {name} | {(requires or {}).get(name, '')} | llm | syntax | {rmax} |" for name in names]
     head = ["# loose", "", "## Steps", "| step | requires | generator | guard | rmax |", "| - | - | - | - | - |"]
     return loads("\n".join([*head, *rows, ""]))
 
 
 def closed_form(odds, rmax):
-    """Give success, exhausted, fatal and calls of steps in order; `odds` has (pass, fatal) for each step."""
+    """Return success, exhausted, fatal and calls of steps in order; `odds` has (pass, fatal) for each step."""
     success, failed, fatal, calls = 1.0, 0.0, 0.0, 0.0
     for passes, dies in odds:
         again = 1 - passes - dies
@@ -35,7 +35,7 @@ def closed_form(odds, rmax):
 
 
 def ceiling(odds):
-    """Give what success tends to as retries grow without end."""
+    """Return what success tends to as retries grow without end."""
     return prod(passes / (passes + dies) for passes, dies in odds)
 
 

@@ -2,7 +2,7 @@
 
 import attrs
 
-from dsa.checks.odds.recorded import Attempt, Recorded
+from dsa.checks.odds.estimation import RecordedAttempts, VerdictSample
 
 
 @attrs.frozen
@@ -22,12 +22,12 @@ class World:
     drop: float = 0.0
 
     def attempts(self, rng):
-        """Give the attempts of all runs."""
+        """Return the attempts of all runs."""
         return [attempt for run in range(self.runs) for attempt in self._run(str(run), rng)]
 
     def recorded(self, rng):
-        """Give the runs as recorded."""
-        return Recorded(tuple(self.attempts(rng)), tuple(map(str, range(self.runs))))
+        """Return the runs as recorded."""
+        return RecordedAttempts(tuple(self.attempts(rng)), tuple(map(str, range(self.runs))))
 
     def _run(self, run, rng):
         passes = rng.choice(self.hard) if self.hard else self.passes
@@ -35,7 +35,7 @@ class World:
             for retry in range(self.rmax + 1):
                 drawn, here = rng.random(), max(0.0, passes - retry * self.drop)
                 outcome = "passed" if drawn < here else "fatal" if drawn < here + self.fatal else "failed"
-                yield Attempt(run, f"s{step}", retry, outcome)
+                yield VerdictSample(run, f"s{step}", retry, outcome)
                 if outcome != "failed":
                     break
             if outcome != "passed":

@@ -38,7 +38,7 @@ def playing_ollama(player):
 
 
 def _seen(body, answers):
-    """Give a request as the model has it: what does not fit is gone, but for the instructions."""
+    """Return a request as the model has it: what does not fit is gone, but for the instructions."""
     first, *rest = body["messages"]
     room = body.get("options", {}).get("num_ctx", DEFAULT_WINDOW) * _CHARS_PER_TOKEN
     while rest and len(json.dumps([first, *rest])) + len(json.dumps(body.get("tools", []))) > room:

@@ -6,7 +6,7 @@ from itertools import product
 from dsa.declarations import OUTSIDE, STAY
 from dsa.expr import evaluate
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 
 
 def possible(machine: Machine, here: Configuration) -> Iterator[Occurrence]:

@@ -33,7 +33,7 @@ def interpreter():
 
 
 def run(script, *arguments, is_root, env=None):
-    """Run a program of the tests as root, or as an ordinary user; give what it printed. A skip that is told where that cannot be."""
+    """Run a program of the tests as root, or as an ordinary user; return what it printed. A skip that is told where that cannot be."""
     if is_root and os.geteuid() != 0:
         pytest.skip(f"{NOT_TESTED} as root: these tests are run by somebody else")
     becomes = {} if is_root or os.geteuid() != 0 else {"user": USER, "group": USER, "extra_groups": ()}

@@ -16,7 +16,7 @@ PEERS = Path(sys.prefix) / "peers"
 
 
 def run(command: list[str], folder: Path, time_limit_s: float = TIME_LIMIT_S) -> subprocess.CompletedProcess[str]:
-    """Run a program in a folder; give what it printed, whatever its exit code."""
+    """Run a program in a folder; return what it printed, whatever its exit code."""
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=time_limit_s, check=False, stdin=subprocess.DEVNULL
     )
@@ -35,7 +35,7 @@ def needs(*programs: str) -> None:
 def spin(
     model: str, folder: Path, *, define: str = "", memory_mb: int = 4_000, depth: int = 1_000_000
 ) -> tuple[int, int]:
-    """Search a Promela model; give the states stored and the number of errors. With `define`, search for acceptance cycles too."""
+    """Search a Promela model; return the states stored and the number of errors. With `define`, search for acceptance cycles too."""
     needs("spin", "gcc")
     (folder / "model.pml").write_text(model, encoding="utf-8")
     made = run(["spin", *([f"-D{define}"] if define else []), "-a", "model.pml"], folder)
@@ -59,7 +59,7 @@ def spin(
 
 @cache
 def tlc_jar() -> Path:
-    """Give TLC's jar: of the environment's TLA2TOOLS, or where `tests/set_up_peers.py` puts it."""
+    """Return TLC's jar: of the environment's TLA2TOOLS, or where `tests/set_up_peers.py` puts it."""
     needs("java")
     jar = Path(os.environ.get("TLA2TOOLS", PEERS / "tla2tools.jar"))
     if not jar.exists():
@@ -68,7 +68,7 @@ def tlc_jar() -> Path:
 
 
 def tlc(module: str, config: str, name: str, folder: Path) -> tuple[int, list[str]]:
-    """Check a TLA+ module; give the distinct states and the lines that say what is violated."""
+    """Check a TLA+ module; return the distinct states and the lines that say what is violated."""
     jar = tlc_jar()
     (folder / f"{name}.tla").write_text(module, encoding="utf-8")
     (folder / f"{name}.cfg").write_text(config, encoding="utf-8")
@@ -85,7 +85,7 @@ def tlc(module: str, config: str, name: str, folder: Path) -> tuple[int, list[st
 
 
 def xstate_folder() -> Path:
-    """Give a folder in which node finds XState: of the environment's XSTATE, or where `tests/set_up_peers.py` puts it."""
+    """Return a folder in which node finds XState: of the environment's XSTATE, or where `tests/set_up_peers.py` puts it."""
     needs("node")
     folder = Path(os.environ.get("XSTATE", PEERS))
     if not (folder / "node_modules" / "xstate" / "package.json").exists():
@@ -94,7 +94,7 @@ def xstate_folder() -> Path:
 
 
 def node(files: dict[str, str], program: str, data: object, folder: Path) -> object:
-    """Run a JavaScript module on data handed in as JSON; give the JSON that it prints."""
+    """Run a JavaScript module on data handed in as JSON; return the JSON that it prints."""
     link = folder / "node_modules"
     if not link.exists():
         link.symlink_to(xstate_folder() / "node_modules")

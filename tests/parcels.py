@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dsa.edge.binding import Bindings
 from dsa.lang import loads
-from dsa.runtime.policies import error_step, event_step
+from dsa.runtime.policy.policies import error_step, event_step
 
 TEXT = """# parcels
 
@@ -64,14 +64,14 @@ ANSWERS = {"weigh": "weighed", "price": "priced", "print_label": "printed", "pos
 
 
 def performed(log: Path) -> Iterator[tuple[int, str]]:
-    """Give the life and the key of each time an effect happened."""
+    """Yield the life and the key of each time an effect happened."""
     for line in log.read_text().splitlines() if log.exists() else ():
         life, key = line.split()
         yield int(life), key
 
 
 def binding(log: Path, life: int, between: Callable[[], None], size: int = 6_000) -> Bindings:
-    """Give policies that note what they do. `between` is called before and after an effect happens; `size` is that of the large answer."""
+    """Return policies that note what they do. `between` is called before and after an effect happens; `size` is that of the large answer."""
 
     async def happen(action, _context):
         key, effect = action.payload["key"].partition("/")[2], action.policy

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from dsa.checks.engines.found import Found, Limits
+from dsa.checks.search.engine import SearchLimits, SearchResult
 from dsa.expr import evaluate
-from dsa.ground import Ground, Watch
+from dsa.ground_system import Ground, GroundWatch
 
 
-def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
     """Search everything that can happen."""
     places = {id(rule): place for place, rule in enumerate(ground.rules)}
     hits: list[int | None] = [None] * len(watches)
@@ -27,10 +27,10 @@ def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
         complete = len(known) <= limits.max_states and not limits.expired()
         layers.append(following)
     found = (len(known), transitions, tuple(counts), frozenset(taken), tuple(hits))
-    return Found("plain", *found, complete, tuple(layers[:-1] if complete else layers))
+    return SearchResult("plain", *found, complete, tuple(layers[:-1] if complete else layers))
 
 
-def _look(ground: Ground, watches: Sequence[Watch], number: int, hits: list[int | None]) -> None:
+def _look(ground: Ground, watches: Sequence[GroundWatch], number: int, hits: list[int | None]) -> None:
     place = number // ground.volume
     for index, watch in enumerate(watches):
         if watch.location == place and hits[index] is None and evaluate(watch.condition, ground.values(number)) is True:

@@ -12,24 +12,21 @@ import attrs
 
 import dsa.edge.driver as driver_module
 import dsa.runs.runs as runs_module
-import dsa.runtime.fold as fold_module
-import dsa.runtime.recovery as recovery_module
+import dsa.runtime.run as fold_module
 import dsa.runtime.run as run_module
-from dsa.edge.driver import Driver
-from dsa.edge.underway import UnderWay
-from dsa.meaning import Refusal
+import dsa.runtime.status as recovery_module
+from dsa.edge.driver import Driver, UnderWay
 from dsa.runs.handle import RunHandle
-from dsa.runtime.budgets import Meter
-from dsa.runtime.intents import Intent
-from dsa.runtime.journal import LeaseLostError
-from dsa.runtime.ledger import RefusalEntry, ResultEntry, ResumedEntry
-from dsa.runtime.recovery import InFlight, Unfinished, unfinished
+from dsa.runtime.costs import Meter
+from dsa.runtime.ledger import Intent, RefusalEntry, ResultEntry, ResumedEntry
 from dsa.runtime.run import Run
+from dsa.runtime.run_store import LeaseLostError
+from dsa.runtime.status import InFlight, UnfinishedWork, unfinished
+from dsa.semantics import Refusal
+from dsa.testing.simulation import disk_store as store_module
 from dsa.testing.simulation import process as process_module
-from dsa.testing.simulation import store as store_module
-from dsa.testing.simulation.disk import File
-from dsa.testing.simulation.loop import VirtualClock
-from dsa.testing.simulation.store import DiskJournal, DiskStore
+from dsa.testing.simulation.disk_store import DiskJournal, DiskStore, File
+from dsa.testing.simulation.virtual_loop import VirtualClock
 from machines.dual_state import bindings
 
 #: Each fault with the document in which it can be met.
@@ -330,7 +327,7 @@ def an_effect_is_asked_for_twice():
 def a_result_is_worked_out_again_after_a_crash():
     def again(run, left):
         flying = [InFlight(intent, None, 0, in_doubt=False) for intent, _ in left.answered]
-        return Unfinished((), (*left.in_flight, *flying), left.timers)
+        return UnfinishedWork((), (*left.in_flight, *flying), left.timers)
 
     with left_otherwise(again):
         yield
@@ -338,7 +335,7 @@ def a_result_is_worked_out_again_after_a_crash():
 
 @planted("dual_state")
 def what_was_in_flight_is_forgotten():
-    with left_otherwise(lambda _run, left: Unfinished(left.answered, (), left.timers)):
+    with left_otherwise(lambda _run, left: UnfinishedWork(left.answered, (), left.timers)):
         yield
 
 
@@ -361,7 +358,9 @@ def what_is_in_doubt_is_silently_retried():
 @planted("dual_state")
 def tries_are_made_as_if_there_had_been_none():
     def fresh(_run, left):
-        return Unfinished(left.answered, tuple(attrs.evolve(f, in_doubt=False) for f in left.in_flight), left.timers)
+        return UnfinishedWork(
+            left.answered, tuple(attrs.evolve(f, in_doubt=False) for f in left.in_flight), left.timers
+        )
 
     with left_otherwise(fresh):
         yield
@@ -371,7 +370,7 @@ def tries_are_made_as_if_there_had_been_none():
 def a_timer_is_started_again_by_a_crash():
     def anew(run, left):
         now_ms = run.ledger[0].at_ms + 10**9
-        return Unfinished(left.answered, left.in_flight, dict.fromkeys(left.timers, now_ms))
+        return UnfinishedWork(left.answered, left.in_flight, dict.fromkeys(left.timers, now_ms))
 
     with left_otherwise(anew):
         yield
@@ -379,7 +378,7 @@ def a_timer_is_started_again_by_a_crash():
 
 @planted("parcels")
 def a_timer_is_lost_by_a_crash():
-    with left_otherwise(lambda _run, left: Unfinished(left.answered, left.in_flight, {})):
+    with left_otherwise(lambda _run, left: UnfinishedWork(left.answered, left.in_flight, {})):
         yield
 
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.running import run
+from machines.coding.tools.command_runner import run
+from machines.coding.tools.program_rules import Rules
 
 PLANTS = r"""
 import os

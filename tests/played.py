@@ -7,10 +7,10 @@ import asyncio
 
 import dsa
 from dsa.expr import show_value
-from dsa.meaning import Occurrence
-from dsa.runs.setup import Setup
+from dsa.runs.setup import RunSetup
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, RowEntry
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 
@@ -28,7 +28,7 @@ def drive(machine, binding, specification, *sent):
 
     async def play():
         async with dsa.open_runs("memory:", clock=StillClock()) as runs:
-            handle = runs.begin(Setup(machine, binding), run_id="r")
+            handle = runs.begin(RunSetup(machine, binding), run_id="r")
             rest = await handle.drive(Occurrence("specification", data=specification))
             for event, data in sent:
                 if rest.kind == "waiting":

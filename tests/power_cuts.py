@@ -67,7 +67,7 @@ class Disk:
         self._top = Folder()
 
     def find(self, path):
-        """Give the file or folder that has a path now, or None."""
+        """Return the file or folder that has a path now, or None."""
         node = self._top
         for part in Path(path).relative_to(self.root).parts:
             node = node.names.get(part) if isinstance(node, Folder) else None
@@ -97,7 +97,7 @@ class Disk:
         return True
 
     def still_young(self):
-        """Give the ages of all changes that a cut may still undo, the oldest first."""
+        """Return the ages of all changes that a cut may still undo, the oldest first."""
         ages, nodes = set(), [self._top]
         while nodes:
             node = nodes.pop()

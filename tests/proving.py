@@ -1,6 +1,6 @@
 """Small machines to prove something of, written row by row."""
 
-from dsa.checks.prove import Proof, prove
+from dsa.checks.proof.prover import Proof, prove
 from dsa.lang import loads
 from dsa.machine import Machine
 
@@ -21,7 +21,7 @@ HEAD = """# m
 
 
 def machine(head: str, rows: str, *claims: str) -> Machine:
-    """Give a machine of rows `source | event | if | update | effects | target`, with properties."""
+    """Return a machine of rows `source | event | if | update | effects | target`, with properties."""
     table = "".join(f"| {row.strip()} |\n" for row in rows.strip().split("\n"))
     columns = "| source | event | if | update | effects | target |\n| - | - | - | - | - | - |\n"
     listed = "".join(f"- {claim}\n" for claim in claims)

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.errors import DsaError
 
 with SqliteStore(Path(sys.argv[1])) as store:

@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from dsa.edge.files import shipped
+from dsa.edge.document_files import shipped
 from dsa.lang import read_machine
 from dsa.machine import Machine
 
@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def shipped_machines() -> dict[str, Machine]:
-    """Give the machines that are shipped, by the name that `dsa run` takes."""
+    """Return the machines that are shipped, by the name that `dsa run` takes."""
     return _readable({name: path for name, path in shipped().items() if not name.startswith("specs/")})
 
 
 def all_machines() -> dict[str, Machine]:
-    """Give every machine in the repository: those shipped, and those of the conformance cases."""
+    """Return every machine in the repository: those shipped, and those of the conformance cases."""
     cases = {path.stem: path for path in sorted((ROOT / "specs" / "conformance").glob("*.md"))}
     return shipped_machines() | _readable(cases)
 

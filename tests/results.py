@@ -1,7 +1,6 @@
 """Results of effects by the names of their effects, which a ledger says once, where it asks for them."""
 
-from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import ResultEntry
+from dsa.runtime.ledger import Intents, ResultEntry
 
 
 def results_of(entries, effect):

@@ -9,10 +9,10 @@ import attrs
 from played import story
 
 import dsa
-from dsa.meaning import Occurrence, Taken, start, step
-from dsa.runs.setup import Setup
+from dsa.runs.setup import RunSetup
 from dsa.runtime.ledger import EventEntry, RowEntry
-from dsa.runtime.policies import Answering, event_step
+from dsa.runtime.policy.policies import AnsweringPolicy, event_step
+from dsa.semantics import Occurrence, Taken, start, step
 from dsa.testing.doubles import StillClock
 
 HANGS = "hangs"
@@ -59,14 +59,14 @@ def _always(event):
     async def answer(action, _context):
         return [event_step(action.policy, event)]
 
-    return Answering(answer, frozenset({event}))
+    return AnsweringPolicy(answer, frozenset({event}))
 
 
 def with_faults(binding, broken, wrong=()):
     """Let effects fail, or answer with what they never would."""
     wrong = {name: _always(event) for name, event in dict(wrong).items()}
     failing = wrong | {
-        name: Answering(_raise, policy.answers) for name, policy in binding.effects.items() if name in broken
+        name: AnsweringPolicy(_raise, policy.answers) for name, policy in binding.effects.items() if name in broken
     }
     return attrs.evolve(binding, effects={**binding.effects, **failing})
 
@@ -75,7 +75,7 @@ async def lived(machine, binding, does, player, stopped=""):
     """Drive a run through events from outside; when the model hangs, it is `stopped` by an event, or by `late`, its time limit."""
     clock = AlarmClock()
     async with dsa.open_runs("memory:", clock=clock) as runs:
-        handle = runs.begin(Setup(machine, binding), run_id="r")
+        handle = runs.begin(RunSetup(machine, binding), run_id="r")
 
         async def stop():
             while not player.hung:  # noqa: ASYNC110  (what it waits for tells nobody)
@@ -108,7 +108,7 @@ async def _driven(handle, occurrence):
 
 
 def as_text(play):
-    """Tell what `play` gives, how a run ended and who has played; a mutant may break anything, and that is noticed too."""
+    """Return what `play` gives, how a run ended and who has played; a mutant may break anything, and that is noticed too."""
     try:
         rest, played = play()
     except Exception as error:  # noqa: BLE001  (whatever it is)
@@ -117,7 +117,7 @@ def as_text(play):
 
 
 def rows_taken(machine, rest):
-    """Give the positions of the rows that a run has taken."""
+    """Return the positions of the rows that a run has taken."""
     configuration, found = start(machine), set()
     for entry, following in pairwise(rest.run.ledger):
         if isinstance(entry, EventEntry) and isinstance(following, RowEntry):
@@ -129,7 +129,7 @@ def rows_taken(machine, rest):
 
 
 def mutants(machine, number):
-    """Give what a machine is without a row, and with it leading anywhere else: pairs of words and machine."""
+    """Return what a machine is without a row, and with it leading anywhere else: pairs of words and machine."""
     row, rows = machine.transitions[number], machine.transitions
     stays = row.source if row.source in machine.leaves else None  # where `=` is, it makes no difference
     now = machine.entered(row.target) if row.target != "=" else stays

@@ -14,13 +14,13 @@ from property.test_driver import BUSY_MACHINES
 from repository import ROOT, SMALL
 
 from dsa.cli.run import machine_document
-from dsa.cli.simulated import Asked, told
-from dsa.edge.files import load, shipped
+from dsa.cli.sim import SimArguments, told
+from dsa.edge.document_files import load, shipped
 from dsa.lang import dumps, loads
 from dsa.runs.bindings import handlers_of
 from dsa.runtime.ledger import dump_line
+from dsa.testing.simulation.seed_plan import Subject, monitored
 from dsa.testing.simulation.story import Story
-from dsa.testing.simulation.subject import Subject, monitored
 
 #: A run that asks again and again, and never comes to an end by itself.
 ENDLESS = """# endless
@@ -108,13 +108,13 @@ WRITTEN = {
 
 
 def written(text, handlers=None, **values):
-    """Give a machine that is written in a test, to be simulated."""
+    """Return a machine that is written in a test, to be simulated."""
     machine = loads(text).at(values)
     return Subject(machine, text, handlers or {}, monitored(machine))
 
 
 def kept(file, **values):
-    """Give a document that is kept in a file, as `dsa sim` simulates it."""
+    """Return a document that is kept in a file, as `dsa sim` simulates it."""
     document = machine_document(file)
     machine = load(str(document)).at(values)
     return Subject(machine, document.read_text(encoding="utf-8"), handlers_of(machine), monitored(load(file)))
@@ -122,7 +122,7 @@ def kept(file, **values):
 
 @cache
 def subject(name):
-    """Give a document by its name: of `WRITTEN`, else a shipped one, else a conformance case."""
+    """Return a document by its name: of `WRITTEN`, else a shipped one, else a conformance case."""
     if name in WRITTEN:
         return written(WRITTEN[name])
     cases = {path.stem: str(path) for path in (ROOT / "specs" / "conformance").glob("*.md")}
@@ -144,7 +144,7 @@ def loads_as_machine(case):
 
 
 def violations(about, seeds):
-    """Give what seeds have found, each with its seed."""
+    """Return what seeds have found, each with its seed."""
     for seed in seeds:
         found = Story(about, seed).play().violation
         if found is not None:
@@ -152,7 +152,7 @@ def violations(about, seeds):
 
 
 def seeds_needed(about, first, most):
-    """Give how many seeds, from the first one on, it takes until an oracle is broken, and which; None when so many are not enough."""
+    """Return how many seeds, from the first one on, it takes until an oracle is broken, and which; None when so many are not enough."""
     seed, found = next(violations(about, range(first, first + most)), (None, None))
     return None if found is None else (seed - first + 1, found)
 
@@ -161,6 +161,6 @@ if __name__ == "__main__":
     for name in ("dual_state", "workflow", "parcels", "busy", "examples/two_phase_commit"):
         for seed in (3, 40, 1_234, 99_999):
             story = Story(subject(name), seed, telling=True).play()
-            print(*told(Asked(name), subject(name), story), sep="\n")
+            print(*told(SimArguments(name), subject(name), story), sep="\n")
             print(*(each if isinstance(each, str) else dump_line(each) for each in story.log), sep="\n")
             print(f"{story.fingerprint:016x}", sorted(map(repr, story.hits)))

@@ -2,9 +2,9 @@
 
 import attrs
 
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import EffectEntry, EventEntry, Record, RowEntry
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 
 
 @attrs.frozen
@@ -23,7 +23,7 @@ class Taken:
 
 
 def taken(run):
-    """Give what was taken, in order; the workflow state is what the step gives, whatever the ledger says of it."""
+    """Return what was taken, in order; the workflow state is what the step gives, whatever the ledger says of it."""
     (now, _), found = begin(run.machine, run.run_id), []
     for entry in run.ledger:
         if isinstance(entry, EventEntry):

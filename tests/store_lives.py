@@ -11,9 +11,8 @@ from tempfile import TemporaryDirectory
 
 import parcels
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import EffectEntry, ResultEntry, ResumedEntry, dump_line
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.ledger import EffectEntry, Intents, ResultEntry, ResumedEntry, dump_line
 
 MOST_LIVES = 8
 
@@ -30,7 +29,7 @@ class Story:
         self.onlooker = None  # a store that somebody has open all the time
 
     def live(self, fault=None, boundary=0):
-        """Have a life, and judge it; give how it ended."""
+        """Have a life, and judge it; return how it ended."""
         self.lives += 1
         order = {
             **self.order,
@@ -49,7 +48,7 @@ class Story:
         return ended
 
     def finish(self):
-        """Go on until the run is finished; give how many faults fired."""
+        """Go on until the run is finished; return how many faults fired."""
         while (ended := self.live()).last("rest") != "finished":
             assert ended.last("rest") == "in doubt", ended.told
             assert ended.last("asked"), ended.told

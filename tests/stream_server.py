@@ -25,7 +25,7 @@ class Request:
 
 
 def answered(*pieces, status="200 OK", kind="text/event-stream", headers=()):
-    """Give an answer whose body comes in these pieces, each a chunk of HTTP's own; without HANG, DROP or RESET it is whole."""
+    """Return an answer whose body comes in these pieces, each a chunk of HTTP's own; without HANG, DROP or RESET it is whole."""
     lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", "connection: close", "transfer-encoding: chunked", *headers]
     head = "\r\n".join([*lines, "", ""]).encode()
     framed = [
@@ -37,7 +37,7 @@ def answered(*pieces, status="200 OK", kind="text/event-stream", headers=()):
 
 
 def refusing(status, body, *headers):
-    """Give an answer that is none."""
+    """Return an answer that is none."""
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     return answered(text, status=f"{status} X", kind="application/json", headers=headers)
 
@@ -55,7 +55,7 @@ def lines(chunks):
 
 @contextmanager
 def serving(*answers):
-    """Serve the answers in order, the last one again and again; give the address and the list of requests."""
+    """Serve the answers in order, the last one again and again; return the address and the list of requests."""
     listener = socket.create_server(("127.0.0.1", 0))
     requests, over = [], threading.Event()
     threads = []

@@ -59,24 +59,24 @@ def _chunks(written: dict) -> list:
 
 
 def chunk(delta: dict, finish: str | None = None) -> dict:
-    """Give a chunk as OpenAI sends it."""
+    """Return a chunk as OpenAI sends it."""
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
 
 
 def call_chunk(*entries: dict) -> dict:
-    """Give a chunk with entries of calls."""
+    """Return a chunk with entries of calls."""
     return chunk({"tool_calls": list(entries)})
 
 
 def entry(index: int, text: str, *, given_id: str | None = None, name: str | None = None) -> dict:
-    """Give an entry as OpenAI sends it: id and name with the first piece of a call only."""
+    """Return an entry as OpenAI sends it: id and name with the first piece of a call only."""
     opening = {"id": given_id, "type": "function"} if given_id else {}
     return {"index": index, **opening, "function": {**({"name": name} if name else {}), "arguments": text}}
 
 
 def finished(reason: str = "tool_calls") -> dict:
-    """Give the last chunk."""
+    """Return the last chunk."""
     return chunk({}, reason)
 
 
@@ -89,7 +89,7 @@ IDS = [f"{shape.file}: {shape.name}" for shape in SHAPES]
 
 
 def said(result: StreamResult, expected: dict) -> dict:
-    """Give a result in the words of a shape; ids that were to be made are null when they are usable."""
+    """Return a result in the words of a shape; ids that were to be made are null when they are usable."""
     ids = [call.id for call in result.tool_calls]
     assert len(set(ids)) == len(ids)
     assert all(ids)
@@ -115,6 +115,6 @@ def said(result: StreamResult, expected: dict) -> dict:
 
 
 def wanted(expected: dict) -> dict:
-    """Give what a shape says must come."""
+    """Return what a shape says must come."""
     keys = ("calls", "content", "finish_reason", "error", "rescues", "extra", "reasoning", "usage")
     return {"error": None} | {key: expected[key] for key in keys if key in expected}

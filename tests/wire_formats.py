@@ -25,17 +25,17 @@ class Format:
         return self.name
 
     def stream(self, *texts, end="stop", counted=True, drop=False):
-        """Give a stream of these pieces."""
+        """Return a stream of these pieces."""
         body = _STREAMS[self.name](texts, end, counted)
         kind = "application/x-ndjson" if self.name == "ollama" else "text/event-stream"
         return answered(body, *([DROP] if drop else []), kind=kind)
 
     def whole(self, text, end="stop", *, counted=True):
-        """Give an answer in one piece."""
+        """Return an answer in one piece."""
         return answered(json.dumps(_WHOLE[self.name](text, end, counted)).encode(), kind="application/json")
 
     def refusal(self, status, message, *headers, **more):
-        """Give a refusal, with HTTP's status."""
+        """Return a refusal, with HTTP's status."""
         if self.name == "anthropic":
             return refusing(
                 status, {"type": "error", "error": {"type": more.get("code", "x"), "message": message}}, *headers

@@ -31,7 +31,7 @@ def change_all(root):
 
 
 def state(root):
-    """Give everything in a folder: what links lead to, contents with modes, folders."""
+    """Return everything in a folder: what links lead to, contents with modes, folders."""
     found = {}
     for path in (Path(parent, name) for parent, folders, files in os.walk(root) for name in (*folders, *files)):
         if path.is_symlink():
@@ -43,6 +43,6 @@ def state(root):
 
 
 def git_of_history(folder, *arguments):
-    """Ask git about the history in a folder; give what it prints."""
+    """Ask git about the history in a folder; return what it prints."""
     command = ["git", f"--git-dir={folder / 'history'}", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

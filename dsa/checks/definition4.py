@@ -18,7 +18,7 @@ Known = Mapping[Expr | str, object]
 
 
 def definition4(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Give the rows that set workflow state without their guards having passed, and (as information) those that may."""
+    """Return the rows that set workflow state without their guards having passed, and (as information) those that may."""
     workflow = {variable.name for variable in machine.variables if variable.scope == "workflow"}
     judged = machine.judged_events | {row.event for row in machine.transitions if guards_read(row.condition)}
     found: list[Diagnostic] = []
@@ -52,7 +52,7 @@ def _row(
 
 
 def _unguarded(machine: Machine, row: Transition, rows: tuple[Transition, ...]) -> str:
-    """Say how the row can be taken without every guard it reads having passed; empty when it cannot."""
+    """Return how the row can be taken without every guard it reads having passed; empty when it cannot."""
     condition, guards = row.condition, tuple(sorted(guards_read(row.condition)))
     if row.is_else:
         plain = [other.condition for other in rows if not other.is_else]
@@ -68,7 +68,7 @@ def _unguarded(machine: Machine, row: Transition, rows: tuple[Transition, ...]) 
 
 
 def possible(condition: Expr, outcomes: Mapping[str, tuple[Outcome, ...]], known: Known) -> bool:
-    """Tell whether a condition can be true, given the verdicts and atoms known; all others are free.
+    """Return whether a condition can be true, given the verdicts and atoms known; all others are free.
 
     Decides one unknown at a time, and only those that the condition then still hangs on.
     """
@@ -82,7 +82,7 @@ def possible(condition: Expr, outcomes: Mapping[str, tuple[Outcome, ...]], known
 
 
 def _value(expr: Expr, known: Known) -> bool | Expr:
-    """Give the value of a condition, or the first atom that it hangs on and that is not known yet."""
+    """Return the value of a condition, or the first atom that it hangs on and that is not known yet."""
     match expr:
         case Boolean(value):
             return value

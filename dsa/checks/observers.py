@@ -1,6 +1,6 @@
 """Properties as something to look out for: each form becomes a system that remembers enough, and conditions that must not come true.
 
-Takes a system and a property's form, gives an `Observed`. What a property must remember (has P been true, how often was E)
+Takes a system and a property's form, gives an `Observer`. What a property must remember (has P been true, how often was E)
 becomes variables of the system, updated by its commands: so any engine and any proof that knows always and never knows every form.
 """
 
@@ -8,12 +8,39 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 
-from dsa.claims import Always, AtMost, EverywherePossible, LeadsTo, Never, OnlyAfter, Possible, Unchanged
-from dsa.declarations import Variable
-from dsa.expr import TRUE, Arithmetic, Boolean, BooleanDomain, Expr, Integer, Name, RangeDomain, Value, unparse
-from dsa.moments import after, at_location, at_start, happens
-from dsa.simplify import FALSE, Leaf, all_of, any_of, compared, constant, negated, simplified, substituted
-from dsa.system import Command, System
+from dsa.declarations import (
+    Always,
+    AtMost,
+    EverywherePossible,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    UnchangedClaim,
+    Variable,
+)
+from dsa.expr import (
+    FALSE,
+    TRUE,
+    Arithmetic,
+    Boolean,
+    BooleanDomain,
+    Expr,
+    Integer,
+    Leaf,
+    Name,
+    RangeDomain,
+    Value,
+    all_of,
+    any_of,
+    compared,
+    constant,
+    negated,
+    simplified,
+    substituted,
+    unparse,
+)
+from dsa.system import GuardedCommand, System, after, at_location, at_start, happens
 
 #: The observers' names; the language knows no name with a colon, so none is a user's.
 SEEN, WAITING, NOW, COUNT, OPEN = ":seen", ":waiting", ":now", ":count", ":open"
@@ -21,16 +48,16 @@ _OPEN, _COUNT = Name(OPEN, "variable"), Name(COUNT, "variable")
 
 
 @attrs.frozen
-class Sight:
+class WatchedCondition:
     """A condition to look out for: at a location, over its values; with a command, at the moment it is taken there."""
 
     location: int
     condition: Expr
-    command: Command | None = None
+    command: GuardedCommand | None = None
 
 
 @attrs.frozen
-class Observed:
+class Observer:
     """A system that remembers what a property needs.
 
     `sights` are the moments in question: violations for `always`, `never`, `unchanged`, `only after`, `at most`; witnesses for
@@ -40,19 +67,19 @@ class Observed:
 
     system: System
     at_start: Expr
-    sights: tuple[Sight, ...]
+    sights: tuple[WatchedCondition, ...]
     state: Expr | None = None
 
 
-Judged = Always | Never | Unchanged | LeadsTo | OnlyAfter | AtMost | Possible | EverywherePossible
+Judged = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost | Possible | EverywherePossible
 
 
 class NotDecidedError(Exception):
     """Whether something counts at the start depends on parameters that have no value here."""
 
 
-def observed(system: System, form: Judged, values: Mapping[str, Value] | None = None) -> Observed:
-    """Give what to look out for.
+def observed(system: System, form: Judged, values: Mapping[str, Value] | None = None) -> Observer:
+    """Return what to look out for.
 
     `values` are the parameters', where they have any. Raises NotDecidedError when the start of a count depends on parameters
     that have none.
@@ -62,8 +89,8 @@ def observed(system: System, form: Judged, values: Mapping[str, Value] | None = 
             return _moments(system, negated(condition))
         case Never(condition) | Possible(condition):
             return _moments(system, condition)
-        case Unchanged(trigger, expressions):
-            return Observed(system, FALSE, tuple(_changes(system, trigger, expressions)))
+        case UnchangedClaim(trigger, expressions):
+            return Observer(system, FALSE, tuple(_changes(system, trigger, expressions)))
         case OnlyAfter(later, earlier):
             return _only_after(system, later, earlier)
         case AtMost(bound, counted, None):
@@ -76,24 +103,24 @@ def observed(system: System, form: Judged, values: Mapping[str, Value] | None = 
             return _held(system, condition)
 
 
-def _moments(system: System, condition: Expr) -> Observed:
+def _moments(system: System, condition: Expr) -> Observer:
     """Look out for moments at which a condition is true."""
     start = at_start(system, condition)
     if happens(condition):
-        return Observed(system, start, tuple(_taken(system, lambda command: after(system, command, condition))))
+        return Observer(system, start, tuple(_taken(system, lambda command: after(system, command, condition))))
     places = ((place, at_location(system, place, condition)) for place in range(len(system.locations)))
-    return Observed(system, start, tuple(Sight(place, here) for place, here in places if here != FALSE))
+    return Observer(system, start, tuple(WatchedCondition(place, here) for place, here in places if here != FALSE))
 
 
-def _taken(system: System, condition: "_AtCommand") -> Iterator[Sight]:
+def _taken(system: System, condition: "_AtCommand") -> Iterator[WatchedCondition]:
     for command in system.commands:
         sight = all_of([command.condition, condition(command)])
         if sight != FALSE:
-            yield Sight(command.source, sight, command)
+            yield WatchedCondition(command.source, sight, command)
 
 
-def _changes(system: System, trigger: Expr, expressions: tuple[Expr, ...]) -> Iterator[Sight]:
-    def changed(command: Command) -> Expr:
+def _changes(system: System, trigger: Expr, expressions: tuple[Expr, ...]) -> Iterator[WatchedCondition]:
+    def changed(command: GuardedCommand) -> Expr:
         here = command.source
         differs = (compared(at_location(system, here, e), "!=", after(system, command, e)) for e in expressions)
         return all_of([after(system, command, trigger), any_of(differs)])
@@ -101,47 +128,47 @@ def _changes(system: System, trigger: Expr, expressions: tuple[Expr, ...]) -> It
     return _taken(system, changed)
 
 
-def _only_after(system: System, later: Expr, earlier: Expr) -> Observed:
+def _only_after(system: System, later: Expr, earlier: Expr) -> Observer:
     seen = Name(SEEN, "variable")
     start = at_start(system, earlier)
 
-    def early(command: Command) -> Expr:
+    def early(command: GuardedCommand) -> Expr:
         return all_of([after(system, command, later), negated(after(system, command, earlier)), negated(seen)])
 
-    def update(command: Command) -> Iterator["_Case"]:
+    def update(command: GuardedCommand) -> Iterator["_Case"]:
         yield TRUE, ((SEEN, any_of([seen, after(system, command, earlier)])),)
 
     remembering = _extended(system, [_flag(SEEN, start)], update)
     at_once = all_of([at_start(system, later), negated(start)])
-    return Observed(remembering, at_once, tuple(_taken(system, early)))
+    return Observer(remembering, at_once, tuple(_taken(system, early)))
 
 
-def _owed(system: System, cause: Expr, goal: Expr) -> Observed:
+def _owed(system: System, cause: Expr, goal: Expr) -> Observer:
     waiting = Name(WAITING, "variable")
 
-    def update(command: Command) -> Iterator["_Case"]:
+    def update(command: GuardedCommand) -> Iterator["_Case"]:
         owed = any_of([waiting, after(system, command, cause)])
         yield TRUE, ((WAITING, all_of([owed, negated(after(system, command, goal))])),)
 
     start = all_of([at_start(system, cause), negated(at_start(system, goal))])
-    return Observed(_extended(system, [_flag(WAITING, start)], update), FALSE, (), waiting)
+    return Observer(_extended(system, [_flag(WAITING, start)], update), FALSE, (), waiting)
 
 
-def _held(system: System, condition: Expr) -> Observed:
-    def update(command: Command) -> Iterator["_Case"]:
+def _held(system: System, condition: Expr) -> Observer:
+    def update(command: GuardedCommand) -> Iterator["_Case"]:
         yield TRUE, ((NOW, after(system, command, condition)),)
 
     start = at_start(system, condition)
-    return Observed(_extended(system, [_flag(NOW, start)], update), FALSE, (), Name(NOW, "variable"))
+    return Observer(_extended(system, [_flag(NOW, start)], update), FALSE, (), Name(NOW, "variable"))
 
 
-def _at_most(system: System, bound: Expr, counted: Expr, values: Mapping[str, Value]) -> Observed:
+def _at_most(system: System, bound: Expr, counted: Expr, values: Mapping[str, Value]) -> Observer:
     """Count moments of `counted` up to the bound; one more is a violation, and is not counted."""
 
-    def over(command: Command) -> Expr:
+    def over(command: GuardedCommand) -> Expr:
         return all_of([after(system, command, counted), compared(_COUNT, ">=", simplified(bound))])
 
-    def update(command: Command) -> Iterator["_Case"]:
+    def update(command: GuardedCommand) -> Iterator["_Case"]:
         happened = after(system, command, counted)
         room = compared(_COUNT, "<", simplified(bound))
         yield all_of([happened, room]), ((COUNT, _one_more(_COUNT)),)
@@ -149,25 +176,25 @@ def _at_most(system: System, bound: Expr, counted: Expr, values: Mapping[str, Va
 
     first = _decided(at_start(system, counted), values)
     counting = _extended(system, [_counter(bound, first=first)], update)
-    return Observed(counting, compared(simplified(bound), "<", Integer(int(first))), tuple(_taken(system, over)))
+    return Observer(counting, compared(simplified(bound), "<", Integer(int(first))), tuple(_taken(system, over)))
 
 
-def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) -> Observed:
+def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) -> Observer:
     """Count within a scope: at one moment it closes, then opens, then E is counted."""
     assert form.between is not None, "the other form has no scope"
     (opens, closes), counted, most = form.between, form.counted, simplified(form.bound)
 
-    def parts(command: Command) -> tuple[Expr, Expr, Expr]:
+    def parts(command: GuardedCommand) -> tuple[Expr, Expr, Expr]:
         still = all_of([_OPEN, negated(after(system, command, closes))])
         return still, after(system, command, opens), after(system, command, counted)
 
-    def over(command: Command) -> Expr:
+    def over(command: GuardedCommand) -> Expr:
         still, opened, happened = parts(command)
         within = all_of([still, happened, compared(_COUNT, ">=", most)])
         too_many = any_of([compared(most, "<", Integer(0)), all_of([happened, compared(most, "<", Integer(1))])])
         return any_of([within, all_of([negated(still), opened, too_many])])
 
-    def update(command: Command) -> Iterator["_Case"]:
+    def update(command: GuardedCommand) -> Iterator["_Case"]:
         still, opened, happened = parts(command)
         room, space = compared(_COUNT, "<", most), compared(Integer(0), "<", most)
         more = all_of([happened, room])
@@ -182,7 +209,7 @@ def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) 
     first = _decided(all_of([opened, at_start(system, counted)]), values)
     counting = _extended(system, [_flag(OPEN, opened), _counter(most, first=first)], update)
     at_once = all_of([opened, compared(most, "<", Integer(int(first)))])
-    return Observed(counting, at_once, tuple(_taken(system, over)))
+    return Observer(counting, at_once, tuple(_taken(system, over)))
 
 
 def _one_more(count: Expr) -> Expr:
@@ -208,12 +235,12 @@ def _decided(condition: Expr, values: Mapping[str, Value]) -> bool:
     return found.value
 
 
-_AtCommand = Callable[[Command], Expr]
+_AtCommand = Callable[[GuardedCommand], Expr]
 #: A case of a command: when it is this one, and what the observers are then set to.
 _Case = tuple[Expr, tuple[tuple[str, Expr], ...]]
 
 
-def _extended(system: System, variables: list[Variable], update: Callable[[Command], Iterable[_Case]]) -> System:
+def _extended(system: System, variables: list[Variable], update: Callable[[GuardedCommand], Iterable[_Case]]) -> System:
     """Add variables, and their updates to every command; a command with several cases is split."""
     commands = []
     for command in system.commands:

@@ -1,30 +1,298 @@
-"""Everything `dsa check` finds out about one machine, as one frozen value.
+"""One verdict for each property out of what it is worth at each valuation.
 
-Takes a machine, and a clock when time matters; gives a `Report`. Reads no files and prints nothing.
+Takes a machine's properties, its system and the valuations to judge them at; gives a `PropertyResult` for each, and warnings about those
+that say nothing. A property that is violated somewhere is VIOLATED; one that is not judged somewhere is UNKNOWN.
+
+What the verdicts of a check rely on and nobody has seen to: effects that need not answer, and failures that no row is for (S12).
+
+Takes the judged properties of a machine, gives one warning for each effect.
+
+Data that may be missing when a prompt or a guard reads it: DSA316 (rule D5).
+
+Takes a system with its machine's values, and limits; asks for each use whether its event always came before, and, for `since`, whether it came
+after that. Gives a warning with a shortest way to where it did not.
+
+Everything `dsa check` finds out about one machine, as one frozen value.
+
+Takes a machine, and a clock when time matters; gives a `CheckReport`. Reads no files and prints nothing.
 """
 
-from collections.abc import Mapping, Sequence
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from dsa.checks.engines.found import Engine, Limits, Progress
-from dsa.checks.explore import MAX_STATES, Clock, Exploration, explored, limits_until
-from dsa.checks.missing_data import missing_data
-from dsa.checks.properties import Questions
-from dsa.checks.reached import from_explorations
-from dsa.checks.reliance import reliance
+from dsa.checks.places import place
+from dsa.checks.properties import Odds, PropertyValue, PropertyVerdict, Questions, judge, vacuous, violated
+from dsa.checks.reachability import from_explorations
 from dsa.checks.scenarios import ScenarioResult, from_scenarios, run_scenarios
+from dsa.checks.search.engine import Engine, Progress, SearchLimits
+from dsa.checks.search.exploration import MAX_STATES, Clock, Exploration, explored, limits_until
 from dsa.checks.table_faults import row_findings, start_outside
-from dsa.checks.verdicts import Judged, PropertyResult, combined, from_judged, judged_at
+from dsa.data_use import Use, uses
+from dsa.declarations import AtMost, ExpectedCount, Form, OnlyAfter, Probability, Property, show
 from dsa.errors import Diagnostic, ParameterError
-from dsa.expr import Value
+from dsa.expr import Integer, Name, Value
 from dsa.machine import FEW_VALUATIONS, Machine, every_valuation, minima
 from dsa.system import System, closed_system
-from dsa.uses import Use
+from dsa.trace import Trace, show_events, show_values
+
+#: While one of these stands, nothing but a violation is concluded.
+STANDING = {
+    "DSA205": "a start outside its domain",
+    "DSA304": "rows enabled at once",
+    "DSA305": "an unhandled answer",
+    "DSA306": "a value outside its domain",
+    "DSA307": "an effect emitted twice",
+}
 
 
 @attrs.frozen
-class Report:
+class PropertyResult:
+    """A property as written, its line, and its verdict.
+
+    `values` are the valuations that the verdict is about: those explored, or the one at which it is violated. `trace` is a shortest
+    counterexample there, or a witness of `possible`; from its step `loop` on it can go on for ever. `more` are
+    counterexamples by other rows, each with its `loop`, `passing` the nearest run that is none. `assumes` says what the verdict rests on.
+    `standing` are the codes of the errors while which it is not judged: UNKNOWN for that reason alone. `relies_on` are the effects without whose answers
+    it would not hold, `unfailing` those of them whose failure no row names (S12).
+    """
+
+    text: str
+    line: int
+    verdict: PropertyVerdict
+    reason: str = ""
+    values: tuple[tuple[tuple[str, Value], ...], ...] = ()
+    trace: Trace | None = None
+    loop: int | None = None
+    assumes: tuple[str, ...] = ()
+    more: tuple[tuple[Trace, int | None], ...] = ()
+    passing: Trace | None = None
+    claim: Property | None = attrs.field(default=None, repr=False)
+    standing: tuple[str, ...] = ()
+    relies_on: tuple[str, ...] = ()
+    unfailing: tuple[str, ...] = ()
+
+    @property
+    def condition(self) -> str:
+        """What the verdict relies on, as it stands behind `if`; empty when on nothing."""
+        return relied_on(self.relies_on, self.unfailing)
+
+    @property
+    def failed(self) -> bool:
+        """Return whether the verdict makes a check fail: it is VIOLATED or UNKNOWN."""
+        return self.verdict in {"VIOLATED", "UNKNOWN"}
+
+
+@attrs.frozen
+class ValuationReport:
+    """The judgements of all properties at one valuation."""
+
+    machine: Machine = attrs.field(repr=False)
+    judgements: tuple[PropertyValue, ...]
+
+
+def judged_at(
+    questions: Questions,
+    exploration: Exploration,
+    limits: SearchLimits,
+    *,
+    traces: int = 1,
+    engine: Engine | None = None,
+) -> ValuationReport:
+    """Judge every property of a machine that was explored with these questions."""
+    machine = questions.system.machine
+    base = questions.answered(exploration)
+    found = judge(questions, base, limits, traces=traces, engine=engine, odds=_odds(machine))
+    return ValuationReport(machine, tuple(found[claim.form] for claim in machine.properties))
+
+
+def violated_at(
+    questions: Questions, exploration: Exploration, limits: SearchLimits, engine: Callable[[Form], Engine]
+) -> Iterator[Form]:
+    """Return the properties violated of a machine that was explored with these questions, those first that are soon judged."""
+    return violated(questions, questions.answered(exploration), limits, engine, _odds(questions.system.machine))
+
+
+def _odds(machine: Machine) -> Odds | None:
+    """Return what judges the two forms that speak of odds; it is loaded by name, since most documents have none of them."""
+    if not any(isinstance(claim.form, Probability | ExpectedCount) for claim in machine.properties):
+        return None
+    odds: Odds = importlib.import_module("dsa.checks.odds.odds_properties").judge
+    return odds
+
+
+def combined(
+    machine: Machine, judged: Sequence[ValuationReport], errors: Iterable[Diagnostic]
+) -> tuple[PropertyResult, ...]:
+    """Return the verdict of each property; `errors` are what else the run found."""
+    codes = sorted({error.code for error in errors if error.severity == "error"} & STANDING.keys())
+    return tuple(_combined(claim, number, judged, tuple(codes)) for number, claim in enumerate(machine.properties))
+
+
+def _combined(
+    claim: Property, number: int, judged: Sequence[ValuationReport], standing: tuple[str, ...]
+) -> PropertyResult:
+    # The smallest parameters are explored for the sake of rows and counts; nobody asks for the odds without any retry.
+    asked = judged[:1] if isinstance(claim.form, Probability | ExpectedCount) else judged
+    each = [(_values(at.machine), at.judgements[number]) for at in asked]
+    text, line = text_of(claim), claim.span.line if claim.span else 0
+    worst: PropertyValue | None = None
+    for verdict in ("VIOLATED", "UNKNOWN"):
+        worst = worst or next((judgement for _, judgement in each if judgement.verdict == verdict), None)
+    everywhere = tuple(values for values, _ in each)
+    if worst is not None and worst.verdict == "VIOLATED":
+        where = next(values for values, judgement in each if judgement is worst)
+        return _result(claim, worst, (where,))
+    if standing or not each:
+        errors = ", ".join(f"{STANDING[code]} ({code})" for code in standing)
+        reason = f"while this error stands, no property holds: {errors}" if errors else "nothing was explored"
+        return PropertyResult(text, line, "UNKNOWN", reason, everywhere, claim=claim, standing=standing)
+    if worst is not None:
+        return _result(claim, worst, tuple(values for values, judgement in each if judgement.verdict == "UNKNOWN"))
+    assumes = dict.fromkeys(sentence for _, judgement in each for sentence in judgement.assumes)
+    result = _result(claim, each[0][1], everywhere)
+    relied = {effect for _, judgement in each for effect in judgement.relies_on}
+    machine = judged[0].machine
+    relies_on = tuple(effect for effect in machine.effects_with_answers if effect in relied)
+    unfailing = tuple(effect for effect in relies_on if effect not in machine.failures_handled)
+    return attrs.evolve(result, assumes=tuple(assumes), relies_on=relies_on, unfailing=unfailing)
+
+
+def relied_on(effects: Sequence[str], unfailing: Sequence[str]) -> str:
+    """Write what a verdict relies on: `ocr, classify answer and do not fail`; `unfailing` are those of the effects that must not fail."""
+    if not effects:
+        return ""
+    answer = f"{', '.join(effects)} {'answers' if len(effects) == 1 else 'answer'}"
+    does = "does not fail" if len(unfailing) == 1 else "do not fail"
+    if not unfailing:
+        return answer
+    return f"{answer} and {does}" if len(unfailing) == len(effects) else f"{answer}, and {', '.join(unfailing)} {does}"
+
+
+def _result(
+    claim: Property, judgement: PropertyValue, values: tuple[tuple[tuple[str, Value], ...], ...]
+) -> PropertyResult:
+    return PropertyResult(
+        text_of(claim),
+        claim.span.line if claim.span else 0,
+        judgement.verdict,
+        judgement.reason,
+        values,
+        judgement.trace,
+        judgement.loop,
+        judgement.assumes,
+        judgement.more,
+        judgement.passing,
+        claim,
+    )
+
+
+def from_judged(machine: Machine, judged: Sequence[ValuationReport]) -> tuple[Diagnostic, ...]:
+    """Return a warning for each property that speaks of what never happens in any exploration."""
+    found = []
+    at = "; ".join(filter(None, (show_values(_values(each.machine)) for each in judged)))
+    for number, claim in enumerate(machine.properties):
+        judgements = [each.judgements[number] for each in judged]
+        if all(judgement.verdict != "VIOLATED" for judgement in judgements):
+            idle = [judgement.idle for judgement in judgements]
+            found.append(vacuous(claim, text_of(claim), idle, f" (explored: {at})" if at else ""))
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _values(machine: Machine) -> tuple[tuple[str, Value], ...]:
+    return tuple(machine.constants.items())
+
+
+def text_of(claim: Property) -> str:
+    """Return a property as it stands in the document."""
+    span = claim.span
+    return " ".join(span.text[span.column - 1 : span.end - 1].split()) if span else show(claim.form)
+
+
+def reliance(
+    machine: Machine, results: Sequence[PropertyResult], judged: Sequence[ValuationReport]
+) -> tuple[Diagnostic, ...]:
+    """Return a warning for each effect that a verdict relies on and that has no time limit, or whose failure would stop the run."""
+    return (*_silent(machine, results), *_failing(machine, results), *_ignored(machine, results, judged))
+
+
+def _silent(machine: Machine, results: Sequence[PropertyResult]) -> Iterator[Diagnostic]:
+    for effect in machine.effects_with_answers:
+        relying = next((result for result in results if effect in result.relies_on), None)
+        declared = machine.effect_named[effect]
+        if relying is not None and declared.time_limit_ms is None:
+            message = f"{effect} has no time limit, and '{relying.text}' holds only if it answers"
+            hint = f"give it a time limit in Effects, or the states that wait for it a timer; 'even if {effect} never answers' asks for the worst"
+            yield Diagnostic("DSA314", "warning", message, place(declared.span), hint)
+
+
+def _failing(machine: Machine, results: Sequence[PropertyResult]) -> Iterator[Diagnostic]:
+    for effect in machine.effects_with_answers:
+        relying = next((result for result in results if effect in result.unfailing), None)
+        declared = machine.effect_named[effect]
+        if relying is not None and not declared.on_failure:
+            message = f"no row is for {effect}.failed, which stops the run, and '{relying.text}' holds only if it does not come"
+            yield Diagnostic("DSA315", "warning", message, place(declared.span), _hint(effect))
+
+
+def _ignored(
+    machine: Machine, results: Sequence[PropertyResult], judged: Sequence[ValuationReport]
+) -> Iterator[Diagnostic]:
+    """Yield the failures that a row ignores where nothing is left that would bring what is owed: such a row counts as none."""
+    for effect in machine.effects_with_answers:
+        declared = machine.effect_named[effect]
+        for number, result in enumerate(results):
+            if declared.on_failure or not any(effect in at.judgements[number].ignored for at in judged):
+                continue
+            why = "nothing is left to answer and no timer is armed"
+            message = f"a row ignores {effect}.failed where {why}, so the run stays there while '{result.text}' is owed"
+            yield Diagnostic("DSA315", "warning", message, place(declared.span), _hint(effect))
+            break
+
+
+def _hint(effect: str) -> str:
+    return f"add a row for {effect}.failed that leads on; column 'on failure' of Effects: stop, says that it is meant"
+
+
+def missing_data(system: System, limits: SearchLimits, engine: Engine | None = None) -> dict[Use, Diagnostic]:
+    """Return a warning for each use of data that may not be there, by a prompt or a guard."""
+    asked = [(use, form) for use in uses(system.machine) for form in _forms(use)]
+    if not asked:
+        return {}
+    questions = Questions(system, [form for _, form in asked])
+    judged = judge(questions, questions.search(limits, engine), limits, engine=engine)
+    found: dict[Use, Diagnostic] = {}
+    for use, form in asked:
+        judgement = judged[form]
+        if judgement.verdict == "VIOLATED" and judgement.trace is not None:
+            found.setdefault(use, _warning(use, form, judgement.trace))
+    return found
+
+
+def _forms(use: Use) -> tuple[Form, ...]:
+    """Return the properties that say that the data is there; none for what may be missing."""
+    if use.reference.is_optional:
+        return ()
+    event = Name(use.reference.event, "event")
+    forms: list[Form] = [OnlyAfter(use.when, event)]
+    if use.reference.since not in {None, use.reference.event}:
+        forms.append(AtMost(Integer(0), use.when, (Name(str(use.reference.since), "event"), event)))
+    return tuple(forms)
+
+
+def _warning(use: Use, form: Form, trace: Trace) -> Diagnostic:
+    event, since = use.reference.event, use.reference.since
+    missing = f"no {event} may have come" + (f" since {since}" if isinstance(form, AtMost) else "")
+    way = show_events([step.occurrence for step in trace.steps])
+    message = f"{use.reader} reads '{use.reference}', and {missing} by then: {way}"
+    optional = attrs.evolve(use.reference, is_optional=True)
+    hint = f"let {event} come first on every way to {use.at}, or write '{optional}' where it may be missing"
+    return Diagnostic("DSA316", "warning", message, place(use.span), hint)
+
+
+@attrs.frozen
+class CheckReport:
     """What one run of the checks found.
 
     `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are the leaves in which a run may stay
@@ -41,7 +309,7 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Tell whether there is an error, or, when the check is strict, a warning, or a property that does not hold."""
+        """Return whether there is an error, or, when the check is strict, a warning, or a property that does not hold."""
         fatal = {"error", "warning"} if self.strict else {"error"}
         wrong = any(diagnostic.severity in fatal for diagnostic in self.diagnostics)
         return wrong or any(result.failed for result in self.properties)
@@ -59,7 +327,7 @@ def check(
     progress: Progress | None = None,
     engine: Engine | None = None,
     traces: int = 1,
-) -> Report:
+) -> CheckReport:
     """Check a machine: structure, exploration, Definition 4, scenarios, properties.
 
     Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given; with `each_value` at every combination of values, those of `parameters` fixed (ParameterError
@@ -67,7 +335,7 @@ def check(
     up to so many counterexamples. Raises ParameterError for an unknown parameter or a value outside its domain.
     """
     outside, missing = tuple[Diagnostic, ...](), dict[Use, Diagnostic]()
-    found_at: list[tuple[Exploration, Judged]] = []
+    found_at: list[tuple[Exploration, ValuationReport]] = []
     look = _Look(limits_until(max_states, time_limit_s, clock, progress), clock, engine, traces)
     system = closed_system(machine, look.limits.expired)
     for there in _valuations(machine, parameters, each_value=each_value):
@@ -85,19 +353,19 @@ def check(
     properties = combined(machine, judged, found)
     found += reliance(machine, properties, judged)
     rests = _rests(machine, explorations)
-    return Report(machine.name, explorations, _sorted(found), properties, results, rests, strict)
+    return CheckReport(machine.name, explorations, _sorted(found), properties, results, rests, strict)
 
 
 @attrs.frozen
 class _Look:
     """How to look at a system: until when, with what, and how many counterexamples to show."""
 
-    limits: Limits
+    limits: SearchLimits
     clock: Clock | None
     engine: Engine | None
     traces: int
 
-    def at(self, system: System) -> tuple[Exploration, Judged]:
+    def at(self, system: System) -> tuple[Exploration, ValuationReport]:
         """Explore a system at its machine's parameter values, and judge the machine's properties."""
         questions = Questions(system, [claim.form for claim in system.machine.properties])
         exploration = explored(system, self.limits, clock=self.clock, engine=self.engine, also=questions.conditions)
@@ -109,13 +377,13 @@ class _Look:
 
 
 def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:
-    """Give the leaves in which nothing is under way, in the order of the states."""
+    """Return the leaves in which nothing is under way, in the order of the states."""
     found = {leaf for exploration in explorations for leaf in exploration.rests}
     return tuple(leaf for leaf in machine.leaves if leaf in found)
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, each_value: bool) -> tuple[Machine, ...]:
-    """Give the machine at the parameter values that a run explores."""
+    """Return the machine at the parameter values that a run explores."""
     if each_value:
         usual = machine.at(parameters or {})
         every = every_valuation(usual, FEW_VALUATIONS, parameters)

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from dsa.checks.explore import explore
 from dsa.checks.places import line_of, place
-from dsa.claims import Refused, Scenario, ScenarioStep
-from dsa.declarations import TIMER_PREFIX, Transition
+from dsa.checks.search.exploration import explore
+from dsa.declarations import TIMER_PREFIX, RefusedAction, Scenario, ScenarioStep, Transition
 from dsa.errors import Diagnostic, OccurrenceError, ParameterError, Span
 from dsa.expr import Outcome, Value, show_value
 from dsa.machine import Machine, read_guards, show_used, used_in
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, candidates, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, candidates, start, step
 from dsa.trace import Trace, TraceStep, show_occurrence
 
 _ROWS_LISTED = 3
@@ -66,7 +65,7 @@ def run_scenario(machine: Machine, scenario: Scenario) -> ScenarioResult:
 def _run_step(
     machine: Machine, before: Configuration, percept: ScenarioStep
 ) -> tuple[Configuration, Transition | None]:
-    """Take one percept and compare; give the configuration after it and the row taken, if any."""
+    """Take one percept and compare; return the configuration after it and the row taken, if any."""
     occurrence = occurrence_of(machine, before, percept)
     result = step(machine, before, occurrence)
     _compare_action(percept, occurrence, result)
@@ -78,7 +77,7 @@ def _run_step(
 
 
 def occurrence_of(machine: Machine, configuration: Configuration, percept: ScenarioStep) -> Occurrence:
-    """Give the occurrence that a percept stands for in a configuration.
+    """Return the occurrence that a percept stands for in a configuration.
 
     `after 30s` is the innermost armed timer of that duration, or, when none is armed, any: it is then refused as late.
     """
@@ -114,7 +113,7 @@ def _expect(what: str, expected: str, got: str) -> None:
 def _compare_action(percept: ScenarioStep, occurrence: Occurrence, result: Taken | Refusal) -> None:
     refused = f"refused: {result.reason} ({result.message})" if isinstance(result, Refusal) else ""
     what = f"on {show_occurrence(occurrence)}"
-    if isinstance(percept.action, Refused):
+    if isinstance(percept.action, RefusedAction):
         wanted = f"refused: {percept.action.reason}" if percept.action.reason else "refused"
         if isinstance(result, Taken):
             _expect(what, wanted, ", ".join(map(str, result.transition.effects)) or f"{result.configuration.state}")
@@ -167,7 +166,7 @@ def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple
 
 
 def scenarios_for_untaken_rows(machine: Machine) -> tuple[Scenario, ...]:
-    """Give scenarios at the defaults that take every row which can be taken and which no scenario takes.
+    """Return scenarios at the defaults that take every row which can be taken and which no scenario takes.
 
     Each is a shortest trace to one such row; the longest come first, since they take others on the way. A person reads them, names
     them, and keeps those that say what the machine should do.

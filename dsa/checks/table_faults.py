@@ -1,16 +1,359 @@
-"""Faults of a table: what its rows and declarations alone show, at the machine's parameter values. Nothing is explored."""
+"""What can be told from the table without running it: dead ends, effects cancelled or emitted in vain, names that are never used.
 
-from collections.abc import Callable
+Takes a machine, gives diagnostics. Looks at no values, so it holds for all of them.
+
+The kinds of guards and generators that come with dsa, and their options, for who checks a table and builds nothing.
+
+`dsa.guards.guard_kinds` and `dsa.generators.generator_kinds` build them; `tests/unit/test_shipped_kinds.py` holds this list to them.
+
+Kinds that come with dsa, as a table names them: DSA215 for a misspelt one, for its options, and for guards that need cases and have none.
+
+Takes a machine, gives warnings: a user's own module may give a kind of any name, and is not looked at here (`dsa check --with MODULE` does).
+
+Faults of a table: what its rows and declarations alone show, at the machine's parameter values. Nothing is explored.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import attrs
 
 from dsa.checks.definition4 import definition4
-from dsa.checks.graph import dead_ends, unused, vain_effects
-from dsa.checks.kinds import kinds
-from dsa.checks.places import place
-from dsa.declarations import Effect, show_duration
-from dsa.errors import Diagnostic, MachineError
-from dsa.expr import show_value, unparse, unparse_domain
+from dsa.checks.places import cell, changed_by, place, read_by
+from dsa.data_use import DEFAULT_GENERATOR, GENERATING_EFFECT
+from dsa.declarations import (
+    STAY,
+    Cancel,
+    Effect,
+    Emit,
+    Form,
+    Generator,
+    Guard,
+    RunParameter,
+    Transition,
+    Variable,
+    show_duration,
+)
+from dsa.errors import Diagnostic, MachineError, Span
+from dsa.expr import Domain, Expr, RangeDomain, guards_read, names, show_value, unparse, unparse_domain
 from dsa.machine import Machine
+from dsa.semantics import accepted_events
+from dsa.text import closest, nearest
 from dsa.trace import show_values
+
+#: The kind of guard that asks a generator: that of its option `by`, or the usual one.
+_ASKING = "judge"
+
+
+def dead_ends(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Return the states that are not final and have no row, neither their own nor an ancestor's nor one of `*`."""
+    found = []
+    for leaf in machine.leaves:
+        if leaf in machine.ends:
+            continue  # a run that gets there may be finished; where it is not, it is stuck, which exploring shows
+        if leaf not in machine.final_states and not accepted_events(machine, leaf):
+            message = f"{leaf} is not final, and no row leaves it: a run that gets there stays for ever"
+            span = place(machine.state_named[leaf].span)
+            found.append(
+                Diagnostic(
+                    "DSA303",
+                    "error",
+                    message,
+                    span,
+                    "add a row with this source, mark it final, or write 'end when ..'",
+                )
+            )
+    return tuple(found)
+
+
+def vain_effects(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Return effects that are cancelled although they cannot be outstanding, or emitted although nothing can come of it (S7)."""
+    emitted = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
+    found: list[Diagnostic] = []
+    for row in machine.transitions:
+        found += _cancelled_in_vain(machine, row, emitted)
+        found += _cancelled_at_once(machine, row)
+        found += _emitted_into_final(machine, row)
+    return tuple(found)
+
+
+def _cancelled_in_vain(machine: Machine, row: Transition, emitted: set[str]) -> Iterator[Diagnostic]:
+    for item in row.effects:
+        if not isinstance(item, Cancel) or item.effect is None:
+            continue
+        if item.effect not in machine.answers:
+            message = f"{item.effect} has no answers, so it is never outstanding and cannot be cancelled"
+            yield _wrong(row, item, message, "declare an event that answers it, or delete this")
+        elif item.effect not in emitted:
+            yield _wrong(row, item, f"no row emits {item.effect}, so it cannot be cancelled", "emit it, or delete this")
+
+
+def _cancelled_at_once(machine: Machine, row: Transition) -> Iterator[Diagnostic]:
+    fresh = set[str]()
+    for item in row.effects:
+        if isinstance(item, Emit):
+            fresh.add(item.effect)
+            continue
+        dropped = sorted(fresh & set(machine.answers) if item.effect is None else fresh & {item.effect})
+        if dropped:
+            hint = "to start it anew, write the cancel first"
+            yield _wrong(row, item, f"{', '.join(dropped)} is emitted and cancelled by the same row", hint)
+
+
+def _emitted_into_final(machine: Machine, row: Transition) -> Iterator[Diagnostic]:
+    if row.target == STAY or machine.entered(row.target) not in machine.final_states:
+        return
+    for item in row.effects:
+        if isinstance(item, Emit) and item.effect in machine.answers:
+            message = f"{item.effect} has answers, but {row.target} is final: nobody waits for them"
+            hint = "emit an effect without answers, or wait in a state that is not final"
+            yield _wrong(row, item, message, hint)
+
+
+def _wrong(row: Transition, item: Emit | Cancel, message: str, hint: str) -> Diagnostic:
+    return Diagnostic("DSA213", "error", message, place(item.span, cell(row, "effects")), hint)
+
+
+def unused(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Return the parameters, variables, events, effects, guards and generators that nothing uses; with Steps, where most names come from the expansion, only generators."""
+    found = list(_generators(machine))
+    if not machine.steps:
+        used = _used_values(machine)
+        found += _unless(used, "parameter", machine.parameters, "nothing reads it")
+        found += _unless(used, "variable", machine.variables, "no row, property or scenario uses it")
+        found += _events(machine)
+        found += _effects(machine)
+        found += _guards(machine)
+    return tuple(found)
+
+
+def _unused_warning(kind: str, name: str, why: str, span: Span | None) -> Diagnostic:
+    return Diagnostic("DSA212", "warning", f"{kind} {name} is never used: {why}", place(span), "use it, or delete it")
+
+
+def _unless(
+    used: frozenset[str], kind: str, declared: tuple[RunParameter, ...] | tuple[Variable, ...], why: str
+) -> Iterator[Diagnostic]:
+    for item in declared:
+        if item.name not in used:
+            yield _unused_warning(kind, item.name, why, item.span)
+
+
+def _used_values(machine: Machine) -> frozenset[str]:
+    """Return the parameters and variables that rows, domains, properties or scenarios name."""
+    found = set(read_by(machine.transitions) | changed_by(machine.transitions))
+    for variable in machine.variables:
+        found |= names(variable.initial) | _bounds(variable.domain)
+    for claim in machine.properties:
+        for expr in expressions(claim.form):
+            found |= names(expr)
+    for scenario in machine.scenarios:
+        found |= {name for name, _ in scenario.parameters}
+        found |= {name for step in scenario.steps for name, _ in step.values}
+    return frozenset(found)
+
+
+def _bounds(domain: Domain) -> frozenset[str]:
+    if not isinstance(domain, RangeDomain):
+        return frozenset()
+    return names(domain.low) | (names(domain.high) if domain.high else frozenset())
+
+
+def expressions(form: Form) -> Iterator[Expr]:
+    """Yield the expressions of a property."""
+    for value in attrs.asdict(form, recurse=False).values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Expr):
+                yield item
+
+
+def _events(machine: Machine) -> Iterator[Diagnostic]:
+    taken = {row.event for row in machine.transitions}
+    for event in machine.events:
+        if event.name not in taken:
+            yield _unused_warning("event", event.name, "no row is for it", event.span)
+
+
+def _effects(machine: Machine) -> Iterator[Diagnostic]:
+    emitted = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
+    reported = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Cancel)}
+    for effect in machine.effects:
+        if effect.name not in emitted | reported:  # what is cancelled but not emitted is an error already
+            yield _unused_warning("effect", effect.name, "no row emits it", effect.span)
+
+
+def _guards(machine: Machine) -> Iterator[Diagnostic]:
+    read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
+    read |= {part for guard in machine.guards for part in parts(guard)}
+    for guard in machine.guards:
+        if guard.name not in read:
+            yield _unused_warning("guard", guard.name, "no condition reads its verdict", guard.span)
+
+
+def parts(guard: Guard) -> tuple[str, ...]:
+    """Return the guards that a composition is made of: its option `of`."""
+    return tuple(name.strip() for name in dict(guard.options).get("of", "").split(",") if name.strip())
+
+
+def _generators(machine: Machine) -> Iterator[Diagnostic]:
+    used = {step.generator for step in machine.steps}
+    used |= {DEFAULT_GENERATOR for guard in machine.guards if (guard.kind or guard.name) == _ASKING}
+    used |= {dict(guard.options)["by"].strip() for guard in machine.guards if "by" in dict(guard.options)}
+    emitted = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
+    if not machine.steps and GENERATING_EFFECT in emitted:  # it asks the only generator that there is, or `llm`
+        used |= {DEFAULT_GENERATOR, *(row.name for row in machine.generators[:1] if len(machine.generators) == 1)}
+    found: list[Generator] = [generator for generator in machine.generators if generator.name not in used]
+    for generator in found:
+        why = "no step names it" if machine.steps else "nothing asks it"
+        yield _unused_warning("generator", generator.name, why, generator.span)
+
+
+#: What an option may be: `text`, `number`, `whole` (a whole number), `flag` (true or false), `names`. With `!` the table must give it.
+Options = Mapping[str, str]
+
+_SANDBOXED = {"require": "names", "rung": "text"}
+_TESTED = {"module": "text", "timeout_s": "number", "hardened": "flag", "show_expected": "flag", **_SANDBOXED}
+_TOGETHER = {"of": "names!"}
+_AT_ONCE = {**_TOGETHER, "parallel": "flag", "timeout_s": "number"}
+
+GUARDS: Mapping[str, Options] = {
+    "syntax": {},
+    "cases": {"timeout_s": "number", "show_expected": "flag", **_SANDBOXED},
+    "forbidden": {"imports": "names", "calls": "names", "fatal": "flag"},
+    "regex": {"pattern": "text!", "whole": "flag", "absent": "flag", "hint": "text", "timeout_s": "number"},
+    "review": {"question": "text"},
+    "in_order": _TOGETHER,
+    "tests": _TESTED,
+    "are_tests": {"module": "text", "timeout_s": "number", **_SANDBOXED},
+    "pytest": {"file": "text!", **_TESTED},
+    "judge": {"question": "text!", "by": "text"},
+    "command": {
+        "command": "text!", "file": "text", "fence": "text", "timeout_s": "number", "memory_mb": "whole", "read": "names", **_SANDBOXED,
+    },
+    "ruff": {"select": "names", "ignore": "names", "line_length": "whole", "timeout_s": "number", **_SANDBOXED},
+    "mypy": {"strict": "flag", "allow_ignores": "flag", "timeout_s": "number", **_SANDBOXED},
+    "pydantic": {"model": "text!", "show_expected": "flag"},
+    "json": {"schema": "text!", "show_expected": "flag"},
+    "all": _AT_ONCE,
+    "any": _AT_ONCE,
+    "at_least": {**_AT_ONCE, "k": "whole!"},
+}  # fmt: skip
+
+_MODEL = {"temperature": "number", "max_tokens": "whole", "max_prompt_tokens": "whole"}
+_SERVER = {**_MODEL, "model": "text!", "timeout_s": "number", "retries": "whole"}
+
+GENERATORS: Mapping[str, Options] = {
+    "local": {**_MODEL, "signature": "text"},
+    "litellm": {**_SERVER, "model": "text", "api_base": "text"},
+    "openai_compatible": {**_SERVER, "key_variable": "text", "silence_s": "number"},
+    "command": {"command": "text!", "timeout_s": "number", "most_bytes": "whole"},
+    "scripted": {"file": "text!"},
+    "llm": {**_SERVER, "model": "text", "signature": "text", "api_base": "text"},
+    "machine": {"file": "text!", "step": "text"},
+}
+
+
+_FORMS = {
+    "text": "a text", "number": "a number", "whole": "a whole number", "flag": "true or false", "names": "names separated by commas",
+}  # fmt: skip
+_FLAGS = frozenset({"true", "false", "yes", "no"})
+_CASES, _DEFAULT_GENERATOR = "cases", "llm"
+
+
+def kinds(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Return a warning for each row of Guards, Generators and Steps that no kind of dsa's can be built from as it is written."""
+    return (*_of_guards(machine), *_of_steps(machine), *_of_generators(machine), *_without_cases(machine))
+
+
+def _of_guards(machine: Machine) -> Iterator[Diagnostic]:
+    steps = {step.name for step in machine.steps}
+    for row in machine.guards:
+        if row.name not in steps:
+            yield from _row(f"guard {row.name}", row, GUARDS, {*machine.guard_named}, row.name)
+
+
+def _of_generators(machine: Machine) -> Iterator[Diagnostic]:
+    for row in machine.generators:
+        kind = row.name if row.name in GENERATORS else _DEFAULT_GENERATOR
+        yield from _row(f"generator {row.name}", row, GENERATORS, set(), kind)
+
+
+def _row(
+    owner: str, row: Guard | Generator, known: Mapping[str, Options], own: set[str], otherwise: str
+) -> Iterator[Diagnostic]:
+    kind = row.kind or otherwise
+    if kind in known:
+        yield from _options(owner, kind, row.options, known[kind], row.span)
+    elif row.kind and row.kind not in own:
+        yield from _misspelt(f"{owner} is of kind '{row.kind}', which", row.kind, known, row.span)
+
+
+def _of_steps(machine: Machine) -> Iterator[Diagnostic]:
+    """Report the guards that only the column `guard` of Steps names, where another name was meant."""
+    for step in machine.steps:
+        for name in step.guards:
+            if name not in GUARDS and name not in machine.guard_named:
+                yield from _misspelt(f"guard {name} of step {step.name}", name, GUARDS, step.span)
+
+
+def _misspelt(what: str, name: str, known: Mapping[str, Options], span: Span | None) -> Iterator[Diagnostic]:
+    if nearest(name, known) is not None:
+        yield _kind_warning(f"{what} is no kind that comes with dsa", span, closest(name, known))
+
+
+def _options(
+    owner: str, kind: str, given: tuple[tuple[str, str], ...], known: Options, span: Span | None
+) -> Iterator[Diagnostic]:
+    for name, text in given:
+        form = known.get(name, "").removesuffix("!")
+        if not form:
+            yield _kind_warning(f"{owner} is of kind {kind}, which has no option '{name}'", span, closest(name, known))
+        elif not _fits(text.strip(), form):
+            yield _kind_warning(f"option '{name}' of {owner} is '{text}', not {_FORMS[form]}", span, "")
+    strangers = [name for name, _ in given if name not in known]
+    for name, form in known.items():
+        if form.endswith("!") and name not in dict(given) and nearest(name, strangers) is None:
+            hint = f"write into the column options: {name} = {_FORMS[form.removesuffix('!')]}"
+            yield _kind_warning(f"{owner} is of kind {kind}, which needs the option '{name}'", span, hint)
+
+
+def _fits(text: str, form: str) -> bool:
+    """Return whether the text of an option is of its form."""
+    if form == "flag":
+        return text.lower() in _FLAGS
+    if form not in {"number", "whole"}:
+        return True
+    try:
+        (float if form == "number" else int)(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _without_cases(machine: Machine) -> Iterator[Diagnostic]:
+    """Report guards of kind `cases` for which there is no section: it is called like the step, or like the guard."""
+    sections = {section.name for section in machine.cases}
+    rows = {row.name for row in machine.guards if (row.kind or row.name) == _CASES} | {_CASES}
+    for step in machine.steps:
+        for name in step.guards:
+            if name in rows and not sections & {step.name, name}:
+                yield _needs_cases(f"guard {name} of step {step.name}", step.name, step.span)
+    for row in machine.guards if not machine.steps else ():
+        if row.name in rows and row.name not in sections and not _inner_part(machine, row.name):
+            yield _needs_cases(f"guard {row.name}", row.name, row.span)
+
+
+def _inner_part(machine: Machine, name: str) -> bool:
+    """Return whether a guard is a part of another one only, whose section it may take."""
+    return any(name in dict(row.options).get("of", "") for row in machine.guards)
+
+
+def _needs_cases(owner: str, section: str, span: Span | None) -> Diagnostic:
+    return _kind_warning(f"{owner} tries cases, and there are none", span, f"write a section '## Cases: {section}'")
+
+
+def _kind_warning(message: str, span: Span | None, hint: str) -> Diagnostic:
+    return Diagnostic("DSA215", "warning", message, place(span), hint)
+
 
 #: How fields of declarations are written, those that are no texts.
 _SHOWN: dict[str, Callable[..., str]] = {"time_limit_ms": show_duration, "domain": unparse_domain, "initial": unparse}
@@ -59,7 +402,7 @@ def said_otherwise(machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def start_outside(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Give the variables whose initial value lies outside their domain at the machine's parameter values."""
+    """Return the variables whose initial value lies outside their domain at the machine's parameter values."""
     found = []
     for variable, value in zip(machine.variables, machine.initial_values, strict=True):
         values = machine.values_of[variable.name]

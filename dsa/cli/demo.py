@@ -7,17 +7,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dsa.cli.console import terminal
-from dsa.cli.faults import JsonCommand, tell_json
-from dsa.cli.kept import runs_option
-from dsa.cli.outcome import headline, show
-from dsa.cli.run import Start, default_specification
-from dsa.cli.run_json import performed_report
-from dsa.cli.run_options import RunOptions, run_options
-from dsa.cli.runner import Performed
-from dsa.cli.watching import watching_options
-from dsa.edge.files import load, locate, read_text
-from dsa.runs.document import Document
+from dsa.cli.command_line import JsonCommand, tell_json
+from dsa.cli.ledger_view import terminal
+from dsa.cli.run import RunRequest, default_specification
+from dsa.cli.run_options import RunOptions, run_options, runs_option, watching_options
+from dsa.cli.run_view import FinishedRun, headline, performed_report, show
+from dsa.edge.document_files import load, locate, read_text
+from dsa.runs.setup import MachineDocument
 
 #: Each document, how it should end, and what it shows.
 SHOWN = (
@@ -33,14 +29,14 @@ SHOWN = (
 @run_options
 def command(seed: int, root: str, options: RunOptions) -> None:
     """Run the shipped katas. Exit code 0 when each document ended as announced, else 1."""
-    console, ended = terminal(), list[Performed]()
+    console, ended = terminal(), list[FinishedRun]()
     for name, expected, shows in SHOWN:
         machine = load(name).at(dict(options.parameters))
         if not options.json_wanted:
             announced = f" {shows}; this should end: {expected}"
             console.print(Text.assemble((f"{machine.name}:", "bold"), announced), soft_wrap=True)
-        document = Document(machine, read_text(locate(name)), locate(name))
-        ended.append(Start(document, default_specification(machine), Path(root), seed).run(options, console))
+        document = MachineDocument(machine, read_text(locate(name)), locate(name))
+        ended.append(RunRequest(document, default_specification(machine), Path(root), seed).run(options, console))
         if not options.json_wanted:
             _show(ended[-1], expected, console)
         if ended[-1].rest.kind == "stopped":
@@ -52,7 +48,7 @@ def command(seed: int, root: str, options: RunOptions) -> None:
     sys.exit(code)
 
 
-def _show(performed: Performed, expected: str, console: Console) -> None:
+def _show(performed: FinishedRun, expected: str, console: Console) -> None:
     """Print how a run ended, and that it should have ended otherwise if so."""
     show(performed, console)
     if performed.rest.outcome != expected:

@@ -1,9 +1,14 @@
-"""`dsa diff OLD NEW`: what another table means otherwise, and which runs in flight may go on under it."""
+"""Two documents compared, for `dsa diff`: what they declare, what they do from their starts, and which runs in flight fit the new one.
+
+Takes machines and a folder of runs, gives a `Diff`; prints nothing.
+
+`dsa diff OLD NEW`: what another table means otherwise, and which runs in flight may go on under it.
+"""
 
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import inf
 from pathlib import Path
@@ -12,30 +17,187 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.conjuncts import rows_at, show_false
-from dsa.checks.differ import Comparison, Parting, Trouble
-from dsa.checks.differ_declared import Aspect, Change, Detail
-from dsa.checks.differ_pairs import Both, Pair, Reaction
-from dsa.checks.engines.found import Limits
-from dsa.checks.places import line_of
-from dsa.cli.comparing import Compared, Diff, Flight, Runs, compared, judged
-from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.fitting import MAX_STATES
-from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
-from dsa.cli.progress import Working
+from dsa.checks.diff.document_diff import Aspect, Detail, DocumentChange, changes, same_control
+from dsa.checks.diff.equivalence import Both, Comparison, Divergence, Pair, Reaction, Trouble, compare
+from dsa.checks.places import line_of, rows_at, show_false
+from dsa.checks.search.engine import SearchLimits
+from dsa.cli.command_line import (
+    SECONDS,
+    ColouredWord,
+    CommandExit,
+    JsonCommand,
+    ProgressLine,
+    json_option,
+    max_states_option,
+    param_option,
+    parse_parameters,
+    say,
+    tell_json,
+)
 from dsa.cli.replay import difference_as_json, difference_lines
-from dsa.cli.spent import plural
-from dsa.cli.terminal import Painted, say
+from dsa.cli.run_options import machine_record, opened
 from dsa.declarations import Transition
-from dsa.edge.files import load
+from dsa.edge.document_files import load
+from dsa.errors import ParameterError
 from dsa.expr import Value
 from dsa.lang import digest
-from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, step
+from dsa.machine import Machine, minima
+from dsa.runs import runs as door
+from dsa.runs.archive import OtherMachineError, RunRecord
+from dsa.runs.migration import MAX_STATES, Fit, FitJudge
 from dsa.runs.place import DEFAULT_RUNS, LEDGER
 from dsa.runtime.ledger import EventEntry
-from dsa.tables import aligned
-from dsa.trace import show_events, show_occurrence, show_values
+from dsa.runtime.run_store import DamageError
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, step
+from dsa.text import plural
+from dsa.trace import aligned, show_events, show_occurrence, show_values
+
+
+@attrs.frozen
+class MachineComparison:
+    """Both machines at values of their parameters, and whether they do the same from their starts."""
+
+    pair: Pair
+    found: Comparison
+
+
+@attrs.frozen
+class Flight:
+    """A run in flight, and whether it may go on under the new machine."""
+
+    record: RunRecord
+    fit: Fit
+
+
+@attrs.frozen
+class RunsInFlight:
+    """The runs of a folder: the old machine's, those in flight judged and the finished ones counted.
+
+    `others` counts the runs in flight of other machines; `damaged` says of the runs that cannot be read what is the matter.
+    """
+
+    root: Path
+    flights: tuple[Flight, ...]
+    finished: int
+    others: int
+    damaged: Mapping[str, str]
+
+    @property
+    def fit(self) -> bool:
+        """Return whether every run in flight is compatible; nobody knows of what cannot be read."""
+        return not self.damaged and all(flight.fit.verdict == "compatible" for flight in self.flights)
+
+
+@attrs.frozen
+class Diff:
+    """All that was found out about two documents. `compared` is empty when nothing that controls a run has changed."""
+
+    files: tuple[str, str]
+    machines: tuple[Machine, Machine]
+    changes: tuple[DocumentChange, ...]
+    compared: tuple[MachineComparison, ...]
+    runs: RunsInFlight | None = None
+
+    @property
+    def verdict(self) -> str:
+        """EQUAL at all values that were looked at, else DIFFERENT at some, else UNKNOWN."""
+        found = {each.found.verdict for each in self.compared}
+        return next((verdict for verdict in ("DIFFERENT", "UNKNOWN") if verdict in found), "EQUAL")
+
+
+def compared(
+    files: tuple[str, str], machines: tuple[Machine, Machine], given: Mapping[str, Value], limits: SearchLimits
+) -> Diff:
+    """Compare two machines: what they declare, and what they do from their starts. Raises ParameterError."""
+    found, values = changes(*machines), list(valuations(*machines, given))
+    pairs = () if same_control(found) else (Pair(*each) for each in values)
+    return Diff(
+        files, machines, found, tuple(MachineComparison(pair, compare(pair, pair.start, limits)) for pair in pairs)
+    )
+
+
+def valuations(old: Machine, new: Machine, given: Mapping[str, Value]) -> Iterator[tuple[Machine, Machine]]:
+    """Yield both machines at the values to compare at: those given; else each at its defaults, both at the old defaults, each at its minima.
+
+    A parameter that only one of them has is set in that one alone. Raises ParameterError for a name that neither has.
+    """
+    if given:
+        for name in given:
+            if not _has(old, name) and not _has(new, name):
+                old.at({name: given[name]})  # raises, and names those there are
+        yield _set(old, given), _set(new, given)
+        return
+    pairs = [(old, new), (old, _at_others(new, old)), (old.at(minima(old)), new.at(minima(new)))]
+    for place, pair in enumerate(pairs):
+        if pair not in pairs[:place]:
+            yield pair
+
+
+def _at_others(machine: Machine, other: Machine) -> Machine:
+    """Return a machine at another's values, as far as its own domains have them."""
+    for name, value in other.constants.items():
+        try:
+            machine = _set(machine, {name: value})
+        except ParameterError:
+            continue  # nobody can run it so
+    return machine
+
+
+def _has(machine: Machine, name: str) -> bool:
+    return any(p.name == name or p.name.startswith(f"{name}.") for p in machine.parameters)
+
+
+def _set(machine: Machine, values: Mapping[str, Value]) -> Machine:
+    return machine.at({name: value for name, value in values.items() if _has(machine, name)})
+
+
+# -- runs in flight ---------------------------------------------------------------------------------------------------
+
+
+def judged(root: Path, machines: tuple[Machine, Machine], limits: SearchLimits) -> RunsInFlight:
+    """Judge the runs of the old machine that are kept in a folder. Raises Ended, and DocumentError when no run is kept there."""
+    fitting, flights, damaged = FitJudge(machines[1], limits), list[Flight](), dict[str, str]()
+    finished = others = 0
+    with opened(root) as runs:
+        for run in runs.ids():
+            record = _record(runs, run)
+            if isinstance(record, str):
+                damaged[run] = record
+            elif not _is_of(record, machines[0]):
+                others += record.standing.kind != "finished"
+            elif record.standing.kind == "finished":
+                finished += 1
+            else:
+                flights.append(Flight(record, fitting.judge(record.run)))
+    return RunsInFlight(root, tuple(flights), finished, others, damaged)
+
+
+def _record(runs: door.Runs, run: str) -> RunRecord | str:
+    """Read a run; say why it cannot be read."""
+    try:
+        return machine_record(runs.recorded(run))
+    except DamageError as fault:
+        if fault.run is None:
+            raise
+        return f"damaged: {fault}"
+    except OtherMachineError as fault:
+        return str(fault)
+    except CommandExit as fault:
+        return fault.message
+
+
+def _is_of(record: RunRecord, machine: Machine) -> bool:
+    """Return whether a run is one of a machine, whatever that claims of itself by now."""
+    try:
+        there = machine.at(dict(record.first.parameters))
+    except ParameterError:
+        return False
+    return without_claims(record.run.machine) == without_claims(there)
+
+
+def without_claims(machine: Machine) -> Machine:
+    """Return a machine without properties and scenarios, which may be added to at any time."""
+    return attrs.evolve(machine, properties=(), scenarios=())
 
 
 @click.command("diff", cls=JsonCommand)
@@ -70,7 +232,7 @@ def command(
 
 
 def exit_code(found: Diff, *, by_runs: bool) -> int:
-    """Give the exit code; `by_runs`: the user asks about runs alone."""
+    """Return the exit code; `by_runs`: the user asks about runs alone."""
     is_fit = found.runs is None or found.runs.fit
     return int(not (is_fit and (by_runs or found.verdict == "EQUAL")))
 
@@ -80,8 +242,8 @@ def _found(
 ) -> Diff:
     machines = load(files[0]), load(files[1])
     values = parse_parameters(parameters)
-    with Working("comparing rows") as progress:
-        limits = Limits(max_states, _expired(time_limit_s), progress)
+    with ProgressLine("comparing rows") as progress:
+        limits = SearchLimits(max_states, _expired(time_limit_s), progress)
         found = compared(files, machines, values, limits)
         folder = Path(root or DEFAULT_RUNS)
         if root is None and not (folder / LEDGER).is_file():
@@ -122,14 +284,14 @@ def _say(line: str, verdict: str | None = None, width: int = 0) -> None:
     if verdict is None:
         say(line.rstrip())
     else:
-        say(Painted(verdict.ljust(width), _COLOURS.get(verdict)), f"  {line}".rstrip())
+        say(ColouredWord(verdict.ljust(width), _COLOURS.get(verdict)), f"  {line}".rstrip())
 
 
 # -- what is declared -------------------------------------------------------------------------------------------------
 
 
-def change_lines(changes: Iterable[Change]) -> Iterator[str]:
-    """Give the changes under a heading for each aspect, each with the fields that differ below it."""
+def change_lines(changes: Iterable[DocumentChange]) -> Iterator[str]:
+    """Yield the changes under a heading for each aspect, each with the fields that differ below it."""
     for aspect, group in groupby(changes, lambda change: change.aspect):
         found = list(group)
         yield f"{_HEADINGS[aspect]}:"
@@ -166,7 +328,7 @@ Line = tuple[str, str]
 
 
 def behaviour_lines(diff: Diff) -> Iterator[Line]:
-    """Tell whether both do the same from their starts, at each of the parameters' values."""
+    """Return whether both do the same from their starts, at each of the parameters' values."""
     if not diff.compared:
         everywhere = ", at all values of the parameters" if diff.machines[0].parameters else ""
         yield "EQUAL", f"nothing that controls a run is otherwise{everywhere}"
@@ -177,7 +339,7 @@ def behaviour_lines(diff: Diff) -> Iterator[Line]:
             yield "", line
 
 
-def _at(compared: Compared, file: str) -> str:
+def _at(compared: MachineComparison, file: str) -> str:
     """Write the parameters' values; where those of the new document are others, these too."""
     old, new = compared.pair.old.machine.constants, compared.pair.new.machine.constants
     other = {name: value for name, value in new.items() if old.get(name) != value}
@@ -193,14 +355,14 @@ def _told(found: Comparison) -> str:
     return f"{some}, stopped at {found.limit}" if found.verdict == "UNKNOWN" else some
 
 
-def _after(parting: Parting) -> str:
+def _after(parting: Divergence) -> str:
     if parting.occurrence is None:
         return "at once"
     return f"in step {len(parting.way) + 1}"
 
 
-def parting_lines(pair: Pair, here: Both, parting: Parting | None, files: tuple[str, str]) -> Iterator[str]:
-    """Tell how two machines come to part, line by line, and what each does then."""
+def parting_lines(pair: Pair, here: Both, parting: Divergence | None, files: tuple[str, str]) -> Iterator[str]:
+    """Yield how two machines come to part, line by line, and what each does then."""
     if parting is not None:
         yield from way_lines((pair.old.machine, pair.new.machine), here, parting.way)
         head, *rest = _reactions(pair, parting, files)
@@ -208,8 +370,8 @@ def parting_lines(pair: Pair, here: Both, parting: Parting | None, files: tuple[
         yield from (f"   {line}" for line in rest)
 
 
-def _reactions(pair: Pair, parting: Parting, files: tuple[str, str]) -> Iterator[str]:
-    """Say what happens where two machines part, and what each makes of it."""
+def _reactions(pair: Pair, parting: Divergence, files: tuple[str, str]) -> Iterator[str]:
+    """Yield what happens where two machines part, and what each makes of it."""
     occurrence = parting.occurrence
     begun = "before anything happens"
     if occurrence is not None:
@@ -238,7 +400,7 @@ def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: t
 def _steps(
     machines: Sequence[Machine], here: Sequence[Configuration], way: Iterable[Occurrence]
 ) -> Iterator[tuple[Occurrence, list[Taken]]]:
-    """Give what each machine does at each step of a way that all of them take."""
+    """Yield what each machine does at each step of a way that all of them take."""
     for occurrence in way:
         taken = [step(machine, at, occurrence) for machine, at in zip(machines, here, strict=True)]
         did = [outcome for outcome in taken if isinstance(outcome, Taken)]
@@ -248,7 +410,7 @@ def _steps(
 
 
 def _values(machine: Machine, here: Configuration) -> dict[str, Value]:
-    """Give the variables' values by name."""
+    """Return the variables' values by name."""
     return dict(zip((variable.name for variable in machine.variables), here.values, strict=True))
 
 
@@ -262,7 +424,7 @@ def _effects(taken: Taken) -> str:
 
 
 def _reaction(machine: Machine, reaction: Reaction, other: Reaction, occurrence: Occurrence | None) -> str:
-    """Say what a machine does: the row and all that comes of it, or why nothing."""
+    """Return what a machine does: the row and all that comes of it, or why nothing."""
     outcome = reaction.outcome
     if isinstance(outcome, Taken):
         return _taken(machine, reaction, outcome, other)
@@ -286,7 +448,7 @@ def _row(row: Transition) -> str:
 
 
 def refusal(machine: Machine, refused: Refusal, occurrence: Occurrence) -> str:
-    """Say why nothing is taken: with the conjuncts that were false, or the rows in question."""
+    """Return why nothing is taken: with the conjuncts that were false, or the rows in question."""
     told = f"refused: {refused.reason} ({refused.message})"
     if refused.reason == "invalid_state":
         false = show_false(rows_at(machine, refused.configuration, occurrence)) if refused.rows else ""
@@ -299,7 +461,7 @@ def refusal(machine: Machine, refused: Refusal, occurrence: Occurrence) -> str:
 
 
 def flight_lines(flight: Flight, files: tuple[str, str]) -> Iterator[Line]:
-    """Tell whether a run may go on, and why not; or what it does otherwise from here on."""
+    """Return whether a run may go on, and why not; or what it does otherwise from here on."""
     fit, run = flight.fit, flight.record.run
     events = sum(isinstance(entry, EventEntry) for entry in run.ledger)
     yield fit.verdict, f"{run.run_id}  {run.configuration.state}, {plural(events, 'event')}{_in_short(flight)}"
@@ -331,7 +493,7 @@ def _in_short(flight: Flight) -> str:
 
 
 def trouble_lines(machine: Machine, here: Both | None, trouble: Trouble, file: str) -> Iterator[str]:
-    """Tell how a machine comes to a fault."""
+    """Yield how a machine comes to a fault."""
     assert here is not None, "a fault lies ahead of where the run is"
     yield from way_lines([machine], [here[1]], trouble.way)
     at = trouble.here.state
@@ -361,7 +523,7 @@ def _summary(diff: Diff) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _fit(runs: Runs | None) -> str:
+def _fit(runs: RunsInFlight | None) -> str:
     if runs is None or not (runs.flights or runs.damaged):
         return ""
     counts = Counter(flight.fit.verdict for flight in runs.flights)
@@ -374,7 +536,7 @@ def _fit(runs: Runs | None) -> str:
 
 
 def as_json(diff: Diff) -> dict[str, Any]:
-    """Give all of it."""
+    """Return all of it."""
     sides = zip(("old", "new"), diff.files, diff.machines, strict=True)
     return {
         **{side: {"file": file, "machine": machine.name, "digest": digest(machine)} for side, file, machine in sides},
@@ -388,7 +550,7 @@ def as_json(diff: Diff) -> dict[str, Any]:
     }
 
 
-def _compared_json(compared: Compared) -> dict[str, Any]:
+def _compared_json(compared: MachineComparison) -> dict[str, Any]:
     pair = compared.pair
     machines = (pair.old.machine, pair.new.machine)
     values = {"old": machines[0].constants, "new": machines[1].constants}
@@ -406,7 +568,7 @@ def _comparison_json(machines: Sequence[Machine], here: Both, found: Comparison)
     }
 
 
-def _parting_json(machines: Sequence[Machine], parting: Parting) -> dict[str, Any]:
+def _parting_json(machines: Sequence[Machine], parting: Divergence) -> dict[str, Any]:
     return {
         **_occurrence_json(parting.occurrence),
         "state": parting.old.here.state,
@@ -416,7 +578,7 @@ def _parting_json(machines: Sequence[Machine], parting: Parting) -> dict[str, An
 
 
 def _reaction_json(machine: Machine, reaction: Reaction) -> dict[str, Any]:
-    """Give what one machine does: `line` and what comes of it when a row is taken, `refused` with the reason, or `said`."""
+    """Return what one machine does: `line` and what comes of it when a row is taken, `refused` with the reason, or `said`."""
     outcome = reaction.outcome
     if isinstance(outcome, Taken):
         return {**_taken_json(machine, outcome), "timers": sorted(map(list, reaction.started)), "ends": reaction.ends}
@@ -449,7 +611,7 @@ def _occurrence_json(occurrence: Occurrence | None) -> dict[str, Any]:
 def _way_json(
     machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]
 ) -> list[dict[str, Any]]:
-    """Give the steps that all the machines take alike, with the lines of their rows."""
+    """Return the steps that all the machines take alike, with the lines of their rows."""
     found = []
     for occurrence, did in _steps(machines, here, way):
         each = [_taken_json(machine, outcome) for machine, outcome in zip(machines, did, strict=True)]
@@ -457,7 +619,7 @@ def _way_json(
     return found
 
 
-def _runs_json(runs: Runs) -> dict[str, Any]:
+def _runs_json(runs: RunsInFlight) -> dict[str, Any]:
     return {
         "directory": str(runs.root),
         "in_flight": [_flight_json(flight) for flight in runs.flights],

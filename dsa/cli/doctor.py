@@ -17,18 +17,16 @@ from typing import Any, Literal
 import attrs
 import click
 
-from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.kept import runs_option
-from dsa.cli.terminal import say
+from dsa.cli.command_line import JsonCommand, json_option, say, tell_json
+from dsa.cli.run_options import runs_option
 from dsa.edge import probes
-from dsa.edge.compiler import compiler
-from dsa.edge.environment import environment_secrets
-from dsa.edge.files import shipped
-from dsa.edge.render import renderer
+from dsa.edge.document_files import shipped
+from dsa.edge.images import renderer
+from dsa.edge.processes import compiler, environment_secrets
 from dsa.edge.sandbox import FEATURES, ladder, limits
 from dsa.edge.telemetry import ENDPOINTS
 from dsa.errors import DocumentError, ModelUnavailable, install_hint
-from dsa.generators.local import model_path
+from dsa.generators.local_model import model_path
 from dsa.runs.place import opened_place
 from dsa.runtime.secrets import SHAPES
 
@@ -113,7 +111,7 @@ def _found(name: str, path: Path | None, use: str) -> Fact:
 
 
 def has_wal_reset_bug(numbers: tuple[int, ...]) -> bool:
-    """Tell whether a version of SQLite has the bug (sqlite.org/wal.html)."""
+    """Return whether a version of SQLite has the bug (sqlite.org/wal.html)."""
     mended = numbers >= (3, 51, 3) or (3, 50, 7) <= numbers < (3, 51) or (3, 44, 6) <= numbers < (3, 45)
     return numbers >= (3, 7, 0) and not mended
 
@@ -126,7 +124,7 @@ def _sqlite() -> Fact:
 
 
 def _runs(root: Path) -> Fact:
-    """Say what the folder of runs is on, and keep a ledger in it for a moment."""
+    """Return what the folder of runs is on, and keep a ledger in it for a moment."""
     folder = probes.folder(root)
     measured = {"file_system": folder.kind, "sync_ms": folder.sync_ms, "locks": folder.locks}
     more: dict[str, Any] = {"folder": str(root), **measured}
@@ -144,7 +142,7 @@ def _runs(root: Path) -> Fact:
 
 
 def _no_ledger(root: Path) -> str:
-    """Say why no ledger can be kept in a folder; empty when one can."""
+    """Return why no ledger can be kept in a folder; empty when one can."""
     there = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
     try:
         with tempfile.TemporaryDirectory(dir=there, prefix=".dsa-doctor-") as folder:
@@ -166,7 +164,7 @@ def _git() -> Fact:
 
 
 def _extra(name: str, use: str) -> Fact:
-    """Say which packages of an extra are installed."""
+    """Return which packages of an extra are installed."""
     wanted = [match[1] for line in requires(_NAME) or () if (match := _REQUIREMENT.match(line)) and match[2] == name]
     versions = {package: _version(package) for package in wanted}
     told = ", ".join(f"{package} {number}" for package, number in versions.items() if number)
@@ -194,7 +192,7 @@ def _local_model() -> Fact:
 
 
 def _sandbox() -> Fact:
-    """Say how code of a model is confined here: the rung, each tried, what it has, and what it cannot stop."""
+    """Return how code of a model is confined here: the rung, each tried, what it has, and what it cannot stop."""
     rungs = ladder()
     faults = {rung.name: rung.fault for rung in rungs}
     reached = next((rung for rung in rungs if not rung.fault), None)

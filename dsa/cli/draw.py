@@ -1,20 +1,59 @@
-"""`dsa draw FILE`: the machine as a picture or as text for other tools to draw."""
+"""Recorded traces, read from and written to files, as several commands need them.
 
-from pathlib import Path
+`dsa draw FILE`: the machine as a picture or as text for other tools to draw.
+"""
+
+from pathlib import Path, PurePath
 
 import click
 
-from dsa.checks.replay import replay
-from dsa.cli.outputs import output_option, require_file, require_other
-from dsa.cli.parameters import Word
-from dsa.cli.records import read_record
-from dsa.cli.terminal import say, write
+from dsa.checks.monitor import replay
+from dsa.checks.report import CheckReport
+from dsa.cli.command_line import Word, output_option, require_file, require_other, say, write
 from dsa.declarations import Transition
-from dsa.edge.files import load
-from dsa.edge.render import png, svg
-from dsa.errors import DocumentError
+from dsa.edge.document_files import load, read_text
+from dsa.edge.images import png, svg
+from dsa.errors import DocumentError, TraceError
 from dsa.machine import Machine
 from dsa.targets import dot, emit
+from dsa.trace import RecordedTrace, recorded
+from dsa.trace_format import from_text, to_itf, to_jsonl
+
+
+def read_record(name: str) -> RecordedTrace:
+    """Read a trace in either format. Raises DocumentError."""
+    try:
+        return from_text(read_text(name))
+    except TraceError as fault:
+        raise DocumentError(name, str(fault)) from None
+
+
+def place_in(name: str, step: int) -> str:
+    """Return where a step of a trace stands that was read before (0: its start): `FILE:LINE` in JSON Lines, else just the file."""
+    lines = [number for number, line in enumerate(read_text(name).splitlines(), 1) if line.strip()]
+    steps = len(read_record(name).steps)
+    if len(lines) not in {steps, steps + 1}:
+        return name  # one object over many lines
+    first = len(lines) - steps
+    return f"{name}:{lines[max(0, first + step - 1)]}"
+
+
+def save_traces(folder: Path, report: CheckReport, *, itf: bool) -> list[Path]:
+    """Write the traces of all properties, `DOCUMENT-line12-1.jsonl` and so on; return the files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for place, result in enumerate(report.properties, 1):
+        found = [(result.trace, result.loop)] if result.trace else []
+        found += result.more
+        for number, (trace, loop) in enumerate(found, 1):
+            record = recorded(trace, report.name, loop)
+            span = result.claim.span if result.claim else None
+            which = f"{PurePath(span.path).stem}-line{span.line}" if span else f"property{place}"
+            name = f"{which}-{number}.{'itf.json' if itf else 'jsonl'}"
+            (folder / name).write_text(to_itf(record) if itf else to_jsonl(record), encoding="utf-8")
+            written.append(folder / name)
+    return written
+
 
 _FORMATS = ("mermaid", "dot", "svg", "png", "table")
 _ENDINGS = {f".{form}": form for form in ("dot", "svg", "png")} | {".gv": "dot"}
@@ -51,7 +90,7 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None)
 
 
 def _rows(machine: Machine, trace: str) -> list[Transition]:
-    """Give the rows that a recorded trace takes. Raises DocumentError when the machine does otherwise."""
+    """Return the rows that a recorded trace takes. Raises DocumentError when the machine does otherwise."""
     found = replay(machine, read_record(trace))
     if found.mismatch is not None:
         raise DocumentError(trace, found.mismatch.message)

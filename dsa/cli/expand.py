@@ -2,8 +2,8 @@
 
 import click
 
-from dsa.cli.terminal import write
-from dsa.edge.files import load
+from dsa.cli.command_line import write
+from dsa.edge.document_files import load
 from dsa.lang import dumps, expanded
 
 

@@ -1,15 +1,27 @@
-"""`dsa export FILE --to TOOL`: the machine as other tools take it."""
+"""A word about a machine that does not pass `dsa check`, for commands that make something of it.
 
+`dsa export FILE --to TOOL`: the machine as other tools take it.
+"""
+
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import click
 
-from dsa.cli.outputs import output_option, require_file, require_other
-from dsa.cli.parameters import Word, param_option, parse_parameters
-from dsa.cli.terminal import say, write
-from dsa.cli.warned import warn_of_errors
-from dsa.edge.files import load
+from dsa.checks.report import check
+from dsa.cli.command_line import (
+    Word,
+    output_option,
+    param_option,
+    parse_parameters,
+    require_file,
+    require_other,
+    say,
+    write,
+)
+from dsa.edge.document_files import load
 from dsa.expr import unparse
 from dsa.lang import dumps
 from dsa.machine import Machine
@@ -19,6 +31,22 @@ from dsa.targets.scxml import scxml
 from dsa.targets.statechart import statechart_module
 from dsa.targets.tla import is_module_name, module_name, tla, tla_config, tla_unsaid
 from dsa.targets.xstate import xstate
+
+_MOST, _SECONDS = 10_000, 2.0
+_STOPPED = "DSA312"
+
+
+def warn_of_errors(file: str, machine: Machine, made: str) -> None:
+    """Say in one sentence on standard error that a machine has errors, and so what is made of it has them too.
+
+    Its properties are not judged, and a large machine is looked at only in part: no word is no proof.
+    """
+    bare = attrs.evolve(machine, properties=())
+    report = check(bare, parameters=bare.constants, max_states=_MOST, time_limit_s=_SECONDS, clock=time.perf_counter)
+    found = sorted({f.code for f in report.diagnostics if f.severity == "error"} - {_STOPPED})
+    if found:
+        say(f"{file} has errors (dsa check {file}): {', '.join(found)}; {made}", err=True)
+
 
 _ENGINES = {"scxml": "SCXML", "xstate": "XState", "statechart": "python-statemachine"}
 _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
@@ -63,12 +91,12 @@ def _require_outputs(tool: str, output: Path | None, file: str) -> None:
 
 
 def _configuration(module: Path) -> Path:
-    """Give the file in which TLC looks for a module's configuration."""
+    """Return the file in which TLC looks for a module's configuration."""
     return module.with_suffix(".cfg")
 
 
 def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
-    """Give the files to write; the first is what a terminal gets."""
+    """Return the files to write; the first is what a terminal gets."""
     path = output or Path(machine.name)
     match tool:
         case "promela":
@@ -81,7 +109,7 @@ def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
         case "prism":
             return {path: prism(machine)}
         case "scxml":
-            return {path: scxml(machine, dumps(machine))}
+            return {path: scxml(machine)}
         case "xstate":
             return {path: xstate(machine)}
         case _:
@@ -89,7 +117,7 @@ def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
 
 
 def _unsaid(machine: Machine, tool: str) -> Iterator[str]:
-    """Say what of the machine's claims and ends the text does not have."""
+    """Yield what of the machine's claims and ends the text does not have."""
     claims = {"promela": promela_unsaid, "tla": tla_unsaid, "prism": prism_unsaid}
     if tool in claims:
         yield from claims[tool](machine)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import click
 
-from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.terminal import say
-from dsa.edge.files import read_text
+from dsa.cli.command_line import JsonCommand, json_option, say, tell_json
+from dsa.edge.document_files import read_text
 from dsa.lang import formatted
 
 

@@ -8,7 +8,6 @@ import contextlib
 import gc
 import importlib
 import io
-import keyword
 import os
 import sys
 import threading
@@ -16,12 +15,11 @@ from typing import Any
 
 import click
 
-from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, message_of
-from dsa.cli.terminal import lost_output, say, silence
+from dsa.cli.command_line import INTERRUPTED, UNREADABLE, CommandExit, lost_output, message_of, say, silence
 from dsa.errors import DsaError
-from dsa.words import nearest
+from dsa.text import nearest
 
-#: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` (`import_.py` for `import`) holds it as `command`.
+#: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` holds it as `command`.
 COMMANDS = {
     "chat": "Talk with a model about data.",
     "code": "Have a model work at a goal in a folder.",
@@ -35,7 +33,6 @@ COMMANDS = {
     "fmt": "Format the tables of documents.",
     "generators": "List the kinds of generators and their options.",
     "guards": "List the kinds of guards and their options.",
-    "import": "Write an SCXML file as a document.",
     "mutate": "Measure a spec: which small faults of the machine it would notice.",
     "new": "Write a starter document.",
     "odds": "How likely success is, what runs cost, how many retries a target needs.",
@@ -59,10 +56,9 @@ _OF_MACHINES = ("chat", "code", "undo")
 
 def _command(name: str) -> click.Command:
     if name in _OF_MACHINES:
-        of_machine: click.Command = importlib.import_module("dsa.cli.of_machine").command_of(name)
+        of_machine: click.Command = importlib.import_module("dsa.cli.run").command_of(name)
         return of_machine
-    module = f"{name}_" if keyword.iskeyword(name) else name
-    command: click.Command = importlib.import_module(f"dsa.cli.{module}").command
+    command: click.Command = importlib.import_module(f"dsa.cli.{name}").command
     return command
 
 
@@ -116,7 +112,7 @@ class _Lazy(click.Group):
             silence(sys.stdout)
             sys.exit(0)
         except KeyboardInterrupt:
-            raise Ended("interrupted", INTERRUPTED) from None
+            raise CommandExit("interrupted", INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -9,16 +9,24 @@ from typing import Any
 
 import click
 
-from dsa.checks.explore import MAX_STATES, limits_until
-from dsa.checks.mutants import GROUPS, Group
-from dsa.checks.mutate import Judged, Strength, mutate, prover
+from dsa.checks.mutation import GROUPS, Group, MutantResult, Strength, mutate, prover
 from dsa.checks.places import line_of
-from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option, tell_json
-from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
-from dsa.cli.progress import Working
-from dsa.cli.terminal import say
-from dsa.edge.files import load
-from dsa.edge.forks import spread
+from dsa.checks.search.exploration import MAX_STATES, limits_until
+from dsa.cli.command_line import (
+    SECONDS,
+    UNREADABLE,
+    CommandExit,
+    JsonCommand,
+    ProgressLine,
+    json_option,
+    max_states_option,
+    param_option,
+    parse_parameters,
+    say,
+    tell_json,
+)
+from dsa.edge.document_files import load
+from dsa.edge.processes import spread
 
 
 @click.command("mutate", cls=JsonCommand)
@@ -50,13 +58,13 @@ def command(
     values = parse_parameters(parameters) or None
     machine = load(file)
     try:
-        with Working("comparing rows") as progress:
+        with ProgressLine("comparing rows") as progress:
             prove = prover(machine) if find_spec("z3") else None  # decides about parameters that are not explored
             count = lambda done, every: progress.tell(f"{done} of {every} mutants")  # noqa: E731
             limits = limits_until(max_states, time_limit, time.monotonic)
             strength = mutate(machine, parameters=values, limits=limits, prove=prove, progress=count, spread=spread)
     except ValueError as fault:
-        raise Ended(f"{file}: {fault}; fix that first (dsa check {file})", UNREADABLE) from None
+        raise CommandExit(f"{file}: {fault}; fix that first (dsa check {file})", UNREADABLE) from None
     if json_wanted:
         tell_json(_as_json(file, strength))
     else:
@@ -95,13 +103,13 @@ def _percent(share: float) -> str:
     return f"{min(share, 0.999):.1%}" if share < 1 else "100.0%"
 
 
-def _noticer(one: Judged) -> str:
+def _noticer(one: MutantResult) -> str:
     if one.by.startswith("DSA"):
         return "checks"
     return "scenarios" if one.by.startswith("scenario ") else "properties"
 
 
-def _place(one: Judged) -> str:
+def _place(one: MutantResult) -> str:
     span = one.mutant.at.span
     return f"line {span.line}, {one.mutant.place}" if span else one.mutant.place
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from dsa.checks.scenarios import scenarios_for_untaken_rows
-from dsa.cli.terminal import say
-from dsa.edge.files import load, read_text
+from dsa.cli.command_line import say
+from dsa.edge.document_files import load, read_text
 from dsa.lang import formatted, scenario_text
-from dsa.lang.exprs import NAME, RESERVED
+from dsa.lang.expression_parser import NAME, RESERVED
 
 
 @click.command("new")

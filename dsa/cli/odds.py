@@ -1,4 +1,9 @@
-"""`dsa odds FILE`: how runs end, what they cost, and how many retries a target needs."""
+"""Recordings: files with recorded runs, such as `dsa show RUN --jsonl` prints, and the digests that a machine's runs may have.
+
+What the lines mean is `dsa.checks.odds.estimation`'s affair.
+
+`dsa odds FILE`: how runs end, what they cost, and how many retries a target needs.
+"""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -9,29 +14,44 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.odds.answer import OddsAnswer, odds_answer
-from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.averages import Bounds
-from dsa.checks.odds.certainty import rounded
-from dsa.checks.odds.estimate import Estimate, GuardEstimate
-from dsa.checks.odds.order import Order
-from dsa.checks.odds.reckon import SUCCEEDED, Reckoning
-from dsa.checks.odds.recorded import Independence, recorded
-from dsa.checks.odds.target import Needed, curve, varied
-from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.kept import opened
-from dsa.cli.parameters import param_option, parse_parameters
-from dsa.cli.progress import Working
-from dsa.cli.run_json import story_lines
-from dsa.cli.terminal import say
-from dsa.edge.files import load
-from dsa.edge.plot import Labels, Point, plot, require_format
-from dsa.edge.recordings import digests, recordings
+from dsa.checks.odds.assumptions import OddsError
+from dsa.checks.odds.chain_solver import OddsRange, rounded
+from dsa.checks.odds.estimation import Estimate, GuardEstimate, Independence, recorded
+from dsa.checks.odds.odds_report import OddsAnswer, Order, odds_answer
+from dsa.checks.odds.retry_target import TargetResult, curve, varied
+from dsa.checks.odds.run_odds import SUCCEEDED, RunOdds
+from dsa.cli.command_line import JsonCommand, ProgressLine, json_option, param_option, parse_parameters, say, tell_json
+from dsa.cli.run_options import opened
+from dsa.cli.run_view import story_lines
+from dsa.edge.document_files import load, read_text
+from dsa.edge.images import Labels, Point, plot, require_format
+from dsa.errors import DocumentError
+from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.place import LEDGER
 from dsa.runtime.ledger import MachineEntry
-from dsa.tables import aligned
-from dsa.trace import show_values
+from dsa.trace import aligned, show_values
+
+
+def recordings(path: Path) -> list[tuple[str, str]]:
+    """Read a file of recorded lines, or every `*.jsonl` below a folder. Raises DocumentError when there is none."""
+    if path.is_file():
+        return [(str(path), read_text(path))]
+    found = sorted(path.rglob("*.jsonl"))
+    if not found:
+        what = "holds no recorded run (*.jsonl)" if path.is_dir() else "there is no such file or folder"
+        raise DocumentError(str(path), what)
+    return [(str(file), read_text(file)) for file in found]
+
+
+def digests(machine: Machine) -> frozenset[str]:
+    """Return the digests of runs of a machine, also from before odds and properties were written into its document."""
+    without = attrs.evolve(
+        machine, guards=tuple(attrs.evolve(guard, pass_odds=(), fatal_odds=()) for guard in machine.guards)
+    )
+    kept = (machine, without)
+    return frozenset(digest(each) for each in (*kept, *(attrs.evolve(each, properties=()) for each in kept)))
+
 
 #: So many values are plotted beyond the smallest, and so many at most.
 _PLOTTED, _MOST_POINTS = 10, 60
@@ -98,7 +118,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **given: Any)
     UNKNOWN, 2 usage.
     """
     try:
-        with Working("reckoning odds"):
+        with ProgressLine("reckoning odds"):
             answer = _answered(load(file), target, given)
             picture = given["picture"]
             drawn = picture is None or _plot(answer, picture, given["vary"])
@@ -194,7 +214,7 @@ def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
     return True
 
 
-def _pair(found: Bounds) -> tuple[float, float]:
+def _pair(found: OddsRange) -> tuple[float, float]:
     return found.low, found.high
 
 
@@ -228,7 +248,7 @@ def _unknown(answer: OddsAnswer) -> list[str]:
     return found
 
 
-def _ends(found: Reckoning) -> list[str]:
+def _ends(found: RunOdds) -> list[str]:
     rows = [("ends in", "probability")]
     rows += [(f"{end.state}{_ENDS.get(end.kind, '')}", _bounds(bounds)) for end, bounds in found.ends]
     if found.never_ends.high > 0:
@@ -237,7 +257,7 @@ def _ends(found: Reckoning) -> list[str]:
 
 
 def _no_success(answer: OddsAnswer) -> list[str]:
-    """Say that no run succeeds, where that is so, or that nothing counts as success."""
+    """Return that no run succeeds, where that is so, or that nothing counts as success."""
     success, machine = answer.reckoning.success, answer.asked.system.machine
     if not answer.asked.success:
         finals = ", ".join(sorted(machine.final_states | machine.ends.keys())) or "none"
@@ -328,7 +348,7 @@ def _missing(found: Estimate, target: float) -> str:
     return f"target {target:g}: about {found.missing_runs} more runs like these are missing for the bound to be there"
 
 
-def _needed(found: Needed) -> str:
+def _needed(found: TargetResult) -> str:
     start = f"target {found.target:g}"
     if found.answer == "reached" and found.reckoning is not None:
         name, cost = found.reckoning.main_cost
@@ -350,7 +370,7 @@ def _order(found: Order) -> str:
     return f"order of steps: {', '.join(found.best)} is {how}, {saves}"
 
 
-def _bounds(found: Bounds) -> str:
+def _bounds(found: OddsRange) -> str:
     low, high = _number(found.low), _number(found.high)
     return low if low == high else f"{low} to {high}"
 
@@ -369,7 +389,7 @@ def _percent(share: float) -> str:
 
 
 def as_json(file: str, answer: OddsAnswer) -> dict[str, Any]:
-    """Give everything as an object; what has no bound is null."""
+    """Return everything as an object; what has no bound is null."""
     found = answer.reckoning
     written = {
         "file": file,
@@ -412,11 +432,11 @@ def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-def _bounds_json(found: Bounds | None) -> dict[str, float | None] | None:
+def _bounds_json(found: OddsRange | None) -> dict[str, float | None] | None:
     return None if found is None else {"low": _finite(found.low), "high": _finite(found.high)}
 
 
-def _needed_json(found: Needed | None) -> dict[str, Any] | None:
+def _needed_json(found: TargetResult | None) -> dict[str, Any] | None:
     if found is None:
         return None
     written = attrs.asdict(found, filter=lambda field, _: field.name != "reckoning")

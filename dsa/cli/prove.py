@@ -6,18 +6,13 @@ from typing import Any
 
 import click
 
-from dsa.checks.certify import certify_proofs
-from dsa.checks.evidence import Evidence, Explored, Fair, Inductive
-from dsa.checks.proof.conclusion import spoken
-from dsa.checks.proof.refuted import Gap
-from dsa.checks.prove import Proof, ProofReport, prove
-from dsa.cli.certificates import write_certificate
-from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.outputs import require_file
-from dsa.cli.parameters import SECONDS
-from dsa.cli.progress import Working
-from dsa.cli.terminal import say
-from dsa.edge.files import read_document
+from dsa.checks.certificate.certificate_writer import certify_proofs
+from dsa.checks.proof.conclusion import Gap, spoken
+from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive
+from dsa.checks.proof.prover import Proof, ProofReport, prove
+from dsa.cli.command_line import SECONDS, JsonCommand, ProgressLine, json_option, require_file, say, tell_json
+from dsa.cli.verify import write_certificate
+from dsa.edge.document_files import read_document
 from dsa.errors import MachineError
 from dsa.expr import unparse
 from dsa.lang import digest
@@ -41,12 +36,12 @@ def command(file: str, *, json_wanted: bool, time_limit: float | None, certifica
     reading = read_document(file)
     if reading.machine is None:
         raise MachineError(reading.diagnostics)
-    with Working("comparing rows") as progress:
+    with ProgressLine("comparing rows") as progress:
         report = prove(reading.machine, time_limit_s=time_limit, clock=time.perf_counter, progress=progress.tell)
     if not json_wanted:
         _show(file, report)
     if certificate is not None:
-        with Working("writing the certificate"):
+        with ProgressLine("writing the certificate"):
             write_certificate(certificate, reading.machine, lambda certifier: certify_proofs(certifier, report))
     if json_wanted:  # the last thing: what fails before prints an object of its own
         tell_json(_as_json(file, report))
@@ -94,13 +89,13 @@ def _summary(report: ProofReport) -> str:
 
 
 def _all(report: ProofReport) -> tuple[Proof, ...]:
-    """Give everything in the order it is shown; rest is told of whether it is proved or not."""
+    """Return everything in the order it is shown; rest is told of whether it is proved or not."""
     resting = report.rest or report.not_at_rest
     return (*report.obligations, *([resting] if resting else []), *report.properties)
 
 
 def _verdict(proof: Proof) -> str:
-    """Give the verdict to show; none for what nobody has to prove."""
+    """Return the verdict to show; none for what nobody has to prove."""
     owed = proof.is_asked and (proof.name != "rest" or proof.verdict == "PROVED")
     return proof.verdict if owed else _NONE
 
@@ -179,7 +174,7 @@ def _steps(proof: Proof) -> list[dict[str, Any]]:
 
 
 def _evidence(report: ProofReport, evidence: Evidence) -> dict[str, Any]:
-    if isinstance(evidence, Explored):
+    if isinstance(evidence, ExhaustiveEvidence):
         return {
             "valuations": [dict(values) for values in evidence.valuations],
             "configurations": evidence.configurations,

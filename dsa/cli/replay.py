@@ -1,4 +1,6 @@
-"""`dsa replay RUN`: derive a recorded run again; with `--against`, let another table take the same events.
+"""`dsa check FILE --trace RECORD`: a recorded trace run again, told to people or as JSON to programs.
+
+`dsa replay RUN`: derive a recorded run again; with `--against`, let another table take the same events.
 
 Also checks a trace that any other program has recorded against a table.
 """
@@ -14,30 +16,92 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.conjuncts import rows_at, show_false
-from dsa.checks.places import show_row
-from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option
-from dsa.cli.kept import faults_told, machine_record, recorded_run, runs_option, told_record
-from dsa.cli.replayed import replayed
-from dsa.cli.terminal import say
-from dsa.cli.timeline import outcome_text
-from dsa.durations import spelled_like
-from dsa.edge.files import load, read_text
+from dsa.checks.monitor import MonitorResult, Replay, replay
+from dsa.checks.places import rows_at, show_false, show_row
+from dsa.cli.check import places_of, steps_as_json
+from dsa.cli.command_line import UNREADABLE, ColouredWord, CommandExit, JsonCommand, json_option, say, tell_json
+from dsa.cli.draw import place_in, read_record
+from dsa.cli.ledger_view import outcome_text
+from dsa.cli.run_options import faults_told, machine_record, recorded_run, runs_option, told_record
+from dsa.edge.document_files import load, read_text
 from dsa.errors import DsaError, OccurrenceError, ParameterError
-from dsa.machine import Machine
-from dsa.runs import record as records
-from dsa.runs.one_policy import replayed_policy
-from dsa.runs.record import OtherMachineError, RunRecord
+from dsa.machine import Machine, spelled_like
+from dsa.runs import archive as records
+from dsa.runs.archive import OtherMachineError, RunRecord
+from dsa.runs.bindings import replayed_policy
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime import ledger
-from dsa.runtime.call_replay import LedgerEnds, Replayed
-from dsa.runtime.call_tree import POLICY
-from dsa.runtime.journal import Recorded
-from dsa.runtime.moment import load_story
-from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, Stop, rederive
-from dsa.runtime.timeline import Difference, first_difference
+from dsa.runtime.policy.call_tree import POLICY
+from dsa.runtime.policy.invocation import LedgerEnds, ReplayReport
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, StopEffect, rederive
+from dsa.runtime.run_store import StoredRun
+from dsa.runtime.timeline import Difference, first_difference, load_story
 from dsa.trace import show_occurrence, show_values
+
+_MONITOR_COLOURS = {"satisfied": "green", "violated": "red"}
+#: A verdict takes so many columns, so that what follows is aligned.
+_MONITOR_WIDTH = len("satisfied")
+
+
+def replayed(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
+    """Run a recorded trace on one machine again and tell what came of it; return the exit code."""
+    if len(files) != 1:
+        raise click.UsageError("--trace takes one FILE: the machine that the trace is of")
+    found = replay(load(files[0]), read_record(trace))
+    if json_wanted:
+        tell_json(_as_json(files[0], trace, found))
+    else:
+        _say_replay(files[0], trace, found)
+    return int(found.failed)
+
+
+def _as_json(file: str, trace: str, found: Replay) -> dict[str, Any]:
+    """Return what came of running a recorded trace again as an object."""
+    return {
+        "file": file,
+        "trace": trace,
+        "steps": steps_as_json(found.trace),
+        "mismatch": {"step": found.mismatch.step, "message": found.mismatch.message} if found.mismatch else None,
+        "monitors": [
+            {
+                "text": seen.text,
+                "line": seen.line,
+                "verdict": seen.watched.verdict if seen.watched else None,
+                "step": seen.watched.step if seen.watched else None,
+            }
+            for seen in found.observations
+        ],
+    }
+
+
+def _say_replay(file: str, trace: str, found: Replay) -> None:
+    """Print what came of running a recorded trace again."""
+    for line in found.trace.show(found.loop).split("\n"):
+        say(line)
+    if found.mismatch:
+        say(f"{place_in(trace, found.mismatch.step)}: {found.mismatch.message}")
+    places = places_of(seen.claim.span for seen in found.observations)
+    for place, seen in zip(places, found.observations, strict=True):
+        say(_watched(seen), f"  {place}{seen.text}{_since(seen)}")
+    fits = len(found.trace.steps)
+    say(f"{file}: {fits} of the {found.total} steps of {trace} are what the table does")
+
+
+def _watched(seen: MonitorResult) -> ColouredWord:
+    verdict = seen.watched.verdict if seen.watched else "-"
+    return ColouredWord(verdict.ljust(_MONITOR_WIDTH), _MONITOR_COLOURS.get(verdict))
+
+
+def _since(seen: MonitorResult) -> str:
+    """Say at which step a monitor was decided, or why there is none."""
+    if seen.watched is None:
+        return "  (about all runs together: no monitor of one)"
+    if seen.watched.step is None:
+        return ""
+    where = f"at step {seen.watched.step}" if seen.watched.step else "at the start"
+    return f"  owed since {where.removeprefix('at ')}" if seen.watched.verdict == "pending" else f"  {where}"
+
 
 _TRACES = (".jsonl", ".json")
 
@@ -62,8 +126,8 @@ def command(run: str, root: str, file: str | None, module: str | None, *, json_w
     sys.exit(_against(f"run {recorded.run}", recorded.entries, file, _own(recorded), json_wanted=json_wanted))
 
 
-def _rederived(recorded: Recorded, folder: Path, module: str | None, *, json_wanted: bool) -> int:
-    """Derive a run again from its events, and what policies called from the results of their calls; give the exit code."""
+def _rederived(recorded: StoredRun, folder: Path, module: str | None, *, json_wanted: bool) -> int:
+    """Derive a run again from its events, and what policies called from the results of their calls; return the exit code."""
     record = told_record(folder, recorded)
     if record.run.machine.name == POLICY:
         with faults_told(folder):
@@ -73,10 +137,10 @@ def _rederived(recorded: Recorded, folder: Path, module: str | None, *, json_wan
     return _again(record, json_wanted=json_wanted)
 
 
-def _calls_again(record: RunRecord, folder: Path, module: str | None) -> Replayed:
+def _calls_again(record: RunRecord, folder: Path, module: str | None) -> ReplayReport:
     """Perform again what called others in a run of a policy, bound as it was started or by another module."""
 
-    async def replaying() -> Replayed:
+    async def replaying() -> ReplayReport:
         loop = asyncio.get_running_loop()
         handler = loop.default_exception_handler
         loop.set_exception_handler(lambda _loop, about: None if _ends_it(about.get("exception")) else handler(about))
@@ -101,13 +165,13 @@ def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
         try:
             entries = load_story(text)
         except (ValueError, KeyError, TypeError) as fault:
-            raise Ended(f"{name} begins like a run's story, and is not one", UNREADABLE) from fault
+            raise CommandExit(f"{name} begins like a run's story, and is not one", UNREADABLE) from fault
         return _against(name, entries, file, None, json_wanted=json_wanted)
     return replayed((file,), name, json_wanted=json_wanted)
 
 
-def _own(recorded: Recorded) -> Machine | None:
-    """Give the machine that a run is of; None when this version of dsa reads it otherwise."""
+def _own(recorded: StoredRun) -> Machine | None:
+    """Return the machine that a run is of; None when this version of dsa reads it otherwise."""
     try:
         return machine_record(recorded).run.machine
     except OtherMachineError:
@@ -117,14 +181,14 @@ def _own(recorded: Recorded) -> Machine | None:
 # -- the same again ---------------------------------------------------------------------------------------------------
 
 
-def _again(record: RunRecord, calls: Replayed | None = None, *, json_wanted: bool) -> int:
-    """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
+def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted: bool) -> int:
+    """Compare a run's ledger with what its machine makes of its events, byte by byte; return the exit code."""
     run, _ = records.replayed(record.recorded, rederive)
     pairs = zip(record.recorded.entries, run.ledger, strict=True)
     for position, (written, made) in enumerate(pairs):
         if ledger.dump_line(written) != ledger.dump_line(made):
             differs = f"{ledger.dump_line(written)} is not {ledger.dump_line(made)}"
-            raise Ended(f"damaged: run {run.run_id}, entry {position}: {differs}", 1)
+            raise CommandExit(f"damaged: run {run.run_id}, entry {position}: {differs}", 1)
     found = projection(run)
     digest = hashlib.sha256("\n".join([*map(ledger.dump_line, run.ledger), json.dumps(found)]).encode()).hexdigest()
     counts = _counts(run.ledger)
@@ -142,8 +206,8 @@ def _again(record: RunRecord, calls: Replayed | None = None, *, json_wanted: boo
     return 0
 
 
-def _compared(replayed: Replayed) -> Iterator[str]:
-    """Say which calls were performed again."""
+def _compared(replayed: ReplayReport) -> Iterator[str]:
+    """Yield which calls were performed again."""
     again = [f"{call.policy} {call.path}" for call in replayed.calls if call.path in replayed.performed]
     if again:
         yield f"performed again with recorded results, every request and every step is the same: {', '.join(again)}"
@@ -154,7 +218,7 @@ def _compared(replayed: Replayed) -> Iterator[str]:
 
 
 def projection(run: Run) -> dict[str, Any]:
-    """Give what a run's events lead to, as JSON: state, values, keys of what is outstanding, and each step's view."""
+    """Return what a run's events lead to, as JSON: state, values, keys of what is outstanding, and each step's view."""
     steps = {
         name: {
             "attempts": view.attempts,
@@ -193,14 +257,14 @@ def _counts(entries: Iterable[ledger.Entry]) -> dict[str, int]:
 def _against(
     name: str, entries: ledger.Ledger[ledger.Entry], file: str, own: Machine | None, *, json_wanted: bool
 ) -> int:
-    """Let another table take the events of a ledger, and tell where it differs; give the exit code."""
+    """Let another table take the events of a ledger, and tell where it differs; return the exit code."""
     first = entries[0] if len(entries) else None
     if not isinstance(first, ledger.MachineEntry):
-        raise Ended(f"{name} has no machine, so no table can take its events", UNREADABLE)
+        raise CommandExit(f"{name} has no machine, so no table can take its events", UNREADABLE)
     try:
         machine = load(file).at(dict(first.parameters))
     except ParameterError as fault:
-        raise Ended(f"{file} cannot be at the parameters of {name}: {fault}", 1) from fault
+        raise CommandExit(f"{file} cannot be at the parameters of {name}: {fault}", 1) from fault
     machine = machine if own is None else spelled_like(machine, own)
     difference = first_difference(machine, entries, own)
     events = _counts(entries)["events"]
@@ -245,7 +309,7 @@ def _would(difference: Difference) -> str:
 
 
 def _did(outcome: ledger.RowEntry | ledger.RefusalEntry | None, commands: tuple[Command, ...]) -> str:
-    """Say what a table did with an event."""
+    """Return what a table did with an event."""
     accepted = (
         "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, ledger.RowEntry) else ""
     )
@@ -257,7 +321,7 @@ def _command(command: Command) -> str:
     match command:
         case Intent(effect=effect):
             return effect
-        case Stop(effect=effect):
+        case StopEffect(effect=effect):
             return f"stop {effect}"
         case DropTimer(source, event):
             return f"drop {event} of {source}"
@@ -266,7 +330,7 @@ def _command(command: Command) -> str:
 
 
 def _false(machine: Machine, difference: Difference) -> str:
-    """Say which conjuncts of the candidate rows were false where the table takes another row, or none."""
+    """Return which conjuncts of the candidate rows were false where the table takes another row, or none."""
     try:
         return show_false(rows_at(machine, difference.here, difference.happening.occurrence))
     except (OccurrenceError, KeyError):  # it has no such event, or reads guards that said nothing
@@ -274,7 +338,7 @@ def _false(machine: Machine, difference: Difference) -> str:
 
 
 def difference_as_json(machine: Machine, difference: Difference) -> dict[str, Any]:
-    """Give a difference as an object: the event, what was recorded, and what the machine does instead."""
+    """Return a difference as an object: the event, what was recorded, and what the machine does instead."""
     event, outcome = difference.happening.event, difference.happening.outcome
     assert event is not None, "something happened"
     return {

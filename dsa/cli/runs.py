@@ -1,4 +1,7 @@
-"""`dsa runs`: the runs that are kept, one a line, the newest last."""
+"""`dsa runs`: the runs that are kept, one a line, the newest last.
+
+`dsa runs --verify`: a run's line from its ledger, decoded and replayed.
+"""
 
 import asyncio
 import importlib
@@ -13,15 +16,14 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.faults import Ended, JsonCommand
-from dsa.cli.parameters import Word
-from dsa.cli.step_lines import shortened
-from dsa.cli.terminal import say
+from dsa.cli.command_line import CommandExit, JsonCommand, Word, say
 from dsa.declarations import parse_duration
-from dsa.runs.archive import RunArchive
+from dsa.runs.archive import OtherMachineError, RunArchive
 from dsa.runs.place import DEFAULT_RUNS, opened_place
-from dsa.runtime.journal import DamageError, RunSummary, StoreError
-from dsa.words import closest
+from dsa.runs.summary import summary_of_record
+from dsa.runtime.run import ReplayError
+from dsa.runtime.run_store import DamageError, RunSummary, StoreError
+from dsa.text import closest, shortened
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
@@ -32,7 +34,7 @@ _STAMP_LENGTH = len("20260131T120000")
 
 
 @attrs.frozen
-class Listed:
+class RunLine:
     """One run as the list has it. `kind` is a `Standing`'s, or `damaged`, `other machine`; `how` says it in words.
 
     `about` is what it was first told or asked: the field `about` of that, else `text`.
@@ -109,7 +111,7 @@ def command(
         hint = "" if summaries else _hint(every, waiting_for, machine)
         if due_before_ms is not None:
             summaries = tuple(each for each in summaries if _is_due_before(each, due_before_ms))
-        found = [_verified(runs, each) if verify else listed(each) for each in summaries]
+        found = [verified(runs, each) if verify else listed(each) for each in summaries]
         lost = runs.lost()
     shown = [line for line, each in zip(found, summaries, strict=True) if status in {None, line.kind, each.status}]
     if json_wanted:
@@ -119,7 +121,7 @@ def command(
     elif not lost:
         _say_none(folder, is_filtered=bool(status or waiting_for or machine or due_before_ms), hint=hint)
     if lost:
-        raise Ended(
+        raise CommandExit(
             f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1
         )
 
@@ -135,7 +137,7 @@ def _is_due_before(found: RunSummary, moment: int) -> bool:
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 def remove(wanted: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
     """Remove each RUN, an id or a part of one, with its parts, what it generated and its folder. A run that a process has is refused."""
-    removed, find = list[str](), importlib.import_module("dsa.cli.kept").find
+    removed, find = list[str](), importlib.import_module("dsa.cli.run_options").find
     with _opened(Path(root)) as runs:
         ids = runs.ids()
         for run in dict.fromkeys(find(ids, each, Path(root)) for each in wanted):
@@ -174,13 +176,13 @@ def _opened(folder: Path) -> Iterator[RunArchive]:
         finally:
             place.close()
     except DamageError as error:
-        raise Ended(f"damaged: {error}", 1) from error
+        raise CommandExit(f"damaged: {error}", 1) from error
     except StoreError as error:
-        raise Ended(str(error), 1) from error
+        raise CommandExit(str(error), 1) from error
 
 
 def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | None) -> str:
-    """Say which events runs wait for, or of which machines there are runs, when a word that none has was asked for."""
+    """Return which events runs wait for, or of which machines there are runs, when a word that none has was asked for."""
     machines = {each.summary.machine for each in every}
     events = {event for each in every for event in each.summary.waits_for}
     if machine is not None and machine not in machines:
@@ -198,11 +200,11 @@ def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
     left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        raise Ended(f"{folder}: damaged: the ledger has no run, and {left[0]}{more} left a folder here", 1)
+        raise CommandExit(f"{folder}: damaged: the ledger has no run, and {left[0]}{more} left a folder here", 1)
     say(f"{folder}: no run is kept here")
 
 
-def _say_table(shown: list[Listed]) -> None:
+def _say_table(shown: list[RunLine]) -> None:
     rows = [_HEADER, *(each.cells() for each in shown)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = (map(str.ljust, row, widths) for row in rows)
@@ -212,13 +214,13 @@ def _say_table(shown: list[Listed]) -> None:
 # -- one run ---------------------------------------------------------------------------------------------------------------
 
 
-def listed(found: RunSummary) -> Listed:
+def listed(found: RunSummary) -> RunLine:
     """Return a run's line from its summary."""
     kind, how = _stands(found)
     if kind == "damaged":
-        return Listed(found.run, kind, how)
+        return RunLine(found.run, kind, how)
     summary = found.summary
-    return Listed(
+    return RunLine(
         found.run,
         kind,
         how,
@@ -259,12 +261,6 @@ def _stands(found: RunSummary) -> tuple[str, str]:
     return status, f"waiting for: {', '.join((*summary.waits_for, *summary.timers)) or 'nothing that can happen'}"
 
 
-def _verified(runs: RunArchive, found: RunSummary) -> Listed:
-    """Return a run's line from all of its ledger; what replays is loaded only for this."""
-    line: Listed = importlib.import_module("dsa.cli.verified").verified(runs, found)
-    return line
-
-
 def started_at(run_id: str) -> str:
     """Return when a run was started, as its id says it; empty for an id that does not."""
     stamp = run_id.partition("-")[0]
@@ -277,3 +273,19 @@ def started_at(run_id: str) -> str:
 def _short(text: str) -> str:
     line = " ".join(text[: 4 * _LONGEST].split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 2]}.."
+
+
+def verified(runs: RunArchive, found: RunSummary) -> RunLine:
+    """Return a run's line from all of its ledger, decoded and replayed; what is the matter with a damaged one becomes its line."""
+    try:
+        return listed(summary_of_record(runs.get(found.run)))
+    except DamageError as fault:
+        if fault.run is None:
+            raise
+        return RunLine(found.run, "damaged", f"damaged: {fault}")
+    except OtherMachineError as fault:
+        kind, why = "other machine", str(fault)
+    except ReplayError as fault:
+        kind, why = "damaged", f"damaged: run {found.run}, {fault}"
+    summary = found.summary
+    return RunLine(found.run, kind, why, summary.machine, events=summary.events, about=summary.about or None)

@@ -10,36 +10,38 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.console import terminal
-from dsa.cli.driving import Manner, Said, go_on
-from dsa.cli.faults import UNREADABLE, Ended, tell_json
-from dsa.cli.kept import line, opened, recorded_run, runs_option, told_record
-from dsa.cli.outcome import tell
-from dsa.cli.parameters import read_data, require_text
-from dsa.cli.run_json import WAITING, RunCommand, exit_code, recorded_report
-from dsa.cli.run_options import RunOptions, duration_s, run_options
-from dsa.cli.terminal import say
-from dsa.cli.timeline import refusal_text
-from dsa.cli.watching import watching_options
+from dsa.cli.command_line import UNREADABLE, CommandExit, read_data, require_text, say, tell_json
+from dsa.cli.ledger_view import refusal_text, terminal
+from dsa.cli.resume import Manner, RunInput, go_on
+from dsa.cli.run_options import (
+    RunOptions,
+    duration_s,
+    line,
+    opened,
+    recorded_run,
+    run_options,
+    runs_option,
+    told_record,
+    watching_options,
+)
+from dsa.cli.run_view import WAITING, JsonRunCommand, exit_code, recorded_report, tell
 from dsa.declarations import OUTSIDE
-from dsa.edge.deciding import doubted_in
-from dsa.meaning import Occurrence
-from dsa.runs.archive import POLL_S
-from dsa.runs.record import RunRecord
-from dsa.runs.wholes import driving_run
-from dsa.runtime.ledger import EventEntry, RefusalEntry
-from dsa.runtime.parts import asking_run
-from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
+from dsa.runs.archive import POLL_S, RunRecord
+from dsa.runs.child_runs import driving_run
+from dsa.runs.runs import doubted_in
+from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run
+from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
-from dsa.runtime.standing import asked_of_people, places
-from dsa.runtime.timeline import Refused, refused_from_outside
-from dsa.words import closest
+from dsa.runtime.status import asked_of_people, places
+from dsa.runtime.timeline import RefusedEvent, refused_from_outside
+from dsa.semantics import Occurrence
+from dsa.text import closest
 
 #: The place of a question: the number of an event, or the key of an effect.
 _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
 
 
-@click.command("send", cls=RunCommand)
+@click.command("send", cls=JsonRunCommand)
 @click.argument("run")
 @click.argument("event")
 @click.argument("text", required=False, metavar="[DATA]")
@@ -86,7 +88,7 @@ def command(
     record, at, whole = _meant(folder, run, event, place)
     said = _said(record, Occurrence(event, data=_data(text, data)), at, key)
     if record.standing.kind == "finished":
-        raise Ended(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
+        raise CommandExit(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
     is_part = whole is not record and not key
     is_posted = is_part or (record.standing.kind == "under way" and not (take or key))
     posted = _post(record, whole, folder, said, options, timeout_s) if is_posted else None
@@ -103,12 +105,12 @@ def command(
     sys.exit(exit_code(performed.rest, refused))
 
 
-def _said(record: RunRecord, occurrence: Occurrence, at: str | None, key: str | None) -> Said:
+def _said(record: RunRecord, occurrence: Occurrence, at: str | None, key: str | None) -> RunInput:
     """Return what is said to a run: an event, or what the effect of this key was answered with. Raises as `_require_known` and `_answer`."""
     if key is not None:
-        return Said(answers={key: _answer(record, key, occurrence)})
+        return RunInput(answers={key: _answer(record, key, occurrence)})
     _require_known(record, occurrence.event, answering=False)
-    return Said(sent=(occurrence,), at=at)
+    return RunInput(sent=(occurrence,), at=at)
 
 
 def _parted(run: str) -> tuple[str, str]:
@@ -134,7 +136,7 @@ def _meant(root: Path, run: str, event: str, place: str) -> tuple[RunRecord, str
 
 
 def _post(
-    record: RunRecord, whole: RunRecord, root: Path, said: Said, options: RunOptions, timeout_s: float
+    record: RunRecord, whole: RunRecord, root: Path, said: RunInput, options: RunOptions, timeout_s: float
 ) -> int | None:
     """Post an event to a run that another process drives, or a whole, and say what became of it. Returns the exit code; None when nobody drives it now."""
     run_id, (sent,) = record.run.run_id, said.sent
@@ -146,10 +148,10 @@ def _post(
             time.sleep(POLL_S)
         run = runs.get(run_id)
         report = recorded_report(runs, run)
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedEvent, ...] = ()
     if outcome is not None and outcome.reason:
         refusal = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
-        refused = (Refused(EventEntry(0, sent.event, at=said.at), refusal, outcome.state),)
+        refused = (RefusedEvent(EventEntry(0, sent.event, at=said.at), refusal, outcome.state),)
     code = WAITING if outcome is None else int(bool(refused))
     if options.json_wanted:
         waits = message if outcome is None else None
@@ -162,7 +164,7 @@ def _post(
     return code
 
 
-def _say_refused(refused: Iterable[Refused], run: Run, directory: Path) -> None:
+def _say_refused(refused: Iterable[RefusedEvent], run: Run, directory: Path) -> None:
     """Say why events were refused, and what to do for who has answered a question that is not asked any more."""
     for each in refused:
         where = f" in {each.state}" if each.state else ""
@@ -210,4 +212,4 @@ def _require_known(record: RunRecord, event: str, *, answering: bool) -> None:
     if event not in machine.event_named:
         people = {OUTSIDE, *asked_of_people(record.run)}
         meant = [each.name for each in machine.events if answering or each.origin in people]
-        raise Ended(f"{machine.name} has no event '{event}'; {closest(event, meant)}", UNREADABLE)
+        raise CommandExit(f"{machine.name} has no event '{event}'; {closest(event, meant)}", UNREADABLE)

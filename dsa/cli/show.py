@@ -1,41 +1,36 @@
 """`dsa show RUN`: what happened in a run and how it stands; the same as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
 
-from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import EntryPoints, entry_points
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import click
 
-from dsa.claims import Scenario
-from dsa.cli.console import terminal
-from dsa.cli.displays import display_of
-from dsa.cli.faults import UNREADABLE, Ended, tell_json
-from dsa.cli.kept import faults_told, machine_record, opened, recorded_run, runs_option
-from dsa.cli.run_json import RunCommand, RunReport, recorded_report, story_lines
-from dsa.cli.step_lines import shortened
-from dsa.cli.terminal import say
-from dsa.cli.timeline import story
-from dsa.edge.files import read_text
+from dsa.cli.command_line import UNREADABLE, CommandExit, say, tell_json
+from dsa.cli.ledger_view import story, terminal
+from dsa.cli.run import display_of
+from dsa.cli.run_options import faults_told, machine_record, opened, recorded_run, runs_option
+from dsa.cli.run_view import JsonRunCommand, MachineExtension, RunReport, extension_of, recorded_report, story_lines
+from dsa.declarations import Scenario
+from dsa.edge.document_files import read_text
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
 from dsa.machine import Machine, show_used, used_in
-from dsa.runs.folder import ERRORS
-from dsa.runs.record import RunRecord, text_of
+from dsa.runs.archive import RunRecord, text_of
+from dsa.runs.place import ERRORS
 from dsa.runs.runs import open_runs
-from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
-from dsa.runtime.counting import counters
-from dsa.runtime.journal import Recorded
+from dsa.runtime.artifacts import AttemptRecord, short_id, tree_of_attempts
+from dsa.runtime.costs import counters
 from dsa.runtime.ledger import MachineEntry
-from dsa.runtime.moment import Moment
-from dsa.runtime.timeline import Percept, percepts
-from dsa.tables import escaped, table_lines
-from dsa.testing.written import as_scenario
-from dsa.trace import show_occurrence, show_values
+from dsa.runtime.run_store import StoredRun
+from dsa.runtime.timeline import Moment, Percept, percepts
+from dsa.testing.suites import as_scenario
+from dsa.text import shortened
+from dsa.trace import escaped, show_occurrence, show_values, table_lines
 
 
-@click.command("show", cls=RunCommand)
+@click.command("show", cls=JsonRunCommand)
 @click.argument("run")
 @runs_option
 @click.option(
@@ -87,13 +82,13 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
             say(line)
 
 
-def _report(root: Path, recorded: Recorded) -> RunReport:
+def _report(root: Path, recorded: StoredRun) -> RunReport:
     """Return what is told of a run as one object."""
     with opened(root) as runs:
         return recorded_report(runs, machine_record(recorded))
 
 
-def _lines(recorded: Recorded, root: Path, form: str | None, after: int) -> Iterator[str]:
+def _lines(recorded: StoredRun, root: Path, form: str | None, after: int) -> Iterator[str]:
     """Return what is asked for."""
     if form == "jsonl":
         yield from story_lines(recorded, after)
@@ -117,34 +112,37 @@ def _lines(recorded: Recorded, root: Path, form: str | None, after: int) -> Iter
 
 
 def error_lines(folder: Path) -> Iterator[str]:
-    """Give what users' code has raised in a run, as it was kept in its folder."""
+    """Yield what users' code has raised in a run, as it was kept in its folder."""
     path = folder / ERRORS
     yield from (read_text(path).splitlines() if path.exists() else ["nothing was raised by your code"])
 
 
-def counter_lines(recorded: Recorded) -> Iterator[str]:
-    """Give what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
+def counter_lines(recorded: StoredRun) -> Iterator[str]:
+    """Yield what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
     counted: dict[str, Any] = dict(counters(recorded.entries))
-    for point in _points("dsa.counters", recorded):
-        counted[point.name] = point.load()(recorded.entries)
+    own = _extension(recorded)
+    if own.counters is not None:
+        counted[own.name] = own.counters(recorded.entries)
     for kind, numbers in counted.items():
         yield f"{kind}:"
         yield from _aligned(numbers)
 
 
-def diff_lines(recorded: Recorded, root: Path) -> Iterator[str]:
-    """Give what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
-    told = _own("dsa.diffs", recorded, "only those of `dsa code` have a diff")
+def diff_lines(recorded: StoredRun, root: Path) -> Iterator[str]:
+    """Yield what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
+    diff = _extension(recorded).diff
+    if diff is None:
+        raise CommandExit(f"run {recorded.run} has no diff: only runs of `dsa code` have one", UNREADABLE)
     with open_runs(root, must_exist=True) as runs:
-        yield from told(runs, recorded.run).splitlines() or ["nothing was changed"]
+        yield from diff(runs, recorded.run).splitlines() or ["nothing was changed"]
 
 
-def _show(recorded: Recorded, root: Path) -> None:
+def _show(recorded: StoredRun, root: Path) -> None:
     """Show a run as it was shown while it went on. Raises Ended for one of a machine without a display."""
     first = recorded.entries[0]
     display = display_of(first.name if isinstance(first, MachineEntry) else "", terminal(), root)
     if display is None:
-        raise Ended(
+        raise CommandExit(
             f"run {recorded.run} is of a machine that keeps no such account: only those of `dsa chat` and `dsa code` have a transcript",
             UNREADABLE,
         )
@@ -153,17 +151,10 @@ def _show(recorded: Recorded, root: Path) -> None:
     display.end()
 
 
-def _own(group: str, recorded: Recorded, otherwise: str) -> Callable[..., Any]:
-    """Give a machine's own account of its runs. Raises Ended where it has none."""
-    for point in _points(group, recorded):
-        account: Callable[..., Any] = point.load()
-        return account
-    raise Ended(f"run {recorded.run} is of a machine that keeps no such account: {otherwise}", UNREADABLE)
-
-
-def _points(group: str, recorded: Recorded) -> EntryPoints:
+def _extension(recorded: StoredRun) -> MachineExtension:
+    """Return what the machine of a run adds to the commands."""
     first = recorded.entries[0]
-    return entry_points(group=group, name=first.name if isinstance(first, MachineEntry) else "")
+    return extension_of(first.name if isinstance(first, MachineEntry) else "")
 
 
 def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:
@@ -173,16 +164,16 @@ def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def scenario_lines(record: RunRecord) -> Iterator[str]:
-    """Give a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
+    """Yield a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
     run, seen = record.run, percepts(record.run.machine, record.run.ledger)
     if not seen:
-        raise Ended(f"nothing has happened yet in run {run.run_id}", 1)
+        raise CommandExit(f"nothing has happened yet in run {run.run_id}", 1)
     default = loads(text_of(record.recorded.text, record.recorded.entries)).constants
     changed = {name: value for name, value in record.first.parameters if default[name] != value}
     written, left_out = _written(run.machine, seen, f"run {run.run_id}", changed)
     if written is None:
         why = "which of several timers of one duration is meant cannot be said"
-        raise Ended(f"no scenario can tell run {run.run_id}: {why}", 1)
+        raise CommandExit(f"no scenario can tell run {run.run_id}: {why}", 1)
     yield f"## Scenario: {written.name}"
     yield from scenario_text(written).split("\n")
     if left_out:
@@ -205,7 +196,7 @@ def _written(
 
 
 def percept_lines(record: RunRecord) -> Iterator[str]:
-    """Give the table of what a run perceived and did; in a workflow, with what the step in progress uses (`-`: nothing)."""
+    """Yield the table of what a run perceived and did; in a workflow, with what the step in progress uses (`-`: nothing)."""
     machine = record.run.machine
     has_uses = any(step.uses for step in machine.steps)
     rows = [
@@ -223,21 +214,21 @@ def percept_lines(record: RunRecord) -> Iterator[str]:
 
 
 @attrs.frozen
-class _Branch:
+class _TreeLine:
     """An attempt in the tree, and how its line begins."""
 
-    attempt: Attempt
+    attempt: AttemptRecord
     before: str
     below: str
 
 
-def provenance_lines(attempts: tuple[Attempt, ...]) -> Iterator[str]:
-    """Give the tree of attempts: below each those that refine it."""
+def provenance_lines(attempts: tuple[AttemptRecord, ...]) -> Iterator[str]:
+    """Yield the tree of attempts: below each those that refine it."""
     if not attempts:
         yield "nothing was generated"
         return
     tree, names = tree_of_attempts(attempts), {a.artifact_id: f"{a.step} {a.version}" for a in attempts}
-    waiting = [_Branch(attempt, "", "") for attempt in reversed(tree[None])]
+    waiting = [_TreeLine(attempt, "", "") for attempt in reversed(tree[None])]
     while waiting:
         branch = waiting.pop()
         yield f"{branch.before}{_attempt(branch.attempt, names)}"
@@ -245,10 +236,10 @@ def provenance_lines(attempts: tuple[Attempt, ...]) -> Iterator[str]:
         last = len(refining) - 1
         for place, each in reversed([*enumerate(refining)]):
             before, below = ("`- ", "   ") if place == last else ("|- ", "|  ")
-            waiting.append(_Branch(each, branch.below + before, branch.below + below))
+            waiting.append(_TreeLine(each, branch.below + before, branch.below + below))
 
 
-def _attempt(attempt: Attempt, names: Mapping[str, str]) -> str:
+def _attempt(attempt: AttemptRecord, names: Mapping[str, str]) -> str:
     """Describe one attempt in a line."""
     said = attempt.verdicts[-1].feedback if attempt.verdicts else ""
     outcome = {"passed": "passed", "failed": "rejected", "fatal": "fatal", None: "no verdict"}[attempt.outcome]

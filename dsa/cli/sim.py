@@ -1,26 +1,181 @@
-"""`dsa sim FILE`: a machine's runs in a world where everything goes wrong, each told by a seed."""
+"""What a simulation found, for people and programs: faults and coverage in figures, a seed's story as rows of the table.
+
+Takes outcomes and stories, gives lines and objects. They depend on nothing but the seeds; times are told apart.
+
+`dsa sim FILE`: a machine's runs in a world where everything goes wrong, each told by a seed.
+"""
 
 import json
 import os
+import shlex
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
+import attrs
 import click
 
+from dsa.checks.places import line_of
 from dsa.checks.table_faults import require_sound
-from dsa.cli.parameters import param_option, parse_parameters
-from dsa.cli.progress import show_line
+from dsa.cli.command_line import param_option, parse_parameters, say, show_line
+from dsa.cli.export import warn_of_errors
+from dsa.cli.ledger_view import entry_text, outcome_text
 from dsa.cli.run import machine_document
-from dsa.cli.simulated import Asked, as_json, shown, told
-from dsa.cli.terminal import say
-from dsa.cli.warned import warn_of_errors
-from dsa.edge.files import load, locate, read_text
+from dsa.edge.document_files import load, locate, read_text
 from dsa.errors import DocumentError
 from dsa.runs.bindings import handlers_of
-from dsa.testing.simulation.campaign import enough, simulate
-from dsa.testing.simulation.story import Story
-from dsa.testing.simulation.subject import Subject, monitored
+from dsa.runtime.ledger import EventEntry, Intents, MachineEntry, RefusalEntry, RowEntry, to_json
+from dsa.semantics import Occurrence
+from dsa.testing.explored_graph import described
+from dsa.testing.simulation.faults import FAULTS, Triple
+from dsa.testing.simulation.oracles import ORACLES
+from dsa.testing.simulation.seed_plan import RUN_ID, Subject, monitored
+from dsa.testing.simulation.story import CampaignResult, SeedResult, Story, enough, simulate
+from dsa.trace import show_occurrence, show_values
+
+_MOST_MISSED, _MOST_FOUND = 20, 10
+_INDENT = "     "
+
+
+@attrs.frozen
+class SimArguments:
+    """What a person has typed: FILE, and parameters' values."""
+
+    file: str
+    parameters: tuple[str, ...] = ()
+
+    def again(self, seed: int) -> str:
+        """Return the command that tells a seed's story."""
+        values = (word for value in self.parameters for word in ("--param", value))
+        return shlex.join(("dsa", "sim", self.file, *values, "--seed", str(seed)))
+
+
+def shown(asked: SimArguments, subject: Subject, outcome: CampaignResult, first: int, least: float) -> Iterator[str]:
+    """Yield what came of seeds: figures, what was not covered, what was found with the story of the first."""
+    values = show_values(subject.machine.constants.items())
+    last = first + outcome.seeds - 1
+    yield (
+        f"{asked.file}: {outcome.seeds:,} runs{f' at {values}' if values else ''} (seeds {first} to {last}), "
+        f"{outcome.rows:,} rows taken, {outcome.processes:,} processes"
+    )
+    yield f"policies  {_policies(subject)}"
+    width = max(len(fault) for fault in FAULTS)
+    yield from (f"  {fault:<{width}}  {outcome.struck[fault]:>8,}" for fault in FAULTS if outcome.struck[fault])
+    yield from _coverage(subject, outcome, least)
+    yield from _oracles(asked, subject, outcome)
+    yield f"fingerprint {outcome.fingerprint:016x}"
+
+
+def _policies(subject: Subject) -> str:
+    return f"real ones of {', '.join(sorted(subject.handlers))}" if subject.handlers else "made up"
+
+
+def _coverage(subject: Subject, outcome: CampaignResult, least: float) -> Iterator[str]:
+    missed, every = outcome.missed(subject), len(subject.triples)
+    share = outcome.coverage(subject)
+    gate = f", fewer than {least:g}%" if share * 100 < least else ""
+    yield f"row x boundary x fault: {every - len(missed):,} of {every:,} triples hit ({share:.1%}{gate})"
+    yield from (f"  not hit: {_named(subject, triple)}" for triple in missed[:_MOST_MISSED])
+    if len(missed) > _MOST_MISSED:
+        yield f"  and {len(missed) - _MOST_MISSED:,} more"
+
+
+def _named(subject: Subject, triple: Triple) -> str:
+    return f"{described(subject.machine.transitions[triple.row], triple.row)}, {triple.boundary}, {triple.fault}"
+
+
+def _oracles(asked: SimArguments, subject: Subject, outcome: CampaignResult) -> Iterator[str]:
+    if not outcome.found:
+        yield f"oracles: all {len(ORACLES)} kept"
+        return
+    seeds = {found.seed for found in outcome.found}
+    yield f"oracles: broken by {len(seeds):,} seeds"
+    for found in outcome.found[:_MOST_FOUND]:
+        yield f"  seed {found.seed}: {found.oracle} ({found.cites}): {found.message}"
+    if len(outcome.found) > _MOST_FOUND:
+        yield f"  and {len(outcome.found) - _MOST_FOUND:,} more"
+    yield ""
+    yield from told(asked, subject, Story(subject, outcome.found[0].seed, telling=True).play())
+    yield ""
+
+
+# -- a story ----------------------------------------------------------------------------------------------------------
+
+
+def told(asked: SimArguments, subject: Subject, story: SeedResult) -> Iterator[str]:
+    """Tell a seed's story: rows of the table, what came of their effects, and what went wrong between them."""
+    yield f"seed {story.seed} of {asked.file}, aimed at {_named(subject, story.aim)}"
+    event: EventEntry | None = None
+    intents = Intents()
+    for item in story.log:
+        if not isinstance(item, str):
+            intents.take(item)
+        match item:
+            case str():
+                yield f"{_INDENT}{item}"
+            case MachineEntry():
+                pass
+            case EventEntry():
+                event = item
+            case RowEntry() | RefusalEntry() if event is not None:
+                yield f"{event.seq:>3}  {_event(event)}  {outcome_text(item)}"
+            case _:
+                yield f"{_INDENT}{entry_text(item, RUN_ID, intents)}"
+    broken = story.violation
+    yield f"broken: {broken}" if broken else f"all oracles kept; {story.rows} rows, {story.lives} processes"
+    yield f"again: {asked.again(story.seed)}"
+
+
+def _event(event: EventEntry) -> str:
+    answered = "" if event.key is None else f" (of {event.key})"
+    return f"{show_occurrence(Occurrence(event.event, event.verdicts, event.source))}{answered}"
+
+
+# -- for programs -----------------------------------------------------------------------------------------------------
+
+
+def as_json(
+    file: str, subject: Subject, outcome: CampaignResult, first: int, seconds: float, story: SeedResult | None = None
+) -> dict[str, Any]:
+    """Return all of it as one object; `story` only where one seed was asked for."""
+    rows = subject.machine.transitions
+    found = {
+        "file": file,
+        "machine": subject.machine.name,
+        "run": RUN_ID,
+        "parameters": subject.machine.constants,
+        "seeds": {"first": first, "count": outcome.seeds},
+        "rows_taken": outcome.rows,
+        "processes": outcome.processes,
+        "policies": sorted(subject.handlers),
+        "faults": {fault: outcome.struck[fault] for fault in FAULTS},
+        "coverage": {
+            "triples": len(subject.triples),
+            "hit": len(subject.triples) - len(outcome.missed(subject)),
+            "missed": [
+                {
+                    "row": str(rows[t.row]),
+                    "line": line_of(rows[t.row]) or None,
+                    "boundary": t.boundary,
+                    "fault": t.fault,
+                }
+                for t in outcome.missed(subject)
+            ],
+        },
+        "oracles": [{"name": oracle.name, "cites": oracle.cites} for oracle in ORACLES],
+        "broken": [
+            {"seed": each.seed, "oracle": each.oracle, "cites": each.cites, "message": each.message}
+            for each in outcome.found
+        ],
+        "fingerprint": f"{outcome.fingerprint:016x}",
+        "seconds": round(seconds, 3),
+    }
+    log = () if story is None else story.log
+    items = [item if isinstance(item, str) else to_json(item) for item in log]
+    return found | ({} if story is None else {"story": items})
+
 
 #: What the gate asks for when nobody says otherwise, in percent.
 _COVERAGE = 95.0
@@ -55,7 +210,7 @@ def command(
     FILE is a machine, or a spec whose properties are watched too. What is printed depends on FILE and the seeds alone; a seed always
     tells the same story. Exit 0 good, 1 an oracle was broken or too little was covered, 2 FILE cannot be read or is too large.
     """
-    subject, asked = _subject(file, parameters), Asked(file, parameters)
+    subject, asked = _subject(file, parameters), SimArguments(file, parameters)
     if seed is not None and seeds is None:
         if coverage is not None:
             raise click.UsageError("--coverage is about many seeds; add --seeds N")
@@ -77,7 +232,7 @@ def command(
 
 
 def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
-    """Give what is simulated: the machine as its own document says it, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
+    """Return what is simulated: the machine as its own document says it, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
     document = machine_document(file)
     values = parse_parameters(parameters)
     machine = load(file if document == locate(file) else str(document)).at(values)
@@ -89,8 +244,8 @@ def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
     return subject
 
 
-def _one(asked: Asked, subject: Subject, seed: int, *, json_wanted: bool) -> int:
-    """Play one seed and tell its story; give the exit code."""
+def _one(asked: SimArguments, subject: Subject, seed: int, *, json_wanted: bool) -> int:
+    """Play one seed and tell its story; return the exit code."""
     story = Story(subject, seed, telling=True).play()
     if json_wanted:
         outcome = simulate(subject, (seed,))

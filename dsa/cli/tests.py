@@ -7,20 +7,16 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.cli.outputs import require_file, require_free, require_other
-from dsa.cli.parameters import param_option, parse_parameters
-from dsa.cli.terminal import say, write
-from dsa.cli.warned import warn_of_errors
-from dsa.edge.files import load, locate, read_text
+from dsa.cli.command_line import param_option, parse_parameters, require_file, require_free, require_other, say, write
+from dsa.cli.export import warn_of_errors
+from dsa.edge.document_files import load, locate, read_text
 from dsa.expr import Value, show_value
 from dsa.lang import machine_of
 from dsa.machine import Machine
-from dsa.testing.graph import Graph, graph_of
-from dsa.testing.implementations import Observed
-from dsa.testing.suites import MAX_TESTS, complete_suite
-from dsa.testing.tours import Test, tour
-from dsa.testing.written import as_pytest, as_scenarios, as_spec
-from dsa.words import closest
+from dsa.testing.explored_graph import ExploredGraph, Test, graph_of, tour
+from dsa.testing.implementations import Observation
+from dsa.testing.suites import MAX_TESTS, as_pytest, as_scenarios, as_spec, complete_suite
+from dsa.text import closest
 
 _KINDS = {".md": "scenarios", ".py": "a pytest file"}
 
@@ -80,7 +76,7 @@ def command(
     warn_of_errors(file, graph.machine, "the tests ask for what the table does, faults too")
     # A prefix such as `rmax` stands for several parameters; the tests name what was meant.
     values = {name: value for name, value in graph.machine.constants.items() if value != load(file).constants[name]}
-    _write(_Made(graph.machine, tests, about, title, values), file, output)
+    _write(_TestFile(graph.machine, tests, about, title, values), file, output)
 
 
 def _require_consistent(output: Path | None, *, complete: bool, extra: int | None, refused: bool, observe: str) -> None:
@@ -92,20 +88,20 @@ def _require_consistent(output: Path | None, *, complete: bool, extra: int | Non
         raise click.UsageError(f"{output}: write a name that ends in .py (pytest) or .md (scenarios)")
 
 
-def _observed(machine: Machine, text: str) -> Observed:
+def _observed(machine: Machine, text: str) -> Observation:
     variables = tuple(variable.name for variable in machine.variables)
     words = [word.strip() for word in text.split(",") if word.strip()]
     if "all" in words:
-        return Observed(state=True, values=variables, pending=True, reasons=True)
+        return Observation(state=True, values=variables, pending=True, reasons=True)
     known = ("state", "pending", "reasons", "all", *variables)
     for word in words:
         if word not in known:
             raise click.UsageError(f"--observe {word}: an implementation shows no such thing; {closest(word, known)}")
     values = tuple(name for name in variables if name in words)
-    return Observed("state" in words, values, "pending" in words, "reasons" in words)
+    return Observation("state" in words, values, "pending" in words, "reasons" in words)
 
 
-def _about_tour(graph: Graph, tests: tuple[Test, ...]) -> str:
+def _about_tour(graph: ExploredGraph, tests: tuple[Test, ...]) -> str:
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in graph.machine.constants.items())
     dead = len(graph.machine.transitions) - len(graph.rows)
     count = len(graph.rows)
@@ -117,7 +113,7 @@ def _about_tour(graph: Graph, tests: tuple[Test, ...]) -> str:
 
 
 @attrs.frozen
-class _Made:
+class _TestFile:
     machine: Machine
     tests: tuple[Test, ...]
     about: str
@@ -125,7 +121,7 @@ class _Made:
     parameters: dict[str, Value]
 
 
-def _write(made: _Made, file: str, output: Path | None) -> None:
+def _write(made: _TestFile, file: str, output: Path | None) -> None:
     if output is None:
         write("\n".join(_scenarios(made)))
         return
@@ -133,14 +129,14 @@ def _write(made: _Made, file: str, output: Path | None) -> None:
     say(f"wrote {output}", err=True)
 
 
-def _pytest(made: _Made, file: str, output: Path) -> str:
+def _pytest(made: _TestFile, file: str, output: Path) -> str:
     return as_pytest(
         made.machine, made.tests, document=_named_from(output, file), shipped=not Path(file).is_file(),
         about=made.about, parameters=made.parameters,
     )  # fmt: skip
 
 
-def _spec(made: _Made, file: str, output: Path) -> str:
+def _spec(made: _TestFile, file: str, output: Path) -> str:
     sections = _scenarios(made)
     if not sections:
         raise click.UsageError(f"{output}: nothing was written; -o test_x.py can say these tests")
@@ -152,11 +148,11 @@ def _spec(made: _Made, file: str, output: Path) -> str:
 
 
 def _named_from(output: Path, file: str) -> str:
-    """Give the path of a document from the folder of the output; a shipped one keeps its name."""
+    """Return the path of a document from the folder of the output; a shipped one keeps its name."""
     return Path(os.path.relpath(file, output.parent)).as_posix() if Path(file).is_file() else file
 
 
-def _scenarios(made: _Made) -> Sequence[str]:
+def _scenarios(made: _TestFile) -> Sequence[str]:
     sections, unsaid = as_scenarios(made.machine, made.tests, made.title, made.parameters)
     if unsaid:
         say(

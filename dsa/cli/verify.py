@@ -1,27 +1,56 @@
-"""`dsa verify CERTIFICATE [FILE]`: let the independent kernel accept or refuse a certificate."""
+"""Writing the certificate of a check or a proof: what `--certificate OUT` does.
+
+`dsa verify CERTIFICATE [FILE]`: let the independent kernel accept or refuse a certificate.
+"""
 
 import hashlib
 import json
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import attrs
 import click
 
-from dsa.checks.certify import FAULTLESS, spelled
-from dsa.checks.certify_steps import require_same_steps
-from dsa.claims import show
-from dsa.cli.certificates import canonical
-from dsa.cli.faults import Ended, JsonCommand, json_option, tell_json
-from dsa.cli.progress import Working
-from dsa.cli.spent import plural
-from dsa.cli.terminal import say
-from dsa.edge.files import load, read_text
+from dsa.checks.certificate.certificate_proofs import require_same_steps
+from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_verdicts, spelled
+from dsa.checks.report import CheckReport
+from dsa.cli.command_line import CommandExit, JsonCommand, ProgressLine, json_option, say, tell_json
+from dsa.declarations import show
+from dsa.edge.document_files import load, read_text
 from dsa.errors import DocumentError
 from dsa.kernel import GUARDED, STUCK, TABLE, Claim, established, needs_file, read
+from dsa.lang import dumps, expanded
 from dsa.machine import Machine
+from dsa.text import plural
+
+
+def canonical(machine: Machine) -> tuple[Machine, str]:
+    """Return what a certificate is about: the machine as `step` reads it, Steps expanded, and its canonical document."""
+    about = behaviour(expanded(machine))
+    return about, dumps(about)
+
+
+def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], None]) -> None:
+    """Write a certificate of what `fill` claims, and say on standard error what it holds and what it leaves out."""
+    certifier = Certifier(*canonical(machine))
+    fill(certifier)
+    made = certifier.certified()
+    Path(out).write_text(json.dumps(made.certificate, indent=1) + "\n", encoding="utf-8")
+    say(
+        f"{out}: {made.claims} claims; `dsa verify {out}` reads them" if made.claims else f"{out}: nothing is claimed",
+        err=True,
+    )
+    for said, why in made.left_out:
+        say(f"{out}: not certified: {said}: {why}", err=True)
+
+
+def write_verdicts(out: str, machine: Machine, report: CheckReport) -> None:
+    """Write a certificate of the verdicts of a check."""
+    write_certificate(out, machine, lambda certifier: certify_verdicts(certifier, report))
+
 
 CERTIFIED, REFUSED, NOT_CLAIMED, NOT_ESTABLISHED = "certified", "refused", "not claimed", "not established"
 #: A claim without its values and its evidence: what is claimed.
@@ -29,7 +58,7 @@ What = tuple[str, tuple[str, ...]]
 
 
 @attrs.frozen
-class Judged:
+class KernelVerdict:
     """What the kernel says of a claim, or of a property that no claim is about: the sentence that is established, or why nothing is."""
 
     verdict: str
@@ -62,21 +91,25 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
             _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
         compare, wanted = partial(require_same_steps, machine), _owed(machine)
     claims = content["claims"]
-    with Working("judging claims") as progress:
+    with ProgressLine("judging claims") as progress:
         found = []
         for number, claim in enumerate(claims, 1):
             progress.tell(f"judging claim {number} of {len(claims)}")
             found.append(_judged(number, claim, content["machine"], compare))
-    missing = [Judged(NOT_CLAIMED, what, said) for what, said in wanted.items() if what not in {j.what for j in found}]
+    missing = [
+        KernelVerdict(NOT_CLAIMED, what, said) for what, said in wanted.items() if what not in {j.what for j in found}
+    ]
     _tell(certificate, file, content, [*found, *missing], json_wanted=json_wanted)
     refused = sum(each.verdict == REFUSED for each in found)
     if refused or (missing and not allow_missing):
         if json_wanted:
             sys.exit(1)
-        raise Ended(f"{certificate}: {_summary(refused, len(missing))}", 1)
+        raise CommandExit(f"{certificate}: {_summary(refused, len(missing))}", 1)
 
 
-def _tell(path: str, file: str | None, content: dict[str, Any], found: list[Judged], *, json_wanted: bool) -> None:
+def _tell(
+    path: str, file: str | None, content: dict[str, Any], found: list[KernelVerdict], *, json_wanted: bool
+) -> None:
     heading = f"{content['machine'].partition(chr(10))[0]} {content['digest']}"
     accepted = [each.said for each in found if each.verdict in {CERTIFIED, NOT_ESTABLISHED}]
     if json_wanted:
@@ -119,7 +152,7 @@ def _what(claim: dict[str, Any]) -> What:
 
 
 def _content(path: str, text: str) -> dict[str, Any]:
-    """Give what a certificate holds. Raises DocumentError for what is none, and Ended for one that the kernel refuses as a whole."""
+    """Return what a certificate holds. Raises DocumentError for what is none, and Ended for one that the kernel refuses as a whole."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -153,17 +186,17 @@ def _is_claim(claim: object) -> bool:
     )
 
 
-def _judged(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> Judged:
-    """Say what the kernel says of a claim."""
+def _judged(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> KernelVerdict:
+    """Return what the kernel says of a claim."""
     try:
         said = established(machine, claim, compare)
     except AssertionError as why:
-        return Judged(REFUSED, _what(claim), f"claim {number}: {str(why).partition(chr(10))[0]}")
+        return KernelVerdict(REFUSED, _what(claim), f"claim {number}: {str(why).partition(chr(10))[0]}")
     except Exception:  # noqa: BLE001  (whatever a certificate brings about is a refusal)
-        return Judged(REFUSED, _what(claim), f"claim {number}: it is not written as the kernel reads it")
+        return KernelVerdict(REFUSED, _what(claim), f"claim {number}: it is not written as the kernel reads it")
     is_open = claim["form"] == TABLE and compare is needs_file
-    return Judged(NOT_ESTABLISHED if is_open else CERTIFIED, _what(claim), said)
+    return KernelVerdict(NOT_ESTABLISHED if is_open else CERTIFIED, _what(claim), said)
 
 
 def _refuse(path: str, why: str) -> NoReturn:
-    raise Ended(f"{path}: refused: {why.partition(chr(10))[0]}", 1)
+    raise CommandExit(f"{path}: refused: {why.partition(chr(10))[0]}", 1)

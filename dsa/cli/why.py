@@ -4,13 +4,10 @@ from typing import Any, cast
 
 import click
 
-from dsa.checks.conjuncts import RowView
-from dsa.checks.places import line_of
-from dsa.checks.why import Case, Why, why
-from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.parameters import param_option, parse_parameters
-from dsa.cli.terminal import say
-from dsa.edge.files import load
+from dsa.checks.explanation import ValuationCase, Why, why
+from dsa.checks.places import RowView, line_of
+from dsa.cli.command_line import JsonCommand, json_option, param_option, parse_parameters, say, tell_json
+from dsa.edge.document_files import load
 from dsa.expr import Outcome
 
 
@@ -50,7 +47,7 @@ def _as_json(found: Why) -> dict[str, Any]:
     }
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case(case: ValuationCase) -> dict[str, Any]:
     return {
         "verdicts": dict(case.verdicts),
         "values": dict(case.values),

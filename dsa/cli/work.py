@@ -6,23 +6,27 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.cli.faults import JsonCommand, json_option
-from dsa.cli.kept import budget_option, faults_told, line, runs_option
-from dsa.cli.outcome import headline
-from dsa.cli.run_json import RunReport, rest_report
-from dsa.cli.run_options import model_named
-from dsa.cli.spent import plural
-from dsa.cli.terminal import say
-from dsa.cli.watching import Watching, watching_options
-from dsa.edge.environment import environment_secrets
-from dsa.edge.interrupts import run_to_end
+from dsa.cli.command_line import JsonCommand, json_option, say
+from dsa.cli.run_options import (
+    WatchOptions,
+    budget_option,
+    faults_told,
+    line,
+    model_named,
+    runs_option,
+    watching_options,
+)
+from dsa.cli.run_view import RunReport, headline, rest_report
+from dsa.edge.event_loop import run_to_end
+from dsa.edge.processes import environment_secrets
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
-from dsa.runs.work import TakeUp, Worker
+from dsa.runs.worker import TakeUp, Worker
+from dsa.text import plural
 
 
 @attrs.frozen
-class Printing:
+class WorkPrinter:
     """How a worker says what became of each run that it takes up, below a folder of runs."""
 
     root: Path
@@ -71,7 +75,7 @@ def command(
     once: bool,
     machine: str | None,
     limit: int,
-    watching: Watching,
+    watching: WatchOptions,
     model: str | None,
     module: str | None,
     budget: tuple[str, ...],
@@ -84,7 +88,7 @@ def command(
     installed. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.
     """
     options = Options(module, model, budget=budget, chosen=watching.chosen)
-    printing, faults = Printing(Path(root), json_wanted, quiet), list[TakeUp]()
+    printing, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()
 
     async def whole() -> None:
         async with open_runs(root) as runs:

@@ -1,22 +1,42 @@
 """Bindings: each effect's policy, each guard and each generator by the names of a table.
 
 `dsa.runs.bindings` finds them; here is what the driver is handed.
+
+Guards at work: what they say of an artifact, and the verdicts that an event needs when it arrives (S2).
+
+Guards are foreign code: they run in a thread, and what they give is checked. What they raise is the caller's to
+report; it is never read as a verdict.
+
+What comes from outside, before a run takes it: that it is JSON, has no secrets, is what the table knows, and is what the policies can read.
+
+Takes an occurrence as somebody sends it, gives it as it is recorded, or raises: then nothing has happened.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 import attrs
 
-from dsa.declarations import Emit
-from dsa.edge.environment import environment_secrets
-from dsa.errors import Span
+from dsa.declarations import OUTSIDE, Emit
+from dsa.edge.event_loop import await_foreign, run_function
+from dsa.edge.processes import environment_secrets
+from dsa.errors import OccurrenceError, Span
+from dsa.expr import Outcome
 from dsa.immutable import immutable
-from dsa.machine import Machine
-from dsa.runtime.content import GeneratorInterface, GuardInterface
-from dsa.runtime.policies import Policy
-from dsa.runtime.registry import Registry
+from dsa.machine import Machine, step_of
+from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, required_verdict
+from dsa.runtime.event_data import DataThen, guard_data
+from dsa.runtime.json_text import text_of
+from dsa.runtime.ledger import GuardVerdict
+from dsa.runtime.policy.policies import LONGEST_DATA, AnsweringPolicy, Policy, canonical_json, warily
+from dsa.runtime.policy.policy_registry import Registry
+from dsa.runtime.run import Run, guards_for
 from dsa.runtime.secrets import Secrets
+from dsa.runtime.status import asked_of_people
+from dsa.semantics import Occurrence, require_known
 
 
 @attrs.frozen(field_transformer=immutable)
@@ -39,10 +59,150 @@ class Bindings:
 
 
 def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
-    """Give each effect that a row emits, once, with the place of the first such row."""
+    """Yield each effect that a row emits, once, with the place of the first such row."""
     seen: set[str] = set()
     for row in machine.transitions:
         for item in row.effects:
             if isinstance(item, Emit) and item.effect not in seen:
                 seen.add(item.effect)
                 yield item.effect, item.span or row.span
+
+
+async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> GuardVerdict:
+    """Ask one guard: an async one is awaited, another one is called in a thread unless it does not block.
+
+    `given` are the artifacts and the data that it is given. Raises what it raises, and TypeError when it gives no GuardResult. Whatever the
+    guard says, a text that had secrets in it has not passed.
+    """
+    blocks = guard.blocks and not iscoroutinefunction(guard.validate)
+    said: object = await run_function(lambda: guard.validate(artifact, **given), blocks=blocks)
+    if isawaitable(said):
+        said = await await_foreign(said)
+    result = warily(required_verdict(name, said), artifact)
+    outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
+    return GuardVerdict(name, outcome, result.feedback)
+
+
+def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, Artifact]:
+    """Return the finalised artifacts that a step uses, by the names it gives them; one not finalised is left out."""
+    declared = run.machine.step_named.get(step)
+    if declared is None or not declared.uses:
+        return {}
+    accepted = {name: run.step(used).accepted for name, used in declared.uses}
+    return {name: artifacts.get_artifact(found) for name, found in accepted.items() if found is not None}
+
+
+def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurrence | None:
+    """Return the occurrence with the verdicts that it is fed with, where it has them all; None when guards have to be asked.
+
+    One that will be refused whatever the verdicts is given back as it is.
+    """
+    event, state = run.machine.event_named.get(occurrence.event), run.configuration.state
+    if event is None or (event.origin != OUTSIDE and run.keys.get(event.origin) != key) or run.finished:
+        return occurrence
+    given, needed = occurrence.verdicts, guards_for(run.machine, state, occurrence.event)
+    if (given or needed) and needed != tuple([name for name, _ in given]):
+        return None
+    return None if given and _is_redacted(run, occurrence.data) else occurrence
+
+
+def is_judged_at_once(run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface]) -> bool:
+    """Return whether the guards that an event needs say at once what they say: nobody waits for them, and nothing comes in between."""
+    brought, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
+    asked = (guards[name] for name in needed if name not in brought)
+    return not any(guard.blocks or iscoroutinefunction(guard.validate) for guard in asked)
+
+
+async def with_exact_verdicts(
+    run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface], artifacts: ArtifactStore, data: DataThen
+) -> Occurrence:
+    """Return the occurrence with one verdict for each guard that is read as it arrives, and no others.
+
+    Verdicts that came with it are kept, but that nothing passes a newest text which had secrets in it; the other guards judge the
+    event's artifact, or its data as a text, and are given `data`. Raises what they raise, and MissingDataError.
+    """
+    given, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
+    if given and _is_redacted(run, occurrence.data):
+        given = {name: "failed" if said == "passed" else said for name, said in given.items()}
+    verdicts: dict[str, Outcome] = {}
+    for name in needed:
+        if name in given:
+            verdicts[name] = given[name]
+        else:
+            uses = dependencies_of(run, artifacts, step_of(run.machine, run.configuration.state))
+            told = {**uses, **guard_data(run.machine, name, data.get)}
+            verdicts[name] = (await judge(name, guards[name], artifact_of(occurrence.data, artifacts), told)).outcome
+    return attrs.evolve(occurrence, verdicts=verdicts)
+
+
+def _is_redacted(run: Run, data: object) -> bool:
+    """Return whether the step's newest text, which a row may accept, had secrets in it, unless the event names another one."""
+    view = run.step(step_of(run.machine, run.configuration.state))
+    named = data.get("artifact_id") if isinstance(data, dict) else None
+    return bool(view.redacted) and named in {None, view.latest}
+
+
+def artifact_of(data: object, artifacts: ArtifactStore) -> Artifact:
+    """Return what an event is about: the artifact whose id it carries, or its data as a text."""
+    if isinstance(data, dict) and "artifact_id" in data:
+        return artifacts.get_artifact(data["artifact_id"])
+    return Artifact(data if isinstance(data, str) else json.dumps(data))
+
+
+class FromOutside:
+    """Reads the events that are sent to runs of a binding; `Answering.reads` says what their data has to be."""
+
+    def __init__(self, binding: Bindings) -> None:
+        self._secrets = binding.secrets
+        declared = [policy.reads for policy in binding.effects.values() if isinstance(policy, AnsweringPolicy)]
+        self._reads: dict[str, Callable[[Any], Any]] = {
+            event: read for reads in declared for event, read in reads.items()
+        }
+
+    def read(self, run: Run, given: Occurrence, at: str | None = None) -> Occurrence:
+        """Return an event as it is recorded. One that answers an effect may come from a person where the effect's policy has left it to one.
+
+        OccurrenceError for one that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for data that
+        is not JSON, or is nested too deep.
+        """
+        _require_short(given.event, canonical_json({"data": given.data}))
+        require_known(run.machine, given)
+        if given.source is not None or not (_is_outside(run, given) or _was_asked(run, given, at)):
+            outside = ", ".join(event.name for event in run.machine.events if event.origin == OUTSIDE)
+            raise OccurrenceError(f"'{given.event}' does not come from outside; what does: {outside or 'nothing'}")
+        data = self._secrets.value(self._data(given))
+        _require_short(given.event, text_of(data))  # markers may be longer than the secrets were
+        return Occurrence(given.event, given.verdicts, given.source, data)
+
+    def _data(self, given: Occurrence) -> object:
+        read = self._reads.get(given.event)
+        if read is None:
+            return given.data
+        try:
+            return read(given.data)
+        except ValueError as fault:
+            raise OccurrenceError(f"'{given.event}' cannot be taken: {fault}") from fault
+
+
+def _require_short(event: str, written: str) -> None:
+    if len(written) > LONGEST_DATA:
+        raise OccurrenceError(
+            f"'{event}' has data of {len(written):,} characters of JSON, and {LONGEST_DATA:,} are allowed: store it in a file and send the file's path"
+        )
+
+
+def _is_outside(run: Run, given: Occurrence) -> bool:
+    return run.machine.event_named[given.event].origin == OUTSIDE
+
+
+def _was_asked(run: Run, given: Occurrence, at: str | None) -> bool:
+    """Return whether a person may give an answer: one that is asked for now, or, under another key than the outstanding one, late."""
+    effect = run.machine.event_named[given.event].origin
+    return effect in asked_of_people(run) or (at is not None and "/" in at and at != run.keys.get(effect))
+
+
+def answered_key(run: Run, given: Occurrence, at: str | None) -> str | None:
+    """Return the key of the effect that a person answers with an event: `at`, else that of the outstanding one; None for what answers no effect."""
+    if given.source is not None or _is_outside(run, given):
+        return None
+    return at or run.keys.get(run.machine.event_named[given.event].origin, "")

@@ -1,4 +1,12 @@
-"""The driver: performs what a run asks for and feeds back what comes of it.
+"""What a driver has under way: effects that are being performed, and timers that run, as tasks of one event loop.
+
+Starts and stops them; what a timer rings for, and what breaks a task, goes to those who asked. It knows no run.
+
+What there is to tell a run: occurrences with the effects that they answer, and what had come before somebody took the run up.
+
+Takes what a run has left to do, gives it in the order in which the run is to hear of it. Feeds nothing.
+
+The driver: performs what a run asks for and feeds back what comes of it.
 
 Takes a run, a binding, an artifact store, a journal and a clock; changes nothing of the run but through `feed` and `record`. It
 runs on one event loop; policies with answers run as tasks, one without completes before the next starts (S6).
@@ -9,41 +17,201 @@ durable.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any, TypeVar
 
 import attrs
 
-from dsa.edge.binding import Bindings
-from dsa.edge.clock import Clock, MonotonicClock
-from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence_of, result_of
-from dsa.edge.judging import exact_already, is_judged_at_once, with_exact_verdicts
-from dsa.edge.news import News, came_before, cancelled_by, in_order
-from dsa.edge.outside import FromOutside, answered_key
-from dsa.edge.performing import Performer, Plan, rests
-from dsa.edge.tracebacks import traceback_of
-from dsa.edge.underway import UnderWay
+from dsa.edge.binding import Bindings, FromOutside, answered_key, exact_already, is_judged_at_once, with_exact_verdicts
+from dsa.edge.event_loop import Clock, MonotonicClock
+from dsa.edge.performer import (
+    EffectPlan,
+    GoingOn,
+    Performer,
+    action_for,
+    answer_in,
+    code_and_message,
+    occurrence_of,
+    rests,
+    result_of,
+    steps_of,
+    traceback_of,
+)
 from dsa.errors import OccurrenceError
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, require_known, step
+from dsa.machine import Machine, preceding
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.budgets import Limit, Meter
-from dsa.runtime.call_tree import call_named
+from dsa.runtime.costs import BudgetLimit, Meter
 from dsa.runtime.event_data import MISSING_DATA, MissingDataError
-from dsa.runtime.inbox import error_text, outcome_text
-from dsa.runtime.intents import Intent
-from dsa.runtime.journal import Journal, Taking
-from dsa.runtime.ledger import Entry, Handling, Record, RefusalEntry, ResumedEntry
-from dsa.runtime.parts import Part, part_told
-from dsa.runtime.policies import Action, Step, error_step
-from dsa.runtime.recorded import IN_DOUBT
-from dsa.runtime.recovery import Unfinished, handling_of, resumption, unfinished
-from dsa.runtime.redacting import RedactingArtifacts
-from dsa.runtime.rest import Failure, Rest
-from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
-from dsa.runtime.standing import next_due_ms
-from dsa.timers import preceding
+from dsa.runtime.ledger import Entry, Handling, Intent, Part, Record, RefusalEntry, ResumedEntry, part_told
+from dsa.runtime.policy.call_tree import IN_DOUBT, call_named
+from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, error_step
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, StopEffect
+from dsa.runtime.run_store import Journal, Taking, error_text, outcome_text
+from dsa.runtime.status import Failure, Rest, UnfinishedWork, handling_of, next_due_ms, resumption, unfinished
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, require_known, step
+
+Task = asyncio.Task[None]
+#: A coroutine that is not made before its task begins: one that never begins would be left over.
+Work = Callable[[], Awaitable[None]]
+
+
+class UnderWay:
+    """Tasks by the keys of their effects, timers by source and event. `rings` is told of a timer, `breaks` of what a task raises."""
+
+    def __init__(
+        self, clock: Clock, rings: Callable[[Occurrence], None], breaks: Callable[[BaseException], None]
+    ) -> None:
+        self._clock, self._rings, self._breaks = clock, rings, breaks
+        self._effects: dict[str, Task] = {}
+        self._timers: dict[tuple[str, str], Task] = {}
+        self._alarms: dict[str, Task] = {}
+        self._stopping: set[Task] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._effects or self._timers or self._alarms)
+
+    @property
+    def has_effects(self) -> bool:
+        """Return whether an effect is being performed."""
+        return bool(self._effects)
+
+    def start(self, key: str, work: Work) -> None:
+        """Perform an effect in a task of its own."""
+        self._effects[key] = asyncio.create_task(self._guarded(work))
+
+    def start_here(self, key: str, work: Work) -> None:
+        """Perform an effect as far as it goes without waiting; a task is made of the rest."""
+        guarded = self._guarded(work)
+        try:
+            awaited = guarded.send(None)
+        except StopIteration:
+            return
+        self._effects[key] = asyncio.create_task(GoingOn(guarded, awaited))
+
+    def ended(self, key: str) -> None:
+        """Record that an effect is performed."""
+        self._effects.pop(key, None)
+
+    def stop(self, key: str) -> None:
+        """Stop performing an effect, if it is under way."""
+        self._stop(self._effects.pop(key, None))
+        self._stop(self._alarms.pop(key, None))
+
+    def wait(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
+        """Call `wake` with the key of an effect that rests after so many seconds, unless it is stopped before."""
+        self._alarms[key] = asyncio.create_task(self._guarded(partial(self._wake, key, seconds, wake)))
+
+    def arm(self, source: str, event: str, seconds: float) -> None:
+        """Start a timer, from zero if it runs already."""
+        self.drop(source, event)
+        self._timers[source, event] = asyncio.create_task(self._guarded(partial(self._ring, source, event, seconds)))
+
+    def drop(self, source: str, event: str) -> bool:
+        """Forget a timer; return whether it was running."""
+        task = self._timers.pop((source, event), None)
+        self._stop(task)
+        return task is not None
+
+    async def stop_all(self) -> None:
+        """Stop everything, and wait until it has."""
+        for task in (*self._effects.values(), *self._timers.values(), *self._alarms.values()):
+            self._stop(task)
+        self._effects.clear()
+        self._timers.clear()
+        self._alarms.clear()
+        if self._stopping:
+            await asyncio.gather(*self._stopping, return_exceptions=True)
+
+    async def _ring(self, source: str, event: str, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        del self._timers[source, event]
+        self._rings(Occurrence(event, source=source))
+
+    async def _wake(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
+        await self._clock.sleep(seconds)
+        del self._alarms[key]
+        wake(key)
+
+    async def _guarded(self, work: Work) -> None:
+        try:
+            await work()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._breaks(error)
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+
+    def _stop(self, task: Task | None) -> None:
+        if task is not None:
+            task.cancel()
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+
+
+#: A timer: the state that armed it, and `after DURATION`.
+Timer = tuple[str, str]
+
+
+@attrs.frozen
+class News:
+    """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired.
+
+    `at` is the place of the question that an outside event answers; `answer` is for its sender, who waits for what becomes of it; `message` is its id, if it was in the inbox.
+    `since_ms` is when it was posted, or when the timer was due, by the store's clock (milliseconds since 1970); None: it comes now.
+    """
+
+    occurrence: Occurrence
+    intent: Intent | None = None
+    at: str | None = None
+    message: str | None = None
+    answer: "asyncio.Future[Taken | Refusal] | None" = None
+    since_ms: int | None = None
+
+    def reply(self, became: Taken | Refusal | OccurrenceError) -> None:
+        """Tell the sender what became of the event, if one waits: its event loop may be gone, when the event is taken in another one."""
+        if self.answer is None or self.answer.done() or self.answer.get_loop().is_closed():
+            return
+        if isinstance(became, OccurrenceError):
+            self.answer.set_exception(became)
+        else:
+            self.answer.set_result(became)
+
+
+def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
+    """Return what the run is to hear before anything that is sent now, and the other timers with the milliseconds that are left of them.
+
+    Recorded results that were not taken come first, then the timers whose time is over: by their deadlines, those of one moment as they were started.
+    """
+    answered = [
+        News(occurrence_of(intent, answer_in(machine, intent.effect, steps_of(result))), intent)
+        for intent, result in left.answered
+    ]
+    overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms < now_ms), key=left.timers.__getitem__)
+    rung = [News(Occurrence(event, source=source), since_ms=left.timers[source, event]) for source, event in overdue]
+    return (*answered, *rung), {timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms >= now_ms}
+
+
+def in_order(earlier: Sequence[News], sent: Iterable[News]) -> list[News]:
+    """Return what came before and what was sent, in the order in which the run hears of it.
+
+    Answers come first; then overdue timers and messages by when they were due and posted, a timer before a message of the same moment; then what is sent now.
+    """
+    answers = [each for each in earlier if each.intent is not None]
+    others = [*(each for each in earlier if each.intent is None), *sent]
+    return [*answers, *sorted(others, key=lambda each: inf if each.since_ms is None else each.since_ms)]
+
+
+def cancelled_by(news: News, run: Run) -> frozenset[str]:
+    """Return the keys of the effects that a timer cancels which is the next thing to happen; none for an answer, or what was sent."""
+    if news.intent is not None or news.occurrence.source is None:
+        return frozenset()
+    after, _ = run.feed(news.occurrence)
+    return frozenset(run.keys.values()) - frozenset(after.keys.values())
+
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
@@ -83,10 +251,10 @@ class Driver:
         artifacts: ArtifactStore,
         *,
         commands: tuple[Command, ...] = (),
-        left: Unfinished | None = None,
+        left: UnfinishedWork | None = None,
         session: Callable[[], ResumedEntry] = ResumedEntry,
         journal: Journal | None = None,
-        limits: Iterable[Limit] = (),
+        limits: Iterable[BudgetLimit] = (),
         clock: Clock | None = None,
         observe: Callable[[Sequence[Entry]], None] | None = None,
         on_rest: Callable[[], None] | None = None,
@@ -106,7 +274,7 @@ class Driver:
         self._observe, self._on_rest, self._on_text, self._on_fault = observe, on_rest, on_text, on_fault
         self._on_ring = on_ring
         self._saved = 0 if left is None else len(run.ledger)
-        self._left, self._session, self._is_resumed = left or Unfinished(), session, left is not None
+        self._left, self._session, self._is_resumed = left or UnfinishedWork(), session, left is not None
         self.parts: dict[str, Part] = {}
         self._inbox: deque[News] = deque()
         self._news = asyncio.Event()
@@ -164,7 +332,7 @@ class Driver:
         """
         for occurrence in occurrences:
             self.send(occurrence)
-        left, self._left, self._news = self._left, Unfinished(), asyncio.Event()  # an event is its loop's
+        left, self._left, self._news = self._left, UnfinishedWork(), asyncio.Event()  # an event is its loop's
         asked = tuple(each.intent for each in left.in_flight if handling_of(self.run.machine, each) == "ask")
         if asked:
             self._left = left
@@ -179,7 +347,7 @@ class Driver:
         finally:
             await self._under_way.stop_all()
             self.parts.clear()
-            self._left = Unfinished(timers=self.run.timers)
+            self._left = UnfinishedWork(timers=self.run.timers)
             if self._broken is None:
                 self._save()
         if self._broken is not None:
@@ -211,7 +379,7 @@ class Driver:
 
     # -- going on after the run was cut off ---------------------------------------------------------------------
 
-    async def _go_on(self, left: Unfinished) -> None:
+    async def _go_on(self, left: UnfinishedWork) -> None:
         """Take what came before anything that is sent now, arm the timers by their deadlines, perform what has no result."""
         earlier, armed = came_before(left, self.run.machine, self.clock.wall_ms())
         self._inbox = deque(in_order(earlier, self._inbox))
@@ -233,7 +401,7 @@ class Driver:
 
     @property
     def _may_begin(self) -> bool:
-        """Tell whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
+        """Return whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
         return self._failure is None and self._broken is None
 
     def _settle(self, intent: Intent, handling: Handling) -> None:
@@ -404,7 +572,7 @@ class Driver:
                 case Intent():
                     if self._may_begin:
                         await self._start(command, action_for(self.run, command, data))
-                case Stop(key):
+                case StopEffect(key):
                     self._under_way.stop(key)
                 case DropTimer(source, event):
                     self._drop_timer(source, event)
@@ -431,7 +599,7 @@ class Driver:
         for _ in range(self._performer.rounds_to_begin(plan)):
             await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
-    async def _answer(self, intent: Intent, action: Action, plan: Plan, tries: int, root: int) -> None:
+    async def _answer(self, intent: Intent, action: Action, plan: EffectPlan, tries: int, root: int) -> None:
         """Perform an effect that has answers, and tell the run."""
         answer = await self._performer.perform(intent, action, plan, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
@@ -455,7 +623,7 @@ class Driver:
         if not left or not self._may_begin or self.parts.pop(key, None) is None:
             return
         (flying,), intent = left, left[0].intent
-        resumed = resumption(self.run, Unfinished(in_flight=(flying,)), self._session())
+        resumed = resumption(self.run, UnfinishedWork(in_flight=(flying,)), self._session())
         assert resumed is not None, "it waits"
         self.keep(attrs.evolve(resumed, at_ms=self.clock.wall_ms()))
         action, plan = action_for(self.run, intent, flying.data), self._performer.plan(intent.effect)

@@ -8,16 +8,16 @@ from importlib.metadata import EntryPoint, entry_points
 
 import attrs
 
-from dsa.edge.environment import environment_secrets
+from dsa.edge.processes import environment_secrets
 from dsa.errors import BindingError
-from dsa.runtime.kinds import Kind, kind_of
+from dsa.runtime.content import ComponentKind, kind_of
 
 
 @attrs.frozen
-class Brought:
+class PluginKind:
     """A kind that a package brings: `package` is its name and version."""
 
-    kind: Kind
+    kind: ComponentKind
     package: str
 
 
@@ -33,12 +33,12 @@ class Packages:
         """Name what there is, without importing anything."""
         return frozenset(self._points())
 
-    def find(self, name: str) -> Kind | None:
+    def find(self, name: str) -> ComponentKind | None:
         """Import the kind of a name; None when no package brings one. Raises BindingError when it cannot be, or when several do."""
         points = self._points().get(name)
         return None if points is None else self._imported(name, points)
 
-    def listed(self, known: Mapping[str, Kind], own: frozenset[str]) -> tuple[list[Brought], list[str]]:
+    def listed(self, known: Mapping[str, ComponentKind], own: frozenset[str]) -> tuple[list[PluginKind], list[str]]:
         """Import all that is not `known`, and say what is wrong with the others; nobody brings a name of our `own`."""
         brought, faults = [], []
         for name, points in sorted(self._points().items()):
@@ -46,7 +46,7 @@ class Packages:
                 faults.append(f"the {self.what} '{name}' of {_named(points)} is never used: the name is dsa's own")
             elif name not in known:
                 try:
-                    brought.append(Brought(self._imported(name, points), _package(points[0])))
+                    brought.append(PluginKind(self._imported(name, points), _package(points[0])))
                 except BindingError as error:
                     faults.append(str(error))
         return brought, faults
@@ -57,7 +57,7 @@ class Packages:
             found[point.name] = (*found.get(point.name, ()), point)
         return found
 
-    def _imported(self, name: str, points: tuple[EntryPoint, ...]) -> Kind:
+    def _imported(self, name: str, points: tuple[EntryPoint, ...]) -> ComponentKind:
         if len(points) > 1:
             raise BindingError(
                 f"the {self.what} '{name}' is brought by {_named(points)}: uninstall all but one of them"
@@ -78,7 +78,7 @@ class Packages:
 
 
 def _said(error: BaseException) -> str:
-    """Give what was raised in one line, without secrets."""
+    """Return what was raised in one line, without secrets."""
     text = " ".join(environment_secrets().text(str(error)).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

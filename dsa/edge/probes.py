@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from dsa.edge.locking import NoLocksError, locked
+from dsa.edge.file_locks import NoLocksError, locked
 
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -41,12 +41,12 @@ class Folder:
 
     @property
     def is_network(self) -> bool:
-        """Tell whether other machines may use it too, which a ledger's locks and shared memory do not survive."""
+        """Return whether other machines may use it too, which a ledger's locks and shared memory do not survive."""
         return self.kind in _NETWORK or self.kind.startswith(_NETWORK_FUSE)
 
     @property
     def is_in_memory(self) -> bool:
-        """Tell whether it is gone when the machine stops."""
+        """Return whether it is gone when the machine stops."""
         return self.kind in _IN_MEMORY
 
 
@@ -98,7 +98,7 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
 
 
 @attrs.frozen
-class Program:
+class InstalledProgram:
     """A program that is installed: where, and the first line of what it says of its version; `fault` when it does not run."""
 
     path: str
@@ -106,7 +106,7 @@ class Program:
     fault: str = ""
 
 
-def program(names: tuple[str, ...], *flags: str) -> Program | None:
+def program(names: tuple[str, ...], *flags: str) -> InstalledProgram | None:
     """Find the first of these programs and ask it for its version; None when there is none."""
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
@@ -116,17 +116,17 @@ def program(names: tuple[str, ...], *flags: str) -> Program | None:
             [path, *flags], capture_output=True, text=True, errors="replace", timeout=_TIME_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as fault:
-        return Program(path, fault=f"it does not run: {fault}")
+        return InstalledProgram(path, fault=f"it does not run: {fault}")
     said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     if done.returncode != 0:
-        return Program(
+        return InstalledProgram(
             path, fault=f"it does not run (exit {done.returncode}): {said[0] if said else 'it says nothing'}"
         )
-    return Program(path, said[0] if said else "")
+    return InstalledProgram(path, said[0] if said else "")
 
 
 def listens(address: str) -> bool:
-    """Tell whether somebody takes connections at the host and port of an address."""
+    """Return whether somebody takes connections at the host and port of an address."""
     parts = urlsplit(address)
     try:
         with socket.create_connection(

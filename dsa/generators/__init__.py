@@ -1,14 +1,12 @@
 """The library of generators. None loads a model or a provider's package before it is asked to generate."""
 
-from dsa.edge.http.streaming import Limits
-from dsa.generators.compatible import ChatClient, OpenAICompatibleGenerator
-from dsa.generators.library import build_generator, register
-from dsa.generators.lite import LiteLLMGenerator
-from dsa.generators.local import LocalGenerator
-from dsa.generators.programs import CommandGenerator, FunctionGenerator
-from dsa.generators.requests import Settings
-from dsa.generators.scripted import ScriptedGenerator, load_script
-from dsa.generators.streams import StreamReconciler, StreamResult, ToolCall, reconcile_stream
+from dsa.edge.http.http_stream import StreamLimits
+from dsa.generators.compatible_server import ChatClient, OpenAICompatibleGenerator, ServerSettings
+from dsa.generators.generator_kinds import build_generator, register
+from dsa.generators.local_model import LocalGenerator
+from dsa.generators.provider import LiteLLMGenerator
+from dsa.generators.streams import StreamCall, StreamReconciler, StreamResult, reconcile_stream
+from dsa.generators.substitutes import CommandGenerator, FunctionGenerator, ScriptedGenerator, load_script
 from dsa.runtime.content import (
     AmbientEnvironment,
     Artifact,
@@ -20,8 +18,27 @@ from dsa.runtime.content import (
 from dsa.runtime.prompt_budget import TokenBudget
 
 __all__ = [
-    "AmbientEnvironment", "Artifact", "AsyncGeneratorInterface", "ChatClient", "CommandGenerator", "Context",
-    "FunctionGenerator", "GeneratorInterface", "Limits", "LiteLLMGenerator", "LocalGenerator",
-    "OpenAICompatibleGenerator", "PromptTemplate", "ScriptedGenerator", "Settings", "StreamReconciler",
-    "StreamResult", "TokenBudget", "ToolCall", "build_generator", "load_script", "reconcile_stream", "register",
+    "AmbientEnvironment",
+    "Artifact",
+    "AsyncGeneratorInterface",
+    "ChatClient",
+    "CommandGenerator",
+    "Context",
+    "FunctionGenerator",
+    "GeneratorInterface",
+    "LiteLLMGenerator",
+    "LocalGenerator",
+    "OpenAICompatibleGenerator",
+    "PromptTemplate",
+    "ScriptedGenerator",
+    "ServerSettings",
+    "StreamCall",
+    "StreamLimits",
+    "StreamReconciler",
+    "StreamResult",
+    "TokenBudget",
+    "build_generator",
+    "load_script",
+    "reconcile_stream",
+    "register",
 ]  # fmt: skip

@@ -14,17 +14,17 @@ from typing import Any
 import attrs
 
 from dsa.declarations import Case
-from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, run_confined
+from dsa.edge.sandbox import Bounds, Confinement, SandboxOutcome, SandboxProgram, run_confined
 from dsa.guards.code import extract_code, syntax_fault
 from dsa.guards.feedback import bounded, clip
-from dsa.guards.tested_report import records
+from dsa.guards.pytest_guard import records
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 _USUAL = (
     "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq",
     "itertools", "json", "math", "operator", "os", "random", "re", "statistics", "string", "textwrap", "types", "typing",
 )  # fmt: skip
-_PROGRAM = Program(Path(__file__).with_name("cases_child.py").read_text(encoding="utf-8"), _USUAL)
+_PROGRAM = SandboxProgram(Path(__file__).with_name("cases_child.py").read_text(encoding="utf-8"), _USUAL)
 _LONGEST_S = 86_400
 _MOST_DETAILED = 3
 _MOST_LISTED = 10
@@ -68,8 +68,8 @@ class CasesGuard(GuardInterface):
         feedback = self._judge(outcome)
         return GuardResult(passed=not feedback, feedback=feedback)
 
-    def _judge(self, outcome: Outcome) -> str:
-        """Give the feedback; empty when every call gave what was expected and nothing else was reported."""
+    def _judge(self, outcome: SandboxOutcome) -> str:
+        """Return the feedback; empty when every call gave what was expected and nothing else was reported."""
         report = _read_report(outcome.results, len(self._cases))
         if report.unloadable:
             return f"The code cannot be loaded: {clip(report.unloadable)}"
@@ -92,7 +92,7 @@ class CasesGuard(GuardInterface):
 
 
 def _checked(case: Case | tuple[str, object]) -> tuple[str, object]:
-    """Give call and expected value, or raise ValueError."""
+    """Return call and expected value, or raise ValueError."""
     call, expected = (case.call, case.expected) if isinstance(case, Case) else case
     try:
         ast.parse(call.strip(), mode="eval")
@@ -148,7 +148,7 @@ def _extended(report: _Report, record: list[Any], count: int) -> _Report:
 
 
 def _fault(kind: str, text: str, expected: object) -> str:
-    """Tell what is wrong with one answer; empty when it is the expected value."""
+    """Return what is wrong with one answer; empty when it is the expected value."""
     if kind == "raised":
         return f"raised {clip(text)}"
     if kind == "value":
@@ -161,7 +161,7 @@ def _fault(kind: str, text: str, expected: object) -> str:
 
 
 def _typed(value: object) -> object:
-    """Give a value that is equal for equal values of equal types only, all the way down."""
+    """Return a value that is equal for equal values of equal types only, all the way down."""
     if isinstance(value, list | tuple):
         return type(value), tuple(_typed(item) for item in value)
     if isinstance(value, set | frozenset):
@@ -174,7 +174,7 @@ def _typed(value: object) -> object:
 # -- what is said about it ----------------------------------------------------------------------------------------
 
 
-def _reason(outcome: Outcome, report: _Report, bounds: Bounds) -> str:
+def _reason(outcome: SandboxOutcome, report: _Report, bounds: Bounds) -> str:
     if report.forged:
         return "the code wrote to the channel of the results."
     if outcome.ended == "flooded":

@@ -86,7 +86,7 @@ def _float_literal(value: float) -> str:
 
 
 def _explain(error: BaseException) -> str:
-    """Give the exception's type and message, and the last line of the artifact that it passed through."""
+    """Return the exception's type and message, and the last line of the artifact that it passed through."""
     try:
         message = str(error)
     except BaseException:  # noqa: BLE001  # a message may lie in wait too

@@ -1,10 +1,19 @@
 """How long feedback may be, for every guard of the library: it goes into the next prompt, and what a guard saw may be of any size.
 
 Takes texts of any length, gives short ones. What was left out is said.
+
+Asking a guard from code that is not asynchronous, whoever has written the guard.
+
+A guard that is given its own data of events, and not that of the guards which judge beside it.
 """
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any
+
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult, required_verdict
 
 #: The most that a guard of the library says of one artifact.
 MOST_LINES, MOST_CHARACTERS = 20, 2_000
@@ -17,13 +26,13 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]+")
 
 
 def clip(text: str, most: int = MOST_QUOTED) -> str:
-    """Give the beginning of a text, printable and on one line; `...` when there is more."""
+    """Return the beginning of a text, printable and on one line; `...` when there is more."""
     plain = _UNPRINTABLE.sub(" ", text[: most * 4 + 1])
     return plain if len(plain) <= most and len(text) <= most * 4 else f"{plain[:most]}..."
 
 
 def clip_middle(text: str, most: int = MOST_QUOTED) -> str:
-    """Give the beginning and the end of a text on one line: of a message whose point comes after a value of any length."""
+    """Return the beginning and the end of a text on one line: of a message whose point comes after a value of any length."""
     if len(text) <= most:
         return clip(text, most)
     half = most // 2
@@ -31,7 +40,7 @@ def clip_middle(text: str, most: int = MOST_QUOTED) -> str:
 
 
 def bounded(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: int = MOST_CHARACTERS) -> str:
-    """Give at most so many lines (at least 4) and characters (at least 200): the first and the last of them.
+    """Return at most so many lines (at least 4) and characters (at least 200): the first and the last of them.
 
     `end` is the end of a text of which `text` is only the beginning.
     """
@@ -48,7 +57,7 @@ def bounded(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: int
 
 
 def together(parts: Sequence[str]) -> str:
-    """Give several feedbacks in one, each shortened to its share where they are too long together."""
+    """Return several feedbacks in one, each shortened to its share where they are too long together."""
     if sum(map(len, parts)) <= MOST_CHARACTERS and bounded(whole := "\n".join(parts)) == whole:
         return whole
     lines, most = max(4, MOST_LINES // len(parts)), max(200, MOST_CHARACTERS // len(parts) - 1)
@@ -61,7 +70,7 @@ def _plain_lines(text: str) -> list[str]:
 
 
 def _fitting(lines: list[str], room: int) -> list[str]:
-    """Give the first lines that have room; of the very first, what has room."""
+    """Return the first lines that have room; of the very first, what has room."""
     kept = [clip(line, max(room - 4, 1)) for line in lines[:1]]
     room -= len(kept[0]) + 1 if kept else 0
     for line in lines[1:]:
@@ -70,3 +79,32 @@ def _fitting(lines: list[str], room: int) -> list[str]:
             break
         kept.append(line)
     return kept
+
+
+def verdict_of(name: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> GuardResult:
+    """Ask a guard; for an async one an event loop is run, so there must be none in this thread.
+
+    Raises what it raises, and TypeError when it gives no GuardResult.
+    """
+    said: object = guard.validate(artifact, **given)
+    return required_verdict(name, asyncio.run(_awaited(said)) if isawaitable(said) else said)
+
+
+async def _awaited(said: Awaitable[object]) -> object:
+    return await said
+
+
+class UsingGuard(GuardInterface):
+    """A part of a guard, in a table whose guards use data: of what comes as `PART:ARGUMENT` it is given what is its own, as `ARGUMENT`."""
+
+    def __init__(self, guard: GuardInterface, part: str) -> None:
+        self.blocks = guard.blocks
+        self._guard, self._prefix = guard, f"{part}:"
+
+    def validate(self, artifact: Artifact, **given: Any) -> GuardResult | Awaitable[GuardResult]:  # noqa: ANN401  (JSON)
+        """Judge with the artifacts that a step uses and the guard's own data."""
+        own = {name.removeprefix(self._prefix): value for name, value in given.items() if self._is_own(name)}
+        return self._guard.validate(artifact, **own)
+
+    def _is_own(self, name: str) -> bool:
+        return ":" not in name or name.startswith(self._prefix)

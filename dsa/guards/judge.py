@@ -25,7 +25,7 @@ class ReviewGuard(GuardInterface):
         self._question = question
 
     def validate(self, artifact: Artifact, **given: Any) -> GuardResult:  # noqa: ANN401, ARG002  # the interface
-        """Give the question, as a fatal verdict."""
+        """Return the question, as a fatal verdict."""
         return GuardResult(passed=False, feedback=self._question, fatal=True)
 
 
@@ -92,7 +92,7 @@ def _verdict(reply: str) -> GuardResult | None:
 
 
 def _text(each: object) -> str:
-    """Give the text of an artifact, or of the data of an event."""
+    """Return the text of an artifact, or of the data of an event."""
     return each.content if isinstance(each, Artifact) else as_text(each)
 
 

@@ -1,4 +1,4 @@
-"""The sandbox's side of `dsa.guards.mypy`: check one file, report what mypy printed and its exit status. Nothing of the file is run."""
+"""The sandbox's side of `dsa.guards.tool_guards`: check one file, report what mypy printed and its exit status. Nothing of the file is run."""
 
 import json
 import os

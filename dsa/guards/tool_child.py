@@ -1,4 +1,4 @@
-"""The sandbox's side of `dsa.guards.tool`: start another program, with the text in a file or on standard input.
+"""The sandbox's side of `dsa.guards.tool_guards`: start another program, with the text in a file or on standard input.
 
 Its text is run by `dsa.edge.sandbox`. This process ends with the program's exit status. Reported is what no exit status tells: the signal
 that killed it, or what kept it from being started; so that to forge a report can make nothing pass.
@@ -52,7 +52,7 @@ def _hand_over(file: str, text: str) -> None:
 
 
 def _reachable(program: str) -> str:
-    """Give the program's path; where its folders cannot be entered, the one through a folder that is open already."""
+    """Return the program's path; where its folders cannot be entered, the one through a folder that is open already."""
     if os.access(program, os.X_OK):
         return program
     opened = [f"{folder}/{os.path.basename(program)}" for folder in sys.path]  # noqa: PTH119

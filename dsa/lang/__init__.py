@@ -4,19 +4,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from dsa.errors import MachineError
-from dsa.lang.build import MOST_CHARACTERS, Reading, machine_of, read_machine, read_spec
+from dsa.lang.document_reader import MOST_CHARACTERS, DocumentReading, machine_of, read_machine, read_spec
 from dsa.machine import Machine
 
 if TYPE_CHECKING:
-    from dsa.lang.dump import digest, dumps, scenario_text
-    from dsa.lang.expand import expanded
-    from dsa.lang.format import formatted
+    from dsa.lang.document_writer import digest, dumps, formatted, scenario_text
+    from dsa.lang.steps_table import expanded
 
 #: Where the names live that reading does without; each is imported at first use, so that `dsa check` is quick.
-_HOME = {"digest": "dump", "dumps": "dump", "expanded": "expand", "formatted": "format", "scenario_text": "dump"}
+_HOME = {
+    "digest": "document_writer", "dumps": "document_writer", "expanded": "steps_table", "formatted": "document_writer",
+    "scenario_text": "document_writer",
+}  # fmt: skip
 
 __all__ = [
-    "MOST_CHARACTERS", "Reading", "digest", "dumps", "expanded", "formatted", "loads", "machine_of", "read_machine", "read_spec",
+    "MOST_CHARACTERS", "DocumentReading", "digest", "dumps", "expanded", "formatted", "loads", "machine_of", "read_machine", "read_spec",
     "scenario_text",
 ]  # fmt: skip
 

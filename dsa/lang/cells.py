@@ -1,28 +1,32 @@
 """Single cells to values: names, lists, domains, updates, effects, options, numbers.
 
 Takes a `Cell`, gives declarations' parts with names as written; whether they are declared is asked later, by
-`dsa.lang.build`. Faults go to the findings, and the function gives None.
+`dsa.lang.document_reader`. Faults go to the findings, and the function gives None.
+
+Which sections there are, which columns each knows, and a section's tables as records by column.
+
+Takes sections, gives records; a header or a row that does not fit goes to the findings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import attrs
 
 from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, StateKind, parse_duration
-from dsa.durations import duration_of
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
-from dsa.lang.exprs import MAX_NAME, NAME, RESERVED, Parser, UnreadableError
-from dsa.lang.findings import Findings
-from dsa.lang.markdown import Cell
+from dsa.lang.expression_parser import MAX_NAME, NAME, RESERVED, ExpressionParser, Findings, UnreadableError
+from dsa.lang.markdown import Cell, IndentedLine, MarkdownTable, ParagraphLine, Section, TableRow
+from dsa.machine import duration_of
+from dsa.text import closest, nearest
 
 T = TypeVar("T")
 _KINDS: dict[str, StateKind] = {"initial": "initial", "final": "final", "": ""}
 
 
 @attrs.frozen
-class Written:
+class WrittenName:
     """A name as written, and where."""
 
     name: str
@@ -34,11 +38,11 @@ _BESIDE = "names are separated by ','; a run is in one state: what goes on besid
 
 
 def parsed(
-    cell: Cell, read: Callable[[Parser], T], findings: Findings, code: str = "DSA107", hint: str | None = None
+    cell: Cell, read: Callable[[ExpressionParser], T], findings: Findings, code: str = "DSA107", hint: str | None = None
 ) -> T | None:
     """Read a whole cell with a parser method; a fault becomes a diagnostic. `hint` is for what follows too much."""
     try:
-        parser = Parser(cell)
+        parser = ExpressionParser(cell)
         value = read(parser)
         parser.end(hint)
     except UnreadableError as fault:
@@ -56,7 +60,7 @@ def one_name(cell: Cell, what: str, findings: Findings) -> str | None:
     return parsed(cell, lambda parser: parser.name(what).text, findings, hint=hint)
 
 
-def declared_name(cell: Cell, what: str, findings: Findings) -> Written | None:
+def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | None:
     """Read the name that a row declares."""
     name = cell.text.strip("`").strip()
     if not NAME.fullmatch(name):
@@ -69,10 +73,10 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> Written | None:
     if reserved := [part for part in name.split(".") if part in RESERVED]:
         findings.error("DSA203", f"'{reserved[0]}' is reserved and cannot name {what}", cell.span())
         return None
-    return Written(name, cell.span())
+    return WrittenName(name, cell.span())
 
 
-def separated(parser: Parser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
+def separated(parser: ExpressionParser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
     """Read items with a separator between them, or none where the cell ends; one after the last is allowed."""
     found = []
     while parser.next.kind != "end":
@@ -82,25 +86,25 @@ def separated(parser: Parser, separator: str, read: Callable[[], T]) -> tuple[T,
     return tuple(found)
 
 
-def written_name(parser: Parser, cell: Cell, what: str) -> Written:
+def written_name(parser: ExpressionParser, cell: Cell, what: str) -> WrittenName:
     """Read a name of a cell."""
     token = parser.name(what)
-    return Written(token.text, cell.span(token.start, token.end))
+    return WrittenName(token.text, cell.span(token.start, token.end))
 
 
-def name_list(cell: Cell, what: str, findings: Findings) -> tuple[Written, ...]:
+def name_list(cell: Cell, what: str, findings: Findings) -> tuple[WrittenName, ...]:
     """Read comma-separated names; an empty cell gives none."""
 
-    def read(parser: Parser) -> tuple[Written, ...]:
+    def read(parser: ExpressionParser) -> tuple[WrittenName, ...]:
         return separated(parser, ",", lambda: written_name(parser, cell, what))
 
     hint = "names have letters, digits, '_' and '.', and are separated by ','"
     return _once(parsed(cell, read, findings, hint=hint) or (), findings)
 
 
-def _once(names: tuple[Written, ...], findings: Findings) -> tuple[Written, ...]:
-    """Report names that stand twice in one cell; give each once."""
-    found: dict[str | int, Written] = {}
+def _once(names: tuple[WrittenName, ...], findings: Findings) -> tuple[WrittenName, ...]:
+    """Report names that stand twice in one cell; return each once."""
+    found: dict[str | int, WrittenName] = {}
     for name in names:
         same = duration_of(name.name) or name.name
         if same in found:
@@ -112,7 +116,7 @@ def _once(names: tuple[Written, ...], findings: Findings) -> tuple[Written, ...]
 def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
     """Read an `if` cell: whether it is an `else`, and the condition beside it, unresolved."""
 
-    def read(parser: Parser) -> tuple[bool, Expr]:
+    def read(parser: ExpressionParser) -> tuple[bool, Expr]:
         if parser.next.kind == "end":
             return False, TRUE
         if not parser.accept("else"):
@@ -138,7 +142,7 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
         findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), hint)
         return "", None
 
-    def read(parser: Parser) -> tuple[StateKind, Expr | None]:
+    def read(parser: ExpressionParser) -> tuple[StateKind, Expr | None]:
         is_initial = parser.accept("initial")
         if is_initial:
             parser.expect(",", "initial, end when CONDITION")
@@ -152,13 +156,13 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
 def updates(cell: Cell, findings: Findings) -> tuple[Assign | Revoke, ...] | None:
     """Read an `update` cell: `x = 1; y += 1; revoke z`, unresolved."""
 
-    def read(parser: Parser) -> tuple[Assign | Revoke, ...]:
+    def read(parser: ExpressionParser) -> tuple[Assign | Revoke, ...]:
         return separated(parser, ";", lambda: _update(parser, cell))
 
     return parsed(cell, read, findings, "DSA108", "updates are separated by ';'")
 
 
-def _update(parser: Parser, cell: Cell) -> Assign | Revoke:
+def _update(parser: ExpressionParser, cell: Cell) -> Assign | Revoke:
     start = parser.next.start
     if parser.accept("revoke"):
         token = parser.name("a workflow variable")
@@ -178,13 +182,13 @@ def _update(parser: Parser, cell: Cell) -> Assign | Revoke:
 def effects(cell: Cell, findings: Findings) -> tuple[Emit | Cancel, ...]:
     """Read an `effects` cell: `a, b`, `cancel a`, `cancel`."""
 
-    def read(parser: Parser) -> tuple[Emit | Cancel, ...]:
+    def read(parser: ExpressionParser) -> tuple[Emit | Cancel, ...]:
         return separated(parser, ",", lambda: _effect(parser, cell))
 
     return parsed(cell, read, findings, hint="effects are separated by ','") or ()
 
 
-def _effect(parser: Parser, cell: Cell) -> Emit | Cancel:
+def _effect(parser: ExpressionParser, cell: Cell) -> Emit | Cancel:
     start = parser.next.start
     if not parser.accept("cancel"):
         token = parser.name("the name of an effect")
@@ -198,7 +202,7 @@ def _effect(parser: Parser, cell: Cell) -> Emit | Cancel:
 def domain(cell: Cell, findings: Findings) -> Domain | None:
     """Read a domain: `bool`, `low..high`, `low..`, `{x, y}`; bounds are unresolved expressions."""
 
-    def read(parser: Parser) -> Domain:
+    def read(parser: ExpressionParser) -> Domain:
         if parser.accept("bool"):
             return BooleanDomain()
         if parser.accept("{"):
@@ -220,9 +224,9 @@ def domain(cell: Cell, findings: Findings) -> Domain | None:
     return found
 
 
-def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
+def events(cell: Cell, findings: Findings) -> tuple[WrittenName, ...]:
     """Read an `event` cell: names, or `after 30s`, comma-separated."""
-    found: list[Written] = []
+    found: list[WrittenName] = []
     for text, offset in _pieces(cell, ","):
         part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
         if text.split()[:1] != ["after"] and parse_duration(text):
@@ -232,12 +236,12 @@ def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
         elif not parse_duration(written := text.removeprefix("after").strip()):
             findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")
         else:
-            found.append(Written(TIMER_PREFIX + written, part.span()))
+            found.append(WrittenName(TIMER_PREFIX + written, part.span()))
     return _once(tuple(found), findings)
 
 
 def _pieces(cell: Cell, separator: str) -> list[tuple[str, int]]:
-    """Cut a cell at a separator; give each piece without space and backticks around it, and its offset."""
+    """Cut a cell at a separator; return each piece without space and backticks around it, and its offset."""
     found, offset = [], 0
     for piece in cell.text.split(separator):
         text = piece.strip(" \t`")
@@ -283,7 +287,7 @@ def one_of(cell: Cell, allowed: tuple[str, ...], default: str, findings: Finding
 
 def whole_number(cell: Cell, findings: Findings) -> int | None:
     """Read a whole number from 0; an empty cell gives None."""
-    return parsed(cell, Parser.integer, findings) if cell.text else None
+    return parsed(cell, ExpressionParser.integer, findings) if cell.text else None
 
 
 def duration_ms(cell: Cell, findings: Findings) -> int | None:
@@ -298,7 +302,7 @@ def duration_ms(cell: Cell, findings: Findings) -> int | None:
 def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
     """Read one probability, or several separated by commas, one per retry number."""
 
-    def read(parser: Parser) -> tuple[float, ...]:
+    def read(parser: ExpressionParser) -> tuple[float, ...]:
         found = [parser.number()]
         while parser.accept(","):
             found.append(parser.number())
@@ -307,7 +311,7 @@ def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
 
     hint = "write numbers between 0 and 1, one per retry, separated by ',': 0.9, 0.8"
     try:
-        found = read(Parser(cell)) if cell.text else ()
+        found = read(ExpressionParser(cell)) if cell.text else ()
     except UnreadableError as fault:
         findings.error("DSA107", "this is no probability", cell.span(fault.start, fault.end), hint)
         return ()
@@ -315,3 +319,158 @@ def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
         findings.error("DSA205", "a probability lies between 0 and 1", cell.span(), hint)
         return ()
     return found
+
+
+NOTE = "note"
+
+
+@attrs.frozen
+class Columns:
+    """The columns of a section. `filled` are required and never empty, `required` may be empty in a row."""
+
+    filled: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every column, in canonical order, without the note."""
+        return self.filled + self.required + self.optional
+
+
+COLUMNS: dict[str, Columns] = {
+    "parameters": Columns(("parameter", "domain", "default")),
+    "variables": Columns(("variable", "domain", "initial"), optional=("scope",)),
+    "events": Columns(("event", "from"), optional=("otherwise",)),
+    "guards": Columns(("guard",), ("judges",), ("is", "options", "uses", "verdicts", "pass", "fatal")),
+    "generators": Columns(("generator",), optional=("is", "options")),
+    "effects": Columns(("effect",), optional=("kind", "in doubt", "time limit", "retries", "on failure")),
+    "states": Columns(("state",), optional=("kind",)),
+    "transitions": Columns(("source", "event", "target"), optional=("if", "update", "effects")),
+    "steps": Columns(("step",), optional=("requires", "generator", "guard", "uses", "rmax", "task", "optional")),
+    "cases": Columns(("call", "expected")),
+    "scenario": Columns(("percept",), ("action",), ("state", "deps")),
+}
+#: In a Steps document every guard is a part of a step's guard, so nothing need be said of what it judges.
+PARTS = Columns(("guard",), optional=("judges", "is", "options", "uses", "verdicts", "pass", "fatal"))
+SECTIONS = frozenset(COLUMNS) | {"properties", "prompt", "constraints"}
+#: Words of other tools for our columns, for hints.
+_MEANT = {
+    "guard": "if", "condition": "if", "when": "if", "action": "effects", "actions": "effects",
+    "assignments": "update", "to": "target", "next": "target", "state": "source", "comment": "note",
+    "remarks": "note", "description": "note",
+}  # fmt: skip
+#: What somebody means who leaves a cell empty, by the section's first column and the cell's.
+_EMPTY = {
+    (
+        "source",
+        "event",
+    ): "a row waits for something: an event from outside, an answer of an effect, or a timer, 'after 1s'",
+    ("source", "target"): "write '=' to stay",
+}
+#: Columns of other tools for which there is another place here.
+_ELSEWHERE = {
+    "entry": "effects stand in the rows that lead into a state",
+    "exit": "effects stand in the rows that lead out of a state",
+    "do": "what goes on in a state is an effect with answers, in the row that leads into it",
+    "invoke": "what goes on in a state is an effect with answers, in the row that leads into it",
+    "history": "remember the state in a variable, and write a row for each value",
+}
+NAMED = frozenset({"cases", "prompt"})
+
+
+@attrs.frozen
+class TableRecord:
+    """One row of a table by column; a column that the table leaves out reads as an empty cell."""
+
+    cells: Mapping[str, Cell]
+    span: Span
+
+    def __getitem__(self, column: str) -> Cell:
+        found = self.cells.get(column)
+        here = self.span
+        return found if found is not None else Cell("", here.path, here.line, here.column, here.text)
+
+
+def records(
+    section: Section, columns: Columns, findings: Findings, extra: frozenset[str] = frozenset()
+) -> list[TableRecord]:
+    """Return the rows of all tables of a section. `extra` are further columns allowed (a scenario's variables)."""
+    found = []
+    for table in section.tables:
+        header = _header(table, section, columns, findings, extra)
+        made = [_record(row, header, columns, findings) if header else None for row in table.rows]
+        found += [record for record in made if record is not None]
+        for row, record in zip(table.rows, made, strict=True):
+            if record is None:
+                findings.doubt(row.span.text)
+    if section.tables:
+        _require_inside(section, findings)
+    return found
+
+
+def _require_inside(section: Section, findings: Findings) -> None:
+    """Report rows that a table lost to an empty line or to indentation: GitHub shows them as prose, nobody reads them."""
+    last_line = 0
+    for block in section.blocks:
+        if not isinstance(block, ParagraphLine | IndentedLine) or not block.text.text.startswith("|"):
+            continue
+        findings.doubt(block.text.text)
+        if block.text.line != last_line + 1:
+            ended = max((table.last for table in section.tables if table.last < block.text.line), default=None)
+            message = "this row stands outside its table" + (f", which ended at line {ended}" if ended else "")
+            hint = "take out the empty line before it, or its indentation"
+            findings.error("DSA105", message, block.text.span(), hint)
+        last_line = block.text.line
+
+
+def declaring(found: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
+    """Yield the rows that declare something; the names in one that turns out to have a fault are in doubt."""
+    for record in found:
+        before = findings.count
+        yield record
+        if findings.count > before:
+            findings.doubt(record.span.text)
+
+
+def _header(
+    table: MarkdownTable, section: Section, columns: Columns, findings: Findings, extra: frozenset[str]
+) -> list[str] | None:
+    names = [cell.text.strip("`* ").lower() for cell in table.header.cells]
+    raw = [cell.text.strip("`* ") for cell in table.header.cells]
+    names = [word if word in extra else name for word, name in zip(raw, names, strict=True)]
+    allowed = {*columns.all, NOTE, *extra}
+    for name, cell in zip(names, table.header.cells, strict=True):
+        if name not in allowed:
+            meant = _MEANT.get(name)
+            hint = f"did you mean '{meant}'?" if meant in allowed else _ELSEWHERE.get(name) or closest(name, allowed)
+            message = f"section {section.kind} has no column '{name}'"
+            findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
+        elif names.count(name) > 1:
+            findings.error("DSA103", f"the column '{name}' stands twice", cell.span())
+    missing = [column for column in columns.filled + columns.required if column not in names]
+    strangers = [name for name in names if name not in allowed]
+    for column in missing:
+        if nearest(column, strangers) or column in map(_MEANT.get, strangers):
+            continue  # it is there, under a wrong name
+        message = f"section {section.kind} needs a column '{column}'"
+        hint = f"required: {', '.join(columns.filled + columns.required)}"
+        findings.error("DSA104", message, table.header.span, hint)
+    return None if missing else names
+
+
+def _record(row: TableRow, names: list[str], columns: Columns, findings: Findings) -> TableRecord | None:
+    if len(row.cells) != len(names):
+        count = len(row.cells)
+        message = f"this row has {count} cell{'s' if count > 1 else ''}, the header has {len(names)}"
+        hint = (
+            r"an empty cell is '| |'; a pipe inside a cell is '\|'; 'or' is written 'or'; a table ends at an empty line"
+        )
+        findings.error("DSA105", message, row.span, hint)
+        return None
+    cells = dict(zip(names, row.cells, strict=True))
+    empty = [column for column in columns.filled if not cells[column].text.strip("` ,")]
+    for column in empty:
+        hint = _EMPTY.get((columns.filled[0], column), "")
+        findings.error("DSA106", f"the column '{column}' must not be empty", cells[column].span(), hint)
+    return None if empty else TableRecord(cells, row.span)

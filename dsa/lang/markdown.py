@@ -38,7 +38,7 @@ class Cell:
     continued: tuple[tuple[int, "Cell"], ...] = ()
 
     def span(self, start: int = 0, end: int | None = None) -> Span:
-        """Give the place of `text[start:end]`; where that covers several lines, its part on the first of them."""
+        """Return the place of `text[start:end]`; where that covers several lines, its part on the first of them."""
         stop = len(self.text) if end is None else end
         for offset, piece in reversed(self.continued):
             if start >= offset:
@@ -62,7 +62,7 @@ class Cell:
 
 
 @attrs.frozen
-class Row:
+class TableRow:
     """The cells of one line of a table."""
 
     cells: tuple[Cell, ...]
@@ -70,11 +70,11 @@ class Row:
 
 
 @attrs.frozen
-class Table:
+class MarkdownTable:
     """A header and its rows; `first` and `last` are its lines, the alignment row included."""
 
-    header: Row
-    rows: tuple[Row, ...]
+    header: TableRow
+    rows: tuple[TableRow, ...]
     first: int
     last: int
 
@@ -96,7 +96,7 @@ class Bullet:
 
 
 @attrs.frozen
-class Line:
+class ParagraphLine:
     """A line of a paragraph."""
 
     text: Cell
@@ -112,13 +112,13 @@ class Fence:
 
 
 @attrs.frozen
-class Indented:
+class IndentedLine:
     """A line of an indented code block."""
 
     text: Cell
 
 
-Block = Table | Heading | Bullet | Line | Fence | Indented
+Block = MarkdownTable | Heading | Bullet | ParagraphLine | Fence | IndentedLine
 
 
 @attrs.frozen
@@ -133,13 +133,13 @@ class Section:
     last: int
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[MarkdownTable, ...]:
         """The tables of the section."""
-        return tuple(block for block in self.blocks if isinstance(block, Table))
+        return tuple(block for block in self.blocks if isinstance(block, MarkdownTable))
 
 
 @attrs.frozen
-class Document:
+class MarkdownDocument:
     """A whole text: its first-level headings, what stands before the first section, and the sections."""
 
     path: str
@@ -162,7 +162,7 @@ def _reader() -> MarkdownIt:
     return reader
 
 
-def read(text: str, path: str) -> Document:
+def read(text: str, path: str) -> MarkdownDocument:
     """Read a text into its blocks. Any text is a document; nothing is raised."""
     if text.startswith("\ufeff"):  # a byte order mark is no part of the text; a space keeps the columns
         text = text.replace("\ufeff", " ", 1)
@@ -183,7 +183,7 @@ def read(text: str, path: str) -> Document:
         for place, (heading, blocks) in enumerate(groups[1:], start=1)
         if heading is not None and heading.level == 2  # noqa: PLR2004
     ]
-    return Document(path, lines, tuple(titles), preamble, tuple(sections))
+    return MarkdownDocument(path, lines, tuple(titles), preamble, tuple(sections))
 
 
 def _section(heading: Heading, blocks: list[Block], end: int) -> Section:
@@ -193,7 +193,7 @@ def _section(heading: Heading, blocks: list[Block], end: int) -> Section:
 
 
 def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[Block]:
-    """Give the blocks that are not nested in another, except for the items of lists."""
+    """Yield the blocks that are not nested in another, except for the items of lists."""
     depth_of_items = 2  # bullet_list_open, list_item_open, then the item's paragraph
     for place, token in enumerate(tokens):
         if token.map is None:
@@ -210,10 +210,10 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
             yield Fence(token.content, Cell(lines[first], path, first + 1, 1, lines[first]), body)
         elif token.type == "code_block" and token.level == 0:
             for index in range(first, last):
-                yield Indented(_piece(path, lines, index, lines[index].strip()))
+                yield IndentedLine(_piece(path, lines, index, lines[index].strip()))
         elif token.type == "paragraph_open" and token.level == 0:
             for offset, content in enumerate(tokens[place + 1].content.split("\n")):
-                yield Line(_piece(path, lines, _shown(lines, first) + offset, content.strip()))
+                yield ParagraphLine(_piece(path, lines, _shown(lines, first) + offset, content.strip()))
         elif (
             token.type == "paragraph_open"
             and token.level == depth_of_items
@@ -223,30 +223,32 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
 
 
 def _shown(lines: tuple[str, ...], index: int) -> int:
-    """Give the first line that shows something: markdown-it drops lines of form feeds and the like from a block's start."""
+    """Return the first line that shows something: markdown-it drops lines of form feeds and the like from a block's start."""
     while index + 1 < len(lines) and not lines[index].strip():
         index += 1
     return index
 
 
 def _piece(path: str, lines: tuple[str, ...], index: int, content: str) -> Cell:
-    """Give a text that starts somewhere on a line."""
+    """Return a text that starts somewhere on a line."""
     source = lines[index] if index < len(lines) else ""
     start = source.find(content.split("\n", maxsplit=1)[0][:20]) if content else -1
     return Cell(content, path, index + 1, max(0, start) + 1, source)
 
 
 def _joined(path: str, lines: tuple[str, ...], index: int, contents: list[str]) -> Cell:
-    """Give the lines of an item or a heading as one text, joined by spaces."""
+    """Return the lines of an item or a heading as one text, joined by spaces."""
     pieces = [_piece(path, lines, index + place, content.strip()) for place, content in enumerate(contents)]
     offsets = accumulate(len(piece.text) + 1 for piece in pieces[:-1])
     text = " ".join(piece.text for piece in pieces)
     return attrs.evolve(pieces[0], text=text, continued=tuple(zip(offsets, pieces[1:], strict=True)))
 
 
-def _table(path: str, lines: tuple[str, ...], first: int, last: int) -> Table:
-    rows = [Row(split_row(lines[i], path, i + 1), _content(path, lines, i)) for i in (first, *range(first + 2, last))]
-    return Table(rows[0], tuple(rows[1:]), first + 1, last)
+def _table(path: str, lines: tuple[str, ...], first: int, last: int) -> MarkdownTable:
+    rows = [
+        TableRow(split_row(lines[i], path, i + 1), _content(path, lines, i)) for i in (first, *range(first + 2, last))
+    ]
+    return MarkdownTable(rows[0], tuple(rows[1:]), first + 1, last)
 
 
 def _content(path: str, lines: tuple[str, ...], index: int) -> Span:

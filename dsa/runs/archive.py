@@ -1,22 +1,32 @@
-"""Archives: the reading half of the door. Nothing here drives a run."""
+"""Archives: the reading half of the door. Nothing here drives a run.
+
+Recorded runs: replayed with the machine that their own text gives, and where they stand.
+"""
 
 import asyncio
-import importlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from dsa.runs.place import PART_OF, Place
-from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.inbox import Delivered, delivered
-from dsa.runtime.journal import Recorded, RunSummary
-from dsa.runtime.ledger import Entry
-from dsa.runtime.moment import Moment
+import attrs
 
-if TYPE_CHECKING:  # a list of runs needs neither the driver nor the language
+from dsa.errors import DsaError, MachineError, ParameterError
+from dsa.expr import Value
+from dsa.lang import digest, loads
+from dsa.machine import Machine, spelled_like
+from dsa.runs.place import PART_OF, RunPlace
+from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.ledger import ChangeEntry, Entry, MachineEntry
+from dsa.runtime.run import Run, replay
+from dsa.runtime.run_store import Delivery, RunSummary, StoredRun, delivered
+from dsa.runtime.secrets import SecretError, Secrets
+from dsa.runtime.status import RunStatus, standing
+from dsa.runtime.timeline import Moment
+
+if TYPE_CHECKING:
     from dsa.runs.handle import RunHandle
-    from dsa.runs.record import RunRecord
 
 #: How long a follower of another process's run waits between two looks, in seconds.
 POLL_S = 0.01
@@ -25,7 +35,7 @@ POLL_S = 0.01
 class RunArchive:
     """The runs of one place as they are recorded, whichever process drives them."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RunPlace) -> None:
         self._place = place
         self._known: WeakValueDictionary[str, RunHandle] = WeakValueDictionary()
 
@@ -44,10 +54,9 @@ class RunArchive:
 
     def get(self, run_id: str) -> "RunRecord":
         """Read a run. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
-        record: RunRecord = importlib.import_module("dsa.runs.record").record_of(self._place.store.read(run_id))
-        return record
+        return record_of(self._place.store.read(run_id))
 
-    def recorded(self, run_id: str) -> Recorded:
+    def recorded(self, run_id: str) -> StoredRun:
         """Read what is stored of a run, without replaying it. Raises UnknownRunError, DamageError."""
         return self._place.store.read(run_id)
 
@@ -76,7 +85,7 @@ class RunArchive:
             return ()
         return self._place.store.summaries(status=status, waiting_for=waiting_for, machine=machine, now_ms=now_ms)
 
-    def delivery(self, message: str) -> Delivered | None:
+    def delivery(self, message: str) -> Delivery | None:
         """Return what came of a message that was posted to a run's inbox; None while it waits there. Raises StoreError when there is none of that id."""
         outcome = self._place.store.outcome_of(message)
         return None if outcome is None else delivered(outcome)
@@ -129,3 +138,98 @@ class RunArchive:
         store.remove(run_id, *parts)
         for each in (run_id, *parts):
             self._place.forget(each)
+
+
+class OtherMachineError(DsaError):
+    """Raised when a recorded run's machine reads differently now: its ledger cannot be trusted to mean the same. `run` names it."""
+
+    def __init__(self, run: str, recorded: str, now: str) -> None:
+        self.run = run
+        super().__init__(
+            f"run {run} is one of another machine: it was recorded as {recorded[:12]}, and its document reads as {now[:12]} now"
+        )
+
+
+def require_no_secret(text: str, secrets: Secrets) -> None:
+    """Raise SecretError when a document has a secret in it, with its line."""
+    for place, name in secrets.places(text):
+        line = text.count("\n", 0, place) + 1
+        raise SecretError(
+            f"line {line} of the document has the secret {name} in it, and a run keeps its document: take it out, and let programs "
+            f"read it from their environment. If it is none, say --not-secret {name}"
+        )
+
+
+def replayed(recorded: StoredRun, fold: Callable[..., Run] = replay) -> tuple[Run, MachineEntry]:
+    """Return a recorded run as it was when it was last written, and its first entry as it would read for the machine that runs now.
+
+    `fold` is `replay`, or `rederive` for whoever compares. Raises OtherMachineError or ReplayError.
+    """
+    first = recorded.entries[0]
+    assert isinstance(first, MachineEntry), "a run of a machine begins with it"
+
+    machines = [_machine_read(recorded.run, recorded.text, first)]
+
+    def machine_of(entry: ChangeEntry) -> Machine:
+        machines.append(spelled_like(_machine_read(recorded.run, entry.text, entry), machines[-1]))
+        return machines[-1]
+
+    run = fold(machines[0], recorded.entries, machine_of)
+    for entry in recorded.entries:
+        first = _as_changed(first, entry) if isinstance(entry, ChangeEntry) else first
+    return run, first
+
+
+def _machine_read(run: str, text: str, entry: MachineEntry | ChangeEntry) -> Machine:
+    """Read the machine that an entry names. Raises OtherMachineError when it reads otherwise now."""
+    try:
+        machine, read = _machine_of(text, entry.parameters)
+    except (MachineError, ParameterError) as fault:
+        raise OtherMachineError(run, entry.digest, "no machine") from fault
+    if read != entry.digest:
+        raise OtherMachineError(run, entry.digest, read)
+    return machine
+
+
+def _as_changed(first: MachineEntry, change: ChangeEntry) -> MachineEntry:
+    """Return the first entry as it would read for another machine."""
+    started = {**dict(first.started), "file": change.file}
+    return attrs.evolve(first, name=change.name, digest=change.digest, parameters=change.parameters, started=started)
+
+
+def text_of(begun: str, entries: Iterable[Entry]) -> str:
+    """Return the document that runs, of a run that was begun with another one or the same."""
+    changed = [entry.text for entry in entries if isinstance(entry, ChangeEntry)]
+    return changed[-1] if changed else begun
+
+
+@lru_cache(maxsize=64)
+def _machine_of(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[Machine, str]:
+    """Return a run's machine and its digest; many runs have the same one."""
+    machine = loads(text, "machine.md").at(dict(parameters))
+    return machine, digest(machine)
+
+
+@attrs.frozen
+class RunRecord:
+    """A recorded run: what is stored, its first entry as it would read for the machine that runs now, the run, how it stands."""
+
+    recorded: StoredRun
+    first: MachineEntry
+    run: Run
+    standing: RunStatus
+
+
+def record_of(recorded: StoredRun) -> RunRecord:
+    """Replay a recorded run. Raises OtherMachineError or ReplayError."""
+    run, first = replayed(recorded)
+    return RunRecord(recorded, first, run, standing(run, recorded.holder))
+
+
+def changed(run: Run, first: MachineEntry, change: Callable[[Run], ChangeEntry | None]) -> tuple[Run, MachineEntry]:
+    """Let a run go on under another machine, if `change` gives one; return it with its first entry. Raises OtherMachineError."""
+    entry = change(run)
+    if entry is None:
+        return run, first
+    machine = spelled_like(_machine_read(run.run_id, entry.text, entry), run.machine)
+    return run.under(machine, entry), _as_changed(first, entry)

@@ -1,4 +1,10 @@
-"""What stands behind the names of a table: policies, guards, generators, found and checked before the first event.
+"""Whether what a module binds to the names of a table can do its work: kinds of objects, async functions, the arguments that they take.
+
+Takes a machine and what a module gives, gives faults. It calls nothing of anybody's.
+
+A policy asked from outside, as a run of the shipped machine `policy`: the effect that asks it, what the run begins with, what it gave.
+
+What stands behind the names of a table: policies, guards, generators, found and checked before the first event.
 
 Takes a machine and where to look, gives a `Bindings`. Running a file runs the code beside it; nothing else in this
 package does.
@@ -6,6 +12,8 @@ package does.
 
 import importlib
 import importlib.util
+import inspect
+import json
 import os
 import re
 import sys
@@ -18,22 +26,198 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from dsa.checks.table_faults import require_sound
+from dsa.data_use import DEFAULT_GENERATOR, GENERATING_EFFECT
+from dsa.declarations import Guard
 from dsa.edge.binding import Bindings, effect_names
-from dsa.edge.environment import environment_secrets
+from dsa.edge.processes import environment_secrets
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
-from dsa.generators.library import Nested, build_generator
-from dsa.guards.library import GeneratorOf, build_guard
+from dsa.generators.generator_kinds import Nested, build_generator
+from dsa.guards.guard_kinds import GeneratorOf, build_guard
 from dsa.machine import Machine
-from dsa.runs.fitness import kind_of_object, misfits
-from dsa.runs.one_policy import PERFORM, perform
-from dsa.runtime.call_tree import POLICY
 from dsa.runtime.content import GeneratorInterface, GuardInterface
-from dsa.runtime.policies import Answering, Policy
-from dsa.runtime.registry import Registry
-from dsa.runtime.secret_names import Chosen
-from dsa.uses import DEFAULT_GENERATOR, GENERATING_EFFECT
-from dsa.words import nearest
+from dsa.runtime.ledger import EventEntry
+from dsa.runtime.policy.call_tree import POLICY, CallNode, calls_of
+from dsa.runtime.policy.invocation import ReplayReport, replay_calls
+from dsa.runtime.policy.policies import (
+    Action,
+    AnsweringPolicy,
+    Payload,
+    Policy,
+    PolicyContext,
+    Step,
+    answering,
+    event_step,
+)
+from dsa.runtime.policy.policy_registry import Registry
+from dsa.runtime.run import Run
+from dsa.runtime.secrets import SecretOptions
+from dsa.text import nearest
+
+
+def misfits(machine: Machine, given: Bindings) -> Iterator[BindingError]:
+    """Yield what is bound to a name and cannot do the work: a class where an object is meant, a `def` where an `async def` is, other arguments."""
+    for name, policy in given.effects.items():
+        yield from _of_policy(f"the effect '{name}'", policy)
+    for name, guard in given.guards.items():
+        yield from _of_guard(machine, name, guard)
+    for name, generator in given.generators.items():
+        if not isinstance(generator, GeneratorInterface):
+            yield BindingError(
+                f"the generator '{name}' is bound to {kind_of_object(generator)}, not to a GeneratorInterface object"
+            )
+        else:
+            yield from _of_arguments(f"the generator '{name}'", generator.generate, ("context", "template"), ())
+
+
+def kind_of_object(given: object) -> str:
+    """Return what something is: `the class Grounded itself`, `int`."""
+    return f"the class {given.__name__} itself" if isinstance(given, type) else type(given).__name__
+
+
+def _of_policy(owner: str, policy: object) -> Iterator[BindingError]:
+    called = policy.policy if isinstance(policy, AnsweringPolicy) else policy
+    if not callable(called) or isinstance(called, type):
+        yield BindingError(f"{owner} is bound to {kind_of_object(policy)}, not to an async function")
+    elif _is_plain(called):
+        yield BindingError(
+            f"{owner} is bound to {_callable_name(called)}, which is no async function", None, "write `async def`"
+        )
+    else:
+        yield from _of_arguments(owner, called, ("action", "context"), ())
+
+
+def _is_plain(called: Callable[..., Any]) -> bool:
+    """Return whether a function is surely not asynchronous: a `def` that wraps nothing and is not said to return what can be awaited."""
+    while isinstance(called, partial):
+        called = called.func
+    function = called if inspect.isfunction(called) or inspect.ismethod(called) else type(called).__call__
+    if not (inspect.isfunction(function) or inspect.ismethod(function)) or inspect.iscoroutinefunction(function):
+        return False
+    said = str(getattr(function, "__annotations__", {}).get("return", ""))
+    return not (hasattr(function, "__wrapped__") or "Awaitable" in said or "Coroutine" in said)
+
+
+def _of_guard(machine: Machine, name: str, guard: object) -> Iterator[BindingError]:
+    if not isinstance(guard, GuardInterface):
+        yield BindingError(f"the guard '{name}' is bound to {kind_of_object(guard)}, not to a GuardInterface object")
+        return
+    for owner, names, span in _asked_as(machine, name):
+        yield from _of_arguments(owner, guard.validate, ("artifact",), names, span)
+
+
+def _asked_as(machine: Machine, name: str) -> Iterator[tuple[str, tuple[str, ...], Span | None]]:
+    """Yield as what a guard is asked, by its name or its kind: with which data and artifacts, and where that stands."""
+    rows = [row for row in machine.guards if name in (row.name, row.kind)] or [Guard(name)]
+    for row in rows:
+        data = tuple(argument for argument, _ in row.uses)
+        steps = [step for step in machine.steps if {row.name, name} & {*step.guards, step.name}]
+        for step in steps:
+            yield (
+                f"the guard '{row.name}' of step {step.name}",
+                (*data, *(used for used, _ in step.uses)),
+                row.span or step.span,
+            )
+        if not steps:
+            yield f"the guard '{row.name}'", data, row.span
+
+
+def _of_arguments(
+    owner: str,
+    called: Callable[..., Any],
+    positional: tuple[str, ...],
+    named: tuple[str, ...],
+    span: Span | None = None,
+) -> Iterator[BindingError]:
+    """Report a function that cannot be called with these arguments; of one whose signature nobody can read nothing is said."""
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*positional, **dict.fromkeys(named))
+    except TypeError as fault:
+        given = ", ".join((*positional, *(f"{name}=.." for name in named)))
+        yield BindingError(
+            f"{owner} is bound to {_callable_name(called)}, which takes {signature} and is called with ({given}): {fault}",
+            span,
+        )
+
+
+def _callable_name(called: object) -> str:
+    name = getattr(called, "__qualname__", type(called).__qualname__)
+    code = getattr(called, "__code__", None)
+    return f"`{name}`" + (f" (line {code.co_firstlineno})" if code is not None else "")
+
+
+#: The effect of the machine.
+PERFORM = "perform"
+#: The key of the effect of a run of the machine: its only one.
+_KEY = "1/1"
+
+
+def request(policy: str, payload: Payload, actions: Iterable[str], seed: Iterable[Step] = ()) -> dict[str, Any]:
+    """Return the data that a run of the machine begins with. `actions` are what the policy may call, `seed` what its own ledger begins with.
+
+    `about` says for lists of runs what it is about.
+    """
+    text = payload.get("text")
+    about = f"{policy}: {text}" if isinstance(text, str) else policy
+    steps = [step.to_json() for step in seed]
+    return {"policy": policy, "payload": dict(payload), "actions": sorted(actions), "seed": steps, "about": about}
+
+
+@answering("gave", "gave_error")
+async def perform(action: Action, context: PolicyContext) -> list[Step]:
+    """Ask the policy that the run is of. An error with which it ends is its result, too; what it raises is not."""
+    asked, seed = _asked(action.payload["data"])
+    steps = await context.call(asked, seed=seed)
+    event = "gave_error" if steps and steps[-1].payload.get("error") is True else "gave"
+    return [event_step(PERFORM, event, data={"steps": [step.to_json() for step in steps]})]
+
+
+def _asked(data: object) -> tuple[Action, list[Step]]:
+    """Read what a run began with. TypeError for anything else than `request` gives."""
+    if not isinstance(data, dict) or not isinstance(data.get("policy"), str):
+        raise TypeError('a policy is asked with {"policy": NAME, "payload": OBJECT, "actions": [NAME, ..], "seed": []}')
+    actions = frozenset(data.get("actions") or ())
+    return Action(data["policy"], data.get("payload") or {}, actions), [Step(**step) for step in data.get("seed") or ()]
+
+
+def require_policy(data: object, binding: Bindings) -> None:
+    """Raise BindingError when a run is to ask a policy that is not there, TypeError for data that asks none."""
+    if binding.effects.get(PERFORM) is perform and data is not None:
+        binding.policies[_asked(data)[0].policy]
+
+
+def steps_given(run: Run) -> tuple[dict[str, Any], ...] | None:
+    """Return the steps that the policy of a run gave; None while it has given nothing, and of a run of another machine."""
+    if run.machine.name != POLICY or not run.finished:
+        return None
+    last = [entry for entry in run.ledger if isinstance(entry, EventEntry) and entry.event.startswith("gave")][-1]
+    return tuple(last.data["steps"])
+
+
+def answer_text(steps: Iterable[Mapping[str, Any]]) -> str:
+    """Return the last text among steps, or else what the last step carries, as JSON; nothing for no steps."""
+    payloads = [step["payload"] for step in steps]
+    texts = [payload["text"] for payload in payloads if isinstance(payload.get("text"), str)]
+    last = payloads[-1] if payloads else {}
+    if texts and last.get("error") is not True:
+        return str(texts[-1])
+    return json.dumps(last, ensure_ascii=False, indent=2) if payloads else ""
+
+
+def calls_of_policy(run: Run) -> tuple[CallNode, ...]:
+    """Return the calls of a run of the machine, in the order of their places; none of a run of another machine."""
+    return calls_of(run.ledger, _KEY) if run.machine.name == POLICY else ()
+
+
+async def replayed_policy(run: Run, policies: Registry, config: Mapping[str, Any]) -> ReplayReport:
+    """Perform again what called others in a run, with nothing done to the world. Raises what `replay_calls` does."""
+    asked, seed = _asked(run.specification)
+    return await replay_calls(run.ledger, policies, asked, seed=seed, run_id=run.run_id, key=_KEY, config=config)
+
 
 ENTRY_POINTS = "dsa.bindings"
 BINDINGS_FILE = "bindings.py"
@@ -51,7 +235,7 @@ def bind(
     module: str | Path | Bindings | None = None,
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
-    chosen: Chosen | None = None,
+    chosen: SecretOptions | None = None,
     nested: Nested | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Bindings:
@@ -80,7 +264,7 @@ def bind(
     known = {**(config or {}), "model": model, "seed": seed}
     if faults := [*faults, *_settings_faults(modules, known)]:
         raise BindingError("\n".join(faults))
-    secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
+    secrets = environment_secrets(_secret_names(modules) | (chosen or SecretOptions()))
     return Bindings(
         effects, guards, generators, secrets, given.policies, known, tuple(notes), _spenders(modules, machine)
     )
@@ -96,7 +280,7 @@ def import_kinds(module: str | None = None) -> None:
 
 
 def handlers_of(machine: Machine) -> dict[str, Policy]:
-    """Give the policies of a machine's effects from the entry points, where there is a fitting one for every effect; else none."""
+    """Return the policies of a machine's effects from the entry points, where there is a fitting one for every effect; else none."""
     if machine.name == POLICY:
         return {}  # its effect asks a policy that the run names
     given = _merged(tuple(_modules(machine.name, None, None)))
@@ -105,13 +289,13 @@ def handlers_of(machine: Machine) -> dict[str, Policy]:
 
 
 def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
-    """Say which effects have no policy, and which policies answer with events that the machine does not declare."""
+    """Return which effects have no policy, and which policies answer with events that the machine does not declare."""
     faults = []
     for name, span in effect_names(machine):
         policy = effects.get(name)
         if policy is None:
             faults.append(f"{_place(span)}the effect '{name}' has no policy: give one in `effects` of {BINDINGS_FILE}")
-        elif isinstance(policy, Answering):
+        elif isinstance(policy, AnsweringPolicy):
             declared = machine.answers.get(name, ())
             undeclared = sorted(policy.answers.difference(declared))
             faults.extend(
@@ -149,7 +333,7 @@ def _generators(machine: Machine, build: GeneratorOf, faults: list[str]) -> dict
 
 
 def _guards_read(machine: Machine) -> dict[str, Span | None]:
-    """Give each guard that a row reads, with the place of its declaration."""
+    """Return each guard that a row reads, with the place of its declaration."""
     read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
     return {guard.name: guard.span for guard in machine.guards if guard.name in read}
 
@@ -175,7 +359,7 @@ def generator_name(machine: Machine, step: str) -> str:
 
 
 def _folder(path: Path) -> Path:
-    """Give the folder of a document, from the working folder where that is shorter."""
+    """Return the folder of a document, from the working folder where that is shorter."""
     whole = path.parent.absolute()
     return Path(min(str(whole), os.path.relpath(whole), key=len))
 
@@ -183,7 +367,7 @@ def _folder(path: Path) -> Path:
 def _misnamed(
     modules: tuple[Names, ...], path: Path | None, module: str | Path | Bindings | None, machine: Machine
 ) -> tuple[list[str], list[str]]:
-    """Say which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
+    """Return which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
     if module is None and (path is None or not (path.parent / BINDINGS_FILE).is_file()):
         return [], []
     own, *others = modules
@@ -198,7 +382,7 @@ def _modules(machine: str, path: Path | None, module: str | Path | Bindings | No
     if isinstance(module, Bindings):
         yield module
     elif module is not None:
-        yield _named(str(module))
+        yield _module_named(str(module))
     elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
         yield _from_file(beside)
     if machine == POLICY:
@@ -213,7 +397,7 @@ def _installed(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=ENTRY_POINTS))
 
 
-def _named(module: str) -> ModuleType:
+def _module_named(module: str) -> ModuleType:
     if module.endswith(".py"):
         return _from_file(Path(module))
     if not all(part.isidentifier() for part in module.split(".")):
@@ -253,13 +437,13 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _said(error: BaseException) -> str:
-    """Give what an import raised in one line, without secrets."""
+    """Return what an import raised in one line, without secrets."""
     text = environment_secrets().text(error.msg if isinstance(error, SyntaxError) else str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _line_in(path: Path, error: BaseException) -> str:
-    """Give a file with the last of its lines that an error passed through, where there is one."""
+    """Return a file with the last of its lines that an error passed through, where there is one."""
     names = {str(path), str(path.absolute())}
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
     if isinstance(error, SyntaxError) and error.filename in names:
@@ -276,8 +460,8 @@ def _where(module: Names) -> str:
     return "the bindings" if isinstance(module, Bindings) else module.__file__ or module.__name__
 
 
-def _secret_names(modules: Iterable[Names]) -> Chosen:
-    """Give the variables that modules call secrets. Raises BindingError for what are no names."""
+def _secret_names(modules: Iterable[Names]) -> SecretOptions:
+    """Return the variables that modules call secrets. Raises BindingError for what are no names."""
     names: list[str] = []
     for module in modules:
         given = getattr(module, "secret_names", ())
@@ -285,11 +469,11 @@ def _secret_names(modules: Iterable[Names]) -> Chosen:
             where = _where(module)
             raise BindingError(f"{where}: `secret_names` is no list of the names of variables")
         names += given
-    return Chosen(tuple(names))
+    return SecretOptions(tuple(names))
 
 
 def _spenders(modules: Sequence[Names], machine: Machine) -> frozenset[str] | None:
-    """Give the effects that a budget of the whole run stops, as the nearest module says. Raises BindingError for what are no effects that answer."""
+    """Return the effects that a budget of the whole run stops, as the nearest module says. Raises BindingError for what are no effects that answer."""
     if not modules or (given := getattr(modules[0], "spenders", None)) is None:
         return None
     if not isinstance(given, list | tuple | frozenset) or not set(given) <= set(machine.answers):
@@ -321,7 +505,7 @@ def _merged(modules: Iterable[Names]) -> Bindings:
 
 
 def _given(module: Names, kind: str, wanted: type[Any], named: str) -> Any:  # noqa: ANN401  (as `kind` says)
-    """Give what a module defines under a name; an empty one when it does not."""
+    """Return what a module defines under a name; an empty one when it does not."""
     given = getattr(module, kind, None)
     if given is None:
         return Registry() if wanted is Registry else {}
@@ -350,7 +534,7 @@ _RUNS_MACHINE = "machine"
 
 
 def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
-    """Give what is wrong with the names of a module, and what is only odd. What other machines within this one can use is not known here."""
+    """Return what is wrong with the names of a module, and what is only odd. What other machines within this one can use is not known here."""
     file = _file(module)
     where = min(file, os.path.relpath(file), key=len) if file else _where(module)
     faults, notes = [], [] if isinstance(module, Bindings) else _attributes(module, where)
@@ -367,7 +551,7 @@ def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
 
 
 def _is_named_beside(name: str, file: str | None) -> bool:
-    """Tell whether a document beside a module names what the module gives: one module may be for all documents of its folder."""
+    """Return whether a document beside a module names what the module gives: one module may be for all documents of its folder."""
     beside = Path(file).parent.glob("*.md") if file else ()
     word = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])")
     return any(word.search(each.read_text(encoding="utf-8", errors="replace")) for each in beside)
@@ -396,12 +580,12 @@ def _names_used(machine: Machine) -> dict[str, tuple[set[str], set[str]]]:
 
 
 def _has_parts(machine: Machine) -> bool:
-    """Tell whether some generator is a machine itself: the module may be for that one too."""
+    """Return whether some generator is a machine itself: the module may be for that one too."""
     return any(_RUNS_MACHINE in (row.kind, row.name) for row in machine.generators)
 
 
 def _nearest(name: str, known: set[str]) -> str | None:
-    """Give the name that was probably meant; names that differ by a number only are siblings."""
+    """Return the name that was probably meant; names that differ by a number only are siblings."""
     others = (each for each in known if _without_digits(each) != _without_digits(name))
     return nearest(name, others, _NEAR)
 

@@ -1,22 +1,37 @@
-"""The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened here alone."""
+"""The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened here alone.
+
+The folder in which runs are kept, and what people find in it.
+
+`DIR/ledger.db` is what runs go on from, `DIR/artifacts.git` has what was generated. `DIR/<run id>/` is a copy to look at: `machine.md` (the text
+that runs), a file per artifact named after step, attempt and
+verdict, at the end the final code and the diagram. It is written as the run goes, and anew when the run is taken up again.
+"""
 
 import importlib
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, cast
 
 import attrs
 
-from dsa.edge.stores.locks import this_process
-from dsa.edge.stores.memory import MemoryStore
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.memory_store import MemoryStore
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.edge.stores.store_file import this_process
 from dsa.errors import DocumentError
+from dsa.guards.code import extract_code
+from dsa.machine import Machine
 from dsa.runtime.artifacts import ArtifactStore, MemoryArtifacts
-from dsa.runtime.journal import Journal, RunStore, StoreError, Summary
-from dsa.runtime.ledger import Entry
+from dsa.runtime.content import Artifact
+from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry
+from dsa.runtime.run import Run
+from dsa.runtime.run_store import Journal, RunStore, StoreError, Summary
 
 DEFAULT_RUNS, MEMORY = ".dsa", "memory:"
 LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
@@ -35,7 +50,7 @@ class _WhenWanted:
 
 
 @attrs.frozen
-class Place:
+class RunPlace:
     """A store of runs and where their artifacts are; `root` is the folder of both, None in memory. `close` it in the end.
 
     `lost` counts runs that were kept here and cannot be found any more. `by` says who this is, where anybody else may come.
@@ -75,7 +90,7 @@ class Place:
             shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
-def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:
+def opened_place(where: str | Path, *, must_exist: bool = False) -> RunPlace:
     """Open a folder of runs, or `memory:`. A folder that is not there is made when the first run begins. Raises DocumentError."""
     if str(where) == MEMORY:
         return place_in_memory()
@@ -88,16 +103,16 @@ def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:
         if opened.cache_info().currsize:
             opened().close()
 
-    return Place(
+    return RunPlace(
         opened, lambda run_id: open_artifacts(root, run_id), root, close, lambda: opened().lost(), this_process()
     )
 
 
-def place_in_memory(artifacts: ArtifactStore | None = None) -> Place:
+def place_in_memory(artifacts: ArtifactStore | None = None) -> RunPlace:
     """Return a place that forgets everything with its process; `artifacts` are kept in the given store."""
     kept = artifacts or MemoryArtifacts()
     store = MemoryStore()
-    return Place(lambda: store, lambda _run_id: kept)
+    return RunPlace(lambda: store, lambda _run_id: kept)
 
 
 def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
@@ -125,3 +140,114 @@ def open_artifacts(root: Path, run_id: str) -> ArtifactStore:
     """Open what a run generated, or make room for it. Raises ArtifactStoreError."""
     artifacts: ArtifactStore = importlib.import_module("dsa.edge.git").GitArtifacts(root / ARTIFACTS, run_id)
     return artifacts
+
+
+_CODE_SUFFIX = ".py"
+_CODE_GUARDS = frozenset({"syntax", "cases", "pytest", "tests", "are_tests"})
+_OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
+_LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and steps have no bound
+#: The file with what users' code has raised, and how long it gets, in bytes.
+ERRORS = "errors.txt"
+_MOST_OF_ERRORS = 1_000_000
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def new_run_id(name: str, *, now: datetime | None = None, entropy: str | None = None) -> str:
+    """Make a run id of a machine's or a policy's name, unique, with the second it is made in: `20260131T120000-dual_state-9f3a1c44e0b2`."""
+    moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
+    return f"{moment}-{_safe(name)}-{entropy or token_hex(6)}"
+
+
+def _safe(name: str) -> str:
+    """Return a name as part of a file's name; long ones are cut, and stay different."""
+    safe = _UNSAFE.sub("_", name)
+    return safe if len(safe) <= _LONGEST_NAME else f"{safe[:_LONGEST_NAME]}~{sha256(safe.encode()).hexdigest()[:8]}"
+
+
+class RunFolder:
+    """The folder of one run, for people: made with the run's first entry, written as the run goes."""
+
+    def __init__(self, root: Path, run: Run, text: str) -> None:
+        self.path = root / run.run_id
+        self._text, self._suffix = text, _suffix(run.machine)
+        self._files: dict[str, Path] = {}
+        self._is_made = False
+
+    def observe(self, entry: Entry, artifacts: ArtifactStore) -> None:
+        """Write the artifact that a durable entry is about. Raises DocumentError where nothing can be written."""
+        if not self._is_made:
+            self._make()
+        if isinstance(entry, ArtifactEntry):
+            path = self.path / f"{_safe(entry.step)}-{entry.attempt}{self._suffix}"
+            _write(path, artifacts.get_artifact(entry.artifact_id).content)
+            self._files[entry.artifact_id] = path
+        elif isinstance(entry, VerdictEntry) and entry.artifact_id in self._files:
+            path = self._files[entry.artifact_id]
+            word = _OUTCOME_WORDS[entry.outcome]
+            stem = f"{_safe(entry.step)}-{entry.attempt}-{word}"
+            self._files[entry.artifact_id] = path.rename(path.with_name(stem + self._suffix))
+            if entry.feedback:
+                _write(path.with_name(f"{stem}.feedback.txt"), entry.feedback + "\n")
+
+    def keep_error(self, where: str, traceback: str) -> None:
+        """Add what users' code has raised to the file of errors; when that is long, no more is added."""
+        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        with (
+            suppress(OSError),
+            (self.path / ERRORS).open("ab") as file,
+        ):  # where nothing can be written the run goes on: its ledger has the code and the line
+            if file.tell() < _MOST_OF_ERRORS:
+                file.write(f"{at} {where}\n{traceback}\n".encode("utf-8", "surrogatepass"))
+
+    def _make(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / "machine.md").write_bytes(self._text.encode("utf-8"))
+        except OSError as fault:
+            raise DocumentError(str(self.path.parent), f"no run can be kept here: {fault.strerror or fault}") from fault
+        self._is_made = True
+
+    def write_final(self, accepted: Sequence[Artifact], answer: str | None = None) -> Path | None:
+        """Write what the workflow made, or what the policy answered, one file; None when there is neither."""
+        if not accepted and answer is None:
+            return None
+        path = self.path / f"final{self._suffix}"
+        is_code = self._suffix == _CODE_SUFFIX
+        _write(path, final_text(list(accepted), code=is_code) if answer is None else f"{answer}\n")
+        return path
+
+    def write_diagram(self, svg: str) -> Path:
+        """Write the machine's diagram."""
+        path = self.path / "diagram.svg"
+        path.write_text(svg, encoding="utf-8")
+        return path
+
+
+def accepted_artifacts(run: Run, artifacts: ArtifactStore) -> list[Artifact]:
+    """Return the finalised artifact of each step, in the order of the workflow."""
+    order = [step.name for step in run.machine.steps]
+    names = sorted(run.steps, key=lambda name: order.index(name) if name in order else len(order))
+    accepted = (run.steps[name].accepted for name in names)
+    return [artifacts.get_artifact(found) for found in accepted if found is not None]
+
+
+def final_text(accepted: list[Artifact], *, code: bool) -> str:
+    """Put the finalised artifacts together; with several, each under a comment that says what it is.
+
+    Of `code` only what the guards saw is taken, not what the model said around it; the artifacts keep everything.
+    """
+    texts = [extract_code(artifact.content) if code else artifact.content for artifact in accepted]
+    if len(accepted) == 1:
+        return texts[0].strip() + "\n"
+    titled = zip(accepted, texts, strict=True)
+    return "\n\n".join(f"# {a.step}, attempt {a.version}\n{text.strip()}\n" for a, text in titled)
+
+
+def _suffix(machine: Machine) -> str:
+    kinds = {guard for step in machine.steps for guard in step.guards}
+    kinds |= {guard.kind or guard.name for guard in machine.guards}
+    return _CODE_SUFFIX if kinds & _CODE_GUARDS or machine.cases else ".txt"
+
+
+def _write(path: Path, content: str) -> None:
+    path.write_bytes(content.encode("utf-8", "surrogatepass"))

@@ -1,9 +1,19 @@
-"""Runs: the door. Everything that starts, resumes, follows or removes a run goes through it."""
+"""A run that begins as another one did: the same entries up to a place where nothing is under way, under a name of its own.
+
+Takes a recorded run, gives the entries of the branch: only the first names its run. Artifacts keep the ids that they once got. The fold is taken over them again, which finds out whether what was cut makes sense.
+
+Decisions about effects in doubt, which people make.
+
+Takes a machine, what is left to do in its run, and what is said; gives the run in which it is recorded, or raises. It performs nothing.
+
+Runs: the door. Everything that starts, resumes, follows or removes a run goes through it.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,40 +21,172 @@ import attrs
 
 from dsa.checks.table_faults import require_sound
 from dsa.edge.binding import Bindings
-from dsa.edge.clock import Clock
-from dsa.edge.deciding import require_decidable, settled
-from dsa.edge.interrupts import run_to_end
-from dsa.edge.logs import LedgerLog
-from dsa.errors import BindingError
+from dsa.edge.event_loop import Clock, run_to_end
+from dsa.edge.performer import result_of
+from dsa.edge.telemetry import LedgerLog
+from dsa.errors import BindingError, DsaError, OccurrenceError
 from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.machine import Machine
-from dsa.meaning import Occurrence, Refusal, Taken
-from dsa.runs.archive import POLL_S, RunArchive
-from dsa.runs.branch import branched, copy_artifacts
-from dsa.runs.children import Machines
-from dsa.runs.document import Document, document_of, first_event
-from dsa.runs.folder import new_run_id
-from dsa.runs.handle import RunHandle, require_place
-from dsa.runs.held import Setting
-from dsa.runs.inbox import InboxReader, post_message
-from dsa.runs.one_policy import require_policy
-from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
-from dsa.runs.record import changed, replayed, require_no_secret, text_of
-from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies, started_now
+from dsa.runs.archive import POLL_S, RunArchive, changed, replayed, require_no_secret, text_of
+from dsa.runs.bindings import require_policy
+from dsa.runs.child_runs import Machines, asked_run, driving_run
+from dsa.runs.handle import InboxReader, RunEnvironment, RunHandle, post_message, require_place
+from dsa.runs.place import DEFAULT_RUNS, RunPlace, new_run_id, opened_place, place_in_memory
+from dsa.runs.setup import (
+    MachineDocument,
+    Options,
+    RunSetup,
+    Source,
+    as_started,
+    bound,
+    document_of,
+    first_event,
+    limits_of,
+    setup_of,
+    skip_replies,
+    started_now,
+)
 from dsa.runs.summary import SummaryJournal
-from dsa.runs.wholes import asked_run, driving_run
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.inbox import Posted
-from dsa.runtime.journal import Beginning, HeldError, UnknownRunError
-from dsa.runtime.ledger import ChangeEntry, Handling, MachineEntry
-from dsa.runtime.moment import OnMoment
-from dsa.runtime.policies import Step
-from dsa.runtime.recovery import unfinished
-from dsa.runtime.redacting import step_without
-from dsa.runtime.rest import Rest
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
+    ChangeEntry,
+    DecidedEntry,
+    Entry,
+    EventEntry,
+    Handling,
+    Ledger,
+    MachineEntry,
+    RowEntry,
+    VerdictEntry,
+)
+from dsa.runtime.policy.call_tree import call_key, numbered, outcome_step
+from dsa.runtime.policy.policies import Step, event_step, step_without
 from dsa.runtime.run import Run, begin
+from dsa.runtime.run_store import HeldError, NewJournal, Posted, StoredRun, UnknownRunError
 from dsa.runtime.secrets import Secrets
+from dsa.runtime.status import InFlight, Rest, UnfinishedWork, unfinished
+from dsa.runtime.timeline import OnMoment
+from dsa.semantics import Occurrence, Refusal, Taken, require_known
+
+
+class BranchError(DsaError):
+    """Raised when a run cannot be branched at a place."""
+
+
+def branched(recorded: StoredRun, length: int, name: str) -> StoredRun:
+    """Return the branch `name` of a run: its first `length` entries. Raises BranchError where something was under way then."""
+    whole = len(recorded.entries)
+    if not 1 <= length <= whole:
+        raise BranchError(f"run {recorded.run} has {whole} entries; it cannot be branched after {length}")
+    first, *others = recorded.entries[:length]
+    assert isinstance(first, MachineEntry), "a run of a machine begins with it"
+    started = {**dict(first.started), "branched_from": {"run": recorded.run, "entries": length}}
+    entries = Ledger[Entry]((attrs.evolve(first, run=name, started=started), *others))
+    branch = attrs.evolve(recorded, run=name, entries=entries, epoch=0, holder=None)
+    run, _ = replayed(branch)
+    if len(run.ledger) > length:
+        raise BranchError(
+            f"entry {length + 1} of run {recorded.run} belongs to the one before: it cannot be branched between them"
+        )
+    if run.configuration.outstanding or unfinished(run).in_flight:
+        raise BranchError(
+            f"run {recorded.run} had effects under way after {length} entries; it can be branched where it rests"
+        )
+    return branch
+
+
+def copy_artifacts(branch: StoredRun, old: ArtifactStore, new: ArtifactStore) -> None:
+    """Store what a branch's ledger names in the branch's own store, under the same ids, with the verdicts of that ledger."""
+    named = {entry.artifact_id for entry in branch.entries if isinstance(entry, ArtifactEntry)}
+    for attempt in old.attempts():
+        if attempt.artifact_id in named:
+            new.store(old.get_artifact(attempt.artifact_id), attempt.author, attempt.run_id)
+    for entry in branch.entries:
+        if isinstance(entry, VerdictEntry):
+            new.record_verdict(entry)
+
+
+def length_before(entries: Iterable[Entry], event: str, number: int) -> int:
+    """Return how many entries stand before the `number`th time that an event was taken, from 1; all of them where it was taken less often."""
+    known, seen = list(entries), 0
+    for at, (entry, following) in enumerate(pairwise(known)):
+        seen += isinstance(entry, EventEntry) and entry.event == event and isinstance(following, RowEntry)
+        if seen == number:
+            return at
+    return len(known)
+
+
+_DONE: Handling = "done"
+
+
+class DoubtError(DsaError):
+    """Raised when something is said about an effect that is not in doubt, or something that cannot be said of it."""
+
+
+def require_decidable(
+    machine: Machine, left: UnfinishedWork, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step]
+) -> None:
+    """Raise DoubtError or OccurrenceError unless all this can be said of effects in doubt, and of calls that their policies had under way."""
+    effects = {flying.intent.key: flying for flying in left.in_flight if flying.in_doubt}
+    calls = doubted_in(left)
+    for key in (*decided, *answers):
+        if key not in effects and key not in calls:
+            raise DoubtError(f"{key} is not in doubt; in doubt: {', '.join([*effects, *calls]) or 'nothing'}")
+    both = sorted(decided.keys() & answers.keys())
+    if both:
+        raise DoubtError(f"{both[0]} is decided twice")
+    for key, handling in decided.items():
+        effect = effects[key].intent.effect if key in effects else ""
+        if handling == "done" and effect in machine.answers:
+            said = ", ".join(machine.answers[effect])
+            raise DoubtError(f"{effect} has answers, so it is not enough that it is done: say which it gave ({said})")
+    for key, answer in answers.items():
+        if isinstance(answer, Occurrence):
+            _require_answer(machine, effects.get(key), answer)
+        elif key not in calls:
+            raise DoubtError(f"{key} is an effect: it is answered with an event, not with a step")
+
+
+def _require_answer(machine: Machine, flying: InFlight | None, occurrence: Occurrence) -> None:
+    if flying is None:
+        raise OccurrenceError(f"'{occurrence.event}' is an event; a call gives a step: `text` or `action_result`")
+    effect = flying.intent.effect
+    known = machine.answers.get(effect, ())
+    if occurrence.event not in known:
+        said = f"its answers: {', '.join(known)}" if known else "it has no answers"
+        raise OccurrenceError(f"'{occurrence.event}' is no answer of {effect}; {said}")
+    require_known(machine, occurrence)
+
+
+def doubted_in(left: UnfinishedWork) -> Mapping[str, CallEntry]:
+    """Return the calls under way in the effects that a run has left, by their keys."""
+    return {call_key(call.key, call.path): call for flying in left.in_flight for call in flying.calls}
+
+
+def settled(run: Run, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step], at_ms: int) -> Run:
+    """Record what somebody says became of effects in doubt and of calls in them, by their keys, with the results that this gives.
+
+    What is to be done again, and an effect that counts as failed or done, has its result when the run goes on.
+    """
+    left = unfinished(run) if decided or answers else UnfinishedWork()
+    intents, calls = {flying.intent.key: flying.intent for flying in left.in_flight}, doubted_in(left)
+    for key, handling in {**decided, **dict.fromkeys(answers, _DONE)}.items():
+        said, call = answers.get(key), calls.get(key)
+        if call is None:
+            run = run.record(DecidedEntry(key, handling, at_ms=at_ms))
+            if isinstance(said, Occurrence):
+                given = event_step(intents[key].effect, said.event, verdicts=dict(said.verdicts), data=said.data)
+                run = run.record(result_of(intents[key], [given], at_ms=at_ms))
+            continue
+        run = run.record(DecidedEntry(call.key, handling, call.path, at_ms))
+        if handling in {"fail", "done"}:
+            step = said if isinstance(said, Step) else outcome_step(call.policy, failed=handling == "fail")
+            run = run.record(CallResultEntry(call.key, call.path, [s.to_json() for s in numbered([step], call.path)]))
+    return run
 
 
 @attrs.frozen
@@ -74,7 +216,7 @@ class Runs(RunArchive):
     """
 
     def __init__(
-        self, place: Place, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
+        self, place: RunPlace, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
     ) -> None:
         super().__init__(place)
         self._bindings, self._clock = bindings, clock
@@ -134,11 +276,11 @@ class Runs(RunArchive):
         await handle.exists()
         return handle
 
-    def setup(self, document: Document, options: Options) -> Setup:
+    def setup(self, document: MachineDocument, options: Options) -> RunSetup:
         """Bind a document for a run in this place. Raises what `start` does."""
         return setup_of(document, options, self._nested(options, document.path), self._config)
 
-    def begin(self, setup: Setup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
+    def begin(self, setup: RunSetup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
         """Return a new run that nothing drives yet. Nothing of it exists before its first entry is durable. Raises SecretError, MachineError."""
         require_sound(setup.machine)
         require_no_secret(setup.text, setup.binding.secrets)
@@ -147,7 +289,7 @@ class Runs(RunArchive):
         known = secrets.value(dict(setup.started)) if setup.started else {}
         means = setup.digest or (digest(machine) if setup.text else "")
         run, commands = begin(machine, run_id, digest=means, started=known, at_ms=self.now_ms())
-        journal = Beginning(self._place, run_id, setup.text)
+        journal = NewJournal(self._place, run_id, setup.text)
         return RunHandle(self._setting(on_moment), setup, run, journal, commands=commands)
 
     async def resume(
@@ -274,7 +416,7 @@ class Runs(RunArchive):
 
     def _as_started(
         self, run: Run, first: MachineEntry, text: str, options: Options, *, even_over: bool = False
-    ) -> Setup:
+    ) -> RunSetup:
         """Bind a recorded run as it was started, but for what is to be otherwise; one that is over only where that is asked for."""
         machine, known = run.machine, dict(first.started)
         source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
@@ -290,7 +432,7 @@ class Runs(RunArchive):
             binding = Bindings({})  # nothing is performed any more
         if options.model is None:
             skip_replies(binding, run.ledger)
-        return Setup(machine, binding, text, first.digest, started_now(known, now), limits_of(machine, now.budget))
+        return RunSetup(machine, binding, text, first.digest, started_now(known, now), limits_of(machine, now.budget))
 
     def _bindings_of(self, machine: str) -> Source | None:
         given = self._bindings
@@ -305,10 +447,10 @@ class Runs(RunArchive):
         """What every policy here can read."""
         return {} if self.root is None else {"runs": str(self.root.absolute())}
 
-    def _setting(self, on_moment: OnMoment | None) -> Setting:
+    def _setting(self, on_moment: OnMoment | None) -> RunEnvironment:
         if self.root is None:
-            return Setting(self._place, self._clock, on_moment, self._held, None, self._known, self._sources)
-        return Setting(
+            return RunEnvironment(self._place, self._clock, on_moment, self._held, None, self._known, self._sources)
+        return RunEnvironment(
             self._place, self._clock, on_moment, self._held, LedgerLog(), self._known, self._sources, self._inbox
         )
 

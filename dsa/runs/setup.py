@@ -1,4 +1,7 @@
-"""Setups: a document with all that a run of it needs, bound before anything is recorded."""
+"""Documents to run: a machine with its text and its file, and the event that a run of it begins with.
+
+Setups: a document with all that a run of it needs, bound before anything is recorded.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -6,18 +9,79 @@ from typing import Any
 
 import attrs
 
+from dsa.data_use import SPECIFICATION
+from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings, effect_names
+from dsa.edge.document_files import load, locate, read_text
 from dsa.expr import Value
-from dsa.generators.library import Nested
-from dsa.generators.scripted import ScriptedGenerator
+from dsa.generators.generator_kinds import Nested
+from dsa.generators.substitutes import ScriptedGenerator
 from dsa.immutable import immutable
-from dsa.lang import digest
+from dsa.lang import digest, dumps, loads, machine_of
 from dsa.machine import Machine
 from dsa.runs.bindings import DEFAULT_MODEL, bind
-from dsa.runs.document import Document
-from dsa.runtime.budgets import Limit, read_limit
+from dsa.runtime.costs import BudgetLimit, read_limit
 from dsa.runtime.ledger import ArtifactEntry, Entry, MachineEntry
-from dsa.runtime.secret_names import Chosen
+from dsa.runtime.secrets import SecretOptions
+from dsa.semantics import Occurrence, accepted_events
+
+
+@attrs.frozen
+class MachineDocument:
+    """A machine, the text that it was read from, and its file (None: there is none)."""
+
+    machine: Machine
+    text: str
+    path: Path | None = None
+
+
+def document_of(file: str | Path | Machine) -> MachineDocument:
+    """Read a document: a file, the name of a shipped machine, or a spec that is about one; a machine stands for itself.
+
+    Raises DocumentError and MachineError.
+    """
+    if isinstance(file, Machine):
+        written: MachineDocument | None = file.worked_out.get("document")
+        if written is None:
+            text = dumps(file)  # which the run keeps: its lines are those of the rows
+            written = file.worked_out["document"] = MachineDocument(
+                loads(text, file.name).at(dict(file.constants)), text
+            )
+        return written
+    path = locate(str(file))
+    named = machine_of(read_text(path), str(file))
+    found = path if named is None else locate(named[0], path.parent)
+    return MachineDocument(load(str(file) if found == locate(str(file)) else str(found)), read_text(found), found)
+
+
+def takes_specification(machine: Machine) -> bool:
+    """Return whether the machine waits for the event `specification`."""
+    event = machine.event_named.get(SPECIFICATION)
+    return event is not None and event.origin == OUTSIDE
+
+
+def first_event(machine: Machine, data: object) -> tuple[Occurrence, ...]:
+    """Return the events that a run is started with: one with the data, or none for a machine that starts without.
+
+    That is `specification` where the machine takes it, else the only event from outside that has a row in the initial state.
+    ValueError for data that no such event could bring.
+    """
+    if takes_specification(machine):
+        return (Occurrence(SPECIFICATION, data="" if data is None else data),)
+    if data is None:
+        return ()
+    state = machine.entered(machine.initial)
+    outside = [name for name in accepted_events(machine, state) if _is_outside(machine, name)]
+    if len(outside) == 1:
+        return (Occurrence(outside[0], data=data),)
+    why = f"several events may come first ({', '.join(outside)})" if outside else "no event from outside may come first"
+    raise ValueError(f"{machine.name} takes no data to start with: {why}; start it without, then send an event")
+
+
+def _is_outside(machine: Machine, name: str) -> bool:
+    event = machine.event_named.get(name)
+    return event is not None and event.origin == OUTSIDE
+
 
 #: Binds a machine by what its run was started with.
 Binder = Callable[[Machine, Mapping[str, Any]], Bindings]
@@ -39,12 +103,12 @@ class Options:
     seed: int | None = None
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
     budget: Sequence[str] = ()
-    chosen: Chosen = attrs.field(factory=Chosen)
+    chosen: SecretOptions = attrs.field(factory=SecretOptions)
     config: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 @attrs.frozen
-class Setup:
+class RunSetup:
     """A machine with its text and bindings, its limits, and with what it is bound (`started`): what the first entry of a new run keeps.
 
     `source` gave the bindings, where no other process could find it: this one needs it when it takes the run up again.
@@ -55,11 +119,13 @@ class Setup:
     text: str = ""
     digest: str = ""
     started: Mapping[str, Any] = attrs.field(factory=dict)
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[BudgetLimit, ...] = ()
     source: Source | None = None
 
 
-def setup_of(document: Document, options: Options, nested: Nested, config: Mapping[str, Any] | None = None) -> Setup:
+def setup_of(
+    document: MachineDocument, options: Options, nested: Nested, config: Mapping[str, Any] | None = None
+) -> RunSetup:
     """Bind a document's names and return what a run of it needs. `config` is what policies can read beside that of the options; not recorded.
 
     Raises BindingError, ModelUnavailable, BudgetError, SecretError, ParameterError.
@@ -80,7 +146,7 @@ def setup_of(document: Document, options: Options, nested: Nested, config: Mappi
     known = attrs.evolve(options, config={**options.config, **(config or {})})
     binding = bound(machine, known, document.path, nested, started)
     source = None if isinstance(options.bindings, str | Path) else options.bindings
-    return Setup(machine, binding, document.text, digest(machine), started, limits, source)
+    return RunSetup(machine, binding, document.text, digest(machine), started, limits, source)
 
 
 def bound(
@@ -115,7 +181,7 @@ def as_started(
     `source` binds it where those say nothing; `config` is what policies can read beside that of the options.
     """
     started = dict(first.started)
-    before = Chosen(**{name: tuple(said) for name, said in (started.get("secrets") or {}).items()})
+    before = SecretOptions(**{name: tuple(said) for name, said in (started.get("secrets") or {}).items()})
     return Options(
         now.bindings or source or started.get("module"),
         now.model or started.get("model"),
@@ -141,7 +207,7 @@ def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
             scripts[entry.author].skip(entry.step)
 
 
-def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[Limit, ...]:
+def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[BudgetLimit, ...]:
     """Read a run's budget. Raises BudgetError."""
     effects = [name for name, _ in effect_names(machine)] if budget else []
     return tuple(read_limit(text, effects) for text in budget)

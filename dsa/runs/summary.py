@@ -6,10 +6,8 @@ from typing import Any
 import attrs
 
 from dsa.machine import Machine
+from dsa.runs.archive import RunRecord
 from dsa.runs.place import PART_OF
-from dsa.runs.record import RunRecord
-from dsa.runtime.intents import seq_of
-from dsa.runtime.journal import Journal, RunSummary, Summary, Taking
 from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import (
     CallEntry,
@@ -22,16 +20,26 @@ from dsa.runtime.ledger import (
     ResultEntry,
     ResumedEntry,
     RowEntry,
+    seq_of,
 )
-from dsa.runtime.recovery import Unfinished, doubt_of
-from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.runtime.standing import Standing, asked_keys, next_due_ms, parts, places, standing
+from dsa.runtime.run_store import Journal, RunSummary, Summary, Taking
+from dsa.runtime.status import (
+    Rest,
+    RunStatus,
+    UnfinishedWork,
+    asked_keys,
+    doubt_of,
+    next_due_ms,
+    parts,
+    places,
+    standing,
+)
 
 _LONGEST_ABOUT = 240
 #: A run's first event is among this many entries that it begins with.
 _FIRST = 4
-_CUT_OFF = Standing("cut off", Unfinished())
+_CUT_OFF = RunStatus("cut off", UnfinishedWork())
 #: How a run may stand that its ledger does not say: by the clock or its inbox, and by who has stopped it.
 BY_THE_STORE = frozenset({"due", "interrupted"})
 
@@ -113,7 +121,7 @@ class SummaryJournal:
         """Return the summary of a run at rest."""
         run = rest.run
         if rest.kind != "stopped" and rest.kind != "interrupted":  # noqa: PLR1714  (for the checker of types)
-            return summary_of_run(run, Standing(rest.kind, Unfinished(timers=run.timers), rest.in_doubt))
+            return summary_of_run(run, RunStatus(rest.kind, UnfinishedWork(timers=run.timers), rest.in_doubt))
         found = summary_of_run(run, standing(run))
         if rest.kind == "interrupted":
             has_more = found.status == "cut off" or (found.status == "waiting" and found.timers)
@@ -164,7 +172,7 @@ def _asking(machine: Machine) -> frozenset[str]:
     return found
 
 
-def summary_of_run(run: Run, stands: Standing) -> Summary:
+def summary_of_run(run: Run, stands: RunStatus) -> Summary:
     """Return the summary of a run that stands as given."""
     first, left = run.ledger[0], stands.left
     assert isinstance(first, MachineEntry), "a run begins with its machine"

@@ -48,7 +48,7 @@ def short_id(artifact_id: str, run_id: str) -> str:
 
 
 @attrs.frozen
-class Attempt:
+class AttemptRecord:
     """What is known of one artifact but its text: the fields of `Artifact`, its author, and every verdict in order.
 
     `author` is the generator's name, or that of a person; `redacted` are the names of the secrets that the text had; `run_id`
@@ -78,15 +78,15 @@ class Attempt:
         return self.verdicts[-1].outcome if self.verdicts else None
 
     def artifact(self, content: str) -> Artifact:
-        """Give the artifact, with its text."""
+        """Return the artifact, with its text."""
         return Artifact(
             content, self.version, self.artifact_id, self.parent_id, self.step, self.usage, self.dependency_ids
         )
 
 
-def attempt_of(artifact: Artifact, author: str = "", run_id: str = "") -> Attempt:
+def attempt_of(artifact: Artifact, author: str = "", run_id: str = "") -> AttemptRecord:
     """Return an identified artifact without its text."""
-    return Attempt(
+    return AttemptRecord(
         artifact.artifact_id,
         artifact.step,
         artifact.version,
@@ -105,15 +105,15 @@ class Attempts:
 
     def __init__(self) -> None:
         self._position: dict[str, int] = {}
-        self._attempts: list[Attempt] = []
+        self._attempts: list[AttemptRecord] = []
 
     def __contains__(self, artifact_id: str) -> bool:
         return artifact_id in self._position
 
-    def __getitem__(self, artifact_id: str) -> Attempt:
+    def __getitem__(self, artifact_id: str) -> AttemptRecord:
         return self._attempts[self._position[artifact_id]]
 
-    def __iter__(self) -> Iterator[Attempt]:
+    def __iter__(self) -> Iterator[AttemptRecord]:
         return iter(self._attempts)
 
     def named(self, artifact: Artifact, run_id: str) -> Artifact:
@@ -130,7 +130,7 @@ class Attempts:
                 return identified(artifact, run_id)
         return artifact
 
-    def add(self, attempt: Attempt) -> None:
+    def add(self, attempt: AttemptRecord) -> None:
         """Add one that is not there yet."""
         self._position[attempt.artifact_id] = len(self._attempts)
         self._attempts.append(attempt)
@@ -141,8 +141,8 @@ class Attempts:
         attempt = self._attempts[position]
         self._attempts[position] = attrs.evolve(attempt, verdicts=(*attempt.verdicts, verdict))
 
-    def lineage(self, artifact_id: str) -> list[Attempt]:
-        """Give the attempts that lead to this one, oldest first, itself last.
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
+        """Return the attempts that lead to this one, oldest first, itself last.
 
         Parents are the attempt that it refines and the artifacts that its step used, and theirs in turn.
         """
@@ -155,13 +155,13 @@ class Attempts:
         return [self._attempts[position] for position in sorted(self._position[name] for name in found)]
 
 
-def tree_of_attempts(attempts: Iterable[Attempt]) -> Mapping[str | None, tuple[Attempt, ...]]:
-    """Give the attempts by what they refine, in the order stored: under None those that refine nothing.
+def tree_of_attempts(attempts: Iterable[AttemptRecord]) -> Mapping[str | None, tuple[AttemptRecord, ...]]:
+    """Return the attempts by what they refine, in the order stored: under None those that refine nothing.
 
     Each attempt stands there once; follow `artifact_id` to those that refine it. What a step used is in its
     `dependency_ids`: these make a graph, not a tree.
     """
-    tree: dict[str | None, list[Attempt]] = {None: []}
+    tree: dict[str | None, list[AttemptRecord]] = {None: []}
     for attempt in attempts:
         tree.setdefault(attempt.parent_id or None, []).append(attempt)
     return {name: tuple(refining) for name, refining in tree.items()}
@@ -179,11 +179,11 @@ class ArtifactStore(ArtifactRepository, Protocol):
     def record_verdict(self, verdict: VerdictEntry) -> None:
         """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
 
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Give everything but the texts, in the order in which it was stored."""
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """Return everything but the texts, in the order in which it was stored."""
 
-    def lineage(self, artifact_id: str) -> list[Attempt]:
-        """Give the provenance without the texts; KeyError when unknown."""
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
+        """Return the provenance without the texts; KeyError when unknown."""
 
 
 class MemoryArtifacts:
@@ -208,12 +208,12 @@ class MemoryArtifacts:
         if verdict not in self._attempts[verdict.artifact_id].verdicts:
             self._attempts.add_verdict(verdict)
 
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Give everything but the texts, in the order in which it was stored."""
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """Return everything but the texts, in the order in which it was stored."""
         return tuple(self._attempts)
 
-    def lineage(self, artifact_id: str) -> list[Attempt]:
-        """Give the provenance without the texts; KeyError when unknown."""
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
+        """Return the provenance without the texts; KeyError when unknown."""
         return self._attempts.lineage(artifact_id)
 
     def get_artifact(self, artifact_id: str) -> Artifact:
@@ -221,5 +221,5 @@ class MemoryArtifacts:
         return self._artifacts[artifact_id]
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
         return [self._artifacts[attempt.artifact_id] for attempt in self.lineage(artifact_id)]

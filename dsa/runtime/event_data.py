@@ -13,13 +13,12 @@ from typing import Any
 
 import attrs
 
+from dsa.data_use import guard_uses, prompt_references
+from dsa.declarations import Reference, UnreadableReferenceError, read_reference
 from dsa.errors import DsaError
 from dsa.machine import Machine
-from dsa.references import Reference, UnreadableReferenceError, read_reference
-from dsa.runtime.intents import seq_of
 from dsa.runtime.json_text import sorted_text_of
-from dsa.runtime.ledger import Entry, EventEntry, Ledger, RowEntry
-from dsa.uses import guard_uses, prompt_references
+from dsa.runtime.ledger import Entry, EventEntry, Ledger, RowEntry, seq_of
 
 #: The longest value that a reference stands for, in characters of text or of JSON.
 LONGEST_VALUE = 200_000
@@ -33,7 +32,7 @@ class MissingDataError(DsaError, LookupError):
 
 
 @attrs.frozen
-class _Brought:
+class _EventDatum:
     """What one event brought: its number, the key of the effect that it answered, its data."""
 
     seq: int
@@ -49,7 +48,7 @@ class EventData:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._brought: dict[str, list[_Brought]] = {}
+        self._brought: dict[str, list[_EventDatum]] = {}
         self._read = 0
         self._arrived: EventEntry | None = None
 
@@ -60,7 +59,7 @@ class EventData:
                 self._arrived = entry
             elif type(entry) is RowEntry and self._arrived is not None:
                 arrived, self._arrived = self._arrived, None
-                one = _Brought(arrived.seq, arrived.key, arrived.data)
+                one = _EventDatum(arrived.seq, arrived.key, arrived.data)
                 self._brought.setdefault(arrived.event, []).append(one)
         self._read = len(ledger)
         return self
@@ -79,13 +78,13 @@ class DataThen:
     """What there was at one moment. `judged` is the event that is being judged then, with its data: it is there as well, and the newest."""
 
     _machine: Machine
-    _brought: Mapping[str, Sequence[_Brought]]
+    _brought: Mapping[str, Sequence[_EventDatum]]
     seq: int
-    _judged: tuple[str, _Brought] | None = None
+    _judged: tuple[str, _EventDatum] | None = None
 
     def judging(self, event: str, data: object, key: str | None = None) -> "DataThen":
         """Return it with the event that is being judged; `key` is that of the effect which it answers."""
-        return attrs.evolve(self, judged=(event, _Brought(self.seq + 1, key, data)))
+        return attrs.evolve(self, judged=(event, _EventDatum(self.seq + 1, key, data)))
 
     def get(self, reference: Reference | str) -> Any:  # noqa: ANN401  (JSON)
         """Return what a reference stands for: JSON; None, or an empty list, for what may be missing and is.
@@ -113,7 +112,7 @@ class DataThen:
         return value
 
     def _all(self, reference: Reference) -> list[Any]:
-        """Give a list: answers in the order in which they were asked for, other events in the order in which they came."""
+        """Return a list: answers in the order in which they were asked for, other events in the order in which they came."""
         found = self._since(reference)
         if found and found[0].key is not None:
             found = sorted(found, key=lambda each: _order(each.key or ""))
@@ -122,14 +121,14 @@ class DataThen:
             raise MissingDataError(self._why(reference, any_came=bool(found)))
         return [value for value in values if value is not None]
 
-    def _since(self, reference: Reference) -> list[_Brought]:
+    def _since(self, reference: Reference) -> list[_EventDatum]:
         found = self._until_now(reference.event)
         if reference.since is None:
             return found
         began = self._until_now(reference.since)
         return [each for each in found if each.seq >= began[-1].seq] if began else found
 
-    def _until_now(self, event: str) -> list[_Brought]:
+    def _until_now(self, event: str) -> list[_EventDatum]:
         every = self._brought.get(event, ())
         found = list(every[: bisect_right(every, self.seq, key=_SEQ)])
         if self._judged is not None and self._judged[0] == event:

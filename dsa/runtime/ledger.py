@@ -2,6 +2,15 @@
 
 One class per kind of entry, and `Ledger`, the sequence they stand in. Takes and gives values; where they are
 stored, and when they count as durable, is the edge's affair. Every entry that comes from a row names its line.
+
+Intents: the effects that a run asks for, each with the row that asks for it.
+
+A ledger names an effect and its key alone: event, line and states are those of the event and the row that stand before it.
+
+Parts: runs that an effect of another run waits for.
+
+What is at rest in a part is recorded as the result of the effect, which stays outstanding: a step with the code `waiting` that says which run
+waits, and for what. When that has come the effect is performed again, and finds the part.
 """
 
 import json
@@ -12,8 +21,9 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import attrs
 
+from dsa.errors import GenerationError
 from dsa.expr import Outcome, Value
-from dsa.runtime.codec import AsJson, line_writer, object_of, reader
+from dsa.runtime.json_text import AsJson, line_writer, object_of, reader
 
 T = TypeVar("T")
 
@@ -43,7 +53,7 @@ class Ledger(Generic[T]):
         self._length = len(self._shared)
 
     def append(self, entry: T) -> "Ledger[T]":
-        """Give the ledger with one more entry."""
+        """Return the ledger with one more entry."""
         shared = self._shared
         if len(shared) != self._length:
             return Ledger((*self, entry))
@@ -53,7 +63,7 @@ class Ledger(Generic[T]):
         return longer
 
     def extend(self, entries: Iterable[T]) -> "Ledger[T]":
-        """Give the ledger with more entries."""
+        """Return the ledger with more entries."""
         shared = self._shared
         if len(shared) != self._length:
             return Ledger((*self, *entries))
@@ -63,7 +73,7 @@ class Ledger(Generic[T]):
         return longer
 
     def after(self, count: int) -> tuple[T, ...]:
-        """Give the entries after the first so many."""
+        """Return the entries after the first so many."""
         return tuple(self._shared[count : self._length])
 
     def __iter__(self) -> Iterator[T]:
@@ -80,7 +90,7 @@ class Ledger(Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> tuple[T, ...]: ...
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
-        """Give an entry, or a tuple of them."""
+        """Return an entry, or a tuple of them."""
         if isinstance(index, slice):
             first, last, stride = index.indices(self._length)
             return tuple(self._shared[first:last:stride] if stride > 0 else self._shared[: self._length][index])
@@ -197,7 +207,7 @@ class RefusalEntry:
 class EffectEntry:
     """The row before asks for an effect. `key` is `SEQ/ORDINAL`: the number of the row's event, the place among its effects.
 
-    `dsa.runtime.intents` has it with its row.
+    `dsa.runtime.ledger` has it with its row.
     """
 
     key: str
@@ -218,7 +228,7 @@ class ResultEntry:
 
     @property
     def failed(self) -> bool:
-        """Tell whether an error step is among them."""
+        """Return whether an error step is among them."""
         for step in self.steps:  # noqa: SIM110  (in half the time)
             if step["payload"].get("error") is True:
                 return True
@@ -257,7 +267,7 @@ class ArtifactEntry:
 
 
 @attrs.frozen
-class Judgement:
+class GuardVerdict:
     """What one guard said."""
 
     guard: str
@@ -265,8 +275,8 @@ class Judgement:
     feedback: str = ""
 
 
-def _judgements(given: Iterable[Judgement | Mapping[str, Any]]) -> tuple[Judgement, ...]:
-    return tuple(item if isinstance(item, Judgement) else Judgement(**item) for item in given)
+def _judgements(given: Iterable[GuardVerdict | Mapping[str, Any]]) -> tuple[GuardVerdict, ...]:
+    return tuple(item if isinstance(item, GuardVerdict) else GuardVerdict(**item) for item in given)
 
 
 @attrs.frozen
@@ -277,7 +287,7 @@ class VerdictEntry:
     step: str
     attempt: int
     artifact_id: str
-    judgements: tuple[Judgement, ...] = attrs.field(converter=_judgements)
+    judgements: tuple[GuardVerdict, ...] = attrs.field(converter=_judgements)
     seconds: float = 0.0
 
     @property
@@ -302,7 +312,7 @@ _OTHER_FIELDS = {
 
 
 def under_key(entry: ArtifactEntry | VerdictEntry, key: str) -> ArtifactEntry | VerdictEntry:
-    """Give the record of an artifact or a verdict under another key."""
+    """Return the record of an artifact or a verdict under another key."""
     return type(entry)(key, *_OTHER_FIELDS[type(entry)](entry))
 
 
@@ -402,7 +412,7 @@ _KINDS: dict[str, type[Entry]] = {
 _NAMES = {entry_class: name for name, entry_class in _KINDS.items()}
 
 
-def _judgements_as_json(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:
+def _judgements_as_json(judgements: Iterable[GuardVerdict]) -> list[dict[str, Any]]:
     return [{"guard": said.guard, "outcome": said.outcome, "feedback": said.feedback} for said in judgements]
 
 
@@ -413,7 +423,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {name: reader(kind) 
 
 
 def to_json(entry: Entry) -> dict[str, Any]:
-    """Give an entry as a JSON object whose `kind` says what it is; pairs become objects."""
+    """Return an entry as a JSON object whose `kind` says what it is; pairs become objects."""
     return object_of(entry, _NAMES[type(entry)], _AS_JSON)
 
 
@@ -484,3 +494,111 @@ def _data_at(result: ResultEntry | None, place: str) -> Any:  # noqa: ANN401  (J
 def load_lines(text: str) -> Ledger[Entry]:
     """Read a ledger written with `dump_line`, one entry a line."""
     return Ledger(from_json(json.loads(line)) for line in text.splitlines() if line)
+
+
+@attrs.frozen
+class Intent:
+    """An effect to be performed. `key` is `SEQ/ORDINAL`: the number of the event and the place in its row, the same in every replay.
+
+    `event` and `line` are those of the row that emitted it, `source` and `target` the states before and after.
+    """
+
+    key: str
+    effect: str
+    event: str
+    line: int | None
+    source: str
+    target: str
+
+
+class Intents(dict[str, Intent]):
+    """The intents of a ledger by their keys, in the order in which they were asked for. `take` goes on with an entry."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        super().__init__()
+        self._event = ""
+        self._row: RowEntry | None = None
+        for entry in entries:
+            self.take(entry)
+
+    def take(self, entry: Entry) -> None:
+        """Read one more entry."""
+        if type(entry) is EventEntry:
+            self._event = entry.event
+        elif type(entry) is RowEntry:
+            self._row = entry
+        elif type(entry) is EffectEntry and self._row is not None:
+            row = self._row
+            self[entry.key] = Intent(entry.key, entry.effect, self._event, row.line, row.source, row.target)
+
+    def effect(self, key: str) -> str:
+        """Return the name of the effect of a key; empty when nothing has asked for it."""
+        intent = self.get(key)
+        return "" if intent is None else intent.effect
+
+
+def seq_of(key: str) -> int:
+    """Return the number of the event that caused an effect, from the effect's key."""
+    return int(key.partition("/")[0])
+
+
+#: The code of a result that says that a part waits, and the field of its payload that says for what.
+PART_WAITS, PART = "waiting", "part"
+
+
+def _places(given: Mapping[str, str]) -> Mapping[str, str]:
+    return dict(given)
+
+
+@attrs.frozen
+class Part:
+    """A run at rest that another one waits for.
+
+    `waits_for` has the events that it waits for, each with the place of its question: the run that asks and its own place, as `RUN+3.2@4`. `due_ms` is when its next
+    timer is due, in milliseconds since 1970.
+    """
+
+    run: str
+    waits_for: Mapping[str, str] = attrs.field(factory=dict, converter=_places)
+    due_ms: int | None = None
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The part, and those within it that ask."""
+        return tuple(dict.fromkeys((self.run, *(asking_run(place) for place in self.waits_for.values()))))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part as an object of JSON."""
+        return {"run": self.run, "waits_for": dict(self.waits_for), "due_ms": self.due_ms}
+
+
+class PartWaitsError(GenerationError):
+    """Raised when the run that is to make an artifact has come to rest and is not over: it waits for a person, or for a timer."""
+
+    def __init__(self, message: str, part: Part) -> None:
+        self.part = part
+        super().__init__(message, PART_WAITS)
+
+
+def part_in(result: ResultEntry) -> Part | None:
+    """Return the part that an effect waits for by its last result; None where it waits for none."""
+    found = (part_told(step["payload"]) for step in result.steps)
+    return next((part for part in found if part is not None), None)
+
+
+def part_told(payload: Mapping[str, Any]) -> Part | None:
+    """Return the part that waits by the payload of a step; None where it tells of none."""
+    told = payload.get(PART)
+    if not isinstance(told, dict) or payload.get("code") != PART_WAITS:
+        return None
+    return Part(told["run"], told["waits_for"], told["due_ms"])
+
+
+def asking_run(place: str) -> str:
+    """Return the run that a place names, `RUN+3.2` of `RUN+3.2@4`; empty for a place of the run itself."""
+    return place.rpartition("@")[0]
+
+
+def place_in_part(run: str, place: str) -> str:
+    """Return a place of a part as the run around it tells it: with the run that asks before it."""
+    return place if asking_run(place) else f"{run}@{place}"

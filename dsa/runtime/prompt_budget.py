@@ -11,7 +11,7 @@ import attrs
 
 from dsa.errors import PromptTooLong
 
-if TYPE_CHECKING:  # what is written is made of what this counts
+if TYPE_CHECKING:
     from dsa.runtime.content import Context
 
 _MOST_NAMED = 4
@@ -20,7 +20,7 @@ _FEW = 4
 
 
 def bytes_of(text: str) -> int:
-    """Give the bytes of a text in UTF-8: no tokenizer that works on bytes makes more tokens of it, most make a quarter as many of English."""
+    """Return the bytes of a text in UTF-8: no tokenizer that works on bytes makes more tokens of it, most make a quarter as many of English."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -42,19 +42,19 @@ class TokenBudget:
             raise ValueError(f"max_prompt_tokens = {self.tokens} is too few: at least 1")
 
     def holds(self, text: str) -> bool:
-        """Tell whether a text fits."""
+        """Return whether a text fits."""
         return self.count(text) <= self.tokens
 
 
 @attrs.frozen
-class Shown:
+class HistoryCut:
     """What is written of the history: so many of the newest attempts, and the text that was rejected last, a line in its place, or nothing of it."""
 
     attempts: int
     text: Literal["whole", "left out", "none"] = "whole"
 
 
-NOTHING = Shown(0, "none")
+NOTHING = HistoryCut(0, "none")
 
 
 class Writable(Protocol):
@@ -67,13 +67,13 @@ class Writable(Protocol):
         """Whether there is a history at all."""
 
     def parts(self) -> Mapping[str, str]:
-        """Give what is never left out, by name."""
+        """Return what is never left out, by name."""
 
-    def text(self, shown: Shown | None) -> str:
+    def text(self, shown: HistoryCut | None) -> str:
         """Write it; with None the history is there word by word."""
 
 
-def fitted(prompt: Writable, budget: TokenBudget) -> Shown:
+def fitted(prompt: Writable, budget: TokenBudget) -> HistoryCut:
     """Return as much of a prompt's history as fits. Raises PromptTooLong when the rest, or the newest feedback, does not fit.
 
     How many attempts fit is found by doubling and halving: few texts are written, and a long history is not read further back than twice
@@ -85,9 +85,9 @@ def fitted(prompt: Writable, budget: TokenBudget) -> Shown:
             return NOTHING
         raise _too_long(prompt, budget, budget.count(bare), "without its history")
     attempts = len(prompt.context.feedback_history)
-    most = _most(attempts, lambda number: budget.holds(prompt.text(Shown(number))))
+    most = _most(attempts, lambda number: budget.holds(prompt.text(HistoryCut(number))))
     if most:
-        return Shown(most)
+        return HistoryCut(most)
     sizes = []
     for shown in _least(attempts):
         text = prompt.text(shown)
@@ -97,15 +97,15 @@ def fitted(prompt: Writable, budget: TokenBudget) -> Shown:
     raise _too_long(prompt, budget, min(sizes), "with as little of its history as may be")
 
 
-def _least(attempts: int) -> list[Shown]:
-    """Give the ways to write a prompt of which one is the shortest: a line in the place of something may be longer than that."""
+def _least(attempts: int) -> list[HistoryCut]:
+    """Return the ways to write a prompt of which one is the shortest: a line in the place of something may be longer than that."""
     newest = min(1, attempts)
     counts = dict.fromkeys([newest, attempts] if attempts <= _FEW else [newest])
-    return [Shown(count, "whole") for count in counts] + [Shown(count, "left out") for count in counts]
+    return [HistoryCut(count, "whole") for count in counts] + [HistoryCut(count, "left out") for count in counts]
 
 
 def _most(count: int, holds: Callable[[int], bool]) -> int:
-    """Give how many fit, from 0 to `count`."""
+    """Return how many fit, from 0 to `count`."""
     good, bad = 0, count + 1
     while good + 1 < bad:
         tried = min(count, max(1, 2 * good)) if bad > count else (good + bad) // 2

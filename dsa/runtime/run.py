@@ -1,49 +1,343 @@
-"""A run: the fold of `step` over the events of its ledger (S10), as one frozen value.
+"""What a run has done step by step, folded from its ledger: attempts, feedback history, finalised artifacts.
+
+WorkflowState and EnvironmentState of the agent program are read off these values; nothing here decides anything.
+
+Moves in a run: the keys, the changes and the steps' views after a row was taken.
+
+Takes the `CompiledRow` of the compiled step, which is the same for all runs of a machine, and the run's own keys, values and views.
+
+Folding what was recorded, quickly: entries that are plainly those of the machine are compared, and not derived one by one.
+
+Takes a machine and recorded entries, gives where they lead. Where it is not plain that an entry is the one which the machine gives, it
+stops at the event that led there: `dsa.runtime.run.replay` derives the entries from there and says what is the matter.
+
+A run: the fold of `step` over the events of its ledger (S10), as one frozen value.
 
 Takes occurrences and records, gives the next run and what the driver is to do about it. Pure: no clock, no
 chance, no file; it does not know how effects are performed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 
-from dsa.compiled_step import CompiledStep, Move, compiled_step
+from dsa.compiled_step import CompiledRow, CompiledStep, compiled_step
+from dsa.data_use import SPECIFICATION
+from dsa.declarations import STAY
 from dsa.errors import DsaError
-from dsa.expr import Value
-from dsa.machine import Machine, step_names
-from dsa.meaning import Configuration, Occurrence, Refusal, accepted_events, is_over, require_known, start
-from dsa.runtime.fold import Fold
-from dsa.runtime.intents import Intent
+from dsa.expr import Outcome, Value
+from dsa.machine import ArmTimer, DropTimer, Machine, armed, precedence_after, read_guards, step_names
 from dsa.runtime.ledger import (
     ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
     ChangeEntry,
+    DecidedEntry,
     EffectEntry,
     Entry,
     EventEntry,
+    Intent,
     Ledger,
     MachineEntry,
     Record,
     RefusalEntry,
+    ResultEntry,
+    ResumedEntry,
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import (
-    Command,
-    Stop,
-    Timers,
-    changes,
-    deadlines,
-    keys_after,
-    places_after,
-    timers_after,
-    views_after,
+from dsa.semantics import Configuration, Occurrence, Refusal, accepted_events, is_over, require_known, start
+from dsa.text import closest
+
+
+@attrs.frozen
+class Rejection:
+    """An artifact that a guard or a person turned down, and why."""
+
+    artifact_id: str
+    outcome: Outcome
+    feedback: str
+
+
+@attrs.frozen
+class StepView:
+    """One step of a workflow, as far as it has got.
+
+    `attempts` counts its artifacts over the whole run, `latest` is the newest of them. `history` is H of
+    Definition 3: the rejections since the step last passed, the last and a fatal one included.
+    `accepted` is the artifact finalised by the row that set the step's workflow variable, named by `variable`. `redacted` are the names of
+    the secrets that the text of `latest` had.
+    """
+
+    name: str
+    attempts: int = 0
+    latest: str | None = None
+    history: Ledger[Rejection] = attrs.field(factory=Ledger)
+    accepted: str | None = None
+    variable: str | None = None
+    redacted: tuple[str, ...] = ()
+
+    def after(self, entries: Iterable[ArtifactEntry | VerdictEntry]) -> "StepView":
+        """Return the view after an artifact was made, a verdict given, or several of them.
+
+        A rejection joins the history, a pass ends it (Definition 8).
+        """
+        attempts, latest, redacted = self.attempts, self.latest, self.redacted
+        history, rejections = self.history, list[Rejection]()
+        for entry in entries:
+            if isinstance(entry, ArtifactEntry):
+                attempts, latest, redacted = attempts + 1, entry.artifact_id, entry.redacted
+            elif (outcome := entry.outcome) == "passed":
+                history, rejections = Ledger(), []
+            else:
+                rejections.append(Rejection(entry.artifact_id, outcome, entry.feedback))
+        history = history.extend(rejections) if rejections else history
+        return StepView(self.name, attempts, latest, history, self.accepted, self.variable, redacted)
+
+    def finalised(self, variable: str) -> "StepView":
+        """Return the view after a row has set the step's workflow variable."""
+        return attrs.evolve(self, history=Ledger(), accepted=self.latest, variable=variable)
+
+    def fresh(self) -> "StepView":
+        """Return the view with an empty history: what comes next is a new execution."""
+        return attrs.evolve(self, history=Ledger())
+
+    def revoked(self) -> "StepView":
+        """Return the view without a finalised artifact."""
+        return attrs.evolve(self, accepted=None, variable=None)
+
+
+def guards_for(machine: Machine, state: str, event: str) -> tuple[str, ...]:
+    """Return the guards that need a verdict when an event arrives in a state (S2), sorted."""
+    found: tuple[str, ...] | None = machine.worked_out.get(("guards", state, event))
+    if found is None:
+        found = machine.worked_out["guards", state, event] = read_guards(machine.rows_for(state, event))
+    return found
+
+
+#: When armed timers are due, in milliseconds since 1970, by source and event, in the order in which they were started.
+Timers = Mapping[tuple[str, str], int]
+
+
+_NOWHERE: Mapping[str, int] = MappingProxyType({})
+
+
+@attrs.frozen
+class StopEffect:
+    """Stop an effect that is under way: it was cancelled, and its answer would be late."""
+
+    key: str
+    effect: str
+
+
+#: What the driver is to do, in this order: stop, drop, arm, then perform the intents as S6 says.
+Command = StopEffect | DropTimer | ArmTimer | Intent
+
+
+def keys_after(move: CompiledRow, keys: Mapping[str, str], place: str) -> dict[str, str]:
+    """Return the keys of what is outstanding after a move; `place` is what the keys of all that it starts begin with."""
+    after = dict(keys)
+    change_keys(move, after, place)
+    return after
+
+
+def change_keys(move: CompiledRow, keys: dict[str, str], place: str) -> None:
+    """Make of the keys of what is outstanding before a move those after it (`keys_after`)."""
+    for effect in move.ended:
+        keys.pop(effect, None)
+    for ordinal, effect, has_answers in move.started:
+        if has_answers:
+            keys[effect] = place + ordinal
+
+
+def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
+    """Return the deadlines of what is armed after a move that was made at this time; what was started last stands last."""
+    if not move.timers:
+        return timers
+    after = dict(timers)
+    for command in move.timers:
+        after.pop((command.source, command.event), None)
+        if isinstance(command, ArmTimer):
+            after[command.source, command.event] = at_ms + command.duration_ms
+    return after
+
+
+def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
+    """Return the deadlines of the timers of a state that is entered at this time."""
+    started = armed(machine, () if state in machine.final_states else machine.armed(state))
+    return {(timer.source, timer.event): at_ms + timer.duration_ms for timer in started}
+
+
+def places_after(
+    move: CompiledRow, event: EventEntry, entered: int, taken: Mapping[str, int]
+) -> tuple[int, Mapping[str, int]]:
+    """Return the number of the event that entered the leaf, and those of the events from outside that were taken there since."""
+    if move.row.target != STAY:
+        return event.seq, _NOWHERE
+    if event.key is not None or event.source is not None:
+        return entered, taken
+    return entered, {**taken, event.event: event.seq}
+
+
+def changes(move: CompiledRow, before: tuple[Value, ...], after: tuple[Value, ...]) -> tuple[tuple[str, Value], ...]:
+    """Return the variables that have other values after a move, with these."""
+    if not move.updated or after == before:
+        return ()
+    return tuple([(name, after[place]) for place, name in move.updated if after[place] != before[place]])
+
+
+def views_after(
+    move: CompiledRow, views: Mapping[str, StepView]
+) -> tuple[Mapping[str, StepView], tuple[tuple[str, str], ...]]:
+    """Return the steps' views after a move, and what it finalised: steps and artifacts.
+
+    Set workflow state finalises, revoked takes back, a new task starts anew.
+    """
+    worked_on = views.get(move.step)
+    latest = None if worked_on is None or move.finalises is None else worked_on.latest
+    if latest is None and not move.revokes and move.event != SPECIFICATION:
+        return views, ()
+    after = dict(views)
+    for name, view in views.items():
+        if move.event == SPECIFICATION:
+            after[name] = view.fresh()
+        if view.variable in move.revokes:
+            after[name] = after[name].revoked()
+    if latest is None or move.finalises is None:
+        return after, ()
+    after[move.step] = after[move.step].finalised(move.finalises)
+    return after, ((move.step, latest),)
+
+
+#: Records that change nothing but the ledger.
+_ONLY_RECORDED: frozenset[type[Entry]] = frozenset(
+    {ResultEntry, ResumedEntry, DecidedEntry, CallEntry, CallResultEntry}
 )
-from dsa.runtime.views import StepView
-from dsa.timers import ArmTimer, DropTimer, armed, precedence_after
-from dsa.uses import SPECIFICATION
-from dsa.words import closest
+
+
+class Fold:
+    """Where a run is: the fields of `dsa.runtime.run.Run` and the parts of its configuration, put together when somebody asks."""
+
+    def __init__(self, run: "Run") -> None:
+        here = run.configuration
+        self.state, self.values, self.outstanding = here.state, here.values, here.outstanding
+        self.precedence = here.precedence
+        self.seq, self.specification = run.seq, run.specification
+        self.keys = dict(run.keys)  # its own, and changed in place
+        self.timers, self.entered, self.taken, self.read_ms = run.timers, run.entered, run.taken, run.read_ms
+        self._before, self._compiled = run, compiled_step(run.machine)
+        self._steps = run.steps
+        self._said: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
+
+    def run(self, ledger: Ledger[Entry]) -> "Run":
+        """Return the run as it is now, with this ledger."""
+        before = self._before
+        return type(before)(
+            before.machine,
+            before.run_id,
+            Configuration(self.state, self.values, self.outstanding, self.precedence),
+            ledger,
+            self.seq,
+            dict(self.keys),
+            self.steps,
+            self.specification,
+            self.timers,
+            self.entered,
+            self.taken,
+            self.read_ms,
+        )
+
+    @property
+    def steps(self) -> Mapping[str, StepView]:
+        """The steps' views."""
+        if self._said:
+            views = {name: self._steps.get(name) or StepView(name) for name in self._said}
+            self._steps = {**self._steps, **{name: view.after(self._said[name]) for name, view in views.items()}}
+            self._said = {}
+        return self._steps
+
+    def take(self, entries: Sequence[Entry], position: int) -> int:
+        """Fold entries from a position on; return the position of the first that was not folded."""
+        count = len(entries)
+        while position < count:
+            entry = entries[position]
+            if type(entry) is EventEntry:
+                taken = self._take_event(entry, entries, position + 1)
+                if not taken:
+                    return position
+                position += taken
+                continue
+            if type(entry) not in _ONLY_RECORDED:
+                if not (type(entry) is ArtifactEntry or type(entry) is VerdictEntry):
+                    return position
+                self._said.setdefault(entry.step, []).append(entry)
+            position += 1
+        return position
+
+    def _take_event(self, event: EventEntry, entries: Sequence[Entry], position: int) -> int:
+        """Fold an event with what follows from it, from a position on; return how many entries these are, 0 when it is not plainly they."""
+        seq, keys, compiled = self.seq + 1, self.keys, self._compiled
+        if event.seq != seq or event.at is not None or event.at_ms < self.read_ms:
+            return 0
+        if event.key is not None and (
+            event.source is not None or event.key != keys.get(compiled.origins.get(event.event, ""))
+        ):
+            return 0
+        moved = compiled.move(self, event)
+        if isinstance(moved, Refusal):
+            refused = RefusalEntry(moved.reason, moved.message, moved.accepted)
+            if position == len(entries) or entries[position] != refused:
+                return 0
+            self.seq, self.read_ms = seq, event.at_ms
+            return 2
+        move, values = moved
+        steps = self._steps
+        accepted: tuple[tuple[str, str], ...] = ()
+        if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
+            steps, accepted = views_after(move, self.steps)
+        changed = changes(move, self.values, values) if move.updated else ()
+        place = f"{seq}/"
+        if not _follows(entries, position, move, changed, accepted, place):
+            return 0
+        self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
+        self.precedence, self.read_ms = move.precedence, event.at_ms
+        if move.started or move.ended:
+            change_keys(move, keys, place)
+        self._steps = steps
+        if move.timers:
+            self.timers = timers_after(move, self.timers, event.at_ms)
+        self.entered, self.taken = places_after(move, event, self.entered, self.taken)
+        if move.event == SPECIFICATION:
+            self.specification = event.data
+        return 2 + len(move.started)
+
+
+def _follows(
+    entries: Sequence[Entry], position: int, move: CompiledRow, changed: object, accepted: object, place: str
+) -> bool:
+    """Return whether the row of a move stands at a position, and the effects that it starts behind it."""
+    started = move.started
+    if position + len(started) >= len(entries):
+        return False
+    row = entries[position]
+    if not (
+        type(row) is RowEntry
+        and row.line == move.line
+        and row.source == move.source
+        and row.target == move.target
+        and row.changed == changed
+        and row.accepted == accepted
+    ):
+        return False
+    for ordinal, effect, _ in started:
+        position += 1
+        asked = entries[position]
+        if not (type(asked) is EffectEntry and asked.effect == effect and asked.key == place + ordinal):
+            return False
+    return True
+
 
 __all__ = [
     "ArmTimer",
@@ -52,7 +346,7 @@ __all__ = [
     "Intent",
     "ReplayError",
     "Run",
-    "Stop",
+    "StopEffect",
     "begin",
     "place_of",
     "rederive",
@@ -114,7 +408,7 @@ class Run:
         return {v.name: values[v.name] for v in self.machine.variables if v.scope == "workflow"}
 
     def step(self, name: str) -> StepView:
-        """Give the view of a step; an empty one when nothing has happened there. LookupError for what is no step of the machine."""
+        """Return the view of a step; an empty one when nothing has happened there. LookupError for what is no step of the machine."""
         found = self.steps.get(name)
         if found is None and name not in (known := step_names(self.machine)):
             raise LookupError(f"machine {self.machine.name} has no step '{name}'; {closest(name, known)}")
@@ -123,7 +417,7 @@ class Run:
     def feed(
         self, occurrence: Occurrence, key: str | None = None, *, at_ms: int = 0, at: str | None = None
     ) -> tuple["Run", tuple[Command, ...]]:
-        """Take the row for an occurrence, or record why not; give the next run and what is to be done.
+        """Take the row for an occurrence, or record why not; return the next run and what is to be done.
 
         `key` is the key of the effect that this answers: under another key than the outstanding one the answer is
         late (S7); so is an event whose sender names a place `at` that is not the event's place any more. `at_ms` is when it arrived: where the clock was
@@ -153,7 +447,9 @@ class Run:
         accepted = accepted_events(self.machine, self.configuration.state)
         return Refusal("late", self.configuration, why, (), accepted)
 
-    def _moved(self, move: Move, values: tuple[Value, ...], arrived: EventEntry) -> tuple["Run", tuple[Command, ...]]:
+    def _moved(
+        self, move: CompiledRow, values: tuple[Value, ...], arrived: EventEntry
+    ) -> tuple["Run", tuple[Command, ...]]:
         seq, place, steps = arrived.seq, f"{arrived.seq}/", self.steps
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
@@ -180,7 +476,7 @@ class Run:
         )
         if not (move.stopped or move.timers):
             return moved, tuple(intents)
-        stopped = [Stop(self.keys[effect], effect) for effect in move.stopped]
+        stopped = [StopEffect(self.keys[effect], effect) for effect in move.stopped]
         return moved, (*stopped, *move.timers, *intents)
 
     def record(self, entry: Record) -> "Run":
@@ -266,7 +562,7 @@ def replay(
 def rederive(
     machine: Machine, ledger: Iterable[Entry], machine_of: Callable[[ChangeEntry], Machine] | None = None
 ) -> Run:
-    """Do what `replay` does, entry by entry, and give a run whose ledger is what the machine gives, not what was recorded.
+    """Do what `replay` does, entry by entry, and return a run whose ledger is what the machine gives, not what was recorded.
 
     `replay` compares as Python does, to which 1 and true are equal; whoever compares two ledgers letter by letter needs both.
     """

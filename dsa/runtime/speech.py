@@ -1,4 +1,9 @@
-"""Speech: what a model says, taken apart and cleaned before anything else sees it.
+"""Where the first JSON value of a text ends, told piece by piece: each character is looked at once.
+
+Brackets count outside strings only. A string may stand in single quotes too, as Python writes them. It knows no
+numbers and no words: a value that is neither object, array nor string never ends.
+
+Speech: what a model says, taken apart and cleaned before anything else sees it.
 
 Every text of every model passes here, whole or piece by piece: those of servers and of LiteLLM in `dsa.generators.streams`, those of any other generator in `heard`.
 Halves of characters are joined, drafts are told from the answer, and calls that stand in a channel of their own are taken out of it. However a text is
@@ -17,7 +22,92 @@ from typing import Any
 import attrs
 
 from dsa.runtime.content import Artifact
-from dsa.runtime.scanner import Scanner
+
+_STRUCTURE = re.compile(r"[\"'{}\[\]]")
+_IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+
+
+class Scanner:
+    """Feed it pieces; `end` is how many characters the first value takes, None until it is complete.
+
+    `more` says that something but white space came after it.
+    """
+
+    __slots__ = ("_before", "_depth", "_escaped", "_quote", "end", "more")
+
+    def __init__(self) -> None:
+        self.end: int | None = None
+        self.more = False
+        self._before = 0
+        self._depth = 0
+        self._quote = ""
+        self._escaped = False
+
+    @property
+    def open(self) -> bool:
+        """Whether a value has begun and not ended."""
+        return self.end is None and bool(self._depth or self._quote)
+
+    def feed(self, text: str) -> None:
+        """Take the next piece."""
+        position = self.advance(text, 0)
+        if self.end is not None and not self.more:
+            self.more = bool(text[position:].strip())
+        self._before += len(text)
+
+    def advance(self, text: str, position: int) -> int:
+        """Go through a text from a position on, up to the end of the value; give where that is."""
+        while position < len(text) and self.end is None:
+            position = self._in_string(text, position) if self._quote else self._outside(text, position)
+        return position
+
+    def _in_string(self, text: str, position: int) -> int:
+        if self._escaped:
+            self._escaped = False
+            return position + 1
+        found = _IN_STRING[self._quote].search(text, position)
+        if found is None:
+            return len(text)
+        if found[0] == "\\":
+            self._escaped = True
+            return found.end()
+        self._quote = ""
+        if self._depth == 0:
+            self.end = self._before + found.end()
+        return found.end()
+
+    def _outside(self, text: str, position: int) -> int:
+        found = _STRUCTURE.search(text, position)
+        if found is None:
+            return len(text)
+        match found[0]:
+            case "{" | "[":
+                self._depth += 1
+            case "}" | "]":
+                self._depth -= 1
+                if self._depth <= 0:
+                    self.end = self._before + found.end()
+            case quote:
+                self._quote = quote
+        return found.end()
+
+
+def end_of_value(text: str, start: int = 0) -> int | None:
+    """Return where the value ends that begins at `start`; None when the text ends before it does."""
+    scanner = Scanner()
+    scanner.advance(text, start)
+    return scanner.end
+
+
+def values_in(text: str) -> list[str]:
+    """Cut a text into the values that stand in it one after the other; the last may be incomplete."""
+    parts, start = [], 0
+    while start < len(text):
+        end = end_of_value(text, start) or len(text)
+        parts.append(text[start:end])
+        start = end
+    return [part for part in parts if part.strip()]
+
 
 # -- characters -------------------------------------------------------------------------------------------------------
 
@@ -57,7 +147,7 @@ def each_text(value: Any, change: Callable[[str], str], *, with_names: bool = Fa
 
 
 @attrs.frozen
-class Addressed:
+class FunctionText:
     """What is addressed to a function and not to the user: its name as the model writes it, and the text."""
 
     recipient: str
@@ -65,18 +155,18 @@ class Addressed:
 
 
 @attrs.frozen
-class Spoken:
+class SpeechParts:
     """A text taken apart."""
 
     answer: str = ""
     drafts: str = ""
-    calls: tuple[Addressed, ...] = ()
+    calls: tuple[FunctionText, ...] = ()
 
 
-def spoken(text: str) -> Spoken:
+def spoken(text: str) -> SpeechParts:
     """Take a whole text apart."""
     if "<" not in text and text.isascii():  # no mark, no half of a character
-        return Spoken(text)
+        return SpeechParts(text)
     speech = Speech()
     speech.feed(text)
     return speech.finish()
@@ -215,7 +305,7 @@ class Speech:
         self._half = self._held = ""
         self._answer: list[str] = []
         self._drafts: list[str] = []
-        self._calls: list[Addressed] = []
+        self._calls: list[FunctionText] = []
         self._piece: list[str] = []  # of the draft, or the call, that goes on
         self._blank: list[str] = []  # before the first word
         self._is_trimmed = False
@@ -243,7 +333,7 @@ class Speech:
         self._is_plain = self._is_plain and bool(self._answer) and not self.begins_anew
         return shown
 
-    def finish(self) -> Spoken:
+    def finish(self) -> SpeechParts:
         """Return all that was said."""
         if not self._is_over:
             self._is_over = True
@@ -252,7 +342,7 @@ class Speech:
             self._close()
             self._answer += self._blank * (not self._is_trimmed)
             self._is_plain = False
-        return Spoken("".join(self._answer), "\n".join(filter(None, self._drafts)), tuple(self._calls))
+        return SpeechParts("".join(self._answer), "\n".join(filter(None, self._drafts)), tuple(self._calls))
 
     def _close(self) -> None:
         """End what goes on."""
@@ -261,7 +351,7 @@ class Speech:
         if self._mode is _Mode.DRAFT and self._reopened:  # never closed, in the middle of an answer: it was none
             self._say(f"{self._reopened}{said}")
         elif self._mode is _Mode.CALL:
-            self._calls.append(Addressed(self._recipient, said))
+            self._calls.append(FunctionText(self._recipient, said))
         elif self._mode is not _Mode.ANSWER:
             self._drafts.append(said or " ".join(self._header.values()) * (self._mode is _Mode.HEADER))
         self._mode = _Mode.ANSWER

@@ -1,6 +1,6 @@
 """A machine as text for people and other tools, and as a python-statemachine class.
 
-Takes a machine, gives text (or, `dsa.targets.statechart`, a class). No files, no renderers: `dsa.edge.render` has them.
+Takes a machine, gives text (or, `dsa.targets.statechart`, a class). No files, no renderers: `dsa.edge.images` has them.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from dsa.targets.prism import prism
 from dsa.targets.promela import promela
 from dsa.targets.scxml import scxml
 from dsa.targets.spelling import ExportError
-from dsa.targets.table import table
 from dsa.targets.tla import tla
 from dsa.targets.xstate import xstate
+from dsa.trace import table
 
 FORMATS: dict[str, Callable[[Machine], str]] = {
     "mermaid": mermaid, "dot": dot, "table": table, "promela": promela, "tla": tla, "prism": prism, "scxml": scxml,

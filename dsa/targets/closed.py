@@ -1,6 +1,6 @@
 """A machine laid out for model checkers: locations, commands with their conditions, properties over locations and commands.
 
-Takes a machine, gives a `Closed` at its parameter values. What the values decide is left out of conditions; names stay names. Knows
+Takes a machine, gives a `ClosedModel` at its parameter values. What the values decide is left out of conditions; names stay names. Knows
 no target's syntax.
 """
 
@@ -12,13 +12,12 @@ import attrs
 
 from dsa import expr
 from dsa.declarations import Transition
-from dsa.ground import Field, Ground, ground
-from dsa.machine import Machine
-from dsa.meaning import Occurrence
-from dsa.simplify import FALSE, all_of, compared, negated
-from dsa.system import Command, Location, Promise, System, closed_system
+from dsa.expr import FALSE, all_of, compared, negated
+from dsa.ground_system import Field, Ground, ground
+from dsa.machine import Machine, Precedence
+from dsa.semantics import Occurrence
+from dsa.system import GuardedCommand, Location, Promise, System, closed_system
 from dsa.targets.spelling import ExportError
-from dsa.timers import Precedence
 from dsa.trace import show_values
 
 #: The whole numbers that the model checkers compute with: 32 bits, with a sign.
@@ -26,11 +25,11 @@ LEAST, GREATEST = -(2**31), 2**31 - 1
 
 
 @attrs.frozen
-class Step:
+class ClosedCommand:
     """One command: `number` counts from 1; it is taken exactly when `condition` is true at its location."""
 
     number: int
-    command: Command
+    command: GuardedCommand
     condition: expr.Expr
     row: Transition
 
@@ -43,13 +42,13 @@ class Step:
 
 
 @attrs.frozen(slots=False)
-class Closed:
+class ClosedModel:
     """A machine at its parameter values, as model checkers take it. `fields` are its variables."""
 
     machine: Machine
     system: System
     ground: Ground
-    steps: tuple[Step, ...]
+    steps: tuple[ClosedCommand, ...]
     initial: Mapping[str, expr.Value]
 
     @property
@@ -89,16 +88,16 @@ class Closed:
         return {precedence: number for number, precedence in enumerate(found, 1)}
 
     def inside(self, state: str) -> tuple[int, ...]:
-        """Give the locations whose leaf is the state or lies inside it."""
+        """Return the locations whose leaf is the state or lies inside it."""
         ancestry = self.machine.ancestry
         return tuple(p for p, here in enumerate(self.locations) if state in {here.state, *ancestry(here.state)})
 
     def pending(self, effect: str) -> tuple[int, ...]:
-        """Give the locations at which an effect is outstanding."""
+        """Return the locations at which an effect is outstanding."""
         return tuple(p for p, here in enumerate(self.locations) if effect in here.outstanding)
 
     def keeping(self, promise: Promise) -> tuple[int, ...]:
-        """Give the locations at which something must end some time (S12)."""
+        """Return the locations at which something must end some time (S12)."""
         return tuple(p for p in range(len(self.locations)) if promise in self.system.promises(p))
 
     @cached_property
@@ -107,12 +106,12 @@ class Closed:
         every = {promise for place in range(len(self.locations)) for promise in self.system.promises(place)}
         return tuple(sorted(every, key=str))
 
-    def numbers(self, wanted: Callable[[Step], bool]) -> tuple[int, ...]:
-        """Give the numbers of some steps."""
+    def numbers(self, wanted: Callable[[ClosedCommand], bool]) -> tuple[int, ...]:
+        """Return the numbers of some steps."""
         return tuple(step.number for step in self.steps if wanted(step))
 
-    def is_idle(self, step: Step) -> expr.Expr:
-        """Say when a step is possible and changes nothing, so that no checker of behaviours sees it; false for most."""
+    def is_idle(self, step: ClosedCommand) -> expr.Expr:
+        """Return when a step is possible and changes nothing, so that no checker of behaviours sees it; false for most."""
         command = step.command
         if command.source != command.target:
             return FALSE
@@ -120,7 +119,7 @@ class Closed:
         return all_of([step.condition, *same])
 
 
-def closed(machine: Machine) -> Closed:
+def closed(machine: Machine) -> ClosedModel:
     """Lay out a machine. Raises ExportError when it is too large, or does not start in its domains."""
     system = closed_system(machine)
     if system.left_out:
@@ -128,15 +127,15 @@ def closed(machine: Machine) -> Closed:
     initial = initial_values(machine)
     whole = ground(system)
     steps = tuple(
-        Step(number, command, _condition(whole, command, rule.condition), machine.transitions[command.row])
+        ClosedCommand(number, command, _condition(whole, command, rule.condition), machine.transitions[command.row])
         for number, rule in enumerate(whole.rules, 1)
         for command in [system.commands[rule.command]]
     )
-    return Closed(machine, system, whole, steps, initial)
+    return ClosedModel(machine, system, whole, steps, initial)
 
 
 def initial_values(machine: Machine) -> dict[str, expr.Value]:
-    """Give the variables' values at the start. Raises ExportError for one outside its domain."""
+    """Return the variables' values at the start. Raises ExportError for one outside its domain."""
     found = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
     for name, value in found.items():
         domain = machine.values_of[name]
@@ -145,8 +144,8 @@ def initial_values(machine: Machine) -> dict[str, expr.Value]:
     return found
 
 
-def _condition(whole: Ground, command: Command, decided: expr.Expr) -> expr.Expr:
-    """Give when a command is taken, without what the parameters' values decide."""
+def _condition(whole: Ground, command: GuardedCommand, decided: expr.Expr) -> expr.Expr:
+    """Return when a command is taken, without what the parameters' values decide."""
     if decided == expr.TRUE:
         return expr.TRUE
     parts = [command.enabled]
@@ -179,7 +178,7 @@ def _read(whole: expr.Expr) -> set[str]:
     return {node.name for node in expr.walk(whole) if isinstance(node, expr.Name) and node.kind == "variable"}
 
 
-def require_small(laid: Closed, tool: str) -> None:
+def require_small(laid: ClosedModel, tool: str) -> None:
     """Raise ExportError where a number may lie outside the 32 bits that a model checker computes with."""
     ranges = ranges_of(laid.fields)
     for name, value in laid.machine.constants.items():
@@ -190,7 +189,7 @@ def require_small(laid: Closed, tool: str) -> None:
 
 
 def ranges_of(fields: Iterable[Field]) -> dict[str, tuple[int, int]]:
-    """Give the least and the greatest value of each variable, as numbers."""
+    """Return the least and the greatest value of each variable, as numbers."""
     return {field.name: (field.low, field.low + field.size - 1) for field in fields}
 
 
@@ -205,7 +204,7 @@ def require_numbers(
 
 
 def _extents(whole: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Give the range of every number that an expression computes with."""
+    """Yield the range of every number that an expression computes with."""
     for node in expr.walk(whole):
         if isinstance(node, expr.Integer | expr.Arithmetic | expr.Negate):
             yield _extent(node, ranges)
@@ -234,5 +233,5 @@ def timer_text(promise: Promise) -> str:
 
 
 def happened_on(occurrence: Occurrence, effects: tuple[str, ...], name: str) -> bool:
-    """Tell whether an event or an effect of that name happens with a command."""
+    """Return whether an event or an effect of that name happens with a command."""
     return occurrence.event == name or name in effects

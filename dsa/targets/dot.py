@@ -1,4 +1,4 @@
-"""A machine as Graphviz DOT; `dsa.edge.render` makes pictures of it.
+"""A machine as Graphviz DOT; `dsa.edge.images` makes pictures of it.
 
 Takes a machine, gives text; the same machine gives the same text. Only what Graphviz and its port graphviz-pure draw
 alike is used. Colour never stands alone: a verdict is also a kind of line, and a row that sets workflow state is a
@@ -17,10 +17,10 @@ from dsa.declarations import Transition
 from dsa.expr import Outcome
 from dsa.machine import Machine
 from dsa.targets.picture import (
-    Arrow,
     Box,
     Frame,
     Picture,
+    PictureArrow,
     Waiting,
     caption,
     end_lines,
@@ -64,7 +64,7 @@ class _Course:
 
 
 def courses(drawn: Picture) -> tuple[_Course, ...]:
-    """Give the course of each arrow of a picture, in the picture's order.
+    """Return the course of each arrow of a picture, in the picture's order.
 
     A row's text stands between two halves of its arrow: left to break cycles itself, Graphviz would turn one half and leave the text
     outside both ends.
@@ -80,7 +80,7 @@ def courses(drawn: Picture) -> tuple[_Course, ...]:
 
 
 def _around(frame: Frame, outer: tuple[Frame, ...]) -> Iterator[tuple[str, tuple[Frame, ...]]]:
-    """Give the frames around each box and, for a frame's name, around the dot at which it is entered."""
+    """Yield the frames around each box and, for a frame's name, around the dot at which it is entered."""
     frames = (*outer, frame)
     yield frame.name, frames
     for item in frame.inside:
@@ -91,12 +91,12 @@ def _around(frame: Frame, outer: tuple[Frame, ...]) -> Iterator[tuple[str, tuple
 
 
 def _shared(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> str:
-    """Give the innermost frame that is in both, by name; the outermost always is."""
+    """Return the innermost frame that is in both, by name; the outermost always is."""
     return [left.name for left, right in zip(one, other, strict=False) if left.name == right.name][-1]
 
 
 def _entered(target: str, around: Mapping[str, tuple[Frame, ...]]) -> str:
-    """Give the state that is entered: the target, or a parent's initial child."""
+    """Return the state that is entered: the target, or a parent's initial child."""
     frame = around[target][-1]
     return target if target != frame.name or frame.entry is None else _entered(frame.entry, around)
 
@@ -111,7 +111,7 @@ def _leaving(drawn: Picture, around: Mapping[str, tuple[Frame, ...]]) -> _Leavin
 
 
 def _applying(frame: Frame, outer: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Give each state that is not final, and the boxes whose rows apply in it too (S3), the innermost first."""
+    """Yield each state that is not final, and the boxes whose rows apply in it too (S3), the innermost first."""
     boxes = [item for item in frame.inside if isinstance(item, Box)]
     applying = (*(box.source for box in boxes if box.stands_for_all), *outer)
     for item in frame.inside:
@@ -122,7 +122,7 @@ def _applying(frame: Frame, outer: tuple[str, ...]) -> Iterator[tuple[str, tuple
 
 
 def _closing(begin: str, leaving: _Leaving) -> frozenset[int]:
-    """Give the arrows that end at something on the path that led to them, going depth first from `begin`."""
+    """Return the arrows that end at something on the path that led to them, going depth first from `begin`."""
     closing, seen = set(), set[str]()
     for root in (begin, *leaving):
         path = {} if root in seen else {root: iter(leaving.get(root, ()))}  # in the order walked
@@ -163,17 +163,17 @@ class _Pens:
     trace: Collection[int | Transition] | None
 
     def is_faint(self, row: Transition) -> bool:
-        """Tell whether the row is one that the trace did not take."""
+        """Return whether the row is one that the trace did not take."""
         if self.trace is None:
             return False
         return row not in self.trace and (row.span is None or row.span.line not in self.trace)
 
     def ink(self, row: Transition) -> str:
-        """Give the colour of the row's text."""
+        """Return the colour of the row's text."""
         return _FAINT if self.is_faint(row) else _INK
 
     def line(self, row: Transition, *, backwards: bool = False) -> str:
-        """Give the attributes of the row's arrow; `backwards` when its head is where the edge begins."""
+        """Return the attributes of the row's arrow; `backwards` when its head is where the edge begins."""
         colour, style, width, _ = _LINE[outcome_of(row)]
         if self.is_faint(row):
             colour = _FAINT
@@ -202,7 +202,7 @@ class _Route:
     """An arrow with the id of its label's node, and where it runs."""
 
     label_id: str
-    arrow: Arrow
+    arrow: PictureArrow
     course: _Course
 
 
@@ -269,12 +269,12 @@ def _label(row: Transition, ink: str) -> str:
 
 
 def _tail(source: str, machine: Machine) -> str:
-    """Give the box that a source's rows leave: a leaf, or the box that stands for a parent's or `*`'s states."""
+    """Return the box that a source's rows leave: a leaf, or the box that stands for a parent's or `*`'s states."""
     return _quoted(source if source in machine.leaves else f"{source} any")
 
 
 def _head(target: str, machine: Machine) -> str:
-    """Give what is entered: a leaf, or the dot that leads to a parent's initial child."""
+    """Return what is entered: a leaf, or the dot that leads to a parent's initial child."""
     return _entry(target) if target in machine.parents else _quoted(target)
 
 

@@ -48,7 +48,7 @@ class _Ids:
         self._used: set[str] = set()
 
     def give(self, frame: Frame) -> None:
-        """Give ids to everything in a frame, in the order in which it is drawn."""
+        """Return ids to everything in a frame, in the order in which it is drawn."""
         for item in frame.inside:
             if isinstance(item, Frame):
                 self.target[item.name] = self._unused(f"s_{item.name}")
@@ -59,11 +59,11 @@ class _Ids:
                 self.source[item.source] = self.target[item.source] = self._unused(f"s_{item.source}")
 
     def standing_for_all(self) -> list[str]:
-        """Give the ids of the boxes that stand for a parent's or `*`'s states."""
+        """Return the ids of the boxes that stand for a parent's or `*`'s states."""
         return [box_id for source, box_id in self.source.items() if self.target.get(source) != box_id]
 
     def _unused(self, wanted: str) -> str:
-        """Give an id of letters, digits and `_`; `a.b` and `a_b` get different ones."""
+        """Return an id of letters, digits and `_`; `a.b` and `a_b` get different ones."""
         wanted = wanted.replace(".", "_")
         while wanted in self._used:
             wanted += "_"
@@ -97,6 +97,6 @@ def _box(box: Box, ids: _Ids) -> Iterator[str]:
 
 
 def _label(row: Transition) -> str:
-    """Give an arrow's label. It ends at `:`, `;` and line ends, which no part of a row contains."""
+    """Return an arrow's label. It ends at `:`, `;` and line ends, which no part of a row contains."""
     text = "<br/>".join(line.text for line in label_lines(row))
     return _LEADING_UNDERSCORE.sub(lambda found: found[0].replace("_", r"\_"), text)

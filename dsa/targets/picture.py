@@ -15,15 +15,15 @@ import attrs
 from dsa.declarations import OUTSIDE, STAR, STAY, Transition
 from dsa.expr import Not, Outcome, Verdict, unparse, walk
 from dsa.machine import Machine
-from dsa.meaning import after_effects, start
-from dsa.tables import condition_text, effect_texts, update_texts
+from dsa.semantics import after_effects, start
+from dsa.trace import condition_text, effect_texts, update_texts
 
 Waiting = Mapping[str, frozenset[str]]
 LineKind = Literal["event", "if", "update", "effects"]
 
 
 @attrs.frozen
-class Line:
+class LabelLine:
     """One line of a label: which part of the row it belongs to, and the text."""
 
     kind: LineKind
@@ -56,7 +56,7 @@ class Frame:
 
 
 @attrs.frozen
-class Arrow:
+class PictureArrow:
     """A row that is drawn as an arrow, from a source to a state or a parent."""
 
     source: str
@@ -73,19 +73,19 @@ class Picture:
     """A machine, ready to be spelled: the outermost frame, and the arrows in table order."""
 
     frame: Frame
-    arrows: tuple[Arrow, ...]
+    arrows: tuple[PictureArrow, ...]
 
 
 def picture(machine: Machine, waiting: Waiting | None = None) -> Picture:
     """Lay out a machine. `waiting` maps states to the effects outstanding there; None estimates it (`may_wait`)."""
     shown = may_wait(machine) if waiting is None else waiting
     children = _children(machine)
-    arrows = (Arrow(row.source, row.target, row) for row in machine.transitions if row.target != STAY)
+    arrows = (PictureArrow(row.source, row.target, row) for row in machine.transitions if row.target != STAY)
     return Picture(_frame(machine, shown, children, ""), tuple(arrows))
 
 
 def caption(box: Box) -> str:
-    """Give what is written at the top of a box."""
+    """Return what is written at the top of a box."""
     if not box.stands_for_all:
         return box.source
     return "any state that is not final" if box.source == STAR else f"any state of {box.source}"
@@ -104,12 +104,12 @@ def end_lines(box: Box, width: int = 30) -> tuple[str, ...]:
 
 
 def is_around(parent: str, state: str) -> bool:
-    """Tell whether `state` is `parent` or lies inside it."""
+    """Return whether `state` is `parent` or lies inside it."""
     return state == parent or state.startswith(f"{parent}.")
 
 
 def _children(machine: Machine) -> dict[str, list[str]]:
-    """Give the names directly inside each parent, `""` for the top; parents that are not declared are there too."""
+    """Return the names directly inside each parent, `""` for the top; parents that are not declared are there too."""
     found: dict[str, list[str]] = {"": []}
     for state in machine.states:
         parts = state.name.split(".")
@@ -138,7 +138,7 @@ def _frame(machine: Machine, waiting: Waiting, children: dict[str, list[str]], n
 
 
 def _means_something(frame: Frame) -> bool:
-    """Tell whether a parent can be entered or has rows; another is a mere prefix of names and would tear rows apart."""
+    """Return whether a parent can be entered or has rows; another is a mere prefix of names and would tear rows apart."""
     return frame.entry is not None or any(isinstance(item, Box) and item.stands_for_all for item in frame.inside)
 
 
@@ -178,7 +178,7 @@ def may_wait(machine: Machine) -> dict[str, frozenset[str]]:
 
 
 def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator[Transition]:
-    """Give the rows that can be taken in a leaf, whatever the values: an answer needs its effect outstanding (S7)."""
+    """Yield the rows that can be taken in a leaf, whatever the values: an answer needs its effect outstanding (S7)."""
     if leaf in machine.final_states:
         return
     for event in machine.event_named.values():
@@ -191,25 +191,25 @@ def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator
 def _left_outstanding(
     machine: Machine, waits_for: frozenset[str], row: Transition, entered: str, *, is_coarse: bool
 ) -> frozenset[str] | None:
-    """Give what is outstanding after a row, None where it is refused; of a union of sets, nobody can say that it is."""
+    """Return what is outstanding after a row, None where it is refused; of a union of sets, nobody can say that it is."""
     emitted = {str(item) for item in row.effects} if is_coarse else set()
     outstanding, _, twice = after_effects(machine, waits_for - emitted, row, entered)
     return None if twice else outstanding
 
 
-def label_lines(row: Transition, width: int = 30) -> tuple[Line, ...]:
+def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:
     """Write a row as lines: the event, [condition], each update, the effects; `/ ` begins what the row does.
 
     Conditions and effects fill lines of about `width` characters; an operand longer than that stays whole.
     """
     condition = condition_text(row)
     asks = _filled("if", re.split(r"(?<=,) | (?=(?:and|or) )", f"[{condition}]"), width) if condition else []
-    updates = [Line("update", text) for text in update_texts(row)]
+    updates = [LabelLine("update", text) for text in update_texts(row)]
     effects = _filled("effects", re.split(r"(?<=,) ", ", ".join(effect_texts(row))), width) if row.effects else []
     does = [*updates, *effects]
     if does:
         does[0] = attrs.evolve(does[0], text=f"/ {does[0].text}")
-    return (Line("event", row.event), *asks, *does)
+    return (LabelLine("event", row.event), *asks, *does)
 
 
 def label_text(row: Transition) -> str:
@@ -218,7 +218,7 @@ def label_text(row: Transition) -> str:
     return row.event + (f" [{condition}]" if condition else "") + (f" / {does}" if does else "")
 
 
-def _filled(kind: LineKind, units: list[str], width: int) -> list[Line]:
+def _filled(kind: LineKind, units: list[str], width: int) -> list[LabelLine]:
     """Fill lines with whole units, at least one a line."""
     texts = [units[0]]
     for unit in units[1:]:
@@ -226,17 +226,17 @@ def _filled(kind: LineKind, units: list[str], width: int) -> list[Line]:
             texts.append(unit)
         else:
             texts[-1] += f" {unit}"
-    return [Line(kind, text) for text in texts]
+    return [LabelLine(kind, text) for text in texts]
 
 
 def sets_workflow(machine: Machine, row: Transition) -> bool:
-    """Tell whether the row assigns or revokes workflow state (S9)."""
+    """Return whether the row assigns or revokes workflow state (S9)."""
     workflow = {variable.name for variable in machine.variables if variable.scope == "workflow"}
     return any(update.variable in workflow for update in row.updates)
 
 
 def outcome_of(row: Transition) -> Outcome | None:
-    """Give the one verdict that the row's condition speaks of, or None: none, several, or a negated one."""
+    """Return the one verdict that the row's condition speaks of, or None: none, several, or a negated one."""
     nodes = list(walk(row.condition))
     outcomes = {node.outcome for node in nodes if isinstance(node, Verdict)}
     if len(outcomes) != 1 or any(isinstance(node, Not) for node in nodes):

@@ -11,15 +11,28 @@ from functools import cached_property
 
 import attrs
 
-from dsa.claims import Always, Expected, Form, Never, Possible, Probability, show
-from dsa.declarations import Guard
-from dsa.expr import TRUE, Expr, Name, Outcome, Symbol, Value, Verdict, show_number, show_value
-from dsa.ground import Field
+from dsa.declarations import Always, ExpectedCount, Form, Guard, Never, Possible, Probability, show
+from dsa.expr import (
+    FALSE,
+    TRUE,
+    Expr,
+    Leaf,
+    Name,
+    Outcome,
+    Symbol,
+    Value,
+    Verdict,
+    all_of,
+    any_of,
+    negated,
+    show_number,
+    show_value,
+)
+from dsa.ground_system import Field
 from dsa.machine import Machine
-from dsa.moments import happens
-from dsa.simplify import FALSE, Leaf, all_of, any_of, negated
-from dsa.targets.closed import Closed, Step, closed, require_small
-from dsa.targets.spelling import ExportError, Spelling, Syntax
+from dsa.system import happens
+from dsa.targets.closed import ClosedCommand, ClosedModel, closed, require_small
+from dsa.targets.spelling import ExportError, Identifiers, Syntax
 
 SYNTAX = Syntax("&", "|", "!", {"==": "="})
 _MOST_BRANCHES = 10_000
@@ -30,11 +43,11 @@ _Choice = tuple[str | None, str, tuple[tuple[str, Outcome], ...]]
 
 def prism(machine: Machine) -> str:
     """Write a machine as a PRISM model at its parameter values. Raises ExportError."""
-    return "\n".join(_Model(machine).lines()) + "\n"
+    return "\n".join(_PrismModel(machine).lines()) + "\n"
 
 
 def prism_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Say which properties the model gives no formula for, and why."""
+    """Return which properties the model gives no formula for, and why."""
     found = ((item, _unsaid(item.form)) for item in machine.properties)
     return tuple(f"{show(item.form)}: {words}" for item, words in found if words)
 
@@ -43,20 +56,20 @@ def _unsaid(form: Form) -> str:
     match form:
         case Always(p) | Never(p) | Possible(p) | Probability(p):
             return "it speaks of what happens at a step; export to promela" if happens(p) else ""
-        case Expected(Name(_, "effect"), _):
+        case ExpectedCount(Name(_, "effect"), _):
             return ""
-        case Expected():
+        case ExpectedCount():
             return "only effects are counted"
         case _:
             return "no formula over states says it; export to promela"
 
 
 @attrs.frozen
-class _Branch:
+class _ChoiceBranch:
     """One way in which a choice can go: with which probability, by which step; None where the table refuses the event."""
 
     probability: str
-    step: Step | None
+    step: ClosedCommand | None
     said: tuple[tuple[str, Outcome], ...]
 
 
@@ -65,7 +78,7 @@ class _Command:
     label: str
     location: int
     condition: Expr
-    branches: tuple[_Branch, ...]
+    branches: tuple[_ChoiceBranch, ...]
 
 
 @attrs.frozen
@@ -76,7 +89,7 @@ class _Odds:
 
 
 def _odds(guard: Guard) -> _Odds | None:
-    """Give a guard's odds; None when there are none, or they do not add up over what it can say."""
+    """Return a guard's odds; None when there are none, or they do not add up over what it can say."""
     if not guard.pass_odds:
         return None
     numbers: list[dict[Outcome, str]] = []
@@ -91,11 +104,11 @@ def _odds(guard: Guard) -> _Odds | None:
     return _Odds(tuple(numbers))
 
 
-class _Model:
+class _PrismModel:
     def __init__(self, machine: Machine) -> None:
-        self._laid: Closed = closed(machine)
+        self._laid: ClosedModel = closed(machine)
         require_small(self._laid, "PRISM")
-        self._spelling = Spelling()
+        self._spelling = Identifiers()
         labels = map(self._laid.label, range(len(self._laid.locations)))
         self._places = [self._spelling.give("at_", label) for label in labels]
         self._odds = {guard.name: odds for guard in machine.guards if (odds := _odds(guard))}
@@ -110,15 +123,17 @@ class _Model:
         return tuple(found)
 
     @cached_property
-    def _choices(self) -> dict[int, dict[_Choice, list[Step]]]:
-        found: dict[int, dict[_Choice, list[Step]]] = {place: {} for place in range(len(self._places))}
+    def _choices(self) -> dict[int, dict[_Choice, list[ClosedCommand]]]:
+        found: dict[int, dict[_Choice, list[ClosedCommand]]] = {place: {} for place in range(len(self._places))}
         for step in self._laid.steps:
             occurrence = step.command.occurrence
             chosen = tuple((guard, said) for guard, said in occurrence.verdicts if guard not in self._odds)
             found[step.command.source].setdefault((occurrence.source, occurrence.event, chosen), []).append(step)
         return found
 
-    def _split(self, choice: _Choice, steps: Sequence[Step]) -> Iterator[tuple[Expr, tuple[_Branch, ...]]]:
+    def _split(
+        self, choice: _Choice, steps: Sequence[ClosedCommand]
+    ) -> Iterator[tuple[Expr, tuple[_ChoiceBranch, ...]]]:
         """Give, for each way in which the values decide what every verdict does, the condition and the branches."""
         first = steps[0].command.occurrence.verdicts
         asked = [guard for guard, _ in first if guard in self._odds]
@@ -126,15 +141,18 @@ class _Model:
         for guard in asked:
             outcomes = self._laid.machine.guard_named[guard].outcomes
             combinations = [(*rest, (guard, said)) for rest in combinations for said in outcomes]
-        ways: list[tuple[Expr, tuple[_Branch, ...]]] = [(TRUE, ())]
+        ways: list[tuple[Expr, tuple[_ChoiceBranch, ...]]] = [(TRUE, ())]
         for said in combinations:
             wanted = set(said) | set(choice[2])
             mine = [step for step in steps if set(step.command.occurrence.verdicts) == wanted]
             refused = negated(any_of(step.condition for step in mine))
-            options: list[tuple[Expr, Step | None]] = [*((step.condition, step) for step in mine), (refused, None)]
+            options: list[tuple[Expr, ClosedCommand | None]] = [
+                *((step.condition, step) for step in mine),
+                (refused, None),
+            ]
             probability = " * ".join(self._probability(guard, outcome) for guard, outcome in said) or "1"
             ways = [
-                (both, (*branches, _Branch(probability, step, said)))
+                (both, (*branches, _ChoiceBranch(probability, step, said)))
                 for condition, branches in ways
                 for option, step in options
                 if self._laid.ground.grounded(both := all_of([condition, option])) != FALSE
@@ -158,7 +176,7 @@ class _Model:
     # -- text ---------------------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
-        """Give the lines of the model."""
+        """Yield the lines of the model."""
         laid, machine = self._laid, self._laid.machine
         is_chain = all(len(choices) <= 1 for choices in self._choices.values())
         yield f"// {machine.name}, written by `dsa export --to prism` for {laid.made_for}; export it again for other values."
@@ -230,7 +248,7 @@ class _Model:
         branches = " + ".join(f"{branch.probability} : {self._update(branch)}" for branch in command.branches)
         yield f"  [{command.label}] at = {self._places[command.location]}{condition} -> {branches};"
 
-    def _update(self, branch: _Branch) -> str:
+    def _update(self, branch: _ChoiceBranch) -> str:
         if branch.step is None:
             return "true"
         command = branch.step.command
@@ -281,11 +299,11 @@ class _Model:
                 return f"P{'' if is_chain else 'max'}=? [ F {self.write(p)} ] is more than 0"
             case Probability(p, bound):
                 return f"P{form.sign}{show_number(bound)} [ F {self.write(p)} ]"
-            case Expected(Name(name, "effect"), most):
+            case ExpectedCount(Name(name, "effect"), most):
                 return f'R{{"{self._spelling.give("effect_", name)}"}}<={show_number(most)} [ C ]'
             case _:
                 raise AssertionError("every other form is said in words")
 
 
-def _said(branch: _Branch) -> str:
+def _said(branch: _ChoiceBranch) -> str:
     return ", ".join(f"{guard}.{outcome}" for guard, outcome in branch.said) or "the event"

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
-from dsa import claims
+from dsa import declarations
 from dsa.declarations import Variable
-from dsa.expr import TRUE, BooleanDomain, Expr, Name, Symbol, Value, Verdict, show_value, walk
-from dsa.ground import Field
+from dsa.expr import TRUE, BooleanDomain, Expr, Leaf, Name, Symbol, Value, Verdict, show_value, walk
+from dsa.ground_system import Field
 from dsa.machine import Machine
-from dsa.simplify import Leaf
-from dsa.system import Command
-from dsa.targets.closed import Closed, Step, closed, happened_on, require_small, sequential
-from dsa.targets.spelling import Spelling, Syntax
+from dsa.system import GuardedCommand
+from dsa.targets.closed import ClosedCommand, ClosedModel, closed, happened_on, require_small, sequential
+from dsa.targets.spelling import Identifiers, Syntax
 
 SYNTAX = Syntax("&&", "||", "!")
 _BYTE, _SHORT = 256, 2**15
@@ -26,36 +25,36 @@ def promela(machine: Machine) -> str:
     """Write a machine as a Promela model at its parameter values. Raises ExportError."""
     laid = closed(machine)
     require_small(laid, "SPIN")
-    return "\n".join(_Model(laid).lines()) + "\n"
+    return "\n".join(_PromelaModel(laid).lines()) + "\n"
 
 
 def promela_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Say which properties the model does not say, and why."""
+    """Return which properties the model does not say, and why."""
     found = ((item, _unsaid(item.form)) for item in machine.properties)
-    return tuple(f"{claims.show(item.form)}: {words}" for item, words in found if words)
+    return tuple(f"{declarations.show(item.form)}: {words}" for item, words in found if words)
 
 
-def _unsaid(form: claims.Form) -> str:
+def _unsaid(form: declarations.Form) -> str:
     match form:
-        case claims.EverywherePossible():
+        case declarations.EverywherePossible():
             return "no temporal formula over single runs says it"
-        case claims.LeadsTo(doubts=(_, *_)):
+        case declarations.LeadsTo(doubts=(_, *_)):
             return "that an effect fails, or never answers, is no part of the model; dsa check judges it"
-        case claims.LeadsTo(is_weak=True):
+        case declarations.LeadsTo(is_weak=True):
             return "only strong fairness is written out; dsa check judges it"
-        case claims.Probability() | claims.Expected():
+        case declarations.Probability() | declarations.ExpectedCount():
             return "SPIN knows no probabilities; export to prism"
         case _:
             return ""
 
 
-class _Model:
-    def __init__(self, laid: Closed) -> None:
+class _PromelaModel:
+    def __init__(self, laid: ClosedModel) -> None:
         self._laid = laid
-        self.spelled = Spelling().give
+        self.spelled = Identifiers().give
         self._places = [self.spelled("at_", laid.label(place)) for place in range(len(laid.locations))]
         numbered = enumerate(laid.machine.properties, 1)
-        self._watches = [(number, item, _Watch(self, item.form)) for number, item in numbered]
+        self._watches = [(number, item, _PropertyWatch(self, item.form)) for number, item in numbered]
 
     def lines(self) -> Iterator[str]:
         laid = self._laid
@@ -80,7 +79,7 @@ class _Model:
         yield from self._atoms()
         for number, item, lines in watched:
             place = f", line {item.span.line}" if item.span else ""
-            yield f"#ifdef PROPERTY_{number}  /* {_comment(claims.show(item.form))}{place} */"
+            yield f"#ifdef PROPERTY_{number}  /* {_comment(declarations.show(item.form))}{place} */"
             yield from (*lines, "#endif", "")
         if watched:
             for hook in _HOOKS:
@@ -101,7 +100,7 @@ class _Model:
     def _words(self) -> Iterator[str]:
         for number, item, watch in self._watches:
             if words := _unsaid(watch.form):
-                yield f"/* Property {number} is not said here: {_comment(claims.show(item.form))}: {words}. */"
+                yield f"/* Property {number} is not said here: {_comment(declarations.show(item.form))}: {words}. */"
 
     def _declared(self, variable: Variable, field: Field) -> str:
         is_bool = isinstance(variable.domain, BooleanDomain)
@@ -144,8 +143,8 @@ class _Model:
             yield f"#define {self._leaf(node, frozenset())} ({' || '.join(places) or 'false'})"
         yield ""
 
-    def steps_at(self, wanted: Callable[[Command], bool]) -> list[str]:
-        """Say that the step taken is one of some."""
+    def steps_at(self, wanted: Callable[[GuardedCommand], bool]) -> list[str]:
+        """Return that the step taken is one of some."""
         return [f"step == {number}" for number in self._laid.numbers(lambda step: wanted(step.command))]
 
     def _process(self, *, has_properties: bool) -> Iterator[str]:
@@ -170,7 +169,7 @@ class _Model:
         yield "  /* Never taken: SPIN leaves variables that nothing reads out of its states. */"
         yield f"  :: d_step {{ at == {len(self._places)} && {total} == 0 -> skip }}"
 
-    def _guard(self, step: Step) -> str:
+    def _guard(self, step: ClosedCommand) -> str:
         here = f"at == {self._places[step.command.source]}"
         if step.condition == TRUE:
             return here
@@ -180,7 +179,7 @@ class _Model:
         text = self.write(condition)
         return f"({text})" if " || " in text else text
 
-    def _body(self, step: Step, *, has_properties: bool) -> str:
+    def _body(self, step: ClosedCommand, *, has_properties: bool) -> str:
         kept, updates = sequential(step.command.updates)
         parts = [f"{self.spelled('old_', name)} = {self.spelled('v_', name)}" for name in kept]
         parts += [f"{self.spelled('v_', name)} = {self.write(value, kept)}" for name, value in updates]
@@ -188,7 +187,7 @@ class _Model:
         body = "; ".join(parts)
         return f"BEFORE {body} TAKEN({step.number})" if has_properties else body
 
-    def fairness(self, form: claims.LeadsTo) -> tuple[list[str], list[str]]:
+    def fairness(self, form: declarations.LeadsTo) -> tuple[list[str], list[str]]:
         """What happens again and again in a run that S12 and `assuming fair` allow; and when a run that gave up an event is none."""
         found, broken = [], []
         for promise in self._laid.promises:
@@ -210,15 +209,15 @@ class _Model:
 
 
 @attrs.frozen
-class _Watch:
+class _PropertyWatch:
     """How one property is looked out for."""
 
-    model: _Model
-    form: claims.Form
+    model: _PromelaModel
+    form: declarations.Form
 
     def atoms(self) -> Iterator[Name | Verdict]:
-        """Give the names other than variables' and parameters', and the verdicts."""
-        for node in (node for expr in claims.expressions(self.form) for node in walk(expr)):
+        """Yield the names other than variables' and parameters', and the verdicts."""
+        for node in (node for expr in declarations.expressions(self.form) for node in walk(expr)):
             if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in _DEFINED):
                 yield node
 
@@ -226,10 +225,10 @@ class _Watch:
         """Declare what the property remembers and what is looked at after each step."""
         write = self.model.write
         match self.form:
-            case claims.LeadsTo():
+            case declarations.LeadsTo():
                 yield from self._liveness(self.form)
                 return
-            case claims.Unchanged(trigger, compared):
+            case declarations.UnchangedClaim(trigger, compared):
                 yield from (f"hidden int before_{place};" for place in range(len(compared)))
                 copies = "; ".join(f"before_{place} = ({write(expr)})" for place, expr in enumerate(compared))
                 yield f"#define BEFORE {copies};"
@@ -244,7 +243,7 @@ class _Watch:
         yield "hidden int step;  /* which step was taken: scratch */"
         yield "#define TAKEN(number) ; step = number; watch()"
 
-    def _liveness(self, form: claims.LeadsTo) -> Iterator[str]:
+    def _liveness(self, form: declarations.LeadsTo) -> Iterator[str]:
         """Claim a fair run in which Q is owed for ever. Fair is one that goes round: each condition in turn, again and again.
 
         Written out as a claim of its own: SPIN's translation of the same formula takes hours when several things must be fair.
@@ -282,14 +281,14 @@ class _Watch:
     def _safety(self) -> tuple[list[str], str]:
         write = self.model.write
         match self.form:
-            case claims.Always(condition):
+            case declarations.Always(condition):
                 return [], f"assert({write(condition)})"
-            case claims.Never(condition) | claims.Possible(condition):
+            case declarations.Never(condition) | declarations.Possible(condition):
                 return [], f"assert(!({write(condition)}))"
-            case claims.OnlyAfter(later, earlier):
+            case declarations.OnlyAfter(later, earlier):
                 watch = f"seen = (seen || ({write(earlier)})); assert(!({write(later)}) || seen)"
                 return ["bool seen = false;"], watch
-            case claims.AtMost(bound, counted, between):
+            case declarations.AtMost(bound, counted, between):
                 count = f"if :: ({write(counted)}) -> assert(count < {write(bound)}); count = count + 1 :: else fi"
                 if between is None:
                     return ["int count = 0;"], count
@@ -310,7 +309,7 @@ _HOOKS = ("BEFORE", "TAKEN(number)", "START", "REST")
 
 
 def _width(low: int, end: int) -> str:
-    """Give the narrowest type that holds the numbers from `low` to before `end`."""
+    """Return the narrowest type that holds the numbers from `low` to before `end`."""
     if low >= 0 and end <= _BYTE:
         return "byte"
     return "short" if low >= -_SHORT and end <= _SHORT else "int"

@@ -4,24 +4,22 @@ Takes a machine, gives text. Expressions are in what ECMAScript and python-state
 An event carries its verdicts as data: `_event.data.g == 'passed'`. An event that the table refuses changes nothing.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from keyword import kwlist
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 from dsa import expr
 from dsa.declarations import STAR, Cancel
+from dsa.expr import Leaf
 from dsa.machine import Machine
-from dsa.simplify import Leaf
 from dsa.targets.closed import initial_values, sequential
-from dsa.targets.leaves import Arrow, Leaves
-from dsa.targets.nested import Node, Timer, start_of, timer, timers_of, tree
-from dsa.targets.spelling import ExportError, Spelling, Syntax
+from dsa.targets.spelling import Identifiers, Syntax
+from dsa.targets.state_tree import LeafTransition, Leaves, Node, Timer, start_of, timer, timers_of, tree
 from dsa.trace import show_values
 
 #: The loader knows `&&`, `||` and `false`, and no `!`.
 SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
-#: The namespace of what SCXML has no word for: domains, and the document that this was written from.
+#: The namespace of what SCXML has no word for: domains.
 NAMESPACE = "urn:dsa:machine"
 #: What python-statemachine's own classes mean by these names: states and events that are called so get another name, and
 #: so does whatever begins with `_`, which is Python's and the library's own.
@@ -41,27 +39,20 @@ _OTHER_DATA = _WORDS | frozenset({
     *kwlist, "get", "machine", "model", "event", "event_data", "source", "state", "target", "transition", "self", "delay",
     "internal", "send_id", "args", "kwargs", "trigger_data", "error", "key", "cache_key", "on_error",
 })  # fmt: skip
-_UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def scxml(machine: Machine, document: str | None = None) -> str:
-    """Write a machine as SCXML at its parameter values. Raises ExportError.
-
-    `document` is put in as it stands, for `dsa import`: the table with what SCXML cannot say.
-    """
-    initial = initial_values(machine)
-    if document is not None and (found := _UNWRITABLE.search(document)):
-        raise ExportError(f"XML has no way to write the character U+{ord(found[0]):04X}, which stands in the document")
-    return "\n".join(_Document(machine, document, initial).lines()) + "\n"
+def scxml(machine: Machine) -> str:
+    """Return a machine as SCXML at its parameter values. Raises ExportError."""
+    return "\n".join(_Document(machine, initial_values(machine)).lines()) + "\n"
 
 
 class _Document:
-    def __init__(self, machine: Machine, document: str | None, initial: Mapping[str, expr.Value]) -> None:
-        self._machine, self._document, self._initial = machine, document, initial
+    def __init__(self, machine: Machine, initial: Mapping[str, expr.Value]) -> None:
+        self._machine, self._initial = machine, initial
         self._leaves = Leaves(machine)
         self._leaves.require_exact("ECMAScript")
-        self._ids, self._events = Spelling(TAKEN), Spelling(TAKEN)
-        self._data, self._symbols, self._guards = Spelling(), Spelling(_WORDS), Spelling(_OTHER_DATA)
+        self._ids, self._events = Identifiers(TAKEN), Identifiers(TAKEN)
+        self._data, self._symbols, self._guards = Identifiers(), Identifiers(_WORDS), Identifiers(_OTHER_DATA)
         self._flags = {effect: self._data.give("waits_", effect) for effect in machine.answers}
 
     def lines(self) -> Iterator[str]:
@@ -71,8 +62,6 @@ class _Document:
         yield f"<!-- {machine.name}, written by dsa export{f' for {at}' if at else ''}. Effects go to the parent session. -->"
         yield f'<scxml xmlns="http://www.w3.org/2005/07/scxml" xmlns:dsa="{NAMESPACE}" version="1.0" datamodel="ecmascript"'
         yield f"       name={quoteattr(machine.name)} initial={quoteattr(self._start)}>"
-        if self._document is not None:
-            yield f"  <dsa:document>{escape(self._document, {chr(13): '&#13;'})}</dsa:document>"
         yield from self._datamodel()
         nodes = tree(machine)
         if not timers_of(machine, STAR):
@@ -84,7 +73,7 @@ class _Document:
 
     @property
     def _start(self) -> str:
-        """Give the id in which a run begins: the timers of `*` start and end with a state around all that are not final."""
+        """Return the id in which a run begins: the timers of `*` start and end with a state around all that are not final."""
         start = start_of(self._machine)
         around = timers_of(self._machine, STAR) and start not in self._machine.final_states
         return self._ids.give("", "any state") if around else self._id(start)
@@ -168,7 +157,7 @@ class _Document:
                 yield f"{indent}<!-- {arrow.comment.replace('--', '- -')} -->"
                 yield from self._transition(arrow, indent)
 
-    def _transition(self, arrow: Arrow, indent: str) -> Iterator[str]:
+    def _transition(self, arrow: LeafTransition, indent: str) -> Iterator[str]:
         source, event = arrow.key
         name = self._event(event) if source is None else self._timer(timer(source, event))
         parts = [f'<transition event="{name}"']
@@ -184,7 +173,7 @@ class _Document:
         yield from (f"{indent}  {line}" for line in content)
         yield f"{indent}</transition>"
 
-    def _content(self, arrow: Arrow) -> Iterator[str]:
+    def _content(self, arrow: LeafTransition) -> Iterator[str]:
         kept, updates = sequential(arrow.updates)
         for name in kept:
             yield f'<assign location="{self._data.give("old_", name)}" expr="{self._variable(name)}"/>'

@@ -10,8 +10,23 @@ from collections.abc import Callable, Collection, Mapping
 import attrs
 
 from dsa.errors import DsaError
-from dsa.expr import And, Arithmetic, Boolean, Compare, Expr, Integer, Member, Name, Negate, Not, Or, Symbol, Verdict
-from dsa.simplify import Leaf, simplified
+from dsa.expr import (
+    And,
+    Arithmetic,
+    Boolean,
+    Compare,
+    Expr,
+    Integer,
+    Leaf,
+    Member,
+    Name,
+    Negate,
+    Not,
+    Or,
+    Symbol,
+    Verdict,
+    simplified,
+)
 
 _LONGEST = 60
 
@@ -20,7 +35,7 @@ class ExportError(DsaError, ValueError):
     """Raised when a machine cannot be written for a tool at these parameter values; the message says why."""
 
 
-class Spelling:
+class Identifiers:
     """Gives every name an identifier of letters, digits and `_`, the same one each time; `a.b` and `a_b` get different ones."""
 
     def __init__(self, reserved: Collection[str] = ()) -> None:
@@ -28,7 +43,7 @@ class Spelling:
         self._given: dict[tuple[str, str], str] = {}
 
     def give(self, prefix: str, name: str) -> str:
-        """Give the identifier of a name; names are told apart by prefix and name."""
+        """Return the identifier of a name; names are told apart by prefix and name."""
         key = (prefix, name)
         if key not in self._given:
             wanted = re.sub(r"\W", "_", f"{prefix}{name}", flags=re.ASCII)[:_LONGEST]

@@ -1,7 +1,7 @@
 """A machine as a python-statemachine class: the second, independent engine, and the way into its ecosystem.
 
 Takes a machine; gives a `StateChart` subclass, and `StatechartRun`, which feeds it occurrences and answers with the
-values of `dsa.meaning.step`. It must not call `step`: which row is taken, and which state is entered, is
+values of `dsa.semantics.step`. It must not call `step`: which row is taken, and which state is entered, is
 python-statemachine's choice.
 
 The class is flat: one state per leaf, with the rows that S3 and S11 supply to it. Its own hierarchy would not be as
@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dsa import meaning
+from dsa import semantics
 from dsa.declarations import OUTSIDE, STAY, Assign, Cancel, Emit, Transition
 from dsa.errors import OccurrenceError
 from dsa.expr import Environment, Value, evaluate, holds, show_value
-from dsa.machine import Machine, environment, read_guards
-from dsa.timers import Precedence, duration_ms, sources_left
+from dsa.machine import Machine, Precedence, duration_ms, environment, read_guards, sources_left
 
 if TYPE_CHECKING:
     from statemachine import StateChart
@@ -55,7 +54,7 @@ def statechart(machine: Machine) -> "type[StateChart]":
     from statemachine.io import create_machine_class_from_definition
 
     names, events = state_ids(machine), event_ids(machine)
-    initial = meaning.start(machine).state
+    initial = semantics.start(machine).state
     states: dict[str, dict[str, Any]] = {}
     for leaf, state_id in names.items():
         transitions = {events[key]: _transitions(machine, names, leaf, rows) for key, rows in supplied(machine, leaf)}
@@ -66,12 +65,12 @@ def statechart(machine: Machine) -> "type[StateChart]":
 
 
 def state_ids(machine: Machine) -> dict[str, str]:
-    """Give the id of each leaf in the class: `s3_review_draft`, unique by its number, clear of reserved names."""
+    """Return the id of each leaf in the class: `s3_review_draft`, unique by its number, clear of reserved names."""
     return {leaf: f"s{index}_{_identifier(leaf)}" for index, leaf in enumerate(machine.leaves)}
 
 
 def event_ids(machine: Machine) -> dict[EventKey, str]:
-    """Give the id of each event, `E.failed` and timer in the class: `e1_verdict`, `e7_after_30s`."""
+    """Return the id of each event, `E.failed` and timer in the class: `e1_verdict`, `e7_after_30s`."""
     timers = [(source, event) for source, event in machine.rows_from if event not in machine.event_named]
     keys: list[EventKey] = [*((None, event) for event in machine.event_named), *timers]
     return {key: f"e{index}_{_identifier(key[1])}" for index, key in enumerate(keys)}
@@ -82,7 +81,7 @@ def _identifier(name: str) -> str:
 
 
 def supplied(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transition, ...]]]:
-    """Give the rows of a leaf by event: the innermost source's for events (S3), each armed timer's own (S11)."""
+    """Return the rows of a leaf by event: the innermost source's for events (S3), each armed timer's own (S11)."""
     if leaf in machine.final_states:
         return []
     events = ((event, machine.rows_for(leaf, event)) for event in machine.event_named)
@@ -94,7 +93,7 @@ def supplied(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transiti
 def _transitions(
     machine: Machine, names: dict[str, str], leaf: str, rows: tuple[Transition, ...]
 ) -> list[dict[str, Any]]:
-    """Give the definitions of one leaf's transitions for one event, in table order."""
+    """Return the definitions of one leaf's transitions for one event, in table order."""
     definitions = []
     for row in rows:
         entered = leaf if row.target == STAY else machine.entered(row.target)
@@ -123,7 +122,7 @@ class Memory:
 class RowRefusedError(Exception):
     """Raised inside the engine by a row that cannot be taken; `reason`, `message` and `rows` are a Refusal's."""
 
-    def __init__(self, reason: meaning.Reason, message: str, rows: tuple[Transition, ...] = ()) -> None:
+    def __init__(self, reason: semantics.Reason, message: str, rows: tuple[Transition, ...] = ()) -> None:
         self.reason, self.message, self.rows = reason, message, rows
         super().__init__(message)
 
@@ -138,11 +137,11 @@ class _RowCode:
     leaf: str
     entered: str
 
-    def admit(self, model: Memory, occurrence: meaning.Occurrence) -> None:
+    def admit(self, model: Memory, occurrence: semantics.Occurrence) -> None:
         """Refuse what is late, then what has other verdicts than these rows read (S4)."""
         if why := _late(self.machine, model, occurrence):
             raise RowRefusedError("late", why)
-        if why := meaning.early(model.precedence, occurrence.source, occurrence.event):
+        if why := semantics.early(model.precedence, occurrence.source, occurrence.event):
             raise RowRefusedError("early", why)
         needed, given = read_guards(self.rows), tuple(guard for guard, _ in occurrence.verdicts)
         if needed != given:
@@ -150,11 +149,11 @@ class _RowCode:
                 f"'{occurrence.event}' needs verdicts of ({', '.join(needed)}), not of ({', '.join(given)})"
             )
 
-    def enabled(self, model: Memory, occurrence: meaning.Occurrence) -> bool:
-        """Tell whether this row's condition is true here, with `else` as S3 has it."""
+    def enabled(self, model: Memory, occurrence: semantics.Occurrence) -> bool:
+        """Return whether this row's condition is true here, with `else` as S3 has it."""
         return self._is_enabled(self.row, self._known(model, occurrence))
 
-    def take(self, model: Memory, occurrence: meaning.Occurrence) -> None:
+    def take(self, model: Memory, occurrence: semantics.Occurrence) -> None:
         """Update the memory, or raise and change nothing; the engine moves to the target after this returns."""
         known = self._known(model, occurrence)
         # The engine stops at the first row whose condition is true; S4 asks that it be the only one.
@@ -169,7 +168,7 @@ class _RowCode:
         model.cancelled = cancelled
 
     def _waiting(self, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
-        """Give what is outstanding after the row, and what it dropped: S7 written once more, as a second engine's."""
+        """Return what is outstanding after the row, and what it dropped: S7 written once more, as a second engine's."""
         answered = OUTSIDE if self.row.is_timer else self.machine.event_named[self.row.event].origin
         now, dropped = [effect for effect in before if effect != answered], list[str]()
         for item in self.row.effects:
@@ -185,14 +184,14 @@ class _RowCode:
         return frozenset(now), tuple(sorted(set(dropped)))
 
     def _ordered(self, before: Precedence) -> Precedence:
-        """Give the order of timers after the row: S11 written once more, as a second engine's."""
+        """Return the order of timers after the row: S11 written once more, as a second engine's."""
         old, new = set(self.machine.armed(self.leaf)), set(self.machine.armed(self.entered))
         left = set[str]() if self.row.target == STAY else sources_left(self.machine, self.leaf, self.entered)
         lasting = {timer for timer in old & new if timer[0] not in left and timer != (self.row.source, self.row.event)}
         pairs = ((u, t) for t in new for u in new if duration_ms(self.machine, u) < duration_ms(self.machine, t))
         return frozenset((u, t) for u, t in pairs if t not in lasting or (u in lasting and (u, t) in before))
 
-    def _known(self, model: Memory, occurrence: meaning.Occurrence) -> Environment:
+    def _known(self, model: Memory, occurrence: semantics.Occurrence) -> Environment:
         return {**environment(self.machine, model.values), **dict(occurrence.verdicts)}
 
     def _is_enabled(self, row: Transition, known: Environment) -> bool:
@@ -201,7 +200,7 @@ class _RowCode:
         return holds(row.condition, known)
 
     def _updated(self, before: tuple[Value, ...], known: Environment) -> tuple[Value, ...]:
-        """Give the values after the updates, all of which read the values before (S5)."""
+        """Return the values after the updates, all of which read the values before (S5)."""
         updates = {update.variable: update for update in self.row.updates}
         after: list[Value] = []
         for index, variable in enumerate(self.machine.variables):
@@ -220,8 +219,8 @@ class _RowCode:
         return tuple(after)
 
 
-def _late(machine: Machine, memory: Memory, occurrence: meaning.Occurrence) -> str:
-    """Say why an answer comes too late, or give the empty text; a timer that is not armed has no transition."""
+def _late(machine: Machine, memory: Memory, occurrence: semantics.Occurrence) -> str:
+    """Return why an answer comes too late, or return the empty text; a timer that is not armed has no transition."""
     if occurrence.source is not None:
         return ""
     origin = machine.event_named[occurrence.event].origin
@@ -233,32 +232,32 @@ def _late(machine: Machine, memory: Memory, occurrence: meaning.Occurrence) -> s
 class StatechartRun:
     """A machine running on python-statemachine, from any configuration; mutable, for one thread.
 
-    `send` answers like `dsa.meaning.step` at the run's configuration, and moves on when a row was taken.
+    `send` answers like `dsa.semantics.step` at the run's configuration, and moves on when a row was taken.
     """
 
-    def __init__(self, machine: Machine, configuration: meaning.Configuration | None = None) -> None:
+    def __init__(self, machine: Machine, configuration: semantics.Configuration | None = None) -> None:
         self.machine = machine
         self._class = statechart(machine)
         self._id_of_state = state_ids(machine)
         self._state_of_id = {state_id: leaf for leaf, state_id in self._id_of_state.items()}
         self._id_of_event = event_ids(machine)
         self._rows = {leaf: dict(supplied(machine, leaf)) for leaf in machine.leaves}
-        self._place(configuration or meaning.start(machine))
+        self._place(configuration or semantics.start(machine))
 
-    def _place(self, configuration: meaning.Configuration) -> None:
+    def _place(self, configuration: semantics.Configuration) -> None:
         state_id = self._id_of_state[configuration.state]
         self._memory = Memory(configuration.values, configuration.outstanding, state_id, configuration.precedence)
         self._chart = self._class(model=self._memory)
 
     @property
-    def configuration(self) -> meaning.Configuration:
+    def configuration(self) -> semantics.Configuration:
         """Where the run is; may be set to any configuration of the machine."""
         state = self._state_of_id[self._chart.current_state_value]
         here = self._memory
-        return meaning.Configuration(state, here.values, here.outstanding, here.precedence)
+        return semantics.Configuration(state, here.values, here.outstanding, here.precedence)
 
     @configuration.setter
-    def configuration(self, configuration: meaning.Configuration) -> None:
+    def configuration(self, configuration: semantics.Configuration) -> None:
         if self._chart.is_terminated:  # the engine stops for good when it enters a final state
             self._place(configuration)
             return
@@ -266,9 +265,9 @@ class StatechartRun:
         self._memory.precedence = configuration.precedence
         self._chart.current_state_value = self._id_of_state[configuration.state]
 
-    def send(self, occurrence: meaning.Occurrence) -> meaning.Taken | meaning.Refusal:
+    def send(self, occurrence: semantics.Occurrence) -> semantics.Taken | semantics.Refusal:
         """Let the engine take a row, or refuse and change nothing; raises OccurrenceError as `step` does."""
-        meaning.require_known(self.machine, occurrence)
+        semantics.require_known(self.machine, occurrence)
         event_id = self._id_of_event[occurrence.source, occurrence.event]
         try:
             self._chart.send(event_id, occurrence=occurrence)
@@ -277,10 +276,10 @@ class StatechartRun:
         except self._chart.TransitionNotAllowed:
             return self._not_allowed(occurrence)
         assert self._memory.row is not None, "the engine took no row and did not say so"
-        return meaning.Taken(self.configuration, self._memory.row, self._memory.effects, self._memory.cancelled)
+        return semantics.Taken(self.configuration, self._memory.row, self._memory.effects, self._memory.cancelled)
 
-    def _not_allowed(self, occurrence: meaning.Occurrence) -> meaning.Refusal:
-        """Say which of S4's reasons lies behind the engine's TransitionNotAllowed."""
+    def _not_allowed(self, occurrence: semantics.Occurrence) -> semantics.Refusal:
+        """Return which of S4's reasons lies behind the engine's TransitionNotAllowed."""
         state = self.configuration.state
         if state in self.machine.final_states:
             return self._refusal("finished", f"{state} is final")
@@ -293,9 +292,9 @@ class StatechartRun:
             return self._refusal("late", why)
         return self._refusal("invalid_state", f"no row for {occurrence.event} here")
 
-    def _refusal(self, reason: meaning.Reason, message: str, rows: tuple[Transition, ...] = ()) -> meaning.Refusal:
+    def _refusal(self, reason: semantics.Reason, message: str, rows: tuple[Transition, ...] = ()) -> semantics.Refusal:
         here = self.configuration
-        return meaning.Refusal(reason, here, message, rows, meaning.accepted_events(self.machine, here.state))
+        return semantics.Refusal(reason, here, message, rows, semantics.accepted_events(self.machine, here.state))
 
 
 def statechart_module(machine: Machine, document: str) -> str:

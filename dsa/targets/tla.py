@@ -9,15 +9,24 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from dsa.claims import Always, Form, LeadsTo, Never, Possible, Property, Unchanged, expressions, show
-from dsa.declarations import Variable
-from dsa.expr import TRUE, BooleanDomain, EnumDomain, Expr, Name, Symbol, Value, walk
-from dsa.ground import Field
+from dsa.declarations import (
+    Always,
+    Form,
+    LeadsTo,
+    Never,
+    Possible,
+    Property,
+    UnchangedClaim,
+    Variable,
+    expressions,
+    show,
+)
+from dsa.expr import FALSE, TRUE, BooleanDomain, EnumDomain, Expr, Leaf, Name, Symbol, Value, all_of, negated, walk
+from dsa.ground_system import Field
 from dsa.machine import Machine
-from dsa.moments import after, at_start, happens
-from dsa.simplify import FALSE, Leaf, all_of, negated
-from dsa.targets.closed import Step, closed, happened_on, require_small, timer_text
-from dsa.targets.spelling import Spelling, Syntax
+from dsa.system import after, at_start, happens
+from dsa.targets.closed import ClosedCommand, closed, happened_on, require_small, timer_text
+from dsa.targets.spelling import Identifiers, Syntax
 
 _CONDITION = re.compile(r"[=#<>~]|/\\|\\/")
 _MODULE = re.compile(r"(?!WF_|SF_)[A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*")
@@ -30,7 +39,7 @@ SYNTAX = Syntax("/\\", "\\/", "~", {"==": "=", "!=": "#"}, "TRUE", "FALSE")
 
 def tla(machine: Machine, module: str | None = None) -> str:
     """Write a machine as a TLA+ module at its parameter values; TLC wants it in a file of the module's name. Raises ExportError."""
-    return "\n".join(_Module(machine, module).lines()) + "\n"
+    return "\n".join(_TlaModule(machine, module).lines()) + "\n"
 
 
 def tla_config(machine: Machine) -> str:
@@ -42,24 +51,24 @@ def tla_config(machine: Machine) -> str:
 
 
 def tla_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Say which properties the module does not say, and why."""
+    """Return which properties the module does not say, and why."""
     claims = (_claim(number, item) for number, item in enumerate(machine.properties, 1))
     return tuple(f"{show(claim.item.form)}: {claim.words}" for claim in claims if claim.words)
 
 
 def is_module_name(name: str) -> bool:
-    """Tell whether TLC takes a module of this name; it gives names that begin with WF_ or SF_ a meaning."""
+    """Return whether TLC takes a module of this name; it gives names that begin with WF_ or SF_ a meaning."""
     return _MODULE.fullmatch(name) is not None and name not in _OTHER_MODULES
 
 
 def module_name(machine: Machine) -> str:
-    """Give the module's name: the machine's, with `_` for dots, and `m_` before it where TLC would not take it."""
+    """Return the module's name: the machine's, with `_` for dots, and `m_` before it where TLC would not take it."""
     name = machine.name.replace(".", "_")
     return name if is_module_name(name) else f"m_{name}"
 
 
 @attrs.frozen
-class _Claim:
+class _TlaProperty:
     """A property, how TLC is told of it (nothing when it is not), and why it cannot be said, if so."""
 
     number: int
@@ -68,36 +77,38 @@ class _Claim:
     words: str = ""
 
 
-def _claim(number: int, item: Property) -> _Claim:
+def _claim(number: int, item: Property) -> _TlaProperty:
     match item.form:
         case Always() | Never():
-            return _Claim(number, item, "INVARIANT")
+            return _TlaProperty(number, item, "INVARIANT")
         case Possible():
-            return _Claim(number, item)
-        case Unchanged():
-            return _Claim(number, item, "PROPERTY")
+            return _TlaProperty(number, item)
+        case UnchangedClaim():
+            return _TlaProperty(number, item, "PROPERTY")
         case LeadsTo(doubts=(_, *_)):
-            return _Claim(
+            return _TlaProperty(
                 number,
                 item,
                 words="that an effect fails, or never answers, is no part of the module; dsa check judges it",
             )
         case LeadsTo(is_weak=True):
-            return _Claim(number, item, words="only strong fairness is written; dsa check judges it")
+            return _TlaProperty(number, item, words="only strong fairness is written; dsa check judges it")
         case LeadsTo(cause, goal) if not happens(cause) and not happens(goal):
-            return _Claim(number, item, "PROPERTY")
+            return _TlaProperty(number, item, "PROPERTY")
         case LeadsTo():
-            return _Claim(number, item, words="it speaks of what happens at a step; the export to promela says it")
+            return _TlaProperty(
+                number, item, words="it speaks of what happens at a step; the export to promela says it"
+            )
         case _:
-            return _Claim(number, item, words="it needs memory or chance; see the exports to promela and prism")
+            return _TlaProperty(number, item, words="it needs memory or chance; see the exports to promela and prism")
 
 
-class _Module:
+class _TlaModule:
     def __init__(self, machine: Machine, module: str | None) -> None:
         self._name = module or module_name(machine)
         self._laid = laid = closed(machine)
         require_small(laid, "TLC")
-        self._spelled = Spelling().give
+        self._spelled = Identifiers().give
         self._places = [f'"{laid.label(place)}"' for place in range(len(laid.locations))]
         self._claims = [_claim(number, item) for number, item in enumerate(machine.properties, 1)]
 
@@ -133,7 +144,7 @@ class _Module:
         yield from self._properties()
         yield "===="
 
-    def _step(self, step: Step) -> Iterator[str]:
+    def _step(self, step: ClosedCommand) -> Iterator[str]:
         command = step.command
         yield f"\\* {step.comment}"
         yield f"Step{step.number} =="
@@ -192,7 +203,7 @@ class _Module:
                 return self._never(condition, wanted=False)
             case Never(condition) | Possible(condition):
                 return self._never(condition, wanted=True)
-            case Unchanged(trigger, compared):
+            case UnchangedClaim(trigger, compared):
                 return f"[][{self._unchanged(trigger, compared)}]_vars"
             case LeadsTo(cause, goal, fair):
                 claim = f"({self.write(cause)}) ~> ({self.write(goal)})"
@@ -202,7 +213,7 @@ class _Module:
                 raise AssertionError("every other form is said in words")
 
     def _never(self, condition: Expr, *, wanted: bool) -> str:
-        """Say that a condition is never true (`wanted`), or never false, at any moment."""
+        """Return that a condition is never true (`wanted`), or never false, at any moment."""
         if not happens(condition):
             text = self.write(condition)
             return f"~({text})" if wanted else text
@@ -214,7 +225,7 @@ class _Module:
             parts.append("FALSE \\* at the start already")
         return "".join(f"\n  /\\ {part}" for part in parts) or "TRUE"
 
-    def _taken(self, step: Step, condition: Expr = TRUE) -> str:
+    def _taken(self, step: ClosedCommand, condition: Expr = TRUE) -> str:
         """Say, of a configuration, that a step can be taken with which something is true."""
         whole = all_of([step.condition, condition])
         here = f"at = {self._places[step.command.source]}"
@@ -243,7 +254,7 @@ class _Module:
         yield "  /\\ TRUE"
         yield ""
 
-    def _some_time(self, ending: list[Step], waiting: tuple[int, ...]) -> str:
+    def _some_time(self, ending: list[ClosedCommand], waiting: tuple[int, ...]) -> str:
         steps = _any(f"Step{step.number}" for step in ending)
         idle = [(step, self._laid.is_idle(step)) for step in ending]
         unseen = [f"({self._taken(step, here)})" for step, here in idle if here != FALSE]

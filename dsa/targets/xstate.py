@@ -8,13 +8,11 @@ import json
 from collections.abc import Iterator
 
 from dsa.declarations import STAR, Cancel
-from dsa.expr import TRUE, Expr, Name, Symbol, Value, Verdict, show_value, unparse, walk
+from dsa.expr import TRUE, Expr, Leaf, Name, Symbol, Value, Verdict, show_value, unparse, walk
 from dsa.machine import Machine
-from dsa.simplify import Leaf
 from dsa.targets.closed import initial_values
-from dsa.targets.leaves import Arrow, Leaves
-from dsa.targets.nested import Node, Timer, start_of, timer, timers_of, tree
-from dsa.targets.spelling import Spelling, Syntax
+from dsa.targets.spelling import Identifiers, Syntax
+from dsa.targets.state_tree import LeafTransition, Leaves, Node, Timer, start_of, timer, timers_of, tree
 from dsa.trace import show_values
 
 SYNTAX = Syntax("&&", "||", "!", {"==": "===", "!=": "!=="})
@@ -22,17 +20,17 @@ SYNTAX = Syntax("&&", "||", "!", {"==": "===", "!=": "!=="})
 
 def xstate(machine: Machine) -> str:
     """Write a machine as an XState module at its parameter values. Raises ExportError."""
-    return "\n".join(_Module(machine).lines()) + "\n"
+    return "\n".join(_XStateModule(machine).lines()) + "\n"
 
 
-class _Module:
+class _XStateModule:
     def __init__(self, machine: Machine) -> None:
         self._machine, self._initial = machine, initial_values(machine)
         self._leaves = Leaves(machine)
         self._leaves.require_exact("JavaScript")
-        self._context = Spelling({"waiting", "__proto__"})
-        self._flags = Spelling({"__proto__"})
-        self._states = Spelling({"__proto__"})
+        self._context = Identifiers({"waiting", "__proto__"})
+        self._flags = Identifiers({"__proto__"})
+        self._states = Identifiers({"__proto__"})
 
     def lines(self) -> Iterator[str]:
         machine = self._machine
@@ -93,7 +91,7 @@ class _Module:
         yield f"{indent}}},"
 
     def _transitions(self, leaf: str, indent: str) -> Iterator[str]:
-        by_event: dict[str, list[Arrow]] = {}
+        by_event: dict[str, list[LeafTransition]] = {}
         for arrow in self._leaves.arrows(leaf):
             source, event = arrow.key
             by_event.setdefault(_event(event) if source is None else timer(source, event).event, []).append(arrow)
@@ -108,7 +106,7 @@ class _Module:
             yield f"{indent}  ],"
         yield f"{indent}}},"
 
-    def _arrow(self, arrow: Arrow) -> Iterator[str]:
+    def _arrow(self, arrow: LeafTransition) -> Iterator[str]:
         if arrow.condition != TRUE:
             yield f"guard: ({self._read(arrow.condition)}) => {self._write(arrow.condition)}"
         if arrow.target is not None:
@@ -124,7 +122,7 @@ class _Module:
         parts = ["context: c"] * (not all(said)) + ["event: e"] * any(said)
         return f"{{ {', '.join(parts)} }}" if parts else ""
 
-    def _actions(self, arrow: Arrow) -> Iterator[str]:
+    def _actions(self, arrow: LeafTransition) -> Iterator[str]:
         parts = [f"{self._variable(name)}: {self._write(value)}" for name, value in arrow.updates]
         if arrow.flags:
             flags = ", ".join(f"{self._flag(name)}: {_value(value)}" for name, value in arrow.flags)
@@ -158,7 +156,7 @@ class _Module:
 
 
 def _event(name: str) -> str:
-    """Give an event's type: its name, unless XState or JavaScript means something by it."""
+    """Return an event's type: its name, unless XState or JavaScript means something by it."""
     return f"event {name}" if name.startswith("xstate.") or name == "__proto__" else name
 
 

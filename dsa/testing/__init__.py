@@ -14,39 +14,85 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsa.testing.coverage import Coverage, CoverageError
     from dsa.testing.doubles import StillClock, Texts, Verdicts
-    from dsa.testing.graph import Graph, TooLargeError, graph_of
-    from dsa.testing.implementations import Charted, Implementation, Observed, Refused, Stepped, View
-    from dsa.testing.lockstep import DisagreementError, Lockstep, play
-    from dsa.testing.replayed import Replayed
-    from dsa.testing.stateful import run_walks, state_machine_test
+    from dsa.testing.explored_graph import (
+        Coverage,
+        CoverageError,
+        ExploredGraph,
+        GraphTooLargeError,
+        graph_of,
+        row_tour,
+        tour,
+    )
+    from dsa.testing.implementations import (
+        Implementation,
+        Observation,
+        RefusedAction,
+        ReplayedMachine,
+        StatechartMachine,
+        SteppedMachine,
+        View,
+    )
+    from dsa.testing.lockstep import DisagreementError, Lockstep, play, run_walks, state_machine_test
     from dsa.testing.strategies import configurations, machines, occurrences
-    from dsa.testing.suites import CompleteSuite, complete_suite
-    from dsa.testing.tours import row_tour, tour
-    from dsa.testing.written import read_test
+    from dsa.testing.suites import CompleteSuite, complete_suite, read_test
 
 #: The public names of each module; it is imported when one is first used: pytest imports this package at its start, and Hypothesis is heavy.
 _NAMES = {
-    "coverage": ("Coverage", "CoverageError"),
     "doubles": ("StillClock", "Texts", "Verdicts"),
-    "graph": ("Graph", "TooLargeError", "graph_of"),
-    "implementations": ("Charted", "Implementation", "Observed", "Refused", "Stepped", "View"),
-    "lockstep": ("DisagreementError", "Lockstep", "play"),
-    "replayed": ("Replayed",),
-    "stateful": ("run_walks", "state_machine_test"),
+    "explored_graph": (
+        "Coverage",
+        "CoverageError",
+        "ExploredGraph",
+        "GraphTooLargeError",
+        "graph_of",
+        "row_tour",
+        "tour",
+    ),
+    "implementations": (
+        "StatechartMachine",
+        "Implementation",
+        "Observation",
+        "RefusedAction",
+        "ReplayedMachine",
+        "SteppedMachine",
+        "View",
+    ),
+    "lockstep": ("DisagreementError", "Lockstep", "play", "run_walks", "state_machine_test"),
     "strategies": ("configurations", "machines", "occurrences"),
-    "suites": ("CompleteSuite", "complete_suite"),
-    "tours": ("row_tour", "tour"),
-    "written": ("read_test",),
+    "suites": ("CompleteSuite", "complete_suite", "read_test"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "Charted", "CompleteSuite", "Coverage", "CoverageError", "DisagreementError", "Graph", "Implementation",
-    "Lockstep", "Observed", "Refused", "Replayed", "Stepped", "StillClock", "Texts", "TooLargeError", "Verdicts",
-    "View", "complete_suite", "configurations", "graph_of", "machines", "occurrences", "play", "read_test",
-    "row_tour", "run_walks", "state_machine_test", "tour",
+    "CompleteSuite",
+    "Coverage",
+    "CoverageError",
+    "DisagreementError",
+    "ExploredGraph",
+    "GraphTooLargeError",
+    "Implementation",
+    "Lockstep",
+    "Observation",
+    "RefusedAction",
+    "ReplayedMachine",
+    "StatechartMachine",
+    "SteppedMachine",
+    "StillClock",
+    "Texts",
+    "Verdicts",
+    "View",
+    "complete_suite",
+    "configurations",
+    "graph_of",
+    "machines",
+    "occurrences",
+    "play",
+    "read_test",
+    "row_tour",
+    "run_walks",
+    "state_machine_test",
+    "tour",
 ]  # fmt: skip
 
 

@@ -11,15 +11,15 @@ from itertools import count
 from math import inf
 from typing import TypeVar
 
-from dsa.edge.threads import Caller
+from dsa.edge.event_loop import CallerThread
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 
 T = TypeVar("T")
 
 
 def _calls_of(loop: asyncio.AbstractEventLoop) -> bool:
-    """Tell whether a call that a loop has had made in a thread goes on. A call of another loop may hang for ever."""
-    return any(isinstance(thread, Caller) and loop in thread.loops for thread in threading.enumerate())
+    """Return whether a call that a loop has had made in a thread goes on. A call of another loop may hang for ever."""
+    return any(isinstance(thread, CallerThread) and loop in thread.loops for thread in threading.enumerate())
 
 
 class Texts(GeneratorInterface):
@@ -30,7 +30,7 @@ class Texts(GeneratorInterface):
         self.asked: list[tuple[Context, PromptTemplate | None]] = []
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Give the next text. AssertionError when there is none left."""
+        """Return the next text. AssertionError when there is none left."""
         self.asked.append((context, template))
         text = next(self._texts, None)
         assert text is not None, "the list of texts has come to its end"
@@ -50,7 +50,7 @@ class Verdicts(GuardInterface):
         self.judged: list[tuple[Artifact, dict[str, Artifact]]] = []
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
-        """Give the next result. AssertionError when there is none left."""
+        """Return the next result. AssertionError when there is none left."""
         self.judged.append((artifact, dependencies))
         result = next(self._results, None)
         assert result is not None, "the list of results has come to its end"
@@ -60,7 +60,7 @@ class Verdicts(GuardInterface):
 
 
 class StillClock:
-    """A `dsa.edge.clock.Clock` that moves only when it is told to."""
+    """A `dsa.edge.event_loop.Clock` that moves only when it is told to."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
@@ -68,11 +68,11 @@ class StillClock:
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def now_s(self) -> float:
-        """Give the seconds that it was moved."""
+        """Return the seconds that it was moved."""
         return self._now_s
 
     def wall_ms(self) -> int:
-        """Give the milliseconds that it was moved."""
+        """Return the milliseconds that it was moved."""
         return round(self._now_s * 1000)
 
     async def sleep(self, seconds: float) -> None:
@@ -99,8 +99,8 @@ class StillClock:
     async def quiet(self) -> None:
         """Let everything run that can run without time, guards in the threads of this loop included."""
         loop, begun = asyncio.get_running_loop(), -1
-        while begun != Caller.begun or _calls_of(loop):  # what follows a call may have another one made
-            begun = Caller.begun
+        while begun != CallerThread.begun or _calls_of(loop):  # what follows a call may have another one made
+            begun = CallerThread.begun
             while _calls_of(loop):  # noqa: ASYNC110  (threads tell no Event)
                 await asyncio.sleep(0)
             await self.settle()

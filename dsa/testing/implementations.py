@@ -23,6 +23,10 @@ process and a new one: it forgets all that is in memory, and comes back from wha
             self.agent = MyAgent.load(self.folder)
 
 Hypothesis walks call it at any time, any number of times; then everything that the view shows must be as it was.
+
+A machine as an implementation that keeps a ledger: a `Run`, which every restart replays from its lines of text.
+
+What it shows of effects and timers is what `unfinished` reads from the ledger, as a process does that takes the run up.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -30,18 +34,30 @@ from typing import Protocol
 
 import attrs
 
-from dsa.claims import Refused
 from dsa.compiled_step import compiled_step
+from dsa.declarations import RefusedAction
 from dsa.errors import OccurrenceError
 from dsa.expr import Value
 from dsa.immutable import immutable
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start
+from dsa.runtime.ledger import ResultEntry, dump_line, load_lines
+from dsa.runtime.policy.policies import error_step, event_step
+from dsa.runtime.run import Command, Intent, Run, begin, replay
+from dsa.runtime.status import unfinished
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.targets.statechart import StatechartRun
 from dsa.trace import show_occurrence
 
 __all__ = [
-    "Answer", "Charted", "Implementation", "MakeImplementation", "Observed", "Refused", "Stepped", "View", "view_of",
+    "Answer",
+    "Implementation",
+    "MakeImplementation",
+    "Observation",
+    "RefusedAction",
+    "StatechartMachine",
+    "SteppedMachine",
+    "View",
+    "view_of",
 ]  # fmt: skip
 
 
@@ -73,7 +89,7 @@ class View:
 
 
 @attrs.frozen(field_transformer=immutable)
-class Observed:
+class Observation:
     """What can be seen of an implementation beside the effects it asks for and whether it refuses.
 
     `state`: the leaf it is in; `values`: these variables; `pending`: which effects are outstanding; `reasons`: why it refuses.
@@ -93,7 +109,7 @@ class Observed:
 
 
 #: The effects asked for, in order, or `Refused()`; `Refused("late")` says why, and that is compared too.
-Answer = Iterable[str] | Refused
+Answer = Iterable[str] | RefusedAction
 
 
 class Implementation(Protocol):
@@ -103,7 +119,7 @@ class Implementation(Protocol):
         """Begin anew: nothing has happened."""
 
     def feed(self, occurrence: Occurrence, /) -> Awaitable[Answer] | Answer:
-        """Take an occurrence with the verdicts that are asked for, and give the effects; or refuse and change nothing."""
+        """Take an occurrence with the verdicts that are asked for, and return the effects; or refuse and change nothing."""
 
     def view(self) -> Awaitable[View] | View:
         """Show what can be seen; this must change nothing."""
@@ -113,17 +129,17 @@ MakeImplementation = Callable[[], Implementation]
 
 
 def view_of(machine: Machine, configuration: Configuration) -> View:
-    """Give everything there is to see of a configuration."""
+    """Return everything there is to see of a configuration."""
     values = dict(zip((variable.name for variable in machine.variables), configuration.values, strict=True))
     timers = [show_occurrence(Occurrence(event, source=source)) for source, event in machine.armed(configuration.state)]
     return View(configuration.state, values, configuration.outstanding, timers=timers)
 
 
 def _answer(result: Taken | Refusal) -> Answer:
-    return Refused(result.reason) if isinstance(result, Refusal) else result.effects
+    return RefusedAction(result.reason) if isinstance(result, Refusal) else result.effects
 
 
-class Stepped:
+class SteppedMachine:
     """A machine as an implementation of itself, or of another, on the compiled step."""
 
     def __init__(self, machine: Machine) -> None:
@@ -141,7 +157,7 @@ class Stepped:
         try:
             result = compiled_step(self._machine).step(self._here, occurrence)
         except OccurrenceError:
-            return Refused("malformed")
+            return RefusedAction("malformed")
         self._here = result.configuration
         return _answer(result)
 
@@ -150,7 +166,7 @@ class Stepped:
         return view_of(self._machine, self._here)
 
 
-class Charted:
+class StatechartMachine:
     """A machine as an implementation on python-statemachine (`dsa.targets.statechart`).
 
     Making one is slow, since its class is built; starting it again is not, so one may serve all tests.
@@ -172,8 +188,82 @@ class Charted:
         try:
             return _answer(self._run.send(occurrence))
         except OccurrenceError:
-            return Refused("malformed")
+            return RefusedAction("malformed")
 
     def view(self) -> View:
         """Show everything."""
         return view_of(self._machine, self._run.configuration)
+
+
+class ReplayedMachine:
+    """A machine as an implementation of itself, or of another, on a `Run`; `text` is its ledger, an entry a line.
+
+    Each occurrence takes a millisecond. Results are recorded as a driver does it: of an effect without answers when it is asked for, of another
+    with its answer.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._run: Run
+        self._begin()
+
+    def start(self, parameters: Mapping[str, Value], /) -> None:
+        """Begin a run at the start."""
+        known = {name: value for name, value in parameters.items() if name in self._machine.constants}
+        if known != {name: self._machine.constants[name] for name in known}:
+            self._machine = self._machine.at(known)
+        self._begin()
+
+    def feed(self, occurrence: Occurrence, /) -> Answer:
+        """Record an occurrence and what comes of it; what is malformed is refused as such, and is no event of the run."""
+        try:
+            expected = step(self._machine, self._run.configuration, occurrence)
+        except OccurrenceError:
+            return RefusedAction("malformed")
+        origin = "" if occurrence.source else self._machine.event_named[occurrence.event].origin
+        key = self._run.keys.get(origin)
+        if key is not None:
+            self._run = self._run.record(_result(key, origin, occurrence))
+        self._now_ms += 1
+        self._run, commands = self._run.feed(occurrence, key, at_ms=self._now_ms)
+        self._obey(commands)
+        return RefusedAction(expected.reason) if isinstance(expected, Refusal) else expected.effects
+
+    def view(self) -> View:
+        """Show everything."""
+        run, left = self._run, unfinished(self._run)
+        awaited = [intent for intent, _ in left.answered] + [flying.intent for flying in left.in_flight]
+        seen = view_of(self._machine, run.configuration)
+        keys = {intent.effect: intent.key for intent in awaited}
+        due = left.timers.items()
+        timers = {show_occurrence(Occurrence(event, source=source)): at for (source, event), at in due}
+        return View(seen.state, seen.values, keys.keys(), keys, timers)
+
+    @property
+    def text(self) -> str:
+        """The ledger, an entry a line."""
+        return "".join(f"{dump_line(entry)}\n" for entry in self._run.ledger)
+
+    def restart(self) -> None:
+        """Write the ledger as text, forget everything, read it again and replay it."""
+        self._run = replay(self._machine, load_lines(self.text))
+
+    def _begin(self) -> None:
+        self._now_ms = 0
+        self._run, commands = begin(self._machine, "run", at_ms=self._now_ms)
+        self._obey(commands)
+
+    def _obey(self, commands: tuple[Command, ...]) -> None:
+        """Record that what has no answers is done."""
+        for command in commands:
+            if isinstance(command, Intent) and command.effect not in self._machine.answers:
+                self._run = self._run.record(ResultEntry(command.key))
+
+
+def _result(key: str, effect: str, occurrence: Occurrence) -> ResultEntry:
+    """Return the record of what an effect's policy gave when the effect is answered so."""
+    if occurrence.event == f"{effect}.failed":
+        given = error_step(effect, "FAILED", "it failed")
+    else:
+        given = event_step(effect, occurrence.event, verdicts=dict(occurrence.verdicts))
+    return ResultEntry(key, (given.without_id(),))

@@ -2,18 +2,46 @@
 
 Takes a machine, an implementation and occurrences; raises `DisagreementError` at the first difference. Implementations may be
 asynchronous: one event loop for each test, which is closed with it. Where a loop is running already, call from a thread.
+
+A Hypothesis state machine for any machine and any implementation: random walks over rows, refusals and faults.
+
+Takes a machine and what makes an implementation, gives a `RuleBasedStateMachine` class. A counterexample, once shrunk, reads as rows:
+`state.happens(row='line 49: validating, verdict g.failed')`. Walks are weighted by the graph: half of the time a walk aims at a row
+that it has not taken, and follows a shortest way there, so that deep rows are met as often as others (plain random walks
+hardly meet them). There is one rule for all rows, not one for each: Hypothesis leaves rules out at random, and a way of k
+different rules would mostly be cut. An implementation may be slow: it is asked for so many seconds, and to shrink a counterexample for as many.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+import re
+import sys
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.control import current_build_context
+from hypothesis.errors import HypothesisException
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from dsa.declarations import OUTSIDE
 from dsa.expr import show_value
 from dsa.machine import Machine
-from dsa.meaning import Occurrence, Refusal, Taken, start, step
-from dsa.testing.coverage import Coverage, tell_listeners
-from dsa.testing.implementations import Answer, Implementation, MakeImplementation, Observed, Refused, View, view_of
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.testing.explored_graph import Coverage, ExploredGraph, GraphEdge, Test, graph_of, row_tour, tell_listeners
+from dsa.testing.implementations import (
+    Answer,
+    Implementation,
+    MakeImplementation,
+    Observation,
+    RefusedAction,
+    View,
+    view_of,
+)
 from dsa.trace import show_occurrence
 
 
@@ -37,13 +65,13 @@ class Lockstep:
         implementation: Implementation,
         coverage: Coverage | None = None,
         *,
-        observed: Observed | None = None,
+        observed: Observation | None = None,
     ) -> None:
         self.machine, self.configuration = machine, start(machine)
         self._implementation, self._coverage, self._observed = implementation, coverage, observed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told, self._fed = ["  0  start"], 0
-        self._remembered = _Remembered()
+        self._remembered = _ShownNames()
         self._row_index = {id(row): place for place, row in enumerate(machine.transitions)}
         if coverage is not None:
             coverage.begin(self.configuration.state)
@@ -55,7 +83,7 @@ class Lockstep:
             raise
 
     def feed(self, occurrence: Occurrence) -> Taken | Refusal:
-        """Give an occurrence to both and compare effects or refusal, then what can be seen.
+        """Return an occurrence to both and compare effects or refusal, then what can be seen.
 
         Gives the table's answer. Raises DisagreementError; OccurrenceError when the occurrence is malformed here; what the
         implementation raises, with a note of what led there.
@@ -74,7 +102,7 @@ class Lockstep:
 
     @property
     def can_restart(self) -> bool:
-        """Tell whether the implementation offers a way to come back from what it has kept."""
+        """Return whether the implementation offers a way to come back from what it has kept."""
         return getattr(self._implementation, "restart", None) is not None
 
     def restart(self) -> None:
@@ -86,7 +114,7 @@ class Lockstep:
 
     @contextmanager
     def _blamed(self) -> Iterator[None]:
-        """Say what has led to whatever the implementation raises."""
+        """Yield what has led to whatever the implementation raises."""
         try:
             yield
         except DisagreementError:
@@ -130,7 +158,7 @@ class Lockstep:
 
     def _compare_answers(self, expected: Taken | Refusal, answer: Answer) -> None:
         wanted = f"refused: {expected.reason}" if isinstance(expected, Refusal) else _listed(expected.effects)
-        if isinstance(answer, Refused):
+        if isinstance(answer, RefusedAction):
             if answer.reason is None and self._observed is not None and self._observed.reasons:
                 raise TypeError("these tests are for an implementation that says why it refuses")
             same = isinstance(expected, Refusal) and answer.reason in {None, expected.reason}
@@ -195,7 +223,7 @@ def _listed(names: tuple[str, ...], none: str = "no effects") -> str:
     return ", ".join(names) or none
 
 
-def _require_shown(machine: Machine, observed: Observed, shown: View) -> None:
+def _require_shown(machine: Machine, observed: Observation, shown: View) -> None:
     """Raise TypeError when less is shown than tests were made for."""
     missing = [f"the value of {name}" for name in observed.values if name not in shown.values]
     if observed.state and machine.resolve_state(shown.state or "") not in machine.leaves:
@@ -211,9 +239,9 @@ def play(
     make_implementation: MakeImplementation,
     tests: Iterable[Iterable[Occurrence]],
     *,
-    observed: Observed | None = None,
+    observed: Observation | None = None,
 ) -> Coverage:
-    """Play tests against an implementation, each from the start, at the machine's parameters; give what they covered.
+    """Play tests against an implementation, each from the start, at the machine's parameters; return what they covered.
 
     Raises DisagreementError at the first difference, and TypeError when the implementation shows less than `observed`.
     """
@@ -227,7 +255,7 @@ def play_into(
     make_implementation: MakeImplementation,
     tests: Iterable[Iterable[Occurrence]],
     *,
-    observed: Observed | None = None,
+    observed: Observation | None = None,
 ) -> None:
     """Play tests as `play` does, and add what they cover to a coverage."""
     for test in tests:
@@ -239,7 +267,7 @@ def play_into(
             lockstep.close()
 
 
-class _Remembered:
+class _ShownNames:
     """What a table has no names for, as an implementation has shown it so far: keys of effects (S7) and deadlines of timers (S11)."""
 
     def __init__(self) -> None:
@@ -248,7 +276,7 @@ class _Remembered:
         self._deadlines: Mapping[str, object] = {}
 
     def differences(self, shown: View, taken: Taken | None) -> Iterator[tuple[str, str, str]]:
-        """Give what, what it must be, and what it is; `taken` is the row that was taken since the last view, None when none was."""
+        """Yield what, what it must be, and what it is; `taken` is the row that was taken since the last view, None when none was."""
         yield from self._keys_that_differ(shown.keys or {}, frozenset(taken.effects if taken else ()))
         if taken is None:
             for timer, due in sorted((shown.timers or {}).items()):
@@ -266,3 +294,268 @@ class _Remembered:
                 yield f"the key of {effect}", self._keys[effect], key
             self._used.add(key)
         self._keys = keys
+
+
+DEFAULT = settings(deadline=None, suppress_health_check=list(HealthCheck))
+#: For so many seconds an implementation is walked; a counterexample that was found is shrunk for as many.
+LONGEST_S = 20.0
+
+
+@attrs.define
+class TimeBudget:
+    """How long an implementation is asked, by a clock in seconds: until it ends, or, once a walk has failed, for as long again.
+
+    `asked` counts the walks that were made, the first in any case, `unasked` those that were not any more.
+    """
+
+    ends: float = attrs.field(factory=lambda: time.monotonic() + LONGEST_S)
+    has_failed: bool = False
+    asked: int = 0
+    unasked: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it has ended. It has not for the walk that Hypothesis shows at last."""
+        return self.asked > 0 and time.monotonic() >= self.ends and not current_build_context().is_final
+
+    def failed(self) -> None:
+        """Record that a walk has failed."""
+        if not self.has_failed:
+            self.has_failed, self.ends = True, time.monotonic() + LONGEST_S
+
+
+@attrs.frozen
+class WalkPlan:
+    """What all walks of one test share: the explored machine, what makes an implementation, what has been covered.
+
+    `distances` has, for each row, how far each configuration is from one where the row is taken.
+    """
+
+    graph: ExploredGraph
+    make: MakeImplementation
+    coverage: Coverage
+    distances: dict[int, list[int | None]] = attrs.field(repr=False)
+    patience: TimeBudget = attrs.field(factory=TimeBudget, repr=False)
+    _moves: dict[int, dict[str, GraphEdge]] = attrs.field(factory=dict, repr=False, init=False)
+    _refused: dict[int, dict[str, Occurrence]] = attrs.field(factory=dict, repr=False, init=False)
+
+    def lockstep(self) -> Lockstep:
+        """Begin a walk, unless there is no time for it any more.
+
+        It is then given up as if it needed more choices than there are: of these alone Hypothesis does not ask that they do again what the same
+        beginning has done before.
+        """
+        if self.patience.is_over:
+            self.patience.unasked += 1
+            current_build_context().data.mark_overrun()
+        self.patience.asked += 1
+        return Lockstep(self.graph.machine, self.make(), self.coverage)
+
+    def moves(self, place: int) -> dict[str, GraphEdge]:
+        """Return what can be taken in a configuration, by the text that names it."""
+        if place not in self._moves:
+            moves = self.graph.moves_from[place]
+            self._moves[place] = {_shown(self.graph.machine, move): move for move in moves}
+        return self._moves[place]
+
+    def refused(self, place: int) -> dict[str, Occurrence]:
+        """Return what is refused in a configuration, by the text that names it."""
+        if place not in self._refused:
+            self._refused[place] = {show_occurrence(occurrence): occurrence for occurrence in self.graph.refused(place)}
+        return self._refused[place]
+
+
+class Walk(RuleBasedStateMachine):
+    """One walk: an implementation in lockstep with the table. `state_machine_test` makes a subclass for a machine."""
+
+    plan: WalkPlan
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._test = self.plan.lockstep()
+        self._place = 0
+        self._rows = set[int]()
+        self._aim: int | None = None
+        self._last: Occurrence | None = None
+        self._awaited: set[str] = set()
+        self._lost: set[str] = set()
+
+    def teardown(self) -> None:
+        """End the walk."""
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and not isinstance(error, HypothesisException):
+            self.plan.patience.failed()
+        self._test.close()
+
+    @property
+    def _here(self) -> Configuration:
+        return self._test.configuration
+
+    def _origin(self, occurrence: Occurrence) -> str:
+        return OUTSIDE if occurrence.source else self.plan.graph.machine.event_named[occurrence.event].origin
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def _moves(self) -> dict[str, GraphEdge]:
+        """Return what can be taken here: all but the answers that are lost (a failure tells of a lost one)."""
+        moves = self.plan.moves(self._place)
+        return {text: move for text, move in moves.items() if not self._is_lost(move)} if self._lost else moves
+
+    def _is_lost(self, move: GraphEdge) -> bool:
+        return self._origin(move.occurrence) in self._lost and not move.occurrence.event.endswith(".failed")
+
+    def _drawn_moves(self) -> "st.SearchStrategy[str]":
+        """Draw a move as text; when the walk aims at nothing, draw an aim first, which is nothing half of the time."""
+        shown = st.sampled_from(list(self._moves()))
+        if self._aim is not None:
+            return shown.filter(self._is_on_the_way)
+        # Drawn from all rows and filtered: what was drawn means the same when what came before it is shrunk away.
+        aims = st.one_of(st.none(), st.sampled_from(sorted(self.plan.graph.rows)))
+        return aims.filter(self._is_aim).flatmap(lambda aim: self._aiming(aim, shown))
+
+    def _is_aim(self, row: int | None) -> bool:
+        """Return whether a row was not taken in this walk and can still be."""
+        return row is None or (row not in self._rows and self.plan.distances[row][self._place] is not None)
+
+    def _aiming(self, aim: int | None, shown: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
+        self._aim = aim
+        return shown if aim is None else shown.filter(self._is_on_the_way)
+
+    def _is_on_the_way(self, shown: str) -> bool:
+        """Return whether a move leads nearer to the aim; every one does when a lost answer bars the way."""
+        moves = self._moves()
+        return self._is_nearer(moves[shown]) or not any(map(self._is_nearer, moves.values()))
+
+    def _is_nearer(self, move: GraphEdge) -> bool:
+        assert self._aim is not None, "asked only while aiming"
+        distance = self.plan.distances[self._aim]
+        here, there = distance[self._place], distance[move.target]
+        return move.row == self._aim or (here is not None and there is not None and there < here)
+
+    @precondition(lambda self: bool(self._moves()))
+    @rule(row=st.runner().flatmap(lambda walk: walk._drawn_moves()))  # noqa: SLF001  (this class)
+    def happens(self, row: str) -> None:
+        """Let happen what a row is taken on; named to sort before faults, since counterexamples shrink to what comes first."""
+        move, before = self._moves()[row], self._here
+        taken = self._test.feed(move.occurrence)
+        assert isinstance(taken, Taken), "moves are rows taken"
+        self._aim = None if move.row == self._aim else self._aim
+        self._place = move.target
+        self._rows.add(move.row)
+        self._last = move.occurrence
+        self._awaited |= before.outstanding
+        self._lost &= self._here.outstanding - set(
+            taken.effects
+        )  # answered, cancelled or asked for anew: not lost any more
+
+    # -- refusals and faults --------------------------------------------------------------------------------------
+
+    def _refused(self) -> list[str]:
+        return list(self.plan.refused(self._place))
+
+    def _late(self) -> list[str]:
+        """Return answers whose effect was outstanding in this walk, and is not any more."""
+        over = self._awaited - self._here.outstanding
+        refused = self.plan.refused(self._place)
+        return [text for text, occurrence in refused.items() if self._origin(occurrence) in over] if over else []
+
+    def _losable(self) -> list[str]:
+        """Return effects whose answer may get lost while something else can still happen."""
+        origins = {self._origin(move.occurrence) for move in self._moves().values()}
+        return [effect for effect in sorted(self._here.outstanding - self._lost) if origins - {effect}]
+
+    def _refuse(self, shown: str) -> None:
+        given = self._test.feed(self.plan.refused(self._place)[shown])
+        assert isinstance(given, Refusal), "it is drawn from what is refused here"
+
+    @precondition(lambda self: bool(self._refused()))
+    @rule(occurrence=st.runner().flatmap(lambda walk: st.sampled_from(walk._refused())))  # noqa: SLF001  (this class)
+    def refused(self, occurrence: str) -> None:
+        """Feed what the table refuses here; nothing may change."""
+        self._refuse(occurrence)
+
+    @precondition(lambda self: bool(self._late()))
+    @rule(answer=st.runner().flatmap(lambda walk: st.sampled_from(walk._late())))  # noqa: SLF001  (this class)
+    def late_answer(self, answer: str) -> None:
+        """Feed an answer of an effect that was answered or cancelled before."""
+        self._refuse(answer)
+
+    @precondition(lambda self: self._last is not None and show_occurrence(self._last) in self._late())
+    @rule()
+    def duplicate_answer(self) -> None:
+        """Feed the last answer once more."""
+        assert self._last is not None, "the precondition says so"
+        self._refuse(show_occurrence(self._last))
+
+    @precondition(lambda self: bool(self._losable()))
+    @rule(of=st.runner().flatmap(lambda walk: st.sampled_from(walk._losable())))  # noqa: SLF001  (this class)
+    def lost_answer(self, of: str) -> None:
+        """Let the answer of an effect never come; nothing may move by itself."""
+        self._lost.add(of)
+        self._test.compare(f"while {of} is not answered")
+
+    @precondition(lambda self: self._test.can_restart)
+    @rule()
+    def restarts(self) -> None:
+        """Throw the implementation away and build it anew from what it has kept."""
+        self._test.restart()
+
+
+def _shown(machine: Machine, move: GraphEdge) -> str:
+    """Name a row and what it is taken on: `line 49: validating, verdict g.failed`."""
+    row = machine.transitions[move.row]
+    place = f"line {row.span.line}" if row.span else f"row {move.row + 1}"
+    return f"{place}: {row.source}, {show_occurrence(move.occurrence)} -> {row.target}"
+
+
+def state_machine_test(
+    machine: Machine,
+    make_implementation: MakeImplementation,
+    *,
+    first: Iterable[Test] = (),
+    require_rows: float = 1.0,
+    settings: settings = DEFAULT,
+) -> type[Walk]:
+    """Make a Hypothesis state machine that walks an implementation and the machine in lockstep, at its parameters' values.
+
+    In pytest: `TestAgent = state_machine_test(machine, make).TestCase`; elsewhere `run_walks`. The tests `first` are played before: when
+    one fails, that is the failure, and nobody walks. The implementation is asked
+    for 20 s at most (then a warning says how many walks were left), and for 20 s to shrink a counterexample (`LONGEST_S`). After the walks, rows that
+    none took are taken by a tour; then `require_rows` of the rows that can be taken must have been, or CoverageError is raised.
+    `.plan.coverage` has the figures. Raises TooLargeError.
+    """
+    graph = graph_of(machine)
+    sources = {row: [move.source for move in graph.moves if move.row == row] for row in graph.rows}
+    distances = {row: graph.distances(dict.fromkeys(places)) for row, places in sources.items()}
+    plan, before = WalkPlan(graph, make_implementation, Coverage(machine), distances), tuple(first)
+    name = re.sub(r"\W", "_", machine.name)
+    made: type[Walk] = type(f"Walk_{name}", (Walk,), {"plan": plan})
+    plain = made.TestCase
+
+    class Gated(plain):  # type: ignore[misc, valid-type]  # a unittest class, made by Hypothesis
+        def runTest(self) -> None:  # noqa: N802  (unittest's name)
+            play_into(plan.coverage, make_implementation, before)
+            made.plan = attrs.evolve(plan, patience=TimeBudget())
+            run_state_machine_as_test(made, settings=_that_may_end(self.settings))
+            if made.plan.patience.unasked:
+                message = f"after {LONGEST_S:g} s of walks the implementation was not asked any more: {made.plan.patience.unasked} walks were left"
+                warnings.warn(message, stacklevel=1)
+            play_into(plan.coverage, make_implementation, row_tour(graph, but=plan.coverage.rows))
+            plan.coverage.require(require_rows, graph)
+
+    Gated.settings = settings
+    Gated.__name__ = Gated.__qualname__ = f"{made.__name__}.TestCase"
+    made._to_test_case = classmethod(lambda _: Gated)  # type: ignore[assignment]  # noqa: SLF001  (what `.TestCase` gives)
+    return made
+
+
+def _that_may_end(chosen: settings) -> settings:
+    """Return settings under which walks may be given up."""
+    return settings(chosen, suppress_health_check=[*chosen.suppress_health_check, HealthCheck.data_too_large])
+
+
+def run_walks(test: type[Walk]) -> Coverage:
+    """Run a class that `state_machine_test` made, outside pytest; return what was covered. Raises what a failing walk raises."""
+    run: Callable[[], Any] = test.TestCase().runTest
+    run()
+    return test.plan.coverage

@@ -13,17 +13,15 @@ import attrs
 import pytest
 
 from dsa.checks.scenarios import occurrence_of
-from dsa.claims import Scenario
 from dsa.compiled_step import compiled_step
-from dsa.declarations import Transition
-from dsa.edge.files import read_document
+from dsa.declarations import Scenario, Transition
+from dsa.edge.document_files import read_document
 from dsa.errors import DsaError
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runtime.ledger import RefusalEntry
-from dsa.runtime.moves import Command
-from dsa.runtime.run import Run
-from dsa.testing.coverage import Coverage, described, forget_listener, listen
+from dsa.runtime.run import Command, Run
+from dsa.semantics import Occurrence, Taken, start, step
+from dsa.testing.explored_graph import Coverage, described, forget_listener, listen
 
 _OUTPUT = "dsa_machine_coverage"
 _ROWS_LISTED = 10
@@ -111,13 +109,13 @@ class MachineCoverage:
                 share = f"{item.share:.0f} % of the rows of {item.title} are taken, {self._least:g} % are required"
                 terminalreporter.write_line(share, red=True)
 
-    def _short(self) -> "list[_Measured]":
+    def _short(self) -> "list[_CoverageLine]":
         least = self._least or 0.0
         return [item for item in self._measured() if item.share < least]
 
-    def _measured(self) -> "Iterator[_Measured]":
-        """Give each machine whose document was collected, with what scenarios and tests take; specs join their machine."""
-        found: dict[str, _Measured] = {}
+    def _measured(self) -> "Iterator[_CoverageLine]":
+        """Return each machine whose document was collected, with what scenarios and tests take; specs join their machine."""
+        found: dict[str, _CoverageLine] = {}
         for document in sorted(set(self.documents)):
             try:
                 machine = read_document(document).machine
@@ -126,7 +124,7 @@ class MachineCoverage:
             if machine is not None:
                 key = key_of(machine)
                 taken = self._taken.get(key) or Coverage(machine)
-                item = found.setdefault(key, _Measured([], machine, Coverage(machine), taken))
+                item = found.setdefault(key, _CoverageLine([], machine, Coverage(machine), taken))
                 item.documents.append(document)
                 for scenario in machine.scenarios:
                     _take(item.by_scenarios, machine, scenario)
@@ -134,7 +132,7 @@ class MachineCoverage:
 
 
 @attrs.frozen
-class _Measured:
+class _CoverageLine:
     """A machine with what scenarios and what tests take of it."""
 
     documents: list[str]
@@ -156,12 +154,12 @@ class _Measured:
 
 
 def key_of(machine: Machine) -> str:
-    """Give what a machine is recognised by, in every process: its name and rows, not its parameters' values."""
+    """Return what a machine is recognised by, in every process: its name and rows, not its parameters' values."""
     return hashlib.sha256(repr((machine.name, machine.transitions)).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _nothing(name: str) -> Machine:
-    """Give a machine that only has a name: in the controller, a worker's figures are not looked at by row."""
+    """Return a machine that only has a name: in the controller, a worker's figures are not looked at by row."""
     return Machine(name, (), (), "")
 
 
@@ -186,7 +184,7 @@ def _take(coverage: Coverage, machine: Machine, scenario: Scenario) -> None:
                 coverage.took(places[id(result.transition)], occurrence, here.state)
 
 
-def _table(measured: list[_Measured]) -> Iterator[str]:
+def _table(measured: list[_CoverageLine]) -> Iterator[str]:
     for item in measured:
         machine = item.machine
         guards = read_guards(machine.transitions)
@@ -201,7 +199,7 @@ def _table(measured: list[_Measured]) -> Iterator[str]:
             yield f"{item.title} by {title:9}  {figures}"
 
 
-def _missing(item: _Measured) -> str:
+def _missing(item: _CoverageLine) -> str:
     rows = item.machine.transitions
     missing = [described(row, place) for place, row in enumerate(rows) if place not in item.rows]
     if not missing:

@@ -12,15 +12,14 @@ from typing import Any, Literal
 
 import pytest
 
-from dsa.checks.report import Report, check
-from dsa.checks.verdicts import PropertyResult
-from dsa.edge.files import read_document
+from dsa.checks.report import CheckReport, PropertyResult, check
+from dsa.edge.document_files import read_document
 from dsa.errors import DocumentError
-from dsa.lang import Reading
+from dsa.lang import DocumentReading
 from dsa.trace import show_values
 
 
-class Failed(Exception):  # noqa: N818  (never seen by anyone: it carries the text of a failing item)
+class ItemFailure(Exception):  # noqa: N818  (never seen by anyone: it carries the text of a failing item)
     """Raised by an item that fails; its text is what is shown."""
 
 
@@ -33,23 +32,23 @@ class MachineFile(pytest.File):
         return shown_path(self.path)
 
     @cached_property
-    def reading(self) -> Reading:
+    def reading(self) -> DocumentReading:
         """What reading the document gives. Raises DocumentError when it cannot be read."""
         return read_document(self.shown)
 
     @cached_property
-    def report(self) -> Report:
+    def report(self) -> CheckReport:
         """What checking it gives: at all defaults and at all minima of the parameters."""
         assert self.reading.machine is not None, "only a machine has items beside `check`"
         return check(self.reading.machine)
 
     @property
     def holds_check(self) -> bool:
-        """Tell whether the item `check` of this document runs too, so that an error is seen to fail."""
+        """Return whether the item `check` of this document runs too, so that an error is seen to fail."""
         return any(isinstance(item, CheckItem) and item.parent is self for item in self.session.items)
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Give the items; a spec has its own properties and scenarios, not those of its machine."""
+        """Yield the items; a spec has its own properties and scenarios, not those of its machine."""
         yield CheckItem.from_parent(self, name="check")
         machine = self.reading.machine
         if machine is None:
@@ -65,7 +64,7 @@ class MachineFile(pytest.File):
 
 
 def shown_path(path: Path) -> str:
-    """Give a path relative to the working folder, where that is possible."""
+    """Return a path relative to the working folder, where that is possible."""
     try:
         return os.path.relpath(path)
     except ValueError:  # on another drive
@@ -84,15 +83,15 @@ class MachineItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401  (pytest's signature)
         """Show a failure as its text; anything else is a fault of ours and shown as such."""
-        return str(excinfo.value) if isinstance(excinfo.value, Failed) else super().repr_failure(excinfo, style)
+        return str(excinfo.value) if isinstance(excinfo.value, ItemFailure) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Say where the item stands: its line from 0."""
+        """Return where the item stands: its line from 0."""
         line = self.line()
         return self.path, None if line is None else line - 1, self.name
 
     def line(self) -> int | None:
-        """Give the item's line from 1."""
+        """Return the item's line from 1."""
         return None
 
 
@@ -104,11 +103,11 @@ class CheckItem(MachineItem):
         try:
             reading = self.parent.reading
         except DocumentError as fault:
-            raise Failed(str(fault)) from None
+            raise ItemFailure(str(fault)) from None
         found = [*reading.diagnostics, *(self.parent.report.diagnostics if reading.machine else ())]
         errors = [item.render() for item in found if item.severity == "error" and item.code != "DSA310"]
         if errors:
-            raise Failed("\n".join(errors))
+            raise ItemFailure("\n".join(errors))
 
 
 class ClaimItem(MachineItem):
@@ -121,7 +120,7 @@ class ClaimItem(MachineItem):
         self._place = place
 
     def line(self) -> int | None:
-        """Give the claim's line."""
+        """Return the claim's line."""
         machine = self.parent.reading.machine
         span = getattr(machine, self.claims)[self._place].span if machine else None
         return span.line if span else None
@@ -139,7 +138,7 @@ class PropertyItem(ClaimItem):
             # The one fault fails `check`; that nothing is known of the properties is no fault of theirs.
             pytest.skip(f"not judged while {' and '.join(result.standing)} stands: see {self.parent.shown}::check")
         if result.failed:
-            raise Failed(_shown(self.parent.shown, result))
+            raise ItemFailure(_shown(self.parent.shown, result))
 
 
 def _shown(path: str, result: PropertyResult) -> str:
@@ -159,4 +158,4 @@ class ScenarioItem(ClaimItem):
         result = self.parent.report.scenarios[self._place]
         if not result.ok:
             line = result.span.line if result.span else result.line
-            raise Failed(f"{self.parent.shown}:{line}: scenario '{result.name}': {result.message}")
+            raise ItemFailure(f"{self.parent.shown}:{line}: scenario '{result.name}': {result.message}")

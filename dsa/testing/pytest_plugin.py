@@ -83,7 +83,7 @@ def is_machine_document(path: Path) -> bool:
 
 
 def _outside_fences(text: str) -> Iterator[str]:
-    """Give the lines that stand in no fenced block: a README may show a machine without being one."""
+    """Yield the lines that stand in no fenced block: a README may show a machine without being one."""
     fence = ""
     for line in text.splitlines():
         marker = _FENCE.match(line)

@@ -1,4 +1,15 @@
-"""Hypothesis strategies for machines, configurations and occurrences.
+"""Typed expressions over given names, drawn for Hypothesis.
+
+Takes a `Vocabulary` (what may be named, and of which type) and Hypothesis' `draw`, gives resolved trees as `dsa.lang`
+builds them. Knows nothing of rows or sections. The functions draw directly: building a recursive strategy anew for the
+names of every machine is ten times slower.
+
+Hypothesis strategies for what a document declares before its rows: names, domains, states, guards, effects.
+
+Gives a `Skeleton`: a machine without rows, and what its expressions may name. Names are unique; some are dotted, some
+are Python's keywords, some are taken in other tools. Values of enumerations may have the names of states, events and effects.
+
+Hypothesis strategies for machines, configurations and occurrences.
 
 Gives random machines that are valid documents (every name declared, every type right) and otherwise anything: rows that
 overlap, updates that leave their domain, effects emitted twice, answers nobody handles. For tests of whatever claims
@@ -6,20 +17,320 @@ to hold for every machine. Documents with Steps are not drawn. Properties, scena
 mostly not true.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, TypeVar
 
 import attrs
 from hypothesis import strategies as st
 
-from dsa import claims
+from dsa import declarations, expr
 from dsa.declarations import STAR, STAY, Cancel, Case, Cases, Emit, Prompt, Transition
 from dsa.expr import OUTCOMES, Expr, concrete
-from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence
-from dsa.testing.declared import Skeleton, skeletons, values_in
-from dsa.testing.expressions import Vocabulary, chosen, condition, label, number, one_in
-from dsa.timers import Timer, precedence_at_start
+from dsa.machine import Machine, Timer, precedence_at_start, read_guards
+from dsa.semantics import Configuration, Occurrence
+
+T = TypeVar("T")
+
+_SIGNS = ("==", "!=", "<", "<=", ">", ">=")
+_OPERATORS: tuple[Literal["+", "-", "*"], ...] = ("+", "-", "*")
+_EQUALITY = ("==", "!=")
+
+
+def chosen(draw: st.DrawFn, items: Sequence[T]) -> T:
+    """Draw one of some values; it shrinks towards the first."""
+    return items[draw(st.integers(0, len(items) - 1))]
+
+
+def one_in(draw: st.DrawFn, count: int) -> bool:
+    """Draw true once in `count` times; it shrinks towards false."""
+    return draw(st.integers(1, count)) == count
+
+
+@attrs.frozen
+class Vocabulary:
+    """What an expression may name.
+
+    `numbers` and `conditions` are names of that type, `choices` pairs of a name and its enumeration's values, `verdicts`
+    pairs of a guard and an outcome it has.
+    """
+
+    numbers: tuple[expr.Name, ...] = ()
+    conditions: tuple[expr.Name, ...] = ()
+    choices: tuple[tuple[expr.Name, tuple[str, ...]], ...] = ()
+    verdicts: tuple[tuple[str, expr.Outcome], ...] = ()
+
+    def naming(self, kind: expr.NameKind, names: tuple[str, ...]) -> "Vocabulary":
+        """Return the vocabulary with more names that are true or false: states, events, effects, `pending E`."""
+        return attrs.evolve(self, conditions=self.conditions + tuple(expr.Name(name, kind) for name in names))
+
+    def judged_by(self, verdicts: tuple[tuple[str, expr.Outcome], ...]) -> "Vocabulary":
+        """Return the vocabulary with these verdicts."""
+        return attrs.evolve(self, verdicts=verdicts)
+
+
+def label(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
+    """Draw what stands in a property where a comparison would be read otherwise: names and verdicts, joined."""
+    leaves: list[expr.Expr] = [*vocabulary.conditions, *(expr.Verdict(*pair) for pair in vocabulary.verdicts)]
+    leaves = leaves or [expr.Boolean(value=True)]
+    first, second = chosen(draw, leaves), chosen(draw, leaves)
+    joined: tuple[expr.Expr, ...] = (first, first, expr.Not(first), expr.Or((first, second)), expr.And((first, second)))
+    return chosen(draw, joined)
+
+
+def number(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 1) -> expr.Expr:
+    """Draw a number: a constant, a name, or what `+`, `-` and `*` make of them."""
+    form = chosen(draw, ("name", "constant", "binary", "negation")[: 4 if depth else 2])
+    if form == "binary":
+        sign = chosen(draw, _OPERATORS)
+        return expr.Arithmetic(sign, number(draw, vocabulary, depth - 1), number(draw, vocabulary, depth - 1))
+    if form == "negation":
+        return expr.Negate(number(draw, vocabulary, depth - 1))
+    if form == "name" and vocabulary.numbers:
+        return chosen(draw, vocabulary.numbers)
+    return expr.Integer(draw(st.integers(-3, 5)))
+
+
+def condition(draw: st.DrawFn, vocabulary: Vocabulary, depth: int = 2) -> expr.Expr:
+    """Draw a condition: a name, comparison, membership or verdict, or what `and`, `or` and `not` make of them."""
+    form = chosen(draw, ("atom", "atom", "and", "or", "not")) if depth else "atom"
+    if form == "atom":
+        return _atom(draw, vocabulary)
+    if form == "not":
+        return expr.Not(condition(draw, vocabulary, depth - 1))
+    operands = tuple(condition(draw, vocabulary, depth - 1) for _ in range(draw(st.integers(2, 3))))
+    return expr.And(operands) if form == "and" else expr.Or(operands)
+
+
+def _atom(draw: st.DrawFn, vocabulary: Vocabulary) -> expr.Expr:
+    forms = ["verdict"] * 2 if vocabulary.verdicts else []
+    forms += ["name", "alike"] if vocabulary.conditions else []
+    forms += ["compare", "chain", "member"] if vocabulary.numbers else []
+    forms += ["choice"] if vocabulary.choices else []
+    match chosen(draw, forms or ["constant"]):
+        case "verdict":
+            return expr.Verdict(*chosen(draw, vocabulary.verdicts))
+        case "name":
+            return chosen(draw, vocabulary.conditions)
+        case "alike":
+            left, right = chosen(draw, vocabulary.conditions), chosen(draw, vocabulary.conditions)
+            return expr.Compare(left, ((chosen(draw, _EQUALITY), right),))
+        case "choice":
+            return _about_choice(draw, *chosen(draw, vocabulary.choices))
+        case "constant":
+            return expr.Boolean(draw(st.booleans()))
+        case form:
+            return _about_number(draw, vocabulary, form)
+
+
+def _about_number(draw: st.DrawFn, vocabulary: Vocabulary, form: str) -> expr.Expr:
+    name = chosen(draw, vocabulary.numbers)
+    if form == "member":
+        return expr.Member(name, tuple(expr.Integer(value) for value in _several(draw, (0, 1, 2, -1, 3))))
+    count = 1 if form == "compare" else 2
+    return expr.Compare(name, tuple((chosen(draw, _SIGNS), number(draw, vocabulary)) for _ in range(count)))
+
+
+def _about_choice(draw: st.DrawFn, name: expr.Name, values: tuple[str, ...]) -> expr.Expr:
+    if draw(st.booleans()):
+        return expr.Member(name, tuple(expr.Symbol(value) for value in _several(draw, values)))
+    return expr.Compare(name, ((chosen(draw, _EQUALITY), expr.Symbol(chosen(draw, values))),))
+
+
+def _several(draw: st.DrawFn, items: Sequence[T]) -> list[T]:
+    return [item for item in items if draw(st.booleans())] or [items[0]]
+
+
+PLAIN = (
+    "idle", "generating", "query_llm", "verdict", "artifact", "rmax", "retries", "satisfied", "x", "y1", "_z", "go",
+)  # fmt: skip
+DOTTED = ("retries.g_test", "sigma.g_impl", "rmax.g_test", "ask.user.name")
+KEYWORDS = ("class", "def", "lambda", "return", "import", "match", "None", "self", "__init__", "print")
+TAKEN = ("send", "model", "states", "configuration", "current_state", "events", "on_enter", "step", "v0", "k", "c")
+PARTS = ("draft", "open", "pass", "name")
+COLOURS, LEVELS = ("red", "amber", "green"), ("low", "amber")
+OUTCOME_SETS: tuple[tuple[expr.Outcome, ...], ...] = (
+    expr.OUTCOMES, expr.OUTCOMES, ("passed", "failed"), ("failed", "fatal"), ("passed",),
+)  # fmt: skip
+
+
+def values_in(values: expr.Values) -> st.SearchStrategy[expr.Value]:
+    """Draw a value of a domain; of an interval without end, one of the first ten."""
+    if isinstance(values, expr.Choices):
+        return st.sampled_from(values.values)
+    return st.integers(values.low, values.low + 9 if values.high is None else values.high)
+
+
+@attrs.frozen
+class Skeleton:
+    """A machine without rows, and what its conditions may name."""
+
+    machine: Machine
+    vocabulary: Vocabulary
+
+    def moments(self) -> Vocabulary:
+        """Return what properties may name besides: states, events, effects, `pending E`, verdicts."""
+        machine = self.machine
+        return (
+            self.vocabulary.naming("state", tuple(state.name for state in machine.states))
+            .naming("event", tuple(machine.event_named))
+            .naming("effect", tuple(effect.name for effect in machine.effects))
+            .naming("pending", tuple(machine.answers))
+            .judged_by(tuple((guard.name, said) for guard in machine.guards for said in guard.outcomes))
+        )
+
+    def updates(self, draw: st.DrawFn) -> tuple[declarations.Assign | declarations.Revoke, ...]:
+        """Draw the updates of a row: each variable at most once."""
+        changed = [variable for variable in self.machine.variables if draw(st.integers(0, 2)) == 0]
+        return tuple(self._update(draw, variable) for variable in changed)
+
+    def _update(self, draw: st.DrawFn, variable: declarations.Variable) -> declarations.Assign | declarations.Revoke:
+        if variable.scope == "workflow" and one_in(draw, 5):
+            return declarations.Revoke(variable.name)
+        return declarations.Assign(variable.name, self._value(draw, variable))
+
+    def _value(self, draw: st.DrawFn, variable: declarations.Variable) -> expr.Expr:
+        vocabulary = self.vocabulary
+        match variable.domain:
+            case expr.BooleanDomain():
+                return condition(draw, vocabulary) if one_in(draw, 3) else expr.Boolean(draw(st.booleans()))
+            case expr.EnumDomain(values):
+                alike: list[expr.Expr] = [name for name, others in vocabulary.choices if set(others) & set(values)]
+                return chosen(draw, [expr.Symbol(value) for value in values] + alike)
+            case expr.RangeDomain():
+                name = expr.Name(variable.name, "variable")
+                moved = expr.Arithmetic(chosen(draw, ("+", "-")), name, expr.Integer(draw(st.integers(1, 2))))
+                return chosen(draw, (expr.Integer(draw(st.integers(0, 2))), moved, moved, number(draw, vocabulary)))
+
+
+@st.composite
+def skeletons(draw: st.DrawFn) -> Skeleton:
+    """Draw the declarations of a machine."""
+    single = iter(draw(st.permutations(PLAIN + KEYWORDS + TAKEN)))
+    states = tuple(_states(draw, single))  # a dot in a state's name means a parent, so they take theirs first
+    names = iter(draw(st.permutations([*single, *DOTTED])))
+    effects = tuple(_effect(draw, next(names)) for _ in range(draw(st.integers(0, 4))))
+    events = tuple(_event(draw, next(names), effects) for _ in range(draw(st.integers(1, 5))))
+    domains = (*_DOMAINS, _shared(draw, (*states, *effects, *events)))
+    parameters = tuple(_parameter(draw, next(names), domains) for _ in range(draw(st.integers(0, 2))))
+    variables = tuple(_variable(draw, next(names), domains, parameters) for _ in range(draw(st.integers(0, 4))))
+    guards = tuple(_guard(draw, next(names), events) for _ in range(draw(st.integers(0, 2))))
+    generators = tuple(_generator(draw, next(names)) for _ in range(draw(st.integers(0, 1))))
+    machine = Machine(
+        chosen(draw, ("m", "dual_state", "two.parts", "class")),
+        (),
+        states,
+        next(state.name for state in states if state.kind == "initial" and state.parent is None),
+        parameters=parameters,
+        variables=variables,
+        events=events,
+        effects=effects,
+        guards=guards,
+        generators=generators,
+    )
+    return Skeleton(machine, _vocabulary(machine))
+
+
+def _vocabulary(machine: Machine) -> Vocabulary:
+    typed = [(expr.Name(parameter.name, "parameter"), parameter.domain) for parameter in machine.parameters]
+    typed += [(expr.Name(variable.name, "variable"), variable.domain) for variable in machine.variables]
+    return Vocabulary(
+        tuple(name for name, domain in typed if isinstance(domain, expr.RangeDomain)),
+        tuple(name for name, domain in typed if isinstance(domain, expr.BooleanDomain)),
+        tuple((name, domain.values) for name, domain in typed if isinstance(domain, expr.EnumDomain)),
+    )
+
+
+_DOMAINS: tuple[expr.Domain, ...] = (expr.BooleanDomain(), expr.EnumDomain(COLOURS), expr.EnumDomain(LEVELS))
+
+
+def _shared(
+    draw: st.DrawFn, others: tuple[declarations.State | declarations.Effect | declarations.Event, ...]
+) -> expr.EnumDomain:
+    """Draw an enumeration of which values have the names of something else."""
+    names = [other.name for other in others if one_in(draw, 4)][:3] or [others[-1].name]
+    return expr.EnumDomain(("amber", *names))
+
+
+def _parameter(draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...]) -> declarations.RunParameter:
+    natural, small = expr.RangeDomain(expr.Integer(0), None), expr.RangeDomain(expr.Integer(1), expr.Integer(4))
+    domain = chosen(draw, (natural, natural, small, *domains))
+    return declarations.RunParameter(name, domain, draw(values_in(_few(expr.concrete(domain, {})))))
+
+
+def _few(values: expr.Values) -> expr.Values:
+    """Keep defaults small: they bound the domains of variables."""
+    return values if isinstance(values, expr.Choices) else attrs.evolve(values, high=min(4, values.high or 4))
+
+
+def _variable(
+    draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...], parameters: tuple[declarations.RunParameter, ...]
+) -> declarations.Variable:
+    ranged = (p.name for p in parameters if isinstance(p.domain, expr.RangeDomain))
+    bounds: list[expr.Expr] = [expr.Name(name, "parameter") for name in ranged]
+    bounds += [expr.Arithmetic("+", bound, expr.Integer(1)) for bound in bounds]
+    high = chosen(draw, [*bounds, expr.Integer(0), expr.Integer(3)])
+    low = chosen(draw, (expr.Integer(0), expr.Integer(0), expr.Integer(-2)))
+    domain = chosen(draw, (*domains, expr.RangeDomain(low, high), expr.RangeDomain(low, high)))
+    scope: declarations.Scope = chosen(draw, ("workflow", "environment"))
+    return declarations.Variable(name, scope, domain, _initial(draw, domain))
+
+
+def _initial(draw: st.DrawFn, domain: expr.Domain) -> expr.Expr:
+    match domain:
+        case expr.BooleanDomain():
+            return expr.Boolean(draw(st.booleans()))
+        case expr.EnumDomain(values):
+            return expr.Symbol(chosen(draw, values))
+        case expr.RangeDomain(low, high):
+            return chosen(draw, [low] if high is None else [low, expr.Integer(0), high])
+
+
+def _states(draw: st.DrawFn, names: Iterator[str]) -> Iterator[declarations.State]:
+    """Draw a tree of at most two levels; the first state is initial, and so is the first child of each parent."""
+    for place in range(draw(st.integers(1, 4))):
+        name = next(names)
+        yield declarations.State(name, "initial" if place == 0 else "")
+        if draw(st.integers(0, 3)) == 0:
+            for inner, part in enumerate(PARTS[: draw(st.integers(1, 3))]):
+                last: declarations.StateKind = "final" if draw(st.integers(0, 3)) == 0 else ""
+                yield declarations.State(f"{name}.{part}", "initial" if inner == 0 else last)
+    for _ in range(draw(st.integers(0, 2))):
+        yield declarations.State(next(names), "final")
+
+
+def _effect(draw: st.DrawFn, name: str) -> declarations.Effect:
+    if draw(st.booleans()):
+        return declarations.Effect(name)
+    return declarations.Effect(
+        name,
+        chosen(draw, ("", "actuator", "sensing", "internal")),
+        chosen(draw, ("", "retry", "ask", "fail")),
+        chosen(draw, (None, 250, 30_000, 90_000, 86_400_000)),
+        chosen(draw, (None, 0, 3)),
+        chosen(draw, ("", "stop")),
+    )
+
+
+def _event(draw: st.DrawFn, name: str, effects: tuple[declarations.Effect, ...]) -> declarations.Event:
+    return declarations.Event(name, chosen(draw, [declarations.OUTSIDE, *(effect.name for effect in effects)]))
+
+
+def _guard(draw: st.DrawFn, name: str, events: tuple[declarations.Event, ...]) -> declarations.Guard:
+    outcomes = chosen(draw, OUTCOME_SETS)
+    return declarations.Guard(
+        name,
+        tuple(event.name for event in events if draw(st.booleans())),
+        chosen(draw, ("", "cases", "at_least")),
+        chosen(draw, ((), (("k", "2"), ("of", "a, b")), (("path", "tests/test_a.py"),))),
+        outcomes,
+        chosen(draw, ((), (0.5,), (0.25, 0.5, 0.75))),
+        (0.01,) if "fatal" in outcomes and draw(st.booleans()) else (),
+    )
+
+
+def _generator(draw: st.DrawFn, name: str) -> declarations.Generator:
+    return declarations.Generator(name, chosen(draw, ("", "local")), chosen(draw, ((), (("model", "SmolLM2-135M"),))))
+
 
 CASES = (
     Case("add(2, 3)", "5"),
@@ -47,71 +358,75 @@ def _item(draw: st.DrawFn, machine: Machine) -> Emit | Cancel:
     return chosen(draw, several)
 
 
-def claim(draw: st.DrawFn, skeleton: Skeleton) -> claims.Property:
+def claim(draw: st.DrawFn, skeleton: Skeleton) -> declarations.Property:
     """Draw a property of any form."""
     moments = skeleton.moments()
     form = draw(st.integers(0, 9))
     if form in _CONDITIONS:
-        return claims.Property(_CONDITIONS[form](condition(draw, moments)))
+        return declarations.Property(_CONDITIONS[form](condition(draw, moments)))
     p, q = condition(draw, moments), condition(draw, moments)
     match form:
         case 4:
-            return claims.Property(claims.OnlyAfter(p, q))
+            return declarations.Property(declarations.OnlyAfter(p, q))
         case 5:
-            return claims.Property(claims.Probability(p, chosen(draw, (0.01, 0.5, 0.99, 1.0)), draw(st.booleans())))
+            return declarations.Property(
+                declarations.Probability(p, chosen(draw, (0.01, 0.5, 0.99, 1.0)), draw(st.booleans()))
+            )
         case 6:
-            return claims.Property(claims.Expected(label(draw, moments), chosen(draw, (0.5, 2.0, 12.25))))
+            return declarations.Property(
+                declarations.ExpectedCount(label(draw, moments), chosen(draw, (0.5, 2.0, 12.25)))
+            )
         case 7:
             lasting = (condition(draw, skeleton.vocabulary), number(draw, skeleton.vocabulary))
-            return claims.Property(claims.Unchanged(p, lasting[: draw(st.integers(1, 2))]))
+            return declarations.Property(declarations.UnchangedClaim(p, lasting[: draw(st.integers(1, 2))]))
         case 8:
-            return claims.Property(leads_to(draw, skeleton.machine, p, q))
+            return declarations.Property(leads_to(draw, skeleton.machine, p, q))
         case _:
             limits = Vocabulary(numbers=tuple(name for name in skeleton.vocabulary.numbers if name.kind == "parameter"))
             bound, counted = number(draw, limits), label(draw, moments)
-            return claims.Property(claims.AtMost(bound, counted, chosen(draw, (None, (p, q)))))
+            return declarations.Property(declarations.AtMost(bound, counted, chosen(draw, (None, (p, q)))))
 
 
-_CONDITIONS: dict[int, Callable[[Expr], claims.Form]] = {
-    0: claims.Always, 1: claims.Never, 2: claims.Possible, 3: claims.EverywherePossible,
+_CONDITIONS: dict[int, Callable[[Expr], declarations.Form]] = {
+    0: declarations.Always, 1: declarations.Never, 2: declarations.Possible, 3: declarations.EverywherePossible,
 }  # fmt: skip
 
 
-def leads_to(draw: st.DrawFn, machine: Machine, cause: Expr, goal: Expr) -> claims.LeadsTo:
+def leads_to(draw: st.DrawFn, machine: Machine, cause: Expr, goal: Expr) -> declarations.LeadsTo:
     """Draw the fairness that a `leads to` assumes, and what it does without."""
     names = [event.name for event in machine.events] + [effect.name for effect in machine.effects]
     names += [f"{guard.name}.{outcome}" for guard in machine.guards for outcome in guard.outcomes if one_in(draw, 3)]
     fair = tuple(name for name in names if one_in(draw, 5))
     doubts = tuple(
-        claims.Doubt(
+        declarations.Doubt(
             effect.name, "never answers" if effect.name in machine.answers and draw(st.booleans()) else "fails"
         )
         for effect in machine.effects
         if one_in(draw, 5)
     )
-    return claims.LeadsTo(cause, goal, fair, bool(fair) and one_in(draw, 3), doubts)
+    return declarations.LeadsTo(cause, goal, fair, bool(fair) and one_in(draw, 3), doubts)
 
 
-def scenario(draw: st.DrawFn, machine: Machine, name: str) -> claims.Scenario:
+def scenario(draw: st.DrawFn, machine: Machine, name: str) -> declarations.Scenario:
     """Draw a scenario over the events and timers of a machine with rows."""
     domains = {parameter.name: parameter.domain for parameter in machine.parameters if draw(st.booleans())}
     given = {named: draw(values_in(concrete(domain, {}))) for named, domain in domains.items()}
     there = machine.at(given)
     events = [*machine.event_named, *(row.event for row in machine.transitions if row.is_timer)]
     steps = tuple(_percept(draw, there, chosen(draw, events)) for _ in range(draw(st.integers(1, 4))))
-    return claims.Scenario(name, steps, tuple(given.items()))
+    return declarations.Scenario(name, steps, tuple(given.items()))
 
 
-def _percept(draw: st.DrawFn, machine: Machine, event: str) -> claims.ScenarioStep:
+def _percept(draw: st.DrawFn, machine: Machine, event: str) -> declarations.ScenarioStep:
     judging = [guard for guard in machine.guards if event in guard.judges]
     verdicts = [(guard.name, chosen(draw, guard.outcomes)) for guard in judging if draw(st.booleans())]
-    action: tuple[Emit | Cancel, ...] | claims.Refused = items(draw, machine, 2)
+    action: tuple[Emit | Cancel, ...] | declarations.RefusedAction = items(draw, machine, 2)
     if draw(st.integers(0, 3)) == 0:
-        action = claims.Refused(chosen(draw, (None, "late", "invalid_state")))
+        action = declarations.RefusedAction(chosen(draw, (None, "late", "invalid_state")))
     compared = [variable.name for variable in machine.variables if draw(st.booleans())]
     values = tuple((name, draw(values_in(machine.values_of[name]))) for name in compared)
     state = chosen(draw, [None, *(state.name for state in machine.states)])
-    return claims.ScenarioStep(event, tuple(sorted(verdicts)), action, state, values)
+    return declarations.ScenarioStep(event, tuple(sorted(verdicts)), action, state, values)
 
 
 def cases(draw: st.DrawFn, machine: Machine) -> tuple[Cases, ...]:

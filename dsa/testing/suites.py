@@ -5,26 +5,33 @@ identifiers instead of one set W; for partial machines Petrenko and Yevtushenko 
 up to m + 1 inputs, then tell the state that must be reached from all others. Takes an explored machine and what is observed,
 gives sequences of occurrences. States are told apart by the minimal automaton and separating sequences (Moore 1956; Gill 1962); an input that
 is malformed in a state is undefined there.
+
+Tests as text that a user keeps: scenarios for the document, or a pytest file for an implementation.
+
+Takes sequences of occurrences, gives text, and reads one line of it back: `specification; artifact; verdict g.failed`.
 """
 
+import re
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import attrs
 
-from dsa.errors import DsaError
-from dsa.expr import Value, show_value
+from dsa.checks.scenarios import run_scenario
+from dsa.declarations import RefusedAction, Scenario, ScenarioStep
+from dsa.errors import DsaError, OccurrenceError
+from dsa.expr import OUTCOMES, Outcome, Value, show_value
 from dsa.immutable import immutable
+from dsa.lang import scenario_text
 from dsa.machine import Machine
-from dsa.meaning import Occurrence, Refusal
-from dsa.testing.coverage import Coverage
-from dsa.testing.graph import Graph, graph_of
-from dsa.testing.implementations import MakeImplementation, Observed
+from dsa.semantics import Configuration, Occurrence, Refusal, require_known, start, step
+from dsa.testing.explored_graph import Coverage, ExploredGraph, Test, graph_of
+from dsa.testing.implementations import MakeImplementation, Observation
 from dsa.testing.lockstep import play
-from dsa.testing.tours import Test
+from dsa.trace import show_occurrence
 
-Sequence = tuple[int, ...]
+InputSequence = tuple[int, ...]
 
 
 class InseparableError(DsaError):
@@ -46,13 +53,13 @@ class Mealy:
     member: tuple[int, ...]
 
     def defined(self, state: int) -> Iterator[tuple[int, int]]:
-        """Give each input that is defined in a state, with the state after it."""
+        """Return each input that is defined in a state, with the state after it."""
         return ((place, after) for place, after in enumerate(self.after[state]) if after is not None)
 
     @cached_property
-    def access(self) -> tuple[Sequence, ...]:
+    def access(self) -> tuple[InputSequence, ...]:
         """For each state, a shortest sequence that leads there."""
-        found: dict[int, Sequence] = {0: ()}
+        found: dict[int, InputSequence] = {0: ()}
         waiting = deque([0])
         while waiting:
             state = waiting.popleft()
@@ -62,8 +69,8 @@ class Mealy:
                     waiting.append(after)
         return tuple(found[state] for state in range(len(self.after)))
 
-    def separates(self, sequence: Sequence, left: int, right: int) -> bool:
-        """Tell whether a sequence is defined in two states and something seen on its way differs."""
+    def separates(self, sequence: InputSequence, left: int, right: int) -> bool:
+        """Return whether a sequence is defined in two states and something seen on its way differs."""
         here, there = left, right
         differs = self.shown[here] != self.shown[there]
         for place in sequence:
@@ -75,9 +82,9 @@ class Mealy:
             differs = differs or self.shown[here] != self.shown[there]
         return differs
 
-    def separating(self) -> dict[tuple[int, int], Sequence]:
-        """Give a shortest separating sequence for each pair of states (the smaller first) that has one."""
-        count, found = len(self.after), dict[tuple[int, int], Sequence]()
+    def separating(self) -> dict[tuple[int, int], InputSequence]:
+        """Return a shortest separating sequence for each pair of states (the smaller first) that has one."""
+        count, found = len(self.after), dict[tuple[int, int], InputSequence]()
         pairs = [(left, right) for left in range(count) for right in range(left + 1, count)]
         for left, right in pairs:
             if self.shown[left] != self.shown[right]:
@@ -90,8 +97,8 @@ class Mealy:
                     found[pair], grown = sequence, True
         return found
 
-    def _one_longer(self, left: int, right: int, known: dict[tuple[int, int], Sequence]) -> Sequence | None:
-        best: Sequence | None = None
+    def _one_longer(self, left: int, right: int, known: dict[tuple[int, int], InputSequence]) -> InputSequence | None:
+        best: InputSequence | None = None
         for place, one in self.defined(left):
             other = self.after[right][place]
             if other is None:
@@ -104,14 +111,14 @@ class Mealy:
         return best
 
 
-def mealy(graph: Graph, observed: Observed) -> Mealy:
-    """Give the minimal automaton of an explored machine. Raises InseparableError."""
+def mealy(graph: ExploredGraph, observed: Observation) -> Mealy:
+    """Return the minimal automaton of an explored machine. Raises InseparableError."""
     whole = _whole(graph, observed)
     classes = _classes(whole)
     return _quotient(whole, classes)
 
 
-def require_separable(automaton: Mealy, graph: Graph, separating: dict[tuple[int, int], Sequence]) -> None:
+def require_separable(automaton: Mealy, graph: ExploredGraph, separating: dict[tuple[int, int], InputSequence]) -> None:
     """Raise InseparableError unless each pair of states has a separating sequence."""
     count = len(automaton.after)
     for left in range(count):
@@ -124,8 +131,8 @@ def require_separable(automaton: Mealy, graph: Graph, separating: dict[tuple[int
                 )
 
 
-def _whole(graph: Graph, observed: Observed) -> Mealy:
-    """Give the automaton with one state for each configuration."""
+def _whole(graph: ExploredGraph, observed: Observation) -> Mealy:
+    """Return the automaton with one state for each configuration."""
     names = [variable.name for variable in graph.machine.variables]
     wanted = [place for place, name in enumerate(names) if name in observed.values]
     shown: list[Hashable] = [
@@ -175,7 +182,7 @@ def _numbered(signature: list[Hashable]) -> tuple[list[int], int]:
 
 
 def _quotient(whole: Mealy, classes: list[int]) -> Mealy:
-    """Give one state for each class; classes are numbered as their first configurations are met, the start's first."""
+    """Return one state for each class; classes are numbered as their first configurations are met, the start's first."""
     first: dict[int, int] = {}
     for place, number in enumerate(classes):
         first.setdefault(number, place)
@@ -194,7 +201,7 @@ def _quotient(whole: Mealy, classes: list[int]) -> Mealy:
 
 #: More tests than this are not made unless asked for.
 MAX_TESTS = 100_000
-NOTHING = Observed()
+NOTHING = Observation()
 
 
 class TooManyTestsError(DsaError):
@@ -213,7 +220,7 @@ class CompleteSuite:
     """The tests, and what passing them says. `states` is how many configurations of the table can be told apart."""
 
     machine: Machine = attrs.field(repr=False)
-    observed: Observed
+    observed: Observation
     extra: int
     configurations: int
     states: int
@@ -227,7 +234,7 @@ class CompleteSuite:
 
     @property
     def claim(self) -> str:
-        """Say what it means to pass, with what is counted as input, output and state, and what is assumed."""
+        """Return what it means to pass, with what is counted as input, output and state, and what is assumed."""
         values = ", ".join(f"{name} = {show_value(value)}" for name, value in self.machine.constants.items())
         seen = f", and shows {self.observed}" if str(self.observed) else ""
         return (
@@ -251,10 +258,10 @@ class CompleteSuite:
 
 
 def complete_suite(
-    machine: Machine | Graph,
+    machine: Machine | ExploredGraph,
     extra: int = 0,
     *,
-    observed: Observed = NOTHING,
+    observed: Observation = NOTHING,
     parameters: Mapping[str, Value] | None = None,
     max_tests: int = MAX_TESTS,
 ) -> CompleteSuite:
@@ -263,7 +270,7 @@ def complete_suite(
     The number of tests grows by about the number of inputs for each extra state. Raises TooLargeError, TooManyTestsError, and
     InseparableError when two configurations that differ cannot be told apart by what is `observed`.
     """
-    graph = machine if isinstance(machine, Graph) else graph_of(machine.at(parameters or {}))
+    graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine.at(parameters or {}))
     automaton = mealy(graph, observed)
     identifiers = _identifiers(automaton, graph)
     tree = _Tree()
@@ -278,8 +285,8 @@ def complete_suite(
     return CompleteSuite(graph.machine, observed, extra, *sizes, automaton.inputs, tests)
 
 
-def _continued(automaton: Mealy, access: Sequence, depth: int) -> Iterator[tuple[Sequence, int]]:
-    """Give an access sequence with every defined continuation of up to `depth` inputs, and where each leads."""
+def _continued(automaton: Mealy, access: InputSequence, depth: int) -> Iterator[tuple[InputSequence, int]]:
+    """Yield an access sequence with every defined continuation of up to `depth` inputs, and where each leads."""
     state = 0
     for place in access:
         after = automaton.after[state][place]
@@ -292,12 +299,12 @@ def _continued(automaton: Mealy, access: Sequence, depth: int) -> Iterator[tuple
         yield from layer
 
 
-def _identifiers(automaton: Mealy, graph: Graph) -> list[tuple[Sequence, ...]]:
-    """Give each state sequences that tell it from every other; for each pair both states have the same one (harmonised)."""
+def _identifiers(automaton: Mealy, graph: ExploredGraph) -> list[tuple[InputSequence, ...]]:
+    """Return each state sequences that tell it from every other; for each pair both states have the same one (harmonised)."""
     shortest = automaton.separating()
     require_separable(automaton, graph, shortest)
     family = _few(automaton, shortest)
-    found: list[set[Sequence]] = [set() for _ in automaton.after]
+    found: list[set[InputSequence]] = [set() for _ in automaton.after]
     for left, right in shortest:
         chosen = next(sequence for sequence in family if automaton.separates(sequence, left, right))
         found[left].add(chosen)
@@ -305,7 +312,7 @@ def _identifiers(automaton: Mealy, graph: Graph) -> list[tuple[Sequence, ...]]:
     return [_maximal(sequences) for sequences in found]
 
 
-def _few(automaton: Mealy, shortest: dict[tuple[int, int], Sequence]) -> list[Sequence]:
+def _few(automaton: Mealy, shortest: dict[tuple[int, int], InputSequence]) -> list[InputSequence]:
     """Choose few of the shortest separating sequences that together separate all pairs, greedily; short ones first."""
     left_over = set(shortest)
     candidates = sorted(set(shortest.values()), key=lambda sequence: (len(sequence), sequence))
@@ -318,7 +325,7 @@ def _few(automaton: Mealy, shortest: dict[tuple[int, int], Sequence]) -> list[Se
     return chosen
 
 
-def _maximal(sequences: set[Sequence]) -> tuple[Sequence, ...]:
+def _maximal(sequences: set[InputSequence]) -> tuple[InputSequence, ...]:
     """Leave out what is the beginning of another; a state alone needs no telling, and has the empty sequence."""
     kept = [s for s in sequences if not any(s != other and other[: len(s)] == s for other in sequences)]
     return tuple(sorted(kept)) or ((),)
@@ -331,7 +338,7 @@ class _Tree:
         self._root: dict[int, dict] = {}  # type: ignore[type-arg]  # nested as deep as the sequences are long
         self.leaves = 1
 
-    def add(self, sequence: Sequence) -> None:
+    def add(self, sequence: InputSequence) -> None:
         node = self._root
         for place in sequence:
             if place not in node:
@@ -339,10 +346,129 @@ class _Tree:
                 node[place] = {}
             node = node[place]
 
-    def sequences(self) -> Iterator[Sequence]:
-        waiting: list[tuple[Sequence, dict[int, dict]]] = [((), self._root)]  # type: ignore[type-arg]  # as above
+    def sequences(self) -> Iterator[InputSequence]:
+        waiting: list[tuple[InputSequence, dict[int, dict]]] = [((), self._root)]  # type: ignore[type-arg]  # as above
         while waiting:
             sequence, node = waiting.pop()
             if not node:
                 yield sequence
             waiting.extend(((*sequence, place), node[place]) for place in sorted(node, reverse=True))
+
+
+_PERCEPT = re.compile(r"(?P<event>after \S+|\S+)(?: of (?P<source>\S+))?(?: (?P<verdicts>\S+\.\w+(?:, \S+\.\w+)*))?")
+
+_FILE = '''"""{title}
+
+{about}
+"""
+
+from pathlib import Path
+
+import pytest
+
+import dsa
+from dsa.testing import Replayed, play, read_test, state_machine_test
+
+MACHINE = dsa.load({document}){at}
+
+TESTS = """
+{tests}
+"""
+
+
+def make():
+    """Give what is tested: put your adapter here (`dsa.testing.implementations`). This one is the table itself.
+
+    Walks restart it at any time, any number of times: this one from the ledger of its run. An adapter without `restart` never is.
+    """
+    return Replayed(MACHINE)
+
+
+@pytest.mark.parametrize("line", TESTS.strip().splitlines(), ids=lambda line: line[-60:])
+def test_it_does_what_the_table_says(line):
+    play(MACHINE, make, [read_test(MACHINE, line)])
+
+
+#: Where one of the tests above fails, it is told, and nobody walks.
+TOUR = [read_test(MACHINE, line) for line in TESTS.strip().splitlines()]
+TestWalks = state_machine_test(MACHINE, make, first=TOUR).TestCase
+'''
+
+
+def write_test(test: Iterable[Occurrence]) -> str:
+    """Write a test as one line."""
+    return "; ".join(map(show_occurrence, test))
+
+
+def read_test(machine: Machine, line: str) -> Test:
+    """Read what `write_test` wrote. Raises OccurrenceError for what is no occurrence of this machine."""
+    return tuple(_read(machine, part.strip()) for part in line.split(";") if part.strip())
+
+
+def _read(machine: Machine, text: str) -> Occurrence:
+    match = _PERCEPT.fullmatch(text)
+    if match is None:
+        raise OccurrenceError(f"'{text}' is no occurrence; write EVENT, or EVENT GUARD.VERDICT, or after 30s of STATE")
+    verdicts: dict[str, Outcome] = {}
+    for part in (match["verdicts"] or "").split(", ") if match["verdicts"] else ():
+        guard, _, said = part.rpartition(".")
+        outcome = next((outcome for outcome in OUTCOMES if outcome == said), None)
+        if outcome is None:
+            raise OccurrenceError(f"'{part}' is no verdict; write {guard}.passed, {guard}.failed or {guard}.fatal")
+        verdicts[guard] = outcome
+    occurrence = Occurrence(match["event"], verdicts, match["source"])
+    require_known(machine, occurrence)
+    return occurrence
+
+
+def as_scenario(machine: Machine, test: Test, name: str, parameters: dict[str, Value]) -> Scenario | None:
+    """Write a test as a scenario with states and changed values; None when a scenario cannot say it.
+
+    (Which of several timers of one duration is meant cannot be said.)
+    """
+    steps, here = [], start(machine)
+    for occurrence in test:
+        percept, here = _percept(machine, here, occurrence)
+        steps.append(percept)
+    scenario = Scenario(name, tuple(steps), tuple(parameters.items()))
+    return scenario if run_scenario(machine, scenario).ok else None
+
+
+def _percept(machine: Machine, here: Configuration, occurrence: Occurrence) -> tuple[ScenarioStep, Configuration]:
+    said = tuple((guard, outcome) for guard, outcome in occurrence.verdicts if outcome != "passed")
+    result = step(machine, here, occurrence)
+    if isinstance(result, Refusal):
+        return ScenarioStep(occurrence.event, said, RefusedAction(result.reason), here.state), here
+    after = result.configuration
+    values = zip(machine.variables, here.values, after.values, strict=True)
+    changed = tuple((variable.name, new) for variable, old, new in values if old != new)
+    return ScenarioStep(occurrence.event, said, result.transition.effects, after.state, changed), after
+
+
+def as_scenarios(
+    machine: Machine, tests: Sequence[Test], title: str, parameters: dict[str, Value]
+) -> tuple[tuple[str, ...], int]:
+    """Write tests as sections of a document; return them, and how many a scenario cannot say."""
+    found = [as_scenario(machine, test, f"{title} {number}", parameters) for number, test in enumerate(tests, 1)]
+    sections = tuple(f"## Scenario: {s.name}\n{scenario_text(s)}\n" for s in found if s is not None)
+    return sections, len(found) - len(sections)
+
+
+def as_spec(machine: Machine, sections: Sequence[str], *, document: str, title: str, about: str) -> str:
+    """Write sections as a spec. `document` is the machine's path from the file's folder, or a shipped machine's name."""
+    return "\n".join([f"# {machine.name}, {title}\n\nMachine: {document}\n\n{about}\n", *sections])
+
+
+def as_pytest(
+    machine: Machine, tests: Sequence[Test], *, document: str, shipped: bool, about: str, parameters: dict[str, Value]
+) -> str:
+    """Write a pytest file. `document` is the machine's path from the file's folder, or a shipped machine's name."""
+    values = ", ".join(f"{name!r}: {value!r}" for name, value in parameters.items())
+    text = _FILE.format(
+        title=f"Tests of an implementation of {machine.name}, written by `dsa tests`. They are yours: keep them, change them.",
+        about=about,
+        document=repr(document) if shipped else f"str(Path(__file__).parent / {document!r})",
+        at=f".at({{{values}}})" if values else "",
+        tests="\n".join(map(write_test, tests)),
+    )
+    return text.replace("from pathlib import Path\n\n", "") if shipped else text

@@ -5,19 +5,19 @@ there by `next_call` and by the tools.
 """
 
 from dsa.runtime.content import GuardInterface
-from dsa.runtime.policies import Policy
-from machines.chat.events import CallRead, Presented
+from dsa.runtime.policy.policies import Policy
+from machines.chat.chat_notices import telling
+from machines.chat.conversation import ChatCall, PresentedAnswer
 from machines.chat.policies import ask_model, next_call, run_python, run_sql
-from machines.chat.telling import telling
-from machines.tool_use.function_guard import PASSED, FunctionGuard, Verdict, failed_for
+from machines.tool_use.tool_agent import PASSED, FunctionGuard, Verdict, failed_for
 
 
-def _usable(call: CallRead) -> Verdict:
+def _usable(call: ChatCall) -> Verdict:
     """Pass a call whose SQL or code is there and compiles. Whether a column exists, the tool says."""
     return failed_for(call.fault if call.text.strip() else f"the call of {call.tool} is empty")
 
 
-def _fresh(call: CallRead) -> Verdict:
+def _fresh(call: ChatCall) -> Verdict:
     """Pass a call unless an equal one was made in this turn, or of late and gave a result; the user may want it done again, once a turn."""
     earlier = call.earlier
     if earlier is None:
@@ -29,21 +29,21 @@ def _fresh(call: CallRead) -> Verdict:
     return "failed", f"an equal call was made {when}: {earlier.call_id}"
 
 
-def _new(made: Presented) -> Verdict:
+def _new(made: PresentedAnswer) -> Verdict:
     """Pass what a tool made unless an artifact with equal content is there."""
     return failed_for("; ".join(f"{each.name} is {each.equal_to}" for each in made.artifacts if each.equal_to))
 
 
-def _files_there(given: Presented) -> Verdict:
+def _files_there(given: PresentedAnswer) -> Verdict:
     """Pass an answer that lacks no file: none that it names, and none that the user wanted."""
     return failed_for("; ".join(given.missing))
 
 
 guards: dict[str, GuardInterface] = {
-    "usable": FunctionGuard(CallRead, _usable),
-    "fresh": FunctionGuard(CallRead, _fresh),
-    "new": FunctionGuard(Presented, _new),
-    "files_there": FunctionGuard(Presented, _files_there),
+    "usable": FunctionGuard(ChatCall, _usable),
+    "fresh": FunctionGuard(ChatCall, _fresh),
+    "new": FunctionGuard(PresentedAnswer, _new),
+    "files_there": FunctionGuard(PresentedAnswer, _files_there),
 }
 #: A budget of the whole conversation stops only this: what an answer of the model has asked for is still done.
 spenders = ("ask_model",)

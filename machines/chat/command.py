@@ -1,4 +1,8 @@
-"""`dsa chat [DATA...]`: talk with a model about data; a table decides what it may do.
+"""The counters of a conversation (seed 002, workstream F): what was skipped, kept once, mended, retried.
+
+Takes a conversation, gives numbers. They follow from the ledger: nobody has to have counted at the time.
+
+`dsa chat [DATA...]`: talk with a model about data; a table decides what it may do.
 
 Interactive, or with `--ask` for scripts. Lines that are typed are said; those that begin with a slash are for the program. The conversation is kept
 and can be taken up again after whatever has happened; a branch is another one that begins like it, up to the end of a turn.
@@ -11,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,26 +24,85 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.console import terminal
-from dsa.cli.faults import INTERRUPTED, note_run
-from dsa.cli.kept import faults_told, find, opened, runs_option
-from dsa.cli.run_json import RunCommand, rest_report
-from dsa.cli.run_options import RunOptions, options_saying
-from dsa.cli.terminal import write
-from dsa.cli.watching import Watched, watching_options
-from dsa.edge.environment import environment_secrets
+from dsa.cli.command_line import INTERRUPTED, note_run, write
+from dsa.cli.ledger_view import terminal
+from dsa.cli.run_options import (
+    RunOptions,
+    RunWatchers,
+    faults_told,
+    find,
+    opened,
+    options_saying,
+    runs_option,
+    watching_options,
+)
+from dsa.cli.run_view import JsonRunCommand, MachineExtension, rest_report
+from dsa.edge.processes import environment_secrets
 from dsa.errors import DsaError
 from dsa.expr import show_value
-from dsa.runs.branch import length_before
-from dsa.runs.folder import new_run_id
-from dsa.runs.runs import Runs, open_runs
-from dsa.runtime.moment import Moment
-from machines.chat.conversation import Turn
-from machines.chat.counting import ConversationCounters, counters_of
-from machines.chat.display import Display
-from machines.chat.session import NAME, Chat, Settings
-from machines.tool_use.context import LEAST_TOKENS
+from dsa.runs.place import new_run_id
+from dsa.runs.runs import Runs, length_before, open_runs
+from dsa.runtime.ledger import Entry
+from dsa.runtime.timeline import Moment
+from machines.chat.chat_display import ChatDisplay, TranscriptDisplay
+from machines.chat.chat_session import NAME, Chat, ChatStart
+from machines.chat.conversation import ChatConversation, ChatTurn, conversation_of
 from machines.tool_use.records import as_data
+from machines.tool_use.transcript import LEAST_TOKENS
+
+
+@attrs.frozen
+class RetryCounts:
+    """How often the model was told how to try again, and how often that has helped."""
+
+    guided: int
+    succeeded: int
+
+
+@attrs.frozen
+class ConversationCounters:
+    """All counters, as `--json` and `/counters` show them; `retry_success_rate` is None where nothing was retried."""
+
+    turns: int
+    model_answers: int
+    calls: Mapping[str, int]
+    reasons: Mapping[str, int]
+    rescues: Mapping[str, int]
+    artifacts: int
+    retries: RetryCounts
+    retry_success_rate: float | None
+
+
+def counted(entries: Iterable[Entry]) -> dict[str, int | float | str]:
+    """Return what `dsa show --counters` says of a conversation beside what it counts of any run."""
+    found = counters_of(conversation_of(entries))
+    rate = found.retry_success_rate
+    return {
+        "turns": found.turns,
+        "answers of the model": found.model_answers,
+        "artifacts": found.artifacts,
+        "duplicate skips": found.reasons.get("duplicate_tool_call_skipped", 0),
+        "artifact dedups": found.reasons.get("duplicate_artifact_prevented", 0),
+        "rescues": sum(found.rescues.values()),
+        "guided retries": found.retries.guided,
+        "of these succeeded": found.retries.succeeded,
+        "retry success rate": "none were made" if rate is None else rate,
+    }
+
+
+def counters_of(conversation: ChatConversation) -> ConversationCounters:
+    """Count what a conversation has seen."""
+    guided, helped = conversation.guided, conversation.guided_well
+    return ConversationCounters(
+        len(conversation.turns),
+        conversation.transcript.answers,
+        dict(sorted(conversation.tools.items())),
+        dict(sorted(conversation.reasons.items())),
+        dict(sorted(conversation.transcript.rescues.items())),
+        len(conversation.inventory),
+        RetryCounts(guided, helped),
+        helped / guided if guided else None,
+    )
 
 
 def branch(runs: Runs, run_id: str, turn: int) -> str:
@@ -58,7 +121,7 @@ def branch(runs: Runs, run_id: str, turn: int) -> str:
 
 
 def _copy(old: Path, new: Path) -> None:
-    """Give the branch its own folder with the same contents; they never change, so they are links where that is possible."""
+    """Return the branch its own folder with the same contents; they never change, so they are links where that is possible."""
     for path in sorted(old.rglob("*")):
         place = new / path.relative_to(old)
         if path.is_dir():
@@ -84,7 +147,7 @@ HELP = """\
 class Talk:
     """A conversation with somebody at a terminal."""
 
-    def __init__(self, chat: Chat, display: Display) -> None:
+    def __init__(self, chat: Chat, display: ChatDisplay) -> None:
         self._chat, self._display = chat, display
 
     def hold(self, perform: Perform, read: Callable[[str], str] = input) -> int:
@@ -179,7 +242,7 @@ _AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, -
 _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A conversation has no other default than its own."
 
 
-@click.command("chat", cls=RunCommand)
+@click.command("chat", cls=JsonRunCommand)
 @click.argument("data", nargs=-1, metavar="[DATA]...", type=click.Path(path_type=Path))
 @click.option("--ask", "asked", multiple=True, metavar="TEXT", help="Say this and end; several are said in turn.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other answers.")
@@ -221,7 +284,7 @@ def command(
     if any(not text.strip() for text in asked) or (options.json_wanted and not asked):
         raise click.UsageError("say something: --ask TEXT")
     folder = Path(root)
-    display = Display(terminal(), folder, is_verbose=verbose)
+    display = ChatDisplay(terminal(), folder, is_verbose=verbose)
     if context_tokens is not None:
         options = attrs.evolve(options, config={"context_tokens": context_tokens})
     if run is None:
@@ -238,28 +301,28 @@ def resumed(
     *,
     take: bool,
     asked: tuple[str, ...] = (),
-    display: Display | None = None,
+    display: ChatDisplay | None = None,
 ) -> int:
-    """Go on with a conversation, at the terminal unless something is asked; give the exit code. `dsa resume` does it too."""
+    """Go on with a conversation, at the terminal unless something is asked; return the exit code. `dsa resume` does it too."""
     note_run(root / run_id)
     with opened(root) as runs:
         options = options.continuing(runs.recorded(run_id))
     begin = partial(Chat.resume, run_id, options=options.changes, take=take)
-    return _held(display or Display(terminal(), root), root, options, asked, begin, is_new=False)
+    return _held(display or ChatDisplay(terminal(), root), root, options, asked, begin, is_new=False)
 
 
 def _settings(
     options: RunOptions, *, data: tuple[Path, ...], seed: int, format_: str, no_normalise: bool, no_dedup: bool
-) -> Settings:
+) -> ChatStart:
     """Put together what the command line says."""
-    return Settings(
+    return ChatStart(
         options.model or "", data, seed, format_, not no_normalise, not no_dedup, options.parameters,
         options.config.get("context_tokens"), budget=options.budget, module=options.module, chosen=options.watching.chosen,
     )  # fmt: skip
 
 
 def _held(
-    display: Display,
+    display: ChatDisplay,
     root: Path,
     options: RunOptions,
     asked: tuple[str, ...],
@@ -267,7 +330,7 @@ def _held(
     *,
     is_new: bool,
 ) -> int:
-    """Hold a conversation until it is left; give the exit code."""
+    """Hold a conversation until it is left; return the exit code."""
     is_shown = not options.shows_nothing
 
     def show(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
@@ -285,7 +348,7 @@ def _held(
         if is_new and is_shown:
             display.tables(chat.resources.database.tables)
         chat.resources.warm()
-        spoken = _Spoken(chat, display, options, watched, entered.enter_context(asyncio.Runner()))
+        spoken = _ChatSession(chat, display, options, watched, entered.enter_context(asyncio.Runner()))
         code = spoken.ask(asked) if asked else Talk(chat, display).hold(spoken.hear, spoken.read)
         if chat.rest is not None:
             watched.rested(chat.rest)
@@ -293,13 +356,13 @@ def _held(
 
 
 @attrs.frozen
-class _Spoken:
+class _ChatSession:
     """A conversation on the command line, and how it is shown."""
 
     chat: Chat
-    display: Display
+    display: ChatDisplay
     options: RunOptions
-    watched: Watched
+    watched: RunWatchers
     runner: asyncio.Runner
 
     def read(self, prompt: str) -> str:
@@ -311,12 +374,12 @@ class _Spoken:
     def hear(self, work: Any) -> Any:  # noqa: ANN401  (a coroutine, and what it gives)
         """Do something with the conversation; where nothing else is shown, what was answered is all the same."""
         found = _heard(self.runner, self.chat, work)
-        if isinstance(found, Turn) and self.options.shows_nothing and not self.options.json_wanted:
+        if isinstance(found, ChatTurn) and self.options.shows_nothing and not self.options.json_wanted:
             self.display.say(found.answer or found.why or found.ended)
         return found
 
     def ask(self, texts: tuple[str, ...]) -> int:
-        """Say what was given, one after the other; give the exit code."""
+        """Return what was given, one after the other; return the exit code."""
         chat, code, began = self.chat, 0, time.monotonic()
         if chat.is_under_way:
             self.hear(chat.go_on())
@@ -336,7 +399,7 @@ class _Spoken:
             self.display.say(f"{chat.run_id}: {state}; go on with: dsa chat --resume {chat.run_id}{retry}")
         return code
 
-    def _write(self, turn: Turn, code: int, seconds: float) -> None:
+    def _write(self, turn: ChatTurn, code: int, seconds: float) -> None:
         """Write the run as a JSON object, with the turn."""
         assert self.chat.rest is not None, "a turn is over when the run rests"
         assert self.chat.runs.root is not None, "commands keep their runs in a folder"
@@ -400,7 +463,7 @@ class TurnReport:
     counters: ConversationCounters
 
 
-def turn_report(chat: Chat, turn: Turn) -> TurnReport:
+def turn_report(chat: Chat, turn: ChatTurn) -> TurnReport:
     """Return what is told of a turn."""
     calls = tuple(
         CallReport(
@@ -418,3 +481,6 @@ def turn_report(chat: Chat, turn: Turn) -> TurnReport:
     return TurnReport(
         turn.number, turn.text, turn.answer, turn.why, calls, conversation.inventory.described(), counters_of(conversation)
     )  # fmt: skip
+
+
+extension = MachineExtension(NAME, TranscriptDisplay, resumed, counted)

@@ -13,30 +13,23 @@ from functools import partial
 import attrs
 
 from dsa.compiled_step import compiled_step
-from dsa.edge.threads import in_thread
+from dsa.edge.event_loop import in_thread
 from dsa.expr import Outcome
 from dsa.generators.streams import StreamResult
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal
-from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
-from dsa.runtime.run import Run
+from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step
+from dsa.runtime.run import Run, guards_for
 from dsa.runtime.speech import as_unicode
-from dsa.runtime.views import guards_for
-from machines.chat.calls import SQL, TOOLS, DataTool, text_of
-from machines.chat.conversation import Conversation
-from machines.chat.events import CallRead, Came, Table
-from machines.chat.inventory import Made
-from machines.chat.messages import messages_for
+from dsa.semantics import Configuration, Occurrence, Refusal
+from machines.chat.chat_resources import ChatResources, resources_in
+from machines.chat.chat_tools import SQL, TOOLS, DataTool, messages_for, text_of
+from machines.chat.conversation import ChatCall, ChatConversation, ChatResult, NewArtifact, ResultTable
 from machines.chat.python import FrameSource, PythonError, compiles, is_empty, normal_code
-from machines.chat.resources import Resources, resources_in
 from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
-from machines.tool_use.answers import answer_of
-from machines.tool_use.call import Meant
-from machines.tool_use.context import asked_within, room_known, room_taken
-from machines.tool_use.message import Message
-from machines.tool_use.reading import read_call, read_strictly
 from machines.tool_use.records import JsonObject, as_data, read_record
+from machines.tool_use.tool_call import ToolRequest, answer_of, read_call, read_strictly
+from machines.tool_use.transcript import ChatMessage, asked_within, room_known, room_taken
 
 _AGAIN = re.compile(
     r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"
@@ -48,12 +41,12 @@ _NEGATED = re.compile(r"\b(?:do not|don't|dont|never|without|no need to|not)\s+(
 
 
 def asks_again(text: str) -> bool:
-    """Tell whether a message asks for work to be done again."""
+    """Return whether a message asks for work to be done again."""
     return any(not _NEGATED.search(text[: found.start()]) for found in _AGAIN.finditer(text))
 
 
 def message_brought(data: object) -> object:
-    """Give a message as it is recorded: `text`, and `rerun`, which may be said beside it. ValueError for anything else."""
+    """Return a message as it is recorded: `text`, and `rerun`, which may be said beside it. ValueError for anything else."""
     given = {"text": data} if isinstance(data, str) else data
     text = given.get("text") if isinstance(given, dict) else None
     if not isinstance(text, str) or not text.strip():
@@ -66,7 +59,7 @@ def message_brought(data: object) -> object:
 _LONGEST_TOLD = 6_000
 
 
-def _resources(context: PolicyContext) -> Resources:
+def _resources(context: PolicyContext) -> ChatResources:
     return resources_in(context.config, context.run.run_id)
 
 
@@ -89,7 +82,7 @@ def tools_offered(run: Run) -> tuple[str, ...]:
 
 
 def _after(machine: Machine, here: Configuration, given: Occurrence) -> tuple[set[str], Configuration] | None:
-    """Give the effects that the table would begin, and where it would lead; None where it takes no such event."""
+    """Return the effects that the table would begin, and where it would lead; None where it takes no such event."""
     outcome = compiled_step(machine).move(here, given)
     if isinstance(outcome, Refusal):
         return None
@@ -108,10 +101,10 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     tools = [TOOLS[name] for name in tools_offered(context.run)]
     names = tuple(tool.name for tool in tools)
 
-    async def ask(messages: list[Message]) -> StreamResult:
+    async def ask(messages: list[ChatMessage]) -> StreamResult:
         return await chat.model.ask(messages, tools, number=transcript.answers, on_text=chat.listen)
 
-    def messages_within(chars: int) -> list[Message]:
+    def messages_within(chars: int) -> list[ChatMessage]:
         shortens = chat.is_limited or chars < chat.context_chars  # else a model may well read more
         return messages_for(conversation, tables, offered=names, context_chars=chars, shortens=shortens)
 
@@ -138,18 +131,18 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     asked = conversation.transcript.queue[0]
     call = (read_call if chat.normalises else read_strictly)(asked, TOOLS)
     if call.tool is None:
-        unknown = CallRead(call.call_id, "", rescues=call.rescues, fault=call.fault)
+        unknown = ChatCall(call.call_id, "", rescues=call.rescues, fault=call.fault)
         return [event_step(action.policy, "unknown_call", data=as_data(unknown))]
     text, turn = text_of(call), conversation.turn
     digest, fault = await in_thread(partial(_looked_at, call, chat, conversation.latest_table))
     earlier = conversation.earlier(digest) if chat.dedups else None
     seen = (digest, earlier, turn.number, turn.rerun, call.arguments)
-    read = CallRead(call.call_id, call.tool.name, text, call.rescues, fault, *seen)
+    read = ChatCall(call.call_id, call.tool.name, text, call.rescues, fault, *seen)
     return [event_step(action.policy, call.tool.event, data=as_data(read))]
 
 
-def _looked_at(call: Meant[DataTool], chat: Resources, table: Table | None) -> tuple[str, str]:
-    """Give what a call is known by, and what the parser has against it. `table` is what code would read."""
+def _looked_at(call: ToolRequest[DataTool], chat: ChatResources, table: ResultTable | None) -> tuple[str, str]:
+    """Return what a call is known by, and what the parser has against it. `table` is what code would read."""
     text = text_of(call)
     if call.tool is SQL:
         return digest_of(call), (compiles_sql(text, chat.database) or "") if text.strip() else ""
@@ -159,8 +152,8 @@ def _looked_at(call: Meant[DataTool], chat: Resources, table: Table | None) -> t
     return known_by, compiles(text) or ""
 
 
-def digest_of(call: Meant[DataTool], table: str = "") -> str:
-    """Give the SHA-256 of all that a call's outcome depends on: equal for calls that differ in comments, white space and the like alone.
+def digest_of(call: ToolRequest[DataTool], table: str = "") -> str:
+    """Return the SHA-256 of all that a call's outcome depends on: equal for calls that differ in comments, white space and the like alone.
 
     SQL reads data that no call changes; code reads the latest result of SQL too, `table`, and may take a given time.
     """
@@ -174,8 +167,8 @@ def digest_of(call: Meant[DataTool], table: str = "") -> str:
 # -- tools ----------------------------------------------------------------------------------------------------------------
 
 
-def _call_in(action: Action) -> CallRead:
-    return read_record(CallRead, action.payload["data"])
+def _call_in(action: Action) -> ChatCall:
+    return read_record(ChatCall, action.payload["data"])
 
 
 @answering("sql_done", "sql_failed", is_eager=True)
@@ -185,24 +178,24 @@ async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     try:
         found, digest, shared = await _interrupting(chat, partial(_queried, chat, call))
     except SqlError as error:
-        return [event_step(action.policy, "sql_failed", data=as_data(Came(call.call_id, _failed(error))))]
-    table = Table(digest, tuple(found.columns), tuple(found.types))
+        return [event_step(action.policy, "sql_failed", data=as_data(ChatResult(call.call_id, _failed(error))))]
+    table = ResultTable(digest, tuple(found.columns), tuple(found.types))
     made = _table_made(found, *shared, call.digest, chat.conversation(context.run), dedups=chat.dedups)
-    came = Came(call.call_id, _rows_told(found), found.intent, table, made)
+    came = ChatResult(call.call_id, _rows_told(found), found.intent, table, made)
     return [event_step(action.policy, "sql_done", data=as_data(came))]
 
 
 _Queried = tuple[SqlResult, str, tuple[str, int]]
 
 
-def _queried(chat: Resources, call: CallRead) -> _Queried:
+def _queried(chat: ChatResources, call: ChatCall) -> _Queried:
     """Query, and keep the rows: as they are, and as spreadsheets may read them, with the SHA-256 of each and the size of the latter."""
     found = chat.database.query(call.text, limit=int(str(call.arguments["limit"])))
     shared = for_spreadsheets(found.csv)
     return found, chat.files.keep(found.csv), (chat.files.keep(shared), len(shared))
 
 
-async def _interrupting(chat: Resources, query: Callable[[], _Queried]) -> _Queried:
+async def _interrupting(chat: ChatResources, query: Callable[[], _Queried]) -> _Queried:
     """Query in a thread; a query that nobody waits for any more is stopped."""
     try:
         return await in_thread(query)
@@ -212,20 +205,20 @@ async def _interrupting(chat: Resources, query: Callable[[], _Queried]) -> _Quer
 
 
 def _rows_told(found: SqlResult) -> JsonObject:
-    """Give what the model is told of a result."""
+    """Return what the model is told of a result."""
     rows = [list(row) for row in found.preview]
     cut = {"shown": len(rows)} if len(rows) < found.row_count else {}
     return {"columns": list(found.columns), "rows": rows, "row_count": found.row_count, **cut}
 
 
 def _table_made(
-    found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: Conversation, *, dedups: bool
-) -> tuple[Made, ...]:
-    """Give the table as an artifact, unless it is a single value."""
+    found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: ChatConversation, *, dedups: bool
+) -> tuple[NewArtifact, ...]:
+    """Return the table as an artifact, unless it is a single value."""
     if found.row_count * len(found.columns) < 2:  # noqa: PLR2004  (more than one value)
         return ()
     about = "_".join(found.intent.datasets[:2]) or "result"
-    made = Made(f"{about}_{call_digest[:6]}.csv", "csv", digest, size_bytes, f"sql:{call_digest[:12]}")
+    made = NewArtifact(f"{about}_{call_digest[:6]}.csv", "csv", digest, size_bytes, f"sql:{call_digest[:12]}")
     return conversation.inventory.compared([made], dedups=dedups)
 
 
@@ -241,20 +234,22 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
         ran = await in_thread(lambda: chat.interpreter.run(call.text, table, timeout_s=timeout_s))
     except PythonError as error:
         output = {"output": error.output} if error.output else {}
-        return [event_step(action.policy, "python_failed", data=as_data(Came(call.call_id, _failed(error, **output))))]
+        return [
+            event_step(action.policy, "python_failed", data=as_data(ChatResult(call.call_id, _failed(error, **output))))
+        ]
     of = known.digest[:12] if known else "-"
     made = []
     for file in ran.files:
         content = for_spreadsheets(file.content) if file.kind in {"csv", "tsv"} else file.content
         digest = await in_thread(partial(chat.files.keep, content))
-        made.append(Made(file.name, file.kind, digest, len(content), f"python:{file.name}:{of}"))
+        made.append(NewArtifact(file.name, file.kind, digest, len(content), f"python:{file.name}:{of}"))
     told = {"output": ran.output, "value": ran.value, "files": [file.name for file in ran.files]}
     result = {name: value for name, value in told.items() if value}
     artifacts = conversation.inventory.compared(made, dedups=chat.dedups)
-    came = Came(call.call_id, result, None, None, artifacts, ran.rung, tuple(sorted(ran.features)))
+    came = ChatResult(call.call_id, result, None, None, artifacts, ran.rung, tuple(sorted(ran.features)))
     return [event_step(action.policy, "python_done", data=as_data(came))]
 
 
 def _failed(error: SqlError | PythonError, **more: object) -> JsonObject:
-    """Give what went wrong as the model is told it."""
+    """Return what went wrong as the model is told it."""
     return {"error": {"code": error.code, "message": str(error)[:_LONGEST_TOLD]}, **more}

@@ -10,15 +10,14 @@ import attrs
 
 from dsa.expr import Outcome
 from dsa.runtime.content import GuardInterface
-from dsa.runtime.policies import Policy
-from machines.coding.events import CallRead, Leave
-from machines.coding.loops import Level
-from machines.coding.parts import work_apart
-from machines.coding.plan import Task
+from dsa.runtime.policy.policies import Policy
+from machines.coding.coding_notices import telling
+from machines.coding.coding_resources import settings_of, workspace_fault
+from machines.coding.coding_tools import Level
 from machines.coding.policies import advance, ask_approval, ask_model, decompose, next_call, probe, run_tool
-from machines.coding.settings import settings_of, workspace_fault
-from machines.coding.telling import telling
-from machines.tool_use.function_guard import PASSED, FunctionGuard, Verdict, failed_for
+from machines.coding.subtask_runs import work_apart
+from machines.coding.task_plan import CodingCall, Leave, Task
+from machines.tool_use.tool_agent import PASSED, FunctionGuard, Verdict, failed_for
 
 
 @attrs.frozen
@@ -33,11 +32,11 @@ def _concrete(plan: _Plan) -> Verdict:
     return ("failed", "; ".join(plan.faults)) if plan.faults or not plan.tasks else PASSED
 
 
-def _inside_workspace(call: CallRead) -> Verdict:
+def _inside_workspace(call: CodingCall) -> Verdict:
     return failed_for(call.faults.inside_workspace)
 
 
-def _command_allowed(call: CallRead) -> Verdict:
+def _command_allowed(call: CodingCall) -> Verdict:
     return failed_for(call.faults.command_allowed)
 
 
@@ -45,27 +44,27 @@ _BY_LEVEL: dict[Level, Outcome] = {"fine": "passed", "remind": "passed", "block"
 _BY_LEAVE: dict[Leave, Outcome] = {"yes": "passed", "ask": "failed", "never": "fatal"}
 
 
-def _not_looping(call: CallRead) -> Verdict:
+def _not_looping(call: CodingCall) -> Verdict:
     assert call.round is not None, "next_call has judged it"
     return _BY_LEVEL[call.round.level], call.round.why if call.round.level in {"block", "end"} else ""
 
 
-def _approved(call: CallRead) -> Verdict:
+def _approved(call: CodingCall) -> Verdict:
     assert call.approval is not None, "next_call has judged it"
     return _BY_LEAVE[call.approval.leave], call.approval.why
 
 
-def _has_evidence(completion: CallRead) -> Verdict:
+def _has_evidence(completion: CodingCall) -> Verdict:
     return failed_for(completion.lacks)
 
 
 guards: dict[str, GuardInterface] = {
     "concrete": FunctionGuard(_Plan, _concrete),
-    "inside_workspace": FunctionGuard(CallRead, _inside_workspace),
-    "command_allowed": FunctionGuard(CallRead, _command_allowed),
-    "not_looping": FunctionGuard(CallRead, _not_looping),
-    "approved": FunctionGuard(CallRead, _approved),
-    "has_evidence": FunctionGuard(CallRead, _has_evidence),
+    "inside_workspace": FunctionGuard(CodingCall, _inside_workspace),
+    "command_allowed": FunctionGuard(CodingCall, _command_allowed),
+    "not_looping": FunctionGuard(CodingCall, _not_looping),
+    "approved": FunctionGuard(CodingCall, _approved),
+    "has_evidence": FunctionGuard(CodingCall, _has_evidence),
 }
 #: A budget of the whole run stops only these: what an answer of the model has asked for is still done, and the work pauses.
 spenders = ("decompose", "ask_model", "work_apart")

@@ -1,4 +1,6 @@
-"""`dsa code GOAL`: have a model work at a goal in a folder; a table decides what it may do.
+"""The counters of a run of the coding machine. Takes its work, gives numbers: they follow from the ledger.
+
+`dsa code GOAL`: have a model work at a goal in a folder; a table decides what it may do.
 
 Interactive where leave is asked for at a terminal. The run is kept and can be taken up again after whatever has happened; it keeps the settings that
 it was begun with, but for the model and the budget.
@@ -10,7 +12,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,27 +22,35 @@ import attrs
 import click
 from click.core import ParameterSource
 
-from dsa.cli.console import terminal
-from dsa.cli.faults import Ended, note_run
-from dsa.cli.kept import faults_told, find, opened, runs_option
-from dsa.cli.progress import show_line
-from dsa.cli.run_json import RunCommand, rest_report
-from dsa.cli.run_options import RunOptions, options_saying
-from dsa.cli.spent import plural
-from dsa.cli.terminal import say, write
-from dsa.cli.watching import Watched, watching_options
-from dsa.edge.environment import environment_secrets
-from dsa.edge.interrupts import interruptible
+from dsa.cli.command_line import CommandExit, note_run, say, show_line, write
+from dsa.cli.ledger_view import terminal
+from dsa.cli.run_options import (
+    RunOptions,
+    RunWatchers,
+    faults_told,
+    find,
+    opened,
+    options_saying,
+    runs_option,
+    watching_options,
+)
+from dsa.cli.run_view import JsonRunCommand, MachineExtension, rest_report
+from dsa.edge.event_loop import interruptible
+from dsa.edge.processes import environment_secrets
 from dsa.errors import ModelUnavailable
 from dsa.expr import Value
-from dsa.generators.names import LOCAL
+from dsa.generators.model_options import LOCAL
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
-from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import EventEntry, MachineEntry
-from dsa.runtime.moment import Moment, OnMoment
-from dsa.runtime.rest import Rest
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry
+from dsa.runtime.run_store import StoredRun
+from dsa.runtime.status import Rest
+from dsa.runtime.timeline import Moment, OnMoment
+from dsa.text import plural
+from machines.coding.coding_display import CodingDisplay, of_run, totals
+from machines.coding.coding_resources import MODES, CodingSettings, settings_recorded, workspace_fault
+from machines.coding.coding_work import Work, work_of
 from machines.coding.configuration import (
     MOST_PARALLEL,
     TEMPERATURE,
@@ -49,24 +59,55 @@ from machines.coding.configuration import (
     default_model,
     read_configuration,
 )
-from machines.coding.counting import WorkCounters, counters_of
-from machines.coding.display import Display, totals
-from machines.coding.events import CallRead
-from machines.coding.plan import TEMPLATES, Task, faults_of, template
-from machines.coding.projection import Projection
-from machines.coding.resources import MODES
-from machines.coding.session import NAME, Agent, Settings, exit_code, unfinished_run
-from machines.coding.settings import CodingSettings, settings_recorded, workspace_fault
-from machines.coding.shown import was_idle
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.running import not_installed
-from machines.coding.work import Work
-from machines.tool_use.context import LEAST_TOKENS
+from machines.coding.task_plan import TEMPLATES, CodingCall, Task, faults_of, template
+from machines.coding.tools.command_runner import not_installed
+from machines.coding.tools.program_rules import Rules
+from machines.coding.undo import diff
+from machines.coding.work_session import NAME, Agent, WorkStart, code_of_end, exit_code, unfinished_run
+from machines.coding.workspace_view import Projection, was_idle
 from machines.tool_use.records import as_data
+from machines.tool_use.transcript import LEAST_TOKENS
 
 
 @attrs.frozen
-class Begun:
+class WorkCounters:
+    """All counters, as `--json` shows them; `usage` has what the model was given and gave, by its kinds."""
+
+    model_answers: int
+    calls: Mapping[str, int]
+    reasons: Mapping[str, int]
+    rescues: Mapping[str, int]
+    usage: Mapping[str, float]
+
+
+def counted(entries: Iterable[Entry]) -> dict[str, int | str]:
+    """Return what `dsa show --counters` says of such a run beside what it counts of any."""
+    work = work_of(entries)
+    subtasks = [each.status for _, _, each in work.places]
+    blocked = ("call_looping", "path_outside_workspace", "command_not_allowed")
+    return {
+        "answers of the model": work.transcript.answers + work.asked_apart,
+        "calls of tools": sum(work.tools.values()),
+        "calls blocked": sum(work.reasons[reason] for reason in blocked),
+        "subtasks completed": f"{subtasks.count('completed')} of {len(subtasks)}",
+        "files written": len(work.files_written),
+        "rescues": sum(work.transcript.rescues.values()),
+    }
+
+
+def counters_of(work: Work) -> WorkCounters:
+    """Count what work has seen."""
+    return WorkCounters(
+        work.transcript.answers + work.asked_apart,
+        dict(sorted(work.tools.items())),
+        dict(sorted(work.reasons.items())),
+        dict(sorted(work.transcript.rescues.items())),
+        dict(sorted(work.usage.items())),
+    )
+
+
+@attrs.frozen
+class RunStart:
     """With what a run was begun: its settings, the budget among them, its bounds, its goal, and its tasks, as JSON, where a template gave them."""
 
     settings: CodingSettings
@@ -75,15 +116,15 @@ class Begun:
     tasks: Sequence[object]
 
 
-def begun_of(recorded: Recorded) -> Begun | None:
-    """Give with what a run of the coding machine was begun; None for any other."""
+def begun_of(recorded: StoredRun) -> RunStart | None:
+    """Return with what a run of the coding machine was begun; None for any other."""
     first = recorded.entries[0]
     if not isinstance(first, MachineEntry) or first.name != NAME:
         return None
     said: Any = next((entry.data for entry in recorded.entries if isinstance(entry, EventEntry)), None)
     given = said if isinstance(said, Mapping) else {}
     settings = settings_recorded(recorded)
-    return Begun(settings, dict(first.parameters), given.get("text", ""), given.get("tasks") or ())
+    return RunStart(settings, dict(first.parameters), given.get("text", ""), given.get("tasks") or ())
 
 
 @attrs.frozen
@@ -115,13 +156,13 @@ class CommandLine:
 
 
 def fault_of(
-    begun: Begun,
+    begun: RunStart,
     said: CodingSettings,
     bounds: Mapping[str, Value],
     file: CodeConfiguration,
     tasks: Sequence[Task] | None,
 ) -> str:
-    """Say which option is another one than the run was begun with; empty when none is.
+    """Return which option is another one than the run was begun with; empty when none is.
 
     `said` and `bounds` stand on the command line, `file` in the file that it names; `tasks` are those of its template, None where it names none.
     """
@@ -133,9 +174,9 @@ def fault_of(
 
 
 def _others(
-    begun: Begun, said: CodingSettings, bounds: Mapping[str, Value], file: CodeConfiguration
+    begun: RunStart, said: CodingSettings, bounds: Mapping[str, Value], file: CodeConfiguration
 ) -> Iterator[tuple[str, object]]:
-    """Give each option that is another one, and what the run has."""
+    """Yield each option that is another one, and what the run has."""
     for name, value in said.items():
         if name != _CHANGES and not _is_same(value, has := _had(begun, name)):
             yield f"--{name.replace('_', '-')}", has
@@ -151,7 +192,7 @@ def _others(
             yield f"{name} of --config", has
 
 
-def _had(begun: Begun, name: str) -> object:
+def _had(begun: RunStart, name: str) -> object:
     has: object = getattr(begun.settings, name)
     return 1 if has is None and name == "parallel" else has
 
@@ -177,7 +218,7 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Olla
 _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 
 
-@click.command("code", cls=RunCommand)
+@click.command("code", cls=JsonRunCommand)
 @click.argument("goal", required=False, default="")
 @click.option(
     "--workspace",
@@ -266,7 +307,7 @@ def command(
 
 
 def resumed(run_id: str, root: Path, options: RunOptions, *, take: bool) -> int:
-    """Go on with a run in the display of `dsa code`; give the exit code. `dsa resume` does it too."""
+    """Go on with a run in the display of `dsa code`; return the exit code. `dsa resume` does it too."""
     note_run(root / run_id)
     with opened(root) as runs:
         options = options.continuing(runs.recorded(run_id))
@@ -297,12 +338,12 @@ def _begun(
     try:
         return Agent.begin(_settings(goal, workspace, line, options), runs, **how)
     except (ValueError, OSError) as error:
-        raise Ended(str(error), _UNREADABLE) from error
+        raise CommandExit(str(error), _UNREADABLE) from error
 
 
 def _held(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: str = "") -> int:
-    """Work until the end, or until somebody has to say something who is not there; give the exit code."""
-    display, is_shown, began = Display(terminal()), not options.shows_nothing, time.monotonic()
+    """Work until the end, or until somebody has to say something who is not there; return the exit code."""
+    display, is_shown, began = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
     with ExitStack() as entered:
         entered.enter_context(faults_told(root))
         runs = entered.enter_context(open_runs(root))
@@ -325,7 +366,7 @@ def _held(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
     return code
 
 
-def _observing(root: Path, display: Display | None, watched: Watched) -> OnMoment:
+def _observing(root: Path, display: CodingDisplay | None, watched: RunWatchers) -> OnMoment:
     """Return who sees the moments of a run and of its parts. Spans are those of the whole: each part is a call in it."""
 
     def show(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
@@ -338,8 +379,8 @@ def _observing(root: Path, display: Display | None, watched: Watched) -> OnMomen
     return lambda moment, is_new: (show if PART_OF in moment.run else whole)(moment, is_new)
 
 
-def _fault(begun: Begun, line: CommandLine, bounds: Mapping[str, Value]) -> str:
-    """Say which option is another one than the run was begun with; empty when none is. Raises ValueError for a file that means nothing."""
+def _fault(begun: RunStart, line: CommandLine, bounds: Mapping[str, Value]) -> str:
+    """Return which option is another one than the run was begun with; empty when none is. Raises ValueError for a file that means nothing."""
     file = CodeConfiguration() if line.file is None else read_configuration(Path.cwd(), line.file)
     tasks, said = None, line.settings()
     if line.named is not None:
@@ -360,29 +401,29 @@ def _require_as_begun(
     try:
         fault = "" if line is None else _fault(begun, line, bounds or {})
     except ValueError as error:
-        raise Ended(str(error), _UNREADABLE) from error
+        raise CommandExit(str(error), _UNREADABLE) from error
     if fault:
-        raise Ended(f"{run_id}: {fault}", _UNREADABLE)
+        raise CommandExit(f"{run_id}: {fault}", _UNREADABLE)
     workspace = Path(begun.settings.workspace)
     if gone := workspace_fault(begun.settings):
-        raise Ended(gone, _UNREADABLE)
+        raise CommandExit(gone, _UNREADABLE)
     _require_workspace(workspace)
     if fault := Projection(workspace).fault():  # no command leaves any behind: it is protected from them
-        raise Ended(fault, _UNREADABLE)
+        raise CommandExit(fault, _UNREADABLE)
 
 
 def _require_workspace(workspace: Path) -> None:
     """Raise Ended for what is no folder to work in; say so where it is a whole home."""
     if not workspace.is_dir():
-        raise Ended(f"{workspace}: there is no such folder to work in", _UNREADABLE)
+        raise CommandExit(f"{workspace}: there is no such folder to work in", _UNREADABLE)
     if workspace == workspace.parent:
-        raise Ended(f"{workspace}: all of this machine is no folder to work in: name one with -w", _UNREADABLE)
+        raise CommandExit(f"{workspace}: all of this machine is no folder to work in: name one with -w", _UNREADABLE)
     home = os.environ.get("HOME")
     if home and workspace == Path(home).resolve():
         say(f"{workspace} is your home: all that is in it can be read and changed; -w names another", err=True)
 
 
-def _settings(goal: str, workspace: Path, line: CommandLine, options: RunOptions) -> Settings:
+def _settings(goal: str, workspace: Path, line: CommandLine, options: RunOptions) -> WorkStart:
     """Put together what the file says and what the command line says before it."""
     file = read_configuration(Path.cwd(), line.file, workspace)
     said = attrs.evolve(line.settings(), model=options.model, budget=options.budget or None)
@@ -396,7 +437,7 @@ def _settings(goal: str, workspace: Path, line: CommandLine, options: RunOptions
     _hint(settings, workspace, is_named=line.file is not None)
     tasks = () if line.named is None else _tasks(line.named, goal, file.templates)
     bounds = {**file.parameters, **options.parameters}
-    return Settings(goal, settings, tasks, bounds, options.module, options.watching.chosen)
+    return WorkStart(goal, settings, tasks, bounds, options.module, options.watching.chosen)
 
 
 def _hint(settings: CodingSettings, workspace: Path, *, is_named: bool) -> None:
@@ -413,14 +454,14 @@ def _hint(settings: CodingSettings, workspace: Path, *, is_named: bool) -> None:
 def _tasks(named: str, goal: str, own: Mapping[str, tuple[Task, ...]]) -> tuple[Task, ...]:
     if named not in TEMPLATES and named not in own:
         known = ", ".join([*TEMPLATES, *own])
-        raise Ended(f"there is no template '{named}'; there are: {known}", _UNREADABLE)
+        raise CommandExit(f"there is no template '{named}'; there are: {known}", _UNREADABLE)
     tasks = template(named, goal, own)
     if faults := faults_of(tasks):
-        raise Ended(f"the template '{named}' cannot be worked at for this goal: {'; '.join(faults)}", _UNREADABLE)
+        raise CommandExit(f"the template '{named}' cannot be worked at for this goal: {'; '.join(faults)}", _UNREADABLE)
     return tasks
 
 
-def _worked(agent: Agent, display: Display, *, is_json: bool) -> int:
+def _worked(agent: Agent, display: CodingDisplay, *, is_json: bool) -> int:
     """Work until the end, or until somebody has to say something who is not there."""
     try:
         with asyncio.Runner() as runner:
@@ -434,7 +475,7 @@ def _worked(agent: Agent, display: Display, *, is_json: bool) -> int:
     return exit_code(agent.state, agent.work)
 
 
-def _allowed(agent: Agent, call: CallRead, display: Display) -> Any:  # noqa: ANN401  (a coroutine)
+def _allowed(agent: Agent, call: CodingCall, display: CodingDisplay) -> Any:  # noqa: ANN401  (a coroutine)
     """Ask the user for leave; always is for calls of the same kind: all edits, or all runs of the program."""
     display.asks(call.tool, agent.asked_shown)
     question = f"may {call.tool} happen? [y]es, [a]lways, [n]o, [s]top, ?, or why not: "
@@ -464,7 +505,7 @@ def _typed(prompt: str) -> str:
         raise
 
 
-def _report(agent: Agent, display: Display, code: int, runs: Path) -> None:
+def _report(agent: Agent, display: CodingDisplay, code: int, runs: Path) -> None:
     again = _resuming(runs, agent.run_id)
     what = f"{agent.state}; {totals(agent.work, int(agent.values['rounds']))}"
     display.say("; ".join([f"{agent.run_id}: {what}", *_not_done(agent.state, agent.work)]))
@@ -479,7 +520,7 @@ def _report(agent: Agent, display: Display, code: int, runs: Path) -> None:
 
 
 def _not_done(state: str, work: Work) -> Iterator[str]:
-    """Say what there is to doubt of an end that the model's word has brought, by what is recorded."""
+    """Yield what there is to doubt of an end that the model's word has brought, by what is recorded."""
     if state in _BY_ITS_WORD and was_idle(work):
         yield "nothing was written or run"
     if state == "answered":
@@ -490,7 +531,7 @@ def _not_done(state: str, work: Work) -> Iterator[str]:
 
 
 def _how_to_go_on(agent: Agent, again: str) -> str:
-    """Say what can be done where the model could not be asked."""
+    """Return what can be done where the model could not be asked."""
     if "budget is spent" in agent.work.paused_for:
         share = " (parts divide it)" if agent.state == "held_up" else ""
         return f"its budget is spent; go on with another one for all of it{share}: {again} --budget LIMIT"
@@ -500,7 +541,7 @@ def _how_to_go_on(agent: Agent, again: str) -> str:
 
 
 def _resuming(runs: Path, run_id: str) -> str:
-    """Give the command that takes a run up, ready to paste."""
+    """Return the command that takes a run up, ready to paste."""
     where = [] if str(runs) == DEFAULT_RUNS else ["--runs", str(runs)]
     return shlex.join(["dsa", "code", "--resume", run_id, *where])
 
@@ -552,3 +593,6 @@ def _write(agent: Agent, root: Path, code: int, seconds: float) -> None:
     report = attrs.evolve(rest_report(rest, root / agent.run_id, seconds), exit_code=code)
     told = report.to_json() | {"work": as_data(work_report(agent))}
     write(f"{json.dumps(told, ensure_ascii=False)}\n")
+
+
+extension = MachineExtension(NAME, of_run, resumed, counted, exit_code=code_of_end, diff=diff)

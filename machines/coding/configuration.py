@@ -28,22 +28,21 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.files import load
-from dsa.edge.sandbox.hosts import places
+from dsa.edge.document_files import load
+from dsa.edge.sandbox.host_proxy import places
 from dsa.errors import DocumentError
-from dsa.generators.names import require_model_name
-from dsa.runtime.budgets import read_limit
-from dsa.words import closest, nearest
-from machines.coding.calls import COMPLETE, TOOLS
-from machines.coding.plan import Task, faults_of, tasks_from
-from machines.coding.resources import MODES, polled_command
-from machines.coding.servers.foreign import Server
-from machines.coding.servers.tools import prefix
-from machines.coding.settings import CodingSettings
-from machines.coding.tools.paths import Pattern
-from machines.coding.tools.programs import Rules
-from machines.tool_use.context import LEAST_TOKENS
+from dsa.generators.model_options import require_model_name
+from dsa.runtime.costs import read_limit
+from dsa.text import closest, nearest
+from machines.coding.coding_resources import MODES, CodingSettings, polled_command
+from machines.coding.coding_tools import COMPLETE, TOOLS
+from machines.coding.servers.mcp_results import prefix
+from machines.coding.servers.mcp_tools import McpServer
+from machines.coding.task_plan import Task, faults_of, tasks_from
+from machines.coding.tools.program_rules import Rules
+from machines.coding.tools.workspace_paths import PathPattern
 from machines.tool_use.records import JsonObject
+from machines.tool_use.transcript import LEAST_TOKENS
 
 TEMPERATURE = 0.2
 _MACHINE = Path(__file__).with_name("machine.md")
@@ -77,7 +76,7 @@ class CodeConfiguration:
 
 
 def default_model() -> str:
-    """Give the model that is asked when nobody names one (seed 003): Ollama's, by OLLAMA_MODEL and OLLAMA_HOST."""
+    """Return the model that is asked when nobody names one (seed 003): Ollama's, by OLLAMA_MODEL and OLLAMA_HOST."""
     host = os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
     address = host if "://" in host else f"http://{host}"
     return f"{address}/api#{os.environ.get('OLLAMA_MODEL') or 'gpt-oss:20b'}"
@@ -148,7 +147,7 @@ def checked(code: object) -> CodeConfiguration:
     _require_lists(settings)
     rules = Rules.from_mapping(settings.commands or {})
     for name, server in (settings.mcp or {}).items():
-        Server.from_mapping(name, server)
+        McpServer.from_mapping(name, server)
     _require_polling(settings, rules)
     tasks = {name: _tasks(name, said) for name, said in code.get("templates", {}).items()}
     return CodeConfiguration(settings, {name: code[name] for name in PARAMETERS if name in code}, tasks)
@@ -176,7 +175,7 @@ def _require_lists(settings: CodingSettings) -> None:
         texts = getattr(settings, name) or ()
         if not all(each.strip() for each in texts):
             raise ValueError(f"{name} = {list(texts)!r} has an empty text in it")
-    _require_each("protected", settings.protected, Pattern)
+    _require_each("protected", settings.protected, PathPattern)
     _require_each("network", settings.network, places)
     if settings.budget is not None:
         _require_each("budget", settings.budget, partial(read_limit, effects=load(str(_MACHINE)).answers))

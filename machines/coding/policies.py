@@ -13,35 +13,39 @@ from typing import TypeVar
 
 import attrs
 
-from dsa.edge.sandbox.commands import Stop
-from dsa.edge.threads import in_thread, run_function
+from dsa.edge.event_loop import in_thread, run_function
+from dsa.edge.sandbox.command_sandbox import StopSwitch
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
-from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.speech import as_unicode
-from machines.coding.calls import COMPLETE, WorkspaceTool
-from machines.coding.events import Apart, Approval, CallRead, Decomposed, Goal, Look, did_of
-from machines.coding.evidence import lacking
-from machines.coding.loops import Did, key_of, reminder_of, round_of, tool_of
-from machines.coding.messages import messages_for
-from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
-from machines.coding.resources import Resources
-from machines.coding.shown import arguments_shown
-from machines.coding.telling import read
-from machines.coding.work import Work
-from machines.tool_use.answers import answer_of
-from machines.tool_use.call import Meant, ToolCall
-from machines.tool_use.context import asked_within, room_known, room_taken
-from machines.tool_use.message import Message
-from machines.tool_use.reading import read_call
-from machines.tool_use.records import JsonObject, as_data
-from machines.tool_use.texts import short
+from machines.coding.coding_notices import read
+from machines.coding.coding_resources import CodingResources, messages_for
+from machines.coding.coding_tools import COMPLETE, Did, WorkspaceTool, key_of, reminder_of, round_of, tool_of
+from machines.coding.coding_work import Work, lacking
+from machines.coding.task_plan import (
+    DECOMPOSE,
+    INDEPENDENT,
+    Apart,
+    Approval,
+    CodingCall,
+    Decomposition,
+    Goal,
+    Look,
+    did_of,
+    read_plan,
+    tasks_from,
+)
+from machines.coding.workspace_view import arguments_shown
+from machines.tool_use.records import JsonObject, as_data, short
+from machines.tool_use.tool_call import ToolCall, ToolRequest, answer_of, read_call
+from machines.tool_use.transcript import ChatMessage, asked_within, room_known, room_taken
 
 T = TypeVar("T")
 
 
 def goal_brought(data: object) -> object:
-    """Give a goal as it is recorded: `text`, `tasks` where a template has given them, `about` of a part. ValueError for anything else."""
+    """Return a goal as it is recorded: `text`, `tasks` where a template has given them, `about` of a part. ValueError for anything else."""
     given = data if isinstance(data, dict) else {"text": data}
     text, about, tasks = given.get("text"), given.get("about"), given.get("tasks")
     if not isinstance(text, str) or not text.strip():
@@ -51,7 +55,7 @@ def goal_brought(data: object) -> object:
 
 
 def leave_brought(data: object) -> object:
-    """Give what is said with `permitted`: `always`, or nothing. ValueError for anything else."""
+    """Return what is said with `permitted`: `always`, or nothing. ValueError for anything else."""
     given = {"always": True} if data == "always" else data or {}
     if not isinstance(given, dict) or set(given) - {"always"} or not isinstance(given.get("always", False), bool):
         raise ValueError('with `permitted` goes nothing, or always: {"always": true}')
@@ -59,7 +63,7 @@ def leave_brought(data: object) -> object:
 
 
 def denial_brought(data: object) -> object:
-    """Give why a call is not to happen: a text, `why`, or nothing. ValueError for anything else."""
+    """Return why a call is not to happen: a text, `why`, or nothing. ValueError for anything else."""
     given = {"why": data} if isinstance(data, str) else data or {}
     if not isinstance(given, dict) or set(given) - {"why"} or not isinstance(given.get("why", ""), str):
         raise ValueError('with `denied` goes nothing, or why: a text, or {"why": TEXT}')
@@ -80,11 +84,11 @@ async def decompose(action: Action, context: PolicyContext) -> list[Step]:
     told = [work.goal, f"The workspace holds: {await in_thread(agent.toolbox.contents)}."]
     if work.plan_faults:
         told.append(f"Your last answer could not be used: {'; '.join(work.plan_faults)}. Answer again.")
-    messages = [Message("system", asked), Message("user", "\n\n".join(told))]
+    messages = [ChatMessage("system", asked), ChatMessage("user", "\n\n".join(told))]
     result = _whole(await agent.model.ask(messages, (), number=work.transcript.answers, on_text=None))
     _, answer = answer_of(result, work.transcript.free_id)
     tasks, faults = read_plan(answer.content)
-    plan = Decomposed(**attrs.asdict(answer, recurse=False), tasks=tasks, faults=tuple(faults))
+    plan = Decomposition(**attrs.asdict(answer, recurse=False), tasks=tasks, faults=tuple(faults))
     return [event_step(action.policy, "decomposed", data=as_unicode(as_data(plan)))]
 
 
@@ -95,10 +99,10 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     tools = tuple((await _tools(agent)).values())
     transcript = work.transcript
 
-    async def ask(messages: list[Message]) -> StreamResult:
+    async def ask(messages: list[ChatMessage]) -> StreamResult:
         return await agent.model.ask(messages, tools, number=transcript.answers, on_text=agent.listen)
 
-    def messages_within(chars: int) -> list[Message]:
+    def messages_within(chars: int) -> list[ChatMessage]:
         return messages_for(work, context_chars=chars, test_first=agent.is_test_first, files=agent.files_before)
 
     room = room_known(transcript.room, agent.context_chars, agent.asked_model)
@@ -109,13 +113,13 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     return [event_step(action.policy, kind, data=as_data(answer))]
 
 
-async def _tools(agent: Resources) -> Mapping[str, WorkspaceTool]:
-    """Give the tools; servers of others are asked for theirs, once."""
+async def _tools(agent: CodingResources) -> Mapping[str, WorkspaceTool]:
+    """Return the tools; servers of others are asked for theirs, once."""
     return await run_function(lambda: agent.toolbox.tools, blocks=not agent.toolbox.is_listed)
 
 
 def _whole(result: StreamResult) -> StreamResult:
-    """Give an answer, unless its connection broke off whenever it was asked for: that is no fault of the model's. Raises GenerationError."""
+    """Return an answer, unless its connection broke off whenever it was asked for: that is no fault of the model's. Raises GenerationError."""
     if result.error is not None and result.error.code in _BROKEN:
         raise GenerationError(str(result.error), "interrupted")
     return result
@@ -136,17 +140,17 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
         event, call = await _taken(queue[0], agent, work, tools)
     except (OSError, ValueError, OverflowError, TypeError) as error:  # whatever a model asks for is no end of the run
         fault = short(f"the call of {queue[0].name} cannot be read: {error}", _LONGEST_FAULT)
-        event, call = "unknown_call", as_unicode(as_data(CallRead(call_id=queue[0].id, fault=fault)))
+        event, call = "unknown_call", as_unicode(as_data(CodingCall(call_id=queue[0].id, fault=fault)))
     return [event_step(action.policy, event, data=call)]
 
 
 async def _taken(
-    asked: ToolCall, agent: Resources, work: Work, tools: Mapping[str, WorkspaceTool]
+    asked: ToolCall, agent: CodingResources, work: Work, tools: Mapping[str, WorkspaceTool]
 ) -> tuple[str, dict[str, object]]:
     """Read a queued call, and look at what it would do; give its event with the data. Raises what that raises."""
     call = read_call(asked, tools)
     if call.tool is None:
-        return "unknown_call", as_data(CallRead(call_id=call.call_id, rescues=call.rescues, fault=call.fault))
+        return "unknown_call", as_data(CodingCall(call_id=call.call_id, rescues=call.rescues, fault=call.fault))
     if call.tool.name == COMPLETE:
         return "completion" if call.arguments["success"] else "giving_up", as_data(_closing(call, work))
     look = await in_thread(partial(agent.toolbox.looked_at, call))
@@ -157,7 +161,7 @@ async def _taken(
     approval = agent.approval(call.tool.needs, look.asks, work.allowed)
     if approval.leave == "ask" and look.cannot is not None:
         approval = Approval("yes", "it cannot be done as asked, and changes nothing")
-    read_as = CallRead(
+    read_as = CodingCall(
         **attrs.asdict(look, recurse=False),
         call_id=call.call_id,
         tool=call.tool.name,
@@ -173,8 +177,8 @@ async def _taken(
     return "tool_call", as_data(read_as)
 
 
-def known_by(call: Meant[WorkspaceTool], look: Look, known_as: Callable[[str], str]) -> JsonObject:
-    """Give the arguments that a call is known by: however its command and its paths were written (`known_as`), in whatever order its files.
+def known_by(call: ToolRequest[WorkspaceTool], look: Look, known_as: Callable[[str], str]) -> JsonObject:
+    """Return the arguments that a call is known by: however its command and its paths were written (`known_as`), in whatever order its files.
 
     What the arguments of a server's tool mean nobody here knows.
     """
@@ -198,10 +202,10 @@ _NO_DIFFERENCE = frozenset({"timeout_sec", "create_dirs"})
 _PATHS = ("path", "cwd", "tests_path")
 
 
-def _closing(call: Meant[WorkspaceTool], work: Work) -> CallRead:
-    """Say that the model calls the active subtask over, how many results of tools it has, and what is lacking to show that it is completed."""
+def _closing(call: ToolRequest[WorkspaceTool], work: Work) -> CodingCall:
+    """Return that the model calls the active subtask over, how many results of tools it has, and what is lacking to show that it is completed."""
     subtask = work.active[1] if work.active else None
-    return CallRead(
+    return CodingCall(
         call_id=call.call_id,
         tool=COMPLETE,
         rescues=call.rescues,
@@ -241,10 +245,10 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
 _ORDER_S = 10.0
 
 
-async def _stoppable(do: Callable[[Stop], T]) -> T:
+async def _stoppable(do: Callable[[StopSwitch], T]) -> T:
     """Do something in a thread; when nobody waits for it any more it is told to stop, and its end is awaited for a moment."""
     loop = asyncio.get_running_loop()
-    stop, lock, ended = Stop(), threading.Lock(), loop.create_future()
+    stop, lock, ended = StopSwitch(), threading.Lock(), loop.create_future()
     over = threading.Event()
 
     def done() -> T:
@@ -288,7 +292,7 @@ async def probe(action: Action, context: PolicyContext) -> list[Step]:
 
 @answering("next_subtask", "apart", "none_left", is_eager=True)
 async def advance(action: Action, context: PolicyContext) -> list[Step]:
-    """Say whether there is another subtask, or several that can be worked at together."""
+    """Return whether there is another subtask, or several that can be worked at together."""
     agent, work = read(context)
     places = work.independent_next() if agent.parallel > 1 else []
     if len(places) > 1:
@@ -297,7 +301,7 @@ async def advance(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def ask_approval(action: Action, context: PolicyContext) -> list[Step]:
-    """Say what leave is asked for, with what would change."""
+    """Return what leave is asked for, with what would change."""
     agent, work = read(context)
     call = work.call
     assert call is not None, "leave is asked for a call"

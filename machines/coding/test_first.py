@@ -17,11 +17,10 @@ from tempfile import TemporaryDirectory
 import attrs
 
 from dsa.errors import GenerationError
-from dsa.generators.model_calls import waited_for
+from dsa.generators.model_options import waited_for
 from dsa.guards.code import SyntaxGuard, extract_code
-from dsa.guards.compose import AllOf
-from dsa.guards.new_tests import NewTestsGuard
-from dsa.guards.tested import TDDTestGuard
+from dsa.guards.composition import AllOf
+from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard
 from dsa.runtime.content import (
     Artifact,
     Context,
@@ -30,18 +29,18 @@ from dsa.runtime.content import (
     GuardResult,
     PromptTemplate,
     Usage,
+    render,
 )
-from dsa.runtime.prompt import render
-from machines.coding.history.looking import CLOSED
-from machines.coding.tools.arguments import NewFile, WriteFiles
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.running import Ran
+from machines.coding.history.workspace_scan import CLOSED
+from machines.coding.tools.command_runner import FinishedCommand
+from machines.coding.tools.file_arguments import NewFile, WriteFiles
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.dual_state.agent import ActionPair, always
 from machines.dual_state.dag import InMemoryArtifactDAG
-from machines.tool_use.answers import answer_of
-from machines.tool_use.message import Message
-from machines.tool_use.model import Model
-from machines.tool_use.texts import cut
+from machines.tool_use.chat_model import Model
+from machines.tool_use.records import cut
+from machines.tool_use.tool_call import answer_of
+from machines.tool_use.transcript import ChatMessage
 from machines.workflow.workflow import Workflow, WorkflowStatus, WorkflowStep
 
 RMAX = 3
@@ -69,7 +68,7 @@ def test_it_is_found():
     assert found is not None and found.origin and found.origin.endswith({ending!r}), found and found.origin
 """
 #: Runs a command in a folder, as `running.run` does.
-Run = Callable[..., Ran]
+Run = Callable[..., FinishedCommand]
 
 
 class NotTriedError(Exception):
@@ -99,7 +98,7 @@ class Places:
 
     def __attrs_post_init__(self) -> None:
         if not self.path.endswith(".py") or not all(part.isidentifier() for part in self.module.split(".")):
-            raise ToolError(
+            raise WorkspaceToolError(
                 "bad_path", f"'{self.path}' is no module that tests can import: letters, digits and _, then .py"
             )
 
@@ -131,10 +130,10 @@ class Layout:
         if ran.code != 0:
             hint = "put it where the workspace imports from, or have its settings say where (pythonpath in pyproject.toml, a conftest.py)"
             why = f"tests at '{places.tests_path}' would not find '{places.path}' as {places.module}; {hint}:\n{ran.output}"
-            raise ToolError("not_importable", cut(f"nothing was written: {why}", _LONGEST_REASON))
+            raise WorkspaceToolError("not_importable", cut(f"nothing was written: {why}", _LONGEST_REASON))
 
     def fault(self, code: str, tests: str) -> str:
-        """Run the tests in a copy; give what failed, nothing where all pass. Raises NotTriedError."""
+        """Run the tests in a copy; return what failed, nothing where all pass. Raises NotTriedError."""
         with self._copied() as copy:
             _write(copy / self.places.path, code)
             _write(copy / self.places.tests_path, tests)
@@ -144,10 +143,10 @@ class Layout:
         how = f"rc={ran.code}" if ran.code is not None else ran.signal or ran.ended
         return "" if ran.code == 0 else f"pytest {self.places.tests_path} -> {how}\n{ran.output}"
 
-    def _ran(self, copy: Path) -> Ran:
+    def _ran(self, copy: Path) -> FinishedCommand:
         try:
             return self._run(("pytest", "-q", self.places.tests_path), root=copy, timeout_s=_TIMEOUT_S)
-        except ToolError as error:
+        except WorkspaceToolError as error:
             if error.code == "stopped":
                 raise
             raise NotTriedError(str(error)) from error
@@ -207,7 +206,7 @@ def _file(content: str) -> str:
 
 
 @attrs.frozen
-class Tested:
+class TestedCode:
     """Code, its tests, what the model was asked for them, how many answers that took, and how they were tested."""
 
     code: str
@@ -217,14 +216,14 @@ class Tested:
     how: str
 
 
-def write_tested(model: Model, specification: str, layout: Layout, number: int) -> Tested:
+def write_tested(model: Model, specification: str, layout: Layout, number: int) -> TestedCode:
     """Have tests written, and then code that passes them. Blocks.
 
     `number` is how many answers the run has had. Raises ToolError `bad_path`, `not_importable`, and `not_tested` with the last feedback, GenerationError when the model gave
     nothing.
     """
     places = layout.places
-    generator = _Asked(model, number)
+    generator = _MeteredModel(model, number)
     try:
         layout.require_importable()
         guard: GuardInterface = LayoutGuard(layout)
@@ -244,14 +243,16 @@ def write_tested(model: Model, specification: str, layout: Layout, number: int) 
     try:
         result = Workflow(steps, InMemoryArtifactDAG(), RMAX).execute(specification)
     except NotTriedError as error:
-        raise ToolError("not_tested", f"nothing was written: the tests could not be run to the end: {error}") from error
+        raise WorkspaceToolError(
+            "not_tested", f"nothing was written: the tests could not be run to the end: {error}"
+        ) from error
     if result.status is not WorkflowStatus.SUCCESS:
         if generator.failure is not None:
             raise generator.failure
         why = f"nothing was written: the {result.failed_step} did not pass, {result.reason}"
-        raise ToolError("not_tested", cut(why, _LONGEST_REASON))
+        raise WorkspaceToolError("not_tested", cut(why, _LONGEST_REASON))
     impl, test = (_file(result.artifacts[name].content) for name in ("g_impl", "g_test"))
-    return Tested(impl, test, generator.asked, dict(generator.taken), how)
+    return TestedCode(impl, test, generator.asked, dict(generator.taken), how)
 
 
 def _guard_of_tests(places: Places) -> GuardInterface:
@@ -262,7 +263,7 @@ def _guard_of_tests(places: Places) -> GuardInterface:
     return NewTestsGuard(module=places.module) if is_plain else NewTestsGuard()
 
 
-class _Asked(GeneratorInterface):
+class _MeteredModel(GeneratorInterface):
     """Asks the model of the run; adds up what that takes."""
 
     def __init__(self, model: Model, number: int) -> None:
@@ -273,7 +274,7 @@ class _Asked(GeneratorInterface):
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Ask once. Raises GenerationError."""
-        messages = [Message("user", render(template, context))]
+        messages = [ChatMessage("user", render(template, context))]
         number = self._number + self.asked
         self.asked += 1
         try:

@@ -11,22 +11,19 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.cli.faults import Ended, json_option
-from dsa.cli.kept import faults_told, find, runs_option
-from dsa.cli.progress import show_line
-from dsa.cli.terminal import say
-from dsa.edge.sandbox.commands import stop
+from dsa.cli.command_line import CommandExit, json_option, say, show_line
+from dsa.cli.run_options import faults_told, find, runs_option
+from dsa.edge.sandbox.command_sandbox import stop
 from dsa.errors import DsaError
 from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
-from machines.coding.gathering import gathered
-from machines.coding.history import Conflict, History, Undone
-from machines.coding.session import EXIT
-from machines.coding.shown import outcome_of
-from machines.coding.tools.exclusive import alone
-from machines.coding.tools.paths import RECORDS, shown
-from machines.coding.work import Work
+from machines.coding.coding_work import Work
+from machines.coding.history import Conflict, Undone, WorkspaceHistory
+from machines.coding.tools.command_runner import alone
+from machines.coding.tools.workspace_paths import RECORDS, shown_path
+from machines.coding.work_session import EXIT
+from machines.coding.workspace_view import gathered, outcome_of
 from machines.tool_use.records import as_data, read_record
 
 _SHORT = 12
@@ -35,7 +32,7 @@ _WAIT_S = 30.0
 
 
 def diff(runs: Runs, run_id: str) -> str:
-    """Give what a run has changed, as `git diff` writes it. Raises DsaError where the history is not there."""
+    """Return what a run has changed, as `git diff` writes it. Raises DsaError where the history is not there."""
     work, history = _changed(runs, run_id)
     return "".join(history.diff(first, last) for first, last in work.spans) if history else ""
 
@@ -50,8 +47,8 @@ def undone(runs: Runs, run_id: str) -> list[Undone]:
         return [history.undo(first, last, work.made) for first, last in reversed(work.spans)]
 
 
-def _changed(runs: Runs, run_id: str) -> tuple[Work, History | None]:
-    """Give the work, and the history where it has changed something: also by a call that was cut off, unless the run goes on."""
+def _changed(runs: Runs, run_id: str) -> tuple[Work, WorkspaceHistory | None]:
+    """Return the work, and the history where it has changed something: also by a call that was cut off, unless the run goes on."""
     work = _work(runs, run_id)
     if not work.spans and not work.under_way:
         return work, None
@@ -77,7 +74,7 @@ def _work(runs: Runs, run_id: str) -> Work:
     return gathered(entries, runs, run_id)
 
 
-def _opened(runs: Runs, run_id: str) -> History:
+def _opened(runs: Runs, run_id: str) -> WorkspaceHistory:
     assert runs.root is not None, "it is kept in a folder"
     start = _start(runs, run_id)
     folder = runs.root / (start.part_of or run_id)  # of all parts the whole keeps it
@@ -86,7 +83,7 @@ def _opened(runs: Runs, run_id: str) -> History:
     workspace = Path(start.workspace)
     if not workspace.is_dir():
         raise DsaError(f"{workspace}: the run's workspace is not there")
-    history = History(folder / "history", workspace)
+    history = WorkspaceHistory(folder / "history", workspace)
     history.progress = show_line
     return history
 
@@ -103,7 +100,7 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
     with faults_told(Path(root)), open_runs(root, must_exist=True) as runs:
         run = find(runs.ids(), run, Path(root))
         if _goes_on(runs, run):
-            raise Ended(f"run {run.partition(PART_OF)[0]} goes on: stop it first", 1)
+            raise CommandExit(f"run {run.partition(PART_OF)[0]} goes on: stop it first", 1)
         work, done = _work(runs, run), undone(runs, run)
         stays = _records(runs, run)
         unkept = _opened(runs, run).unkept(work.spans[-1][1]) if work.spans else ""
@@ -147,13 +144,13 @@ def _show(told: UndoReport) -> None:
     """Print what was undone, and what was not."""
     for name, paths in (("restored", told.restored), ("removed", told.removed)):
         for path in paths:
-            say(f"{name}: {shown(path)}")
+            say(f"{name}: {shown_path(path)}")
     for each in told.left_alone:
-        say(shown(f"left alone: {each.path} ({each.reason})"))
+        say(shown_path(f"left alone: {each.path} ({each.reason})"))
     if not (told.restored or told.removed or told.left_alone):
         say(f"run {told.run} has left no file to put back")
     if told.unkept:
-        say(shown(told.unkept))
+        say(shown_path(told.unkept))
     if told.stays:
         say(f"stays: {', '.join(told.stays)}, which say for people what the last run here has done; nothing needs them")
 

@@ -1,45 +1,60 @@
-"""The dual-state agent of seed 000 in Python: an action pair, and the agent that drives the shipped table with it.
+"""Calling asynchronous code from code that is not.
+
+The dual-state agent of seed 000 in Python: an action pair, and the agent that drives the shipped table with it.
 
 Takes a generator, a guard and a place for artifacts; gives the artifact that passed, or raises what says why there is none. Names
 and fields are the agent program's. Which state follows which stands in `machine.md` alone; this module decides nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
+from dsa.data_use import SPECIFICATION
 from dsa.edge.binding import Bindings
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import DsaError
 from dsa.expr import Value
-from dsa.guards.asking import verdict_of
+from dsa.guards.feedback import verdict_of
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
-from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle
+from dsa.runs.place import new_run_id
 from dsa.runs.runs import runs_in_memory
-from dsa.runs.setup import Setup
+from dsa.runs.setup import RunSetup
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.content import (
-    Artifact,
-    Context,
-    GeneratorInterface,
-    GuardInterface,
-    GuardResult,
-    PromptTemplate,
-)
-from dsa.runtime.moment import OnMoment
-from dsa.runtime.rest import Failure, Rest
+from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 from dsa.runtime.run import Run
 from dsa.runtime.speech import heard
-from dsa.uses import SPECIFICATION
+from dsa.runtime.status import Failure, Rest
+from dsa.runtime.timeline import OnMoment
+from dsa.semantics import Occurrence
 from machines.dual_state.bindings import effects
-from machines.dual_state.dag import ArtifactDAGInterface, handed_in, store_of
-from machines.dual_state.states import EnvironmentState, WorkflowState
-from machines.dual_state.waiting import now
+from machines.dual_state.dag import ArtifactDAGInterface, EnvironmentState, WorkflowState, handed_in, store_of
+
+T = TypeVar("T")
+
+
+def now(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end and give its result. RuntimeError inside an event loop, which cannot wait for itself."""
+    if _is_in_a_loop():
+        work.close()
+        raise RuntimeError(
+            "this is called inside an event loop: await `execute_async(..)` or `answer_async(..)` instead"
+        )
+    return asyncio.run(work)
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
 
 Precondition = Callable[[WorkflowState], bool]
 
@@ -103,7 +118,7 @@ class ActionPair:
         self.prompt_template = prompt_template
 
     def can_execute(self, workflow_state: WorkflowState) -> bool:
-        """Tell whether rho holds."""
+        """Return whether rho holds."""
         return self.precondition(workflow_state)
 
     def require(self, workflow_state: WorkflowState) -> None:
@@ -154,7 +169,7 @@ class DualStateAgent:
     ) -> None:
         self._pair, self._dag, self._on_moment = action_pair, artifact_dag, on_moment
         self._machine = _table(rmax, constraints)
-        self._generator = Asking(action_pair)
+        self._generator = PairGenerator(action_pair)
         self.run: Run | None = None
 
     @property
@@ -197,9 +212,9 @@ class DualStateAgent:
             self._pair.prompt_template.require(dependencies or ())
         store = store_of(self._dag)
         used = {name: handed_in(store, artifact) for name, artifact in (dependencies or {}).items()}
-        self._generator = Asking(self._pair, used)
-        binding = Bindings(effects, {_GUARD: Judging(self._pair.guard, used)}, {_GENERATOR: self._generator})
-        artifacts = Scoped(store, tuple(artifact.artifact_id for artifact in used.values())) if used else store
+        self._generator = PairGenerator(self._pair, used)
+        binding = Bindings(effects, {_GUARD: ContextGuard(self._pair.guard, used)}, {_GENERATOR: self._generator})
+        artifacts = ScopedStore(store, tuple(artifact.artifact_id for artifact in used.values())) if used else store
         handle = in_memory(self._machine, binding, artifacts, self._on_moment)
         rest = await handle.drive(Occurrence(SPECIFICATION, data=specification))
         self.run = rest.run
@@ -219,7 +234,7 @@ class DualStateAgent:
         raise RmaxExhausted(f"Failed after {len(rejected) - 1} retries", rejected)
 
 
-class Asking(GeneratorInterface):
+class PairGenerator(GeneratorInterface):
     """A pair's generator with the pair's prompt; `asked` is the context it was last given."""
 
     def __init__(self, pair: ActionPair, dependencies: Mapping[str, Artifact] | None = None) -> None:
@@ -235,7 +250,7 @@ class Asking(GeneratorInterface):
         return self._pair.generator.generate(context, self._pair.prompt_template or template)
 
 
-class Judging(GuardInterface):
+class ContextGuard(GuardInterface):
     """A guard that is given what the caller handed in as well."""
 
     def __init__(self, guard: GuardInterface, dependencies: Mapping[str, Artifact]) -> None:
@@ -248,7 +263,7 @@ class Judging(GuardInterface):
 
 
 @attrs.frozen
-class Scoped:
+class ScopedStore:
     """A store whose new artifacts name what the caller handed in as their dependencies."""
 
     _store: ArtifactStore
@@ -265,14 +280,14 @@ class Scoped:
 
 @lru_cache(maxsize=64)
 def _table(rmax: int, constraints: str) -> Machine:
-    """Give the shipped table; what is worked out of it once serves all agents of its kind."""
+    """Return the shipped table; what is worked out of it once serves all agents of its kind."""
     return attrs.evolve(load("dual_state").at({"rmax": rmax}), constraints=constraints)
 
 
 def in_memory(machine: Machine, binding: Bindings, artifacts: ArtifactStore, on_moment: OnMoment | None) -> RunHandle:
     """Return a new run that no disk keeps but for its artifacts."""
     run_id = new_run_id(machine.name, entropy=token_hex(8))  # no store refuses an id twice
-    return runs_in_memory(artifacts).begin(Setup(machine, binding), run_id=run_id, on_moment=on_moment)
+    return runs_in_memory(artifacts).begin(RunSetup(machine, binding), run_id=run_id, on_moment=on_moment)
 
 
 def workflow_state_of(run: Run, variables: Mapping[str, str]) -> WorkflowState:
@@ -284,5 +299,5 @@ def workflow_state_of(run: Run, variables: Mapping[str, str]) -> WorkflowState:
 
 
 def rejected_in(run: Run, step: str, artifacts: ArtifactStore) -> list[Rejected]:
-    """Give what was turned down in a step since it last passed, the last and a fatal one included, oldest first."""
+    """Return what was turned down in a step since it last passed, the last and a fatal one included, oldest first."""
     return [(artifacts.get_artifact(each.artifact_id), each.feedback) for each in run.step(step).history]

@@ -10,12 +10,14 @@ from typing import overload
 
 import attrs
 
-from dsa.edge.judging import dependencies_of, judge
-from dsa.edge.threads import run_function
+from dsa.data_use import FEEDBACK, SPECIFICATION, prompt_for
+from dsa.edge.binding import dependencies_of, judge
+from dsa.edge.event_loop import run_function
 from dsa.machine import Machine, step_of
 from dsa.runs.bindings import generator_name
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import (
+    DEFAULT_FEEDBACK_WRAPPER,
     AmbientEnvironment,
     Artifact,
     AsyncGeneratorInterface,
@@ -23,14 +25,13 @@ from dsa.runtime.content import (
     GeneratorInterface,
     PromptTemplate,
     Usage,
+    placeholders,
 )
 from dsa.runtime.event_data import as_text, guard_data, placeholder_values
-from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, Ledger, VerdictEntry
-from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
-from dsa.runtime.prompt import DEFAULT_FEEDBACK_WRAPPER, placeholders
+from dsa.runtime.ledger import PERSON, ArtifactEntry, GuardVerdict, Ledger, VerdictEntry
+from dsa.runtime.policy.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.run import Rejection, guards_for
 from dsa.runtime.speech import heard
-from dsa.runtime.views import Rejection, guards_for
-from dsa.uses import FEEDBACK, SPECIFICATION, prompt_for
 
 Rejected = tuple[str, str]
 
@@ -38,7 +39,7 @@ _LONGEST_ID = 1000
 
 
 @attrs.frozen(eq=False)
-class History(Sequence[Rejected]):
+class FeedbackHistory(Sequence[Rejected]):
     """H of Definition 3 as pairs of rejected text and feedback, oldest first.
 
     A text is fetched when it is looked at, so that an attempt costs the same however many came before it; who writes
@@ -56,13 +57,13 @@ class History(Sequence[Rejected]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Rejected, ...]: ...
     def __getitem__(self, index: int | slice) -> Rejected | tuple[Rejected, ...]:
-        """Give a pair, or a tuple of them."""
+        """Return a pair, or a tuple of them."""
         if isinstance(index, slice):
             return tuple(self._pair(rejection) for rejection in self._rejections[index])
         return self._pair(self._rejections[index])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, History | tuple | list) and tuple(self) == tuple(other)
+        return isinstance(other, FeedbackHistory | tuple | list) and tuple(self) == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]  # it equals lists
 
@@ -71,7 +72,7 @@ class History(Sequence[Rejected]):
 
 
 def template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | None:
-    """Give a step's prompt: its section, else that of the effect, else its task; None when there is none."""
+    """Return a step's prompt: its section, else that of the effect, else its task; None when there is none."""
     key = "template", step, effect
     if key not in machine.worked_out:
         machine.worked_out[key] = _template_for(machine, step, effect)
@@ -91,7 +92,7 @@ def _template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | 
 def context_for(context: PolicyContext, step: str, effect: str, key: str = "") -> Context:
     """Compose C of Definition 3 for a step: E, the specification, what was rejected and why, what it uses, what events have brought."""
     run, artifacts = context.run, context.artifacts
-    rejected = History(run.step(step).history, artifacts)
+    rejected = FeedbackHistory(run.step(step).history, artifacts)
     specification = context.latest(f"{SPECIFICATION}?") if SPECIFICATION in run.machine.event_named else None
     return Context(
         AmbientEnvironment(artifacts, run.machine.constraints),
@@ -135,7 +136,7 @@ async def _generated(generator: GeneratorInterface, asked: Context, template: Pr
 
 
 def _retried(actor: str, usage: Usage) -> list[Step]:
-    """Say which tries of a generator gave nothing before one did, so that it stands in the ledger."""
+    """Return which tries of a generator gave nothing before one did, so that it stands in the ledger."""
     if not usage.retried:
         return []
     told = f"{usage.model} was asked {len(usage.retried) + 1} times: {', '.join(usage.retried)}, then it answered"
@@ -189,7 +190,7 @@ def _stored(
 
 
 def text_brought(data: object) -> dict[str, str]:
-    """Give the text that a person brings, as it is recorded. ValueError for anything else."""
+    """Return the text that a person brings, as it is recorded. ValueError for anything else."""
     content = data.get("content") if isinstance(data, dict) else data
     if not isinstance(content, str) or not content.strip():
         raise ValueError('it brings the text that takes the artifact\'s place, as a text or as {"content": TEXT}')
@@ -236,13 +237,13 @@ async def refine_context(action: Action, context: PolicyContext) -> list[Step]:
         step = step_of(context.run.machine, wanted["source"])
         view, data = context.run.step(step), wanted["data"]
         if view.latest is not None:
-            said = (Judgement(PERSON, "failed", data if isinstance(data, str) else ""),)
+            said = (GuardVerdict(PERSON, "failed", data if isinstance(data, str) else ""),)
             context.record(VerdictEntry(wanted["key"], step, view.attempts, view.latest, said))
     return []
 
 
 async def advance_state(action: Action, context: PolicyContext) -> list[Step]:  # noqa: ARG001  (a policy's signature)
-    """Say that the workflow may go on, where the machine asks; the row itself has set the workflow state."""
+    """Return that the workflow may go on, where the machine asks; the row itself has set the workflow state."""
     return [event_step(action.policy, event) for event in action.actions]
 
 

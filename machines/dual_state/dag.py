@@ -2,17 +2,23 @@
 
 Takes artifacts, gives them back by id. An artifact is stored before its guard runs, and what the guard said is a second record:
 whatever becomes of the guard, every generated version is there.
+
+S_workflow and S_env of Definition 1, as read-only views of a run: only a row of the table sets sigma.
+
+Takes a run and its artifacts, gives frozen values.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import attrs
 
 from dsa.edge.git import GitArtifacts
-from dsa.runtime.artifacts import ArtifactStore, Attempt, MemoryArtifacts, attempt_of, identified
-from dsa.runtime.content import Artifact, GuardResult
+from dsa.runtime.artifacts import ArtifactStore, AttemptRecord, MemoryArtifacts, attempt_of, identified
+from dsa.runtime.content import Artifact, Context, GuardResult
 from dsa.runtime.ledger import VerdictEntry
 
 
@@ -28,17 +34,17 @@ class ArtifactDAGInterface(ABC):
 
     @abstractmethod
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Give one version; KeyError when there is none of that id."""
+        """Return one version; KeyError when there is none of that id."""
 
     @abstractmethod
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
 
     def record_verdict(self, artifact_id: str, result: GuardResult) -> None:  # noqa: B027  # optional on purpose
         """Keep what a guard said of a version. One that has no place for verdicts need not: the run's ledger has them."""
 
 
-class _Kept(ArtifactDAGInterface):
+class _StoreDag(ArtifactDAGInterface):
     """A DAG on one of the stores that runs use."""
 
     def __init__(self, artifacts: ArtifactStore) -> None:
@@ -56,22 +62,22 @@ class _Kept(ArtifactDAGInterface):
             raise KeyError(f"Artifact not found: {artifact_id}") from None
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
         return self.artifacts.get_provenance(artifact_id)
 
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Give every version without its text and with its verdicts, in the order in which they were stored."""
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """Return every version without its text and with its verdicts, in the order in which they were stored."""
         return self.artifacts.attempts()
 
 
-class InMemoryArtifactDAG(_Kept):
+class InMemoryArtifactDAG(_StoreDag):
     """A DAG that ends with the program."""
 
     def __init__(self) -> None:
         super().__init__(MemoryArtifacts())
 
 
-class GitArtifactDAG(_Kept):
+class GitArtifactDAG(_StoreDag):
     """A DAG in the bare git repository at `repo_path`, made when missing: the branch `runs/RUN`, a commit for each record.
 
     Durable when a call returns; any number of processes may use one repository. Raises ArtifactStoreError when it cannot be used.
@@ -104,7 +110,7 @@ class _PassedOn(MemoryArtifacts):
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
         return self._dag.get_provenance(artifact_id)
 
-    def lineage(self, artifact_id: str) -> list[Attempt]:
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
         found = ((each, each.artifact_id) for each in self.get_provenance(artifact_id))
         return [self._attempts[name] if name in self._attempts else attempt_of(each) for each, name in found]
 
@@ -117,7 +123,7 @@ class _PassedOn(MemoryArtifacts):
 
 def store_of(dag: ArtifactDAGInterface) -> ArtifactStore:
     """Return the store that a run uses for a DAG."""
-    return dag.artifacts if isinstance(dag, _Kept) else _PassedOn(dag)
+    return dag.artifacts if isinstance(dag, _StoreDag) else _PassedOn(dag)
 
 
 def handed_in(store: ArtifactStore, artifact: Artifact) -> Artifact:
@@ -134,3 +140,32 @@ def handed_in(store: ArtifactStore, artifact: Artifact) -> Artifact:
         if store.get_artifact(artifact.artifact_id) == artifact:
             return artifact
     return store.store(artifact)
+
+
+def _frozen(given: Mapping[str, object]) -> Mapping[str, object]:
+    return MappingProxyType(dict(given))
+
+
+@attrs.frozen
+class WorkflowState:
+    """sigma: which guards have passed, and which artifact passed each of them."""
+
+    guards: Mapping[str, bool] = attrs.field(factory=dict, converter=_frozen)
+    artifact_ids: Mapping[str, str] = attrs.field(factory=dict, converter=_frozen)
+
+    def is_satisfied(self, guard_id: str) -> bool:
+        """Return whether a guard has passed; one that was never heard of has not."""
+        return self.guards.get(guard_id, False)
+
+    def get_artifact_id(self, guard_id: str) -> str | None:
+        """Return the id of the artifact that passed a guard."""
+        return self.artifact_ids.get(guard_id)
+
+
+@attrs.frozen
+class EnvironmentState:
+    """s_env = <a, C>: the newest artifact, the context it was made in and what has been rejected, the retries taken."""
+
+    artifact: Artifact | None = None
+    context: Context | None = None
+    retry_count: int = 0

@@ -4,16 +4,28 @@ A table of your own gets its effects from `ToolAgent`; docs/how-to/tools.md show
 providers are sent.
 """
 
-from machines.tool_use.agent import CallRead, FunctionTool, ToolAgent, ToolError
-from machines.tool_use.answers import Answer
-from machines.tool_use.call import ToolCall, ToolResult
-from machines.tool_use.function_guard import FunctionGuard
-from machines.tool_use.kinds import CONTENT, LIMIT, NUMBER, TEXT, TRUTH
-from machines.tool_use.notice import Notice
-from machines.tool_use.tool import Kind, Parameter, Tool
-from machines.tool_use.transcript import Transcript
+from machines.tool_use.tool import CONTENT, LIMIT, NUMBER, TEXT, TRUTH, ArgumentKind, Parameter, Tool
+from machines.tool_use.tool_agent import AgentCall, FunctionGuard, FunctionTool, ToolAgent, ToolError
+from machines.tool_use.tool_call import ModelAnswer, ToolCall, ToolResult
+from machines.tool_use.transcript import Notice, Transcript
 
 __all__ = [
-    "CONTENT", "LIMIT", "NUMBER", "TEXT", "TRUTH",
-    "Answer", "CallRead", "FunctionGuard", "FunctionTool", "Kind", "Notice", "Parameter", "Tool", "ToolAgent", "ToolCall", "ToolError", "ToolResult", "Transcript",
+    "CONTENT",
+    "LIMIT",
+    "NUMBER",
+    "TEXT",
+    "TRUTH",
+    "AgentCall",
+    "ArgumentKind",
+    "FunctionGuard",
+    "FunctionTool",
+    "ModelAnswer",
+    "Notice",
+    "Parameter",
+    "Tool",
+    "ToolAgent",
+    "ToolCall",
+    "ToolError",
+    "ToolResult",
+    "Transcript",
 ]  # fmt: skip

@@ -10,28 +10,34 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from dsa.data_use import SPECIFICATION
 from dsa.edge.binding import Bindings
 from dsa.immutable import immutable
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runs.handle import RunHandle
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
-from dsa.runtime.moment import OnMoment
-from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.uses import SPECIFICATION
-from machines.dual_state.agent import ActionPair, Asking, Rejected, in_memory, rejected_in, workflow_state_of
+from dsa.runtime.status import Rest
+from dsa.runtime.timeline import OnMoment
+from dsa.semantics import Occurrence
+from machines.dual_state.agent import (
+    ActionPair,
+    PairGenerator,
+    Rejected,
+    in_memory,
+    now,
+    rejected_in,
+    workflow_state_of,
+)
 from machines.dual_state.bindings import effects
-from machines.dual_state.dag import ArtifactDAGInterface, store_of
-from machines.dual_state.states import WorkflowState
-from machines.dual_state.waiting import now
+from machines.dual_state.dag import ArtifactDAGInterface, WorkflowState, store_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COLUMNS = ("step", "requires", "generator", "guard", "uses", "rmax")
 
 
 def _scoped(given: Mapping[str, str] | Iterable[str | tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Give pairs of the name under which a guard is given an artifact, and the guard id of the step that made it.
+    """Return pairs of the name under which a guard is given an artifact, and the guard id of the step that made it.
 
     A guard id alone stands under its own name, without the prefix `g_`.
     """
@@ -100,7 +106,7 @@ class Workflow:
         self._store, self._on_moment = store_of(artifact_dag), on_moment
         self._guards: dict[str, GuardInterface] = {step.guard_id: step.action_pair.guard for step in steps}
         self._generators: dict[str, GeneratorInterface] = {
-            f"of_{step.guard_id}": Asking(step.action_pair) for step in steps
+            f"of_{step.guard_id}": PairGenerator(step.action_pair) for step in steps
         }
         self.run: Run | None = None
         self._handle: RunHandle | None = None

@@ -23,14 +23,14 @@ MANY, SOME, EDGE, ATTEMPTS, RUNS = 10_000, 500, 500, 1_000, 2_000
 
 
 def timed_ms(work: Callable[[], object]) -> float:
-    """Give the wall time of one call."""
+    """Return the wall time of one call."""
     begun = time.perf_counter()
     work()
     return (time.perf_counter() - begun) * 1e3
 
 
 def stores(store: ArtifactStore, count: int) -> list[float]:
-    """Store a chain of attempts; give the milliseconds of each."""
+    """Store a chain of attempts; return the milliseconds of each."""
     taken, made = [], None
     for number in range(1, count + 1):
         artifact = attempt(number, made)
@@ -55,7 +55,7 @@ def naive(folder: Path, count: int) -> list[float]:
 
 
 def growth(taken: list[float]) -> float:
-    """Give the median of the last over that of the first."""
+    """Return the median of the last over that of the first."""
     return statistics.median(taken[-EDGE:]) / statistics.median(taken[:EDGE])
 
 
@@ -120,14 +120,14 @@ def synced(path: Path) -> None:
 
 
 def processor_ms(work: Callable[[], object]) -> float:
-    """Give the processor time of one call, that of processes which it starts and waits for included."""
+    """Return the processor time of one call, that of processes which it starts and waits for included."""
     begun = processor_s()
     work()
     return (processor_s() - begun) * 1e3
 
 
 def processor_s() -> float:
-    """Give the processor time of this process and of those that it has waited for."""
+    """Return the processor time of this process and of those that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
@@ -164,7 +164,7 @@ def bench_git_runs() -> None:
 
 
 def peak_mb() -> float:
-    """Give the most memory this process has had."""
+    """Return the most memory this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -1,7 +1,7 @@
 """A conversation: what the engine adds to a streamed chunk and to a call, whether turn 500 costs more than turn 5, Python warm and cold.
 
 The peer is a loop over bare httpx: it sends its messages, reads the stream line by line, puts calls together by index, calls the same
-`Database` or `Interpreter`, and sends what they gave. It keeps nothing and checks nothing. Both ask the same server, a process of its
+`SqlDatabase` or `Interpreter`, and sends what they gave. It keeps nothing and checks nothing. Both ask the same server, a process of its
 own that plays a model (`chatting.py serve`); runs are kept in SQLite on tmpfs. What a chunk and a call add is judged in processor time, which is
 this process's alone, as the limits of runs are; wall time, which is what a user waits and depends on who else is busy, stands beside it.
 """
@@ -26,11 +26,10 @@ from chats import CARS, steps_since_user
 from timing import FULL_SPEED_US, plain_python_us, speed_between, verdict
 
 from dsa.runs.runs import open_runs
-from machines.chat.calls import TOOLS
-from machines.chat.messages import INSTRUCTIONS
+from machines.chat.chat_session import Chat, ChatStart
+from machines.chat.chat_tools import INSTRUCTIONS, TOOLS
 from machines.chat.python import FrameSource, Interpreter
-from machines.chat.session import Chat, Settings
-from machines.chat.sql import Database
+from machines.chat.sql import SqlDatabase
 
 ROUNDS, CHUNKS, CALLS = 15, 4_000, 10
 CHUNK_MS, CALL_MS, GROWTH, WARM = 1.0, 5.0, 1.25, 0.4
@@ -94,7 +93,7 @@ def serve() -> None:
 class Bare:
     """A conversation without anything of ours but the tools themselves."""
 
-    def __init__(self, model: str, database: Database, interpreter: Interpreter) -> None:
+    def __init__(self, model: str, database: SqlDatabase, interpreter: Interpreter) -> None:
         import httpx
 
         address, _, self._name = model.partition("#")
@@ -104,7 +103,7 @@ class Bare:
         self._database, self._interpreter = database, interpreter
 
     async def say(self, text: str) -> str:
-        """Say something, and give the answer."""
+        """Say something, and return the answer."""
         self._messages.append({"role": "user", "content": text})
         while True:
             content, calls = await self._asked()
@@ -148,7 +147,7 @@ class Bare:
 
 
 async def timed_ms(say: Callable, text: str) -> tuple[float, float]:
-    """Give the wall time and the processor time of a turn."""
+    """Return the wall time and the processor time of a turn."""
     gc.collect()
     wall, processor = time.perf_counter(), time.process_time()
     await say(text)
@@ -156,7 +155,7 @@ async def timed_ms(say: Callable, text: str) -> tuple[float, float]:
 
 
 async def both(chat: Chat, bare: Bare, what: str, count: int) -> list[list[float]]:
-    """Give rounds of milliseconds for each thing, of so many in a turn: wall time of ours and of the bare loop, processor time of both.
+    """Return rounds of milliseconds for each thing, of so many in a turn: wall time of ours and of the bare loop, processor time of both.
 
     They are what it takes at full speed: the processor of a shared machine is at times half as fast, and plain Python, timed before and after, says when.
     """
@@ -199,9 +198,9 @@ def measured(what: str, count: int) -> list[list[float]]:
 
         async def work() -> list[list[float]]:
             with (
-                Database([CARS], folder / "data") as database,
+                SqlDatabase([CARS], folder / "data") as database,
                 open_runs(folder) as runs,
-                Chat.begin(Settings(model, (CARS,)), runs) as chat,
+                Chat.begin(ChatStart(model, (CARS,)), runs) as chat,
             ):
                 bare = Bare(model, database, chat.resources.interpreter)
                 try:
@@ -229,8 +228,8 @@ def bench_chat_turns() -> None:
 
 
 async def turns(model: str, folder: Path) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Give rounds of what a late and an early turn take, each behind four turns of its conversation, so that both are as warm."""
-    settings, taken, said = Settings(model, (CARS,)), [], 0
+    """Return rounds of what a late and an early turn take, each behind four turns of its conversation, so that both are as warm."""
+    settings, taken, said = ChatStart(model, (CARS,)), [], 0
     with open_runs(folder) as runs, Chat.begin(settings, runs) as long:
         for said in range(1, LATE - EARLY + 1):
             await long.say(f"sql 1 {said}")
@@ -245,7 +244,7 @@ async def turns(model: str, folder: Path) -> list[tuple[tuple[float, float], tup
 
 
 async def timed_fifth(chat: Chat, said: int) -> tuple[float, float]:
-    """Have four turns, and give the milliseconds of the next."""
+    """Have four turns, and return the milliseconds of the next."""
     for number in range(said + 1, said + EARLY):
         await chat.say(f"sql 1 {number}")
     return await timed_ms(chat.say, f"sql 1 {said + EARLY}")

@@ -61,7 +61,7 @@ def took(
 
 
 def here(engines: Iterable[str], folder: Path) -> list[str]:
-    """Give the engines that are here, and say of the others why not."""
+    """Return the engines that are here, and say of the others why not."""
     found = []
     for engine in engines:
         try:
@@ -165,7 +165,7 @@ def bench_artifact_dag() -> None:
 
 
 def dag_in_git(repository: Path) -> tuple[list[float], float]:
-    """Store attempts and their verdicts in our git store; give the time of each pair, and that of all with their texts."""
+    """Store attempts and their verdicts in our git store; return the time of each pair, and that of all with their texts."""
     store, taken, made = GitArtifacts(repository, "r"), [], None
     for number in range(1, ATTEMPTS + 1):
         artifact, begun = attempt(number, made), time.perf_counter()

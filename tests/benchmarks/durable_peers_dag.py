@@ -15,7 +15,7 @@ CONTEXT = ContextSnapshot(workflow_id="r", specification="add", constraints="", 
 
 
 def attempt(number, before):
-    """Give an attempt that was rejected. In a real run its context has all that was said before; none has here."""
+    """Return an attempt that was rejected. In a real run its context has all that was said before; none has here."""
     return Artifact(
         artifact_id=f"{number:08x}-0000-4000-8000-000000000000",
         workflow_id="r",

@@ -64,7 +64,7 @@ def dsa(folder: Path, *, growing: bool) -> Iterator[Work]:
     """Runs in a folder: result, event, row and intent in one commit. All texts lie in the ledger anyway."""
     from dsa import Bindings, open_runs
     from dsa.lang import loads
-    from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
+    from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step
 
     @answering("artifact", is_eager=True)  # like the functions of the others, it waits for nothing
     async def generate(action: Action, _: PolicyContext) -> list[Step]:
@@ -175,7 +175,7 @@ def burr(folder: Path, *, growing: bool) -> Iterator[Work]:
 
 
 def fsyncs() -> int:
-    """Give how many fsyncs the library of `tests/crash/faults.c` has counted in this process; AttributeError when it is not there."""
+    """Return how many fsyncs the library of `tests/crash/faults.c` has counted in this process; AttributeError when it is not there."""
     count: Any = ctypes.CDLL(None).faults_seen
     count.restype = ctypes.c_long
     return int(count())

@@ -18,7 +18,7 @@ from durable_peers import HERE, PEERS
 from outside import MissingError
 from timing import verdict
 
-from dsa.generators.scripted import ScriptedGenerator
+from dsa.generators.substitutes import ScriptedGenerator
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from machines import ActionPair, ArtifactDAGInterface, DualStateAgent, GitArtifactDAG, InMemoryArtifactDAG
 
@@ -43,7 +43,7 @@ class Passing(GuardInterface):
 
 
 def attempt_us(attempts: int, dag: ArtifactDAGInterface) -> float:
-    """Give the processor time of an attempt. What was imported before is frozen: to collect it would take it out of the caches."""
+    """Return the processor time of an attempt. What was imported before is frozen: to collect it would take it out of the caches."""
     pair = ActionPair(lambda _state: True, ScriptedGenerator([TEXT] * attempts), Passing(attempts))
     agent = DualStateAgent(pair, dag, rmax=attempts)
     gc.collect()
@@ -53,7 +53,7 @@ def attempt_us(attempts: int, dag: ArtifactDAGInterface) -> float:
 
 
 def theirs_us(attempts: int, rounds: int, *folder: str) -> list[float]:
-    """Give the same of AtomicGuard, for each round. Raises MissingError."""
+    """Return the same of AtomicGuard, for each round. Raises MissingError."""
     python = PEERS / "atomicguard" / "bin" / "python"
     if not python.exists():
         raise MissingError("AtomicGuard is not here: run tests/set_up_peers.py")
@@ -64,7 +64,7 @@ def theirs_us(attempts: int, rounds: int, *folder: str) -> list[float]:
 
 
 def ours_us(attempts: int, rounds: int, folder: Path | None = None) -> list[float]:
-    """Give ours, for each round, by a process of its own, as theirs is: with artifacts in memory, or in git."""
+    """Return ours, for each round, by a process of its own, as theirs is: with artifacts in memory, or in git."""
     command = [sys.executable, __file__, str(attempts), str(rounds), *([] if folder is None else [str(folder)])]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [float(each) for each in json.loads(done.stdout)]

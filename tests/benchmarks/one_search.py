@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import families
 
-from dsa.checks.engines import bdd, compiled, python, vectors
-from dsa.checks.engines.found import Found, Limits
-from dsa.edge.compiler import compiled as compile_c
-from dsa.ground import Ground, ground
+from dsa.checks.search import bdd_engine, c_engine, numpy_engine, python_engine
+from dsa.checks.search.engine import SearchLimits, SearchResult
+from dsa.edge.processes import compiled as compile_c
+from dsa.ground_system import Ground, ground
 from dsa.system import closed_system
 
 _COMPILING = [0.0]
@@ -30,15 +30,15 @@ def _compile(source: str) -> CDLL:
     return library
 
 
-def _search(engine: str, system: Ground) -> Found:
-    limits = Limits(10**30)
+def _search(engine: str, system: Ground) -> SearchResult:
+    limits = SearchLimits(10**30)
     if engine == "C":
-        return compiled.search(system, (), limits, _compile)
+        return c_engine.search(system, (), limits, _compile)
     if engine == "NumPy":
         import numpy as np  # so that importing it is not measured: a process does it once
 
         np.zeros(1)
-    found = {"NumPy": vectors.search, "Python": python.search, "BDD": bdd.search}[engine]
+    found = {"NumPy": numpy_engine.search, "Python": python_engine.search, "BDD": bdd_engine.search}[engine]
     return found(system, (), limits)
 
 

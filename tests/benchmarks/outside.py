@@ -103,7 +103,7 @@ def _in_python(interpreter: str, checker: str, sizes: tuple[int, ...]) -> Took:
 
 
 def _musil_python() -> str:
-    """Give an interpreter that has musil: of the environment's MUSIL_PYTHON, or where `tests/set_up_peers.py` puts it."""
+    """Return an interpreter that has musil: of the environment's MUSIL_PYTHON, or where `tests/set_up_peers.py` puts it."""
     python = os.environ.get("MUSIL_PYTHON", str(Path(sys.prefix) / "peers" / "musil" / "bin" / "python"))
     if not Path(python).exists():
         raise MissingError("musil is not here: run tests/set_up_peers.py, or set MUSIL_PYTHON")

@@ -32,10 +32,10 @@ from timing import median_ratio, missed, process_seconds, rounds, verdict
 from dsa.checks.report import check
 from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.declarations import Emit, Event, State, Transition
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.lang import dumps, loads, read_machine
 from dsa.machine import Machine
-from dsa.meaning import Occurrence, Taken, start, step
+from dsa.semantics import Occurrence, Taken, start, step
 
 EVENTS, ROUNDS, START_ROUNDS = 20_000, 7, 11
 

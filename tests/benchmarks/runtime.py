@@ -20,20 +20,20 @@ from timing import in_plain_python, process_seconds, verdict
 
 import dsa
 from dsa.edge.binding import Bindings
-from dsa.edge.files import load
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.generators.scripted import ScriptedGenerator
+from dsa.edge.document_files import load
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.generators.substitutes import ScriptedGenerator
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runs.place import MEMORY
 from dsa.runs.runs import Runs
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.journal import Summary
 from dsa.runtime.ledger import EventEntry, MachineEntry
-from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
-from dsa.runtime.rest import Rest
+from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step
 from dsa.runtime.run import Run, replay
+from dsa.runtime.run_store import Summary
 from dsa.runtime.secrets import Secrets
+from dsa.runtime.status import Rest
 from machines.dual_state import bindings
 
 Performed = Callable[[Action, PolicyContext], Awaitable[list[Step]]]
@@ -135,7 +135,7 @@ def agent_run(attempts: int) -> Run:
 
 
 def taken_us(work: Callable[[], object]) -> float:
-    """Give the processor time of one call in microseconds."""
+    """Return the processor time of one call in microseconds."""
     gc.collect()
     begun = time.process_time()
     work()
@@ -294,8 +294,8 @@ FOLLOWED, WATCHED = 50_000, 100
 WRITER = """
 import sys, time
 from pathlib import Path
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.run_store import Summary
 from dsa.runtime.ledger import EventEntry
 with SqliteStore(Path(sys.argv[1])) as store:
     journal, _ = store.hold(sys.argv[2])

@@ -22,7 +22,7 @@ TESTS = "from solution import add\n\ndef test_add():\n    assert add(2, 3) == 5\
 
 
 def wall_ms(work: Callable[[], object]) -> float:
-    """Give the wall time of one call."""
+    """Return the wall time of one call."""
     begun = time.perf_counter()
     work()
     return (time.perf_counter() - begun) * 1000

@@ -63,7 +63,7 @@ COSTLY: dict[str, Callable[[int], list[dict]]] = {
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Give the processor time of one call, without that of looking for garbage among what was there before: other benches leave a lot."""
+    """Return the processor time of one call, without that of looking for garbage among what was there before: other benches leave a lot."""
     gc.collect()
     gc.freeze()
     begun = time.process_time()
@@ -74,7 +74,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def rate(chunks: list, work: Callable[[list], object], rounds: int = ROUNDS) -> float:
-    """Give chunks a second, the median of the rounds."""
+    """Return chunks a second, the median of the rounds."""
     return len(chunks) / statistics.median(seconds(lambda: work(chunks)) for _ in range(rounds))
 
 
@@ -114,7 +114,7 @@ def bench_costly_streams() -> None:
 
 
 def litellm_objects(chunks: Iterable[dict]) -> list:
-    """Give chunks as LiteLLM has them; it copies what it is given."""
+    """Return chunks as LiteLLM has them; it copies what it is given."""
     from litellm.types.utils import ModelResponseStream
 
     return [ModelResponseStream(**json.loads(json.dumps(one))) for one in chunks]
@@ -127,7 +127,7 @@ def litellm_built(chunks: list) -> object:
 
 
 def openai_objects(chunks: Iterable[dict]) -> list:
-    """Give chunks as OpenAI's package has them."""
+    """Return chunks as OpenAI's package has them."""
     from openai.types.chat import ChatCompletionChunk
 
     return [ChatCompletionChunk.model_validate(one) for one in chunks]
@@ -143,7 +143,7 @@ def openai_built(chunks: list) -> object:
 
 
 def speed_peers() -> list[tuple]:
-    """Give the peers that are installed: name, how chunks are prepared, how they are put together."""
+    """Return the peers that are installed: name, how chunks are prepared, how they are put together."""
     quiet()
     return [
         ("litellm.stream_chunk_builder", litellm_objects, litellm_built),
@@ -179,13 +179,13 @@ def by_index(chunks: list[dict]) -> list[tuple]:
 
 
 def calls_of(built: object) -> list[tuple]:
-    """Give the calls of a completion of LiteLLM or OpenAI's package: id, name, text of the arguments."""
+    """Return the calls of a completion of LiteLLM or OpenAI's package: id, name, text of the arguments."""
     message = built.choices[0].message
     return [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []]
 
 
 def through_litellm(shape: Shape) -> list:
-    """Give the chunks that LiteLLM hands on when a server plays a shape."""
+    """Return the chunks that LiteLLM hands on when a server plays a shape."""
     import litellm
 
     with serving(answered(events(shape.chunks))) as (address, _):
@@ -197,13 +197,13 @@ def through_litellm(shape: Shape) -> list:
 
 
 def ours(chunks: Iterable, tools: list) -> list[tuple]:
-    """Give our calls in the peers' form; those that must not be executed are left out, as unreadable ones of peers are."""
+    """Return our calls in the peers' form; those that must not be executed are left out, as unreadable ones of peers are."""
     result = reconcile_stream(chunks, tools)
     return [(call.id, call.name, json.dumps(call.arguments)) for call in result.tool_calls if call.error is None]
 
 
 def right(calls: list[tuple], shape: Shape) -> bool:
-    """Tell whether calls are those of a shape: ids, names, arguments; one that cannot be read is not executed by anybody."""
+    """Return whether calls are those of a shape: ids, names, arguments; one that cannot be read is not executed by anybody."""
     got = []
     for given_id, name, arguments in calls:
         with contextlib.suppress(ValueError, TypeError):
@@ -230,7 +230,7 @@ CONTENDERS: dict[str, Callable[[Shape], list[tuple]]] = {
 
 
 def judged(contender: Callable[[Shape], list[tuple]], shape: Shape) -> bool:
-    """Tell whether a contender has the right calls; one that raises is right where nothing may be executed."""
+    """Return whether a contender has the right calls; one that raises is right where nothing may be executed."""
     try:
         return right(contender(shape), shape)
     except Exception:  # noqa: BLE001  (whatever a peer raises at a shape it does not know)
@@ -238,7 +238,7 @@ def judged(contender: Callable[[Shape], list[tuple]], shape: Shape) -> bool:
 
 
 def ends_unseen(shape: Shape) -> bool:
-    """Tell whether a stream that did not end well looks as if it had, behind LiteLLM."""
+    """Return whether a stream that did not end well looks as if it had, behind LiteLLM."""
     if "error" not in shape.expected:
         return False
     try:

@@ -23,7 +23,7 @@ FULL_SPEED_US = 0.8  # what a unit of plain Python takes where the processor is 
 
 
 def per_call_us(work: Callable[[], int]) -> float:
-    """Give microseconds of processor time per unit; `work` does something and says how many units it did."""
+    """Return microseconds of processor time per unit; `work` does something and says how many units it did."""
     gc.collect()
     begun = time.process_time()
     units = work()
@@ -40,7 +40,7 @@ def rounds(contenders: Mapping[str, Callable[[], int]], count: int) -> dict[str,
 
 
 def median_ratio(taken: Mapping[str, Sequence[float]], name: str, base: str) -> float:
-    """Give the median over the rounds of one contender's time over another's."""
+    """Return the median over the rounds of one contender's time over another's."""
     return statistics.median(a / b for a, b in zip(taken[name], taken[base], strict=True))
 
 
@@ -61,17 +61,17 @@ def _plain_python() -> int:
 
 
 def plain_python_us() -> float:
-    """Give the processor time of a unit of plain Python now, in microseconds: FULL_SPEED_US where the processor is at its full speed, up to twice that at other times."""
+    """Return the processor time of a unit of plain Python now, in microseconds: FULL_SPEED_US where the processor is at its full speed, up to twice that at other times."""
     return per_call_us(_plain_python)
 
 
 def speed_between(before_us: float, after_us: float) -> float:
-    """Give the speed of the processor between two times of plain Python, as a part of its full speed: what was taken meanwhile, times this, is what it takes then."""
+    """Return the speed of the processor between two times of plain Python, as a part of its full speed: what was taken meanwhile, times this, is what it takes then."""
     return 2 * FULL_SPEED_US / (before_us + after_us)
 
 
 def in_plain_python(work: Callable[[], int], count: int) -> tuple[float, float]:
-    """Give the processor time of a unit of work in microseconds, and in units of plain Python: medians of the rounds.
+    """Return the processor time of a unit of work in microseconds, and in units of plain Python: medians of the rounds.
 
     The processor of a shared machine is at times twice as fast as at others; plain Python is timed before and after each round of the work.
     """
@@ -84,7 +84,7 @@ def in_plain_python(work: Callable[[], int], count: int) -> tuple[float, float]:
 
 
 def process_seconds(arguments: Sequence[str], *, installed: bool = True) -> float:
-    """Give the wall time of a whole Python process, with byte code as an installed package has it, or with what is here."""
+    """Return the wall time of a whole Python process, with byte code as an installed package has it, or with what is here."""
     environment = dict(os.environ)
     if installed:
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -99,11 +99,11 @@ def process_seconds(arguments: Sequence[str], *, installed: bool = True) -> floa
 
 
 def verdict(*, good: bool) -> str:
-    """Say whether a limit was kept."""
+    """Return whether a limit was kept."""
     _MISSED.extend([] if good else [True])
     return "ok" if good else "MISSED"
 
 
 def missed() -> int:
-    """Give how many limits were not kept so far."""
+    """Return how many limits were not kept so far."""
     return len(_MISSED)

@@ -2,7 +2,7 @@
 
 
 def any_order(n: int, r: int) -> tuple[str, str]:
-    """Give the module `any_order` and its configuration: each configuration is one state of TLC's."""
+    """Return the module `any_order` and its configuration: each configuration is one state of TLC's."""
     module = f"""---- MODULE any_order ----
 EXTENDS Naturals
 Steps == 1..{n}

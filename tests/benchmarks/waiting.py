@@ -11,7 +11,7 @@ from pathlib import Path
 from timing import verdict
 
 import dsa
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 
 RUNS, DUE, LIMIT_S, ROUNDS = 500, 50, 2.0, 3
 DSA = Path(sys.executable).with_name("dsa")
@@ -64,7 +64,7 @@ effects = {"look_up": look_up, "pay": pay}
 
 
 async def begun(folder: Path) -> list[str]:
-    """Begin the runs, and let go of them; give their ids."""
+    """Begin the runs, and let go of them; return their ids."""
     async with dsa.open_runs(folder / ".dsa") as runs:
         document, bindings = str(folder / "refund.md"), str(folder / "bindings.py")
         handles = [await runs.start(document, {"amount": 500}, bindings=bindings) for _ in range(RUNS)]
@@ -75,7 +75,7 @@ async def begun(folder: Path) -> list[str]:
 
 
 def worked_s(folder: Path, due: list[str]) -> float:
-    """Post an approval to each of these runs, and give the seconds of one `dsa work --once`."""
+    """Post an approval to each of these runs, and return the seconds of one `dsa work --once`."""
     with dsa.open_runs(folder / ".dsa") as runs:
         for run in due:
             runs.post(run, Occurrence("approved"), runs.summary(run).summary.waits_for["approved"])

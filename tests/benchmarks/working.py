@@ -26,12 +26,11 @@ from timing import FULL_SPEED_US, plain_python_us, speed_between, verdict
 
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
-from machines.coding.calls import TOOLS
-from machines.coding.messages import INSTRUCTIONS
-from machines.coding.session import Agent, Settings
-from machines.coding.settings import settings_of
-from machines.coding.tools.arguments import read
+from machines.coding.coding_resources import INSTRUCTIONS, settings_of
+from machines.coding.coding_tools import TOOLS
+from machines.coding.tools.file_arguments import read
 from machines.coding.tools.workspace import Workspace
+from machines.coding.work_session import Agent, WorkStart
 from machines.tool_use.records import as_data
 
 ROUND_MS, GROWTH = 10.0, 1.5
@@ -79,12 +78,12 @@ class Marks:
             self.taken.append((time.perf_counter(), time.process_time()))
 
     def rounds_ms(self):
-        """Give wall and processor time of each round."""
+        """Return wall and processor time of each round."""
         return [((b[0] - a[0]) * 1000, (b[1] - a[1]) * 1000) for a, b in itertools.pairwise(self.taken)]
 
 
 def filled(folder):
-    """Give a workspace with some files."""
+    """Return a workspace with some files."""
     workspace = folder / "workspace"
     workspace.mkdir()
     for number in range(FILES):
@@ -93,12 +92,12 @@ def filled(folder):
 
 
 def worked(model, what, rounds):
-    """Work for so many rounds; give what each took."""
+    """Work for so many rounds; return what each took."""
     marks = Marks()
     with memory_folder() as folder:
         config = config_of(model, filled(folder))
         bounds = {"max_rounds": rounds, "max_turns": rounds}
-        settings = Settings(what, settings_of(config), parameters=bounds)
+        settings = WorkStart(what, settings_of(config), parameters=bounds)
         with (
             open_runs(folder / "runs") as runs,
             Agent.begin(settings, runs, on_moment=marks.on_moment) as agent,
@@ -164,7 +163,7 @@ def bench_coding_rounds():
 
 
 def at_full_speed(model, what):
-    """Work for some rounds, with all of ours and with nothing of ours; give the medians of both as they would be at the processor's full speed."""
+    """Work for some rounds, with all of ours and with nothing of ours; return the medians of both as they would be at the processor's full speed."""
     plain = [plain_python_us()]
     found = []
     for work in (lambda: worked(model, what, ROUNDS), lambda: asyncio.run(bare(model, what, ROUNDS))):

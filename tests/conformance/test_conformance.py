@@ -12,10 +12,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from dsa.claims import Refused, Scenario, ScenarioStep
 from dsa.compiled_step import compiled_step
-from dsa.declarations import TIMER_PREFIX, Emit
-from dsa.edge.files import load
+from dsa.declarations import TIMER_PREFIX, Emit, RefusedAction, Scenario, ScenarioStep
+from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
 from dsa.expr import (
     BooleanDomain,
@@ -26,7 +25,7 @@ from dsa.expr import (
 )
 from dsa.lang import loads
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.targets.statechart import StatechartRun
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +63,7 @@ def machine_named(name: str) -> Machine:
 
 
 def rows_of_tables(name: str) -> Iterator[dict[str, str]]:
-    """Give the rows of all tables of a data file by column; the rest of the file is for people."""
+    """Yield the rows of all tables of a data file by column; the rest of the file is for people."""
     header: list[str] = []
     for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
         cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -87,8 +86,8 @@ def occurrence_of(machine: Machine, state: str, percept: ScenarioStep) -> Occurr
 
 
 def differences(machine: Machine, before: Configuration, percept: ScenarioStep, answer: Taken | Refusal) -> list[str]:
-    """Say in which ways an answer is not what the percept's row of the scenario expects."""
-    if isinstance(percept.action, Refused):
+    """Return in which ways an answer is not what the percept's row of the scenario expects."""
+    if isinstance(percept.action, RefusedAction):
         if isinstance(answer, Taken):
             return [f"taken: {answer.transition}"]
         wrong = [] if percept.action.reason in {None, answer.reason} else [f"refused: {answer.reason}"]
@@ -178,7 +177,7 @@ def _names(text: str) -> list[str]:
 
 
 def plain(value: object) -> object:
-    """Give a field of a declaration as JSON has it; trees as a cell has them."""
+    """Return a field of a declaration as JSON has it; trees as a cell has them."""
     if isinstance(value, BooleanDomain | RangeDomain | EnumDomain):
         return unparse_domain(value)
     if isinstance(value, tuple | list):

@@ -11,7 +11,7 @@ import pytest
 
 import dsa
 from dsa.errors import BindingError, MachineError, OccurrenceError
-from dsa.runtime.journal import HeldError, StoreError, UnknownRunError
+from dsa.runtime.run_store import HeldError, StoreError, UnknownRunError
 
 ORDER = """# order
 

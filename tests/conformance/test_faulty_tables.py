@@ -8,9 +8,9 @@ import pytest
 from kept_runs import RUN, begun, keep
 
 import dsa
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import MachineError
-from dsa.runs.setup import Setup
+from dsa.runs.setup import RunSetup
 
 FAULT = "DSA210: workflow state (satisfied) is set although the row can be taken on g.failed"
 COMMANDS = {"check": (1, ()), "run": (2, ("Write add",)), "sim": (2, ("--seeds", "1"))}
@@ -46,7 +46,7 @@ def test_start_refuses_faulty_table(faulty):
 
 def test_begin_refuses_faulty_machine(faulty):
     with dsa.open_runs("memory:") as runs, pytest.raises(MachineError, match="DSA210"):
-        runs.begin(Setup(load(str(faulty)), dsa.Bindings({})))
+        runs.begin(RunSetup(load(str(faulty)), dsa.Bindings({})))
 
 
 def test_resume_refuses_faulty_table(faulty, tmp_path):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dsa.claims import Refused
+from dsa.declarations import RefusedAction
 from dsa.lang import loads
-from dsa.lang.columns import COLUMNS
+from dsa.lang.cells import COLUMNS
 from dsa.lang.markdown import read
 from dsa.machine import Machine
 
@@ -44,7 +44,7 @@ def machine_named(name: str) -> Machine:
 
 def kind_of(name: str, scenario: str) -> str:
     found = next(item for item in machine_named(name).scenarios if item.name == scenario)
-    return "refused" if any(isinstance(step.action, Refused) for step in found.steps) else "accepted"
+    return "refused" if any(isinstance(step.action, RefusedAction) for step in found.steps) else "accepted"
 
 
 def findings_in_column(path: Path, kind: str, column: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dsa.checks.report import check
-from dsa.edge.files import read_document
+from dsa.edge.document_files import read_document
 from dsa.errors import CODES, Diagnostic
 
 FOLDER = Path(__file__).parents[2] / "specs" / "mistakes"
@@ -21,7 +21,7 @@ _LIMIT = re.compile(r"^Checked with: --max-states (\d+)$", re.MULTILINE)
 
 
 def reported(name: str) -> tuple[Diagnostic, ...]:
-    """Give everything that is found in a document, as a person in its folder would see it."""
+    """Return everything that is found in a document, as a person in its folder would see it."""
     reading = read_document(name)
     if reading.machine is None:
         return reading.diagnostics

@@ -6,20 +6,20 @@ from copy import copy
 import attrs
 import pytest
 
-from dsa.edge.stores.memory import MemoryStore
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import (
-    Beginning,
+from dsa.edge.stores.memory_store import MemoryStore
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.ledger import EventEntry, MachineEntry, ResultEntry
+from dsa.runtime.run_store import (
     HeldError,
+    InboxMessage,
     LeaseLostError,
-    Message,
     MessagesWaitError,
+    NewJournal,
     RunSummary,
     StoreError,
     Summary,
     UnknownRunError,
 )
-from dsa.runtime.ledger import EventEntry, MachineEntry, ResultEntry
 
 FIRST = MachineEntry("r1", "door", "0" * 64)
 WAITING = Summary(
@@ -35,7 +35,7 @@ WAITING = Summary(
     failure="none yet",
     parent="r0",
 )
-APPROVAL = Message("m1", "approved", [("is_exact", "passed")], {"by": "ann"}, "13", 1_500)
+APPROVAL = InboxMessage("m1", "approved", [("is_exact", "passed")], {"by": "ann"}, "13", 1_500)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -150,7 +150,7 @@ def test_writer_interrupted_before_it_knew_of_its_commit_does_no_harm(store, jou
 def test_large_and_strange_data_comes_back(store, data):
     journal = store.create("r1", "text with \ud800", [FIRST])
     journal.append([said(data), ResultEntry("1/1", ({"payload": data},))])
-    store.post("r1", Message("m1", "told", data=data))
+    store.post("r1", InboxMessage("m1", "told", data=data))
     found = store.read("r1")
     assert found.text == "text with \ud800"
     assert list(found.entries) == [FIRST, said(data), ResultEntry("1/1", ({"payload": data},))]
@@ -270,7 +270,7 @@ def test_runs_are_due_that_nobody_holds_and_in_which_there_is_something_to_do(st
     assert store.due(4_999) == ("5", "6")
     assert store.due(5_000) == ("0", "5", "6")
     for run in ("0", "3", "held"):
-        store.post(run, Message(f"to {run}", "approved"))
+        store.post(run, InboxMessage(f"to {run}", "approved"))
     assert store.due(0) == ("0", "3", "5", "6")
     assert [store.summary(run).status for run in ("0", "3", "held")] == ["due", "interrupted", "under way"]
     with pytest.raises(MessagesWaitError, match="messages wait in the inbox of run held"):
@@ -278,7 +278,7 @@ def test_runs_are_due_that_nobody_holds_and_in_which_there_is_something_to_do(st
     assert store.summary("held").status == "under way"
     held.append([said("approved")], taking=[("to held", "{}")])
     held.release(WAITING)
-    store.post("held", Message("another", "approved"))
+    store.post("held", InboxMessage("another", "approved"))
     assert store.due(0) == ("0", "3", "5", "6", "held")
 
 
@@ -288,12 +288,12 @@ def test_runs_are_due_that_nobody_holds_and_in_which_there_is_something_to_do(st
 def test_message_is_posted_once(store, journal):
     for posted_ms in (1_500, 1_600):
         store.post("r1", attrs.evolve(APPROVAL, posted_ms=posted_ms))
-    store.post("r1", Message("m0", "denied"))
-    assert store.waiting_messages("r1") == (APPROVAL, Message("m0", "denied"))
+    store.post("r1", InboxMessage("m0", "denied"))
+    assert store.waiting_messages("r1") == (APPROVAL, InboxMessage("m0", "denied"))
     journal.append([said("approved")], taking=[("m1", '{"kind":"taken"}')])
-    assert store.waiting_messages("r1") == (Message("m0", "denied"),)
+    assert store.waiting_messages("r1") == (InboxMessage("m0", "denied"),)
     store.post("r1", APPROVAL)
-    assert store.waiting_messages("r1") == (Message("m0", "denied"),)
+    assert store.waiting_messages("r1") == (InboxMessage("m0", "denied"),)
     assert json.loads(store.outcome_of("m1")) == {"kind": "taken"}
 
 
@@ -328,7 +328,7 @@ def test_outcome_of_a_message_can_be_read_by_its_sender(store, journal):
 def test_commit_is_all_or_nothing_with_the_messages_that_it_takes(store, journal):
     store.create("r2", "", [])
     store.post("r1", APPROVAL)
-    store.post("r2", Message("m2", "approved"))
+    store.post("r2", InboxMessage("m2", "approved"))
     for wrong in ("m2", "m9"):
         with pytest.raises(StoreError, match=f"message {wrong} does not wait for run r1; nothing was written"):
             journal.append([said("approved")], WAITING, [("m1", "null"), (wrong, "null")])
@@ -386,7 +386,7 @@ def test_removed_run_is_gone_and_its_id_is_not_used_again(store, journal):
 
 
 def test_beginning_creates_its_run_with_the_first_commit(store):
-    beginning = Beginning(store, "r1", "# door")
+    beginning = NewJournal(store, "r1", "# door")
     beginning.release(WAITING)
     assert (beginning.epoch, store.runs()) == (0, ())
     beginning.append([FIRST], WAITING)

@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 
 from dsa.checks.report import check
-from dsa.edge.files import load, shipped
+from dsa.edge.document_files import load, shipped
 from dsa.errors import CODES
-from dsa.lang.columns import COLUMNS
-from dsa.lang.exprs import RESERVED
-from dsa.meaning import Reason
+from dsa.lang.cells import COLUMNS
+from dsa.lang.expression_parser import RESERVED
+from dsa.semantics import Reason
 
 SPECS = Path(__file__).parents[2] / "specs"
 SEMANTICS = (SPECS / "semantics.md").read_text(encoding="utf-8")

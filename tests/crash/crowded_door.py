@@ -11,7 +11,7 @@ from pathlib import Path
 
 import dsa
 from dsa.edge import git
-from dsa.runs.place import Place
+from dsa.runs.place import RunPlace
 
 DOCUMENT = """# errand
 
@@ -69,7 +69,7 @@ async def remove(folder, run, boundary):
         store = runs._place.store  # noqa: SLF001  (the step of another layer)
         store.remove = dying(0, store.remove)
         git.remove_branch = dying(1, git.remove_branch)
-        module = sys.modules[Place.__module__]
+        module = sys.modules[RunPlace.__module__]
         module.shutil.rmtree = dying(2, module.shutil.rmtree)
         await runs.remove(run)
 

@@ -17,10 +17,9 @@ from quick_time import hurry
 
 import dsa
 from dsa.edge.binding import Bindings
-from dsa.meaning import Occurrence
-from dsa.runs.document import Document
-from dsa.runs.setup import Options
-from dsa.runtime.policies import error_step, event_step
+from dsa.runs.setup import MachineDocument, Options
+from dsa.runtime.policy.policies import error_step, event_step
+from dsa.semantics import Occurrence
 
 
 class Crowd:
@@ -51,8 +50,8 @@ class Crowd:
 
 
 async def drive(runs, name, crowd):
-    """Drive one run; give how it ended."""
-    setup = runs.setup(Document(parcels.MACHINE, parcels.TEXT), Options(bindings=lambda *_: crowd.binding()))
+    """Drive one run; return how it ended."""
+    setup = runs.setup(MachineDocument(parcels.MACHINE, parcels.TEXT), Options(bindings=lambda *_: crowd.binding()))
     rest = await runs.begin(setup, run_id=name).drive(Occurrence("specification", data=name))
     return rest.kind, len(rest.run.ledger)
 
@@ -79,7 +78,7 @@ async def drive_all(root, size):
 
 
 def _memory_kb():
-    """Give the most that this program has had; what `getrusage` says includes the process that forked it."""
+    """Return the most that this program has had; what `getrusage` says includes the process that forked it."""
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 
 

@@ -15,9 +15,8 @@ from quick_time import hurry
 import dsa
 from dsa.edge.binding import Bindings
 from dsa.errors import DsaError
-from dsa.meaning import Occurrence
-from dsa.runs.document import Document
-from dsa.runs.setup import Options
+from dsa.runs.setup import MachineDocument, Options
+from dsa.semantics import Occurrence
 
 
 def main(root, performed, stalls_at):
@@ -45,7 +44,7 @@ def main(root, performed, stalls_at):
 
 async def perform(root, binding):
     async with dsa.open_runs(root) as runs:
-        setup = runs.setup(Document(parcels.MACHINE, parcels.TEXT), Options(bindings=lambda *_: binding))
+        setup = runs.setup(MachineDocument(parcels.MACHINE, parcels.TEXT), Options(bindings=lambda *_: binding))
         handle = runs.begin(setup)
         return await handle.drive(Occurrence("specification", data="a parcel"))
 

@@ -16,11 +16,10 @@ from quick_time import hurry
 
 import dsa
 from dsa.errors import DsaError
-from dsa.meaning import Occurrence
-from dsa.runs.document import Document
 from dsa.runs.runs import Resumption
-from dsa.runs.setup import Options
+from dsa.runs.setup import MachineDocument, Options
 from dsa.runtime.ledger import dump_line
+from dsa.semantics import Occurrence
 
 
 class Life:
@@ -50,7 +49,7 @@ class Life:
         async with dsa.open_runs(self.root) as runs:
             options = Options(bindings=lambda *_: binding)
             if order["run"] is None:
-                setup = runs.setup(Document(parcels.MACHINE, parcels.TEXT), options)
+                setup = runs.setup(MachineDocument(parcels.MACHINE, parcels.TEXT), options)
                 handle = runs.begin(setup, on_moment=self.watch)
                 return await handle.drive(Occurrence("specification", data="a parcel"))
             resumption = Resumption(decided=order["decided"])

@@ -95,7 +95,7 @@ def test_a_fault_at_every_call_loses_nothing(nursery, fired, kind):
 
 
 def several(nursery, seeds):
-    """Have processes with faults one after the other on one repository; give how many faults were planned, and how many fired."""
+    """Have processes with faults one after the other on one repository; return how many faults were planned, and how many fired."""
     planned = number = 0
     for chance in map(random.Random, seeds):
         kinds = [fault for fault, _ in KINDS.values()]

@@ -17,7 +17,7 @@ from fault_shim import CALLS, MEMORY, Fault
 from nursery import Nursery
 from store_lives import Story
 
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 
 FULL = {"kinds": ("write", "create", "rename"), "error": "ENOSPC"}
 #: What goes wrong, and how many faults have to fire when it goes wrong at every call: more than 500 in all.
@@ -51,7 +51,7 @@ def nursery():
 
 @pytest.fixture
 def stories(nursery):
-    """Give stories, each in a folder that is gone when the next one begins."""
+    """Return stories, each in a folder that is gone when the next one begins."""
 
     def begin():
         while True:
@@ -71,7 +71,7 @@ def census(stories, kinds=CALLS):
 
 
 def lived_through(stories, plan):
-    """Have a story of each list of lives, and what it takes to finish; give how many faults fired."""
+    """Have a story of each list of lives, and what it takes to finish; return how many faults fired."""
     number = 0
     for planned, story in zip(plan, stories, strict=False):
         for life in planned:
@@ -154,7 +154,7 @@ def test_a_fault_at_every_call_while_a_run_is_taken_up_again_loses_nothing(stori
 
 
 def random_lives(seed, seen, boundaries):
-    """Give two or three lives with a fault each: after the first they take up a run."""
+    """Return two or three lives with a fault each: after the first they take up a run."""
     chance = random.Random(seed)
 
     def life(calls):
@@ -167,7 +167,7 @@ def random_lives(seed, seen, boundaries):
 
 
 def disturbed_again_and_again(stories, seeds):
-    """Have a story of random lives for each seed; give how many faults were planned, and how many fired."""
+    """Have a story of random lives for each seed; return how many faults were planned, and how many fired."""
     numbers = census(stories)
     plan = [random_lives(seed, *numbers) for seed in seeds]
     return sum(map(len, plan)), lived_through(stories, plan)
@@ -198,7 +198,7 @@ def looked_on(story):
 
 
 def killed_in_memory(stories, chosen):
-    """Have stories with a kill at a store to shared memory; give how many fired."""
+    """Have stories with a kill at a store to shared memory; return how many fired."""
     number = 0
     for at, story in zip(chosen, stories, strict=False):
         with looked_on(story):
@@ -258,7 +258,7 @@ def test_a_kill_during_a_checkpoint_loses_nothing(stories, fired):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Give a disk of half a megabyte. Only root can make one."""
+    """Return a disk of half a megabyte. Only root can make one."""
     place = tmp_path / "disk"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", place]
@@ -270,7 +270,7 @@ def small_disk(tmp_path):
 
 
 def filled_up(stories, disk, spaces):
-    """Have stories on a disk with so many bytes left, which is cleared after their first life; give how many found it full."""
+    """Have stories on a disk with so many bytes left, which is cleared after their first life; return how many found it full."""
     found_full = 0
     for space, story in zip(spaces, stories, strict=False):
         story.root, ballast = disk / "runs", disk / "ballast"

@@ -15,7 +15,7 @@ from nursery import Nursery
 from power_cuts import Disk, all_kept, kept_up_to, nothing_kept, some_kept
 from store_lives import Story
 
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EffectEntry, dump_line
 
 #: How many syncs a story of no faults has.
@@ -55,7 +55,7 @@ class Cuts:
         return self
 
     def _suffixes(self):
-        """Give what forgets the youngest changes of the store, for each number of them that a cut may undo."""
+        """Return what forgets the youngest changes of the store, for each number of them that a cut may undo."""
         young = set(self.disk.still_young())
         return [all_kept, *(kept_up_to(age) for age in self.ages if age in young)]
 
@@ -95,7 +95,7 @@ class Cuts:
 
 
 def cut(nursery, lives, every, keepings, *, resume_every=25, **order):
-    """Have a story, cut the power at each `every`-th change in each of the ways (None: every suffix is lost); give the cuts."""
+    """Have a story, cut the power at each `every`-th change in each of the ways (None: every suffix is lost); return the cuts."""
     with memory_folder() as folder, memory_folder() as place:
         story = Story(nursery, folder, log=str(place / "log"), logged=str(folder), **order)
         for fault in lives:

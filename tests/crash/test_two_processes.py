@@ -15,12 +15,11 @@ from artifact_runs import memory_folder
 from fault_shim import preloaded
 
 import dsa
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runs.runs import Resumption
 from dsa.runs.setup import Options
-from dsa.runtime.intents import Intents
-from dsa.runtime.journal import HeldError, StoreError
-from dsa.runtime.ledger import ResultEntry, ResumedEntry
+from dsa.runtime.ledger import Intents, ResultEntry, ResumedEntry
+from dsa.runtime.run_store import HeldError, StoreError
 
 IN_A_WRITE = 60  # the call on the store's files at which a process is stopped
 IN_ITS_WRITE = 40  # the same, when the files are there already
@@ -50,7 +49,7 @@ class Pair:
         return asyncio.run(whole())
 
     def times(self):
-        """Give how often each effect happened that did so more than once; `weigh` is tried twice by itself."""
+        """Return how often each effect happened that did so more than once; `weigh` is tried twice by itself."""
         counted = Counter(key for _, key in parcels.performed(self.performed))
         return sorted(number for key, number in counted.items() if number > 1)
 
@@ -59,7 +58,7 @@ class Pair:
         os.waitpid(self.process.pid, os.WUNTRACED)
 
     def let_go_on(self):
-        """Let it go on; give what it says at its end."""
+        """Let it go on; return what it says at its end."""
         self.process.send_signal(signal.SIGCONT)
         said, _ = self.process.communicate("\n", timeout=60)
         return said.strip()

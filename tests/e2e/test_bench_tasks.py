@@ -31,7 +31,7 @@ def rows_of(folder):
 
 
 def counts_of(report):
-    """Give (trials, accepted, right, false accepts, errors, generations) of each task and arm in a report."""
+    """Return (trials, accepted, right, false accepts, errors, generations) of each task and arm in a report."""
     text = report.read_text().partition("## Counts")[2].partition("## Arms compared")[0]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")][
         2:
@@ -53,7 +53,7 @@ def counted(rows):
 
 
 def stable(rows):
-    """Give the rows without what is measured in seconds."""
+    """Return the rows without what is measured in seconds."""
     return sorted(
         tuple((name, cell) for name, cell in row.items() if name not in {"model_s", "guard_s", "calls"}) for row in rows
     )

@@ -24,8 +24,8 @@ from results import results_of
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry
+from machines.chat.chat_session import Chat, ChatStart
 from machines.chat.conversation import conversation_of
-from machines.chat.session import Chat, Settings
 
 SAMPLE, ALL = 4, 130
 TURNS = 14
@@ -35,7 +35,7 @@ full = pytest.mark.full
 
 
 def seeds(sample, number):
-    """Give seeds, of which the first few are always played."""
+    """Return seeds, of which the first few are always played."""
     return [pytest.param(seed, id=f"seed-{seed}", marks=[] if seed < sample else full) for seed in range(number)]
 
 
@@ -157,13 +157,13 @@ WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry)
 
 
 def troubled(folder):
-    """Have a conversation with an error, a retry, a reminder, a bound that is reached, and a turn that is stopped; give what the store has of it."""
+    """Have a conversation with an error, a retry, a reminder, a bound that is reached, and a turn that is stopped; return what the store has of it."""
 
     def player(body, number):
         return scripted(*TROUBLE)(body, number) if number < len(TROUBLE) else Said("Not stopped.")
 
     with playing(player) as played:
-        settings = Settings(played.model, (CARS,), parameters={"max_rounds": 4, "max_refusals": 4})
+        settings = ChatStart(played.model, (CARS,), parameters={"max_rounds": 4, "max_refusals": 4})
         stops = []
 
         def on_moment(moment, _is_new):
@@ -183,7 +183,7 @@ def troubled(folder):
 
 
 def cuts(entries):
-    """Give how many entries a process may have written when it is killed: each kind of place once, or, in full, each place."""
+    """Return how many entries a process may have written when it is killed: each kind of place once, or, in full, each place."""
     seen = set()
     for count in range(2, len(entries) + 1):
         following = entries[count] if count < len(entries) else None

@@ -153,7 +153,7 @@ SCHEMA = json.loads(files("dsa.cli").joinpath("run.schema.json").read_text(encod
 STRICT = """
 from dsa.runtime.content import GuardInterface
 from machines.chat import bindings as ours
-from machines.tool_use.function_guard import FunctionGuard
+from machines.tool_use.tool_agent import FunctionGuard
 
 spenders, effects = ours.spenders, ours.effects
 guards = {**ours.guards, "usable": FunctionGuard(object, lambda call: ("failed", "nothing is to be looked at"))}

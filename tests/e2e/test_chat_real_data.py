@@ -7,7 +7,7 @@ from chat_server import Said
 from chats import conversation, python, say, steps_since_user
 from vega_datasets import data as vega
 
-from machines.chat.counting import counters_of
+from machines.chat.command import counters_of
 from machines.tool_use.records import as_data
 
 CARS, WEATHER, STOCKS = (Path(each.filepath) for each in (vega.cars, vega.seattle_weather, vega.stocks))

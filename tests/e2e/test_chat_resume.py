@@ -12,11 +12,10 @@ import pytest
 from chat_server import Said, playing
 from chats import CARS, PLOT, conversation, following, names, python, say, scripted, sql, steps_since_user
 
-from dsa.runs.branch import BranchError
-from dsa.runs.runs import open_runs
-from dsa.runtime.journal import HeldError
+from dsa.runs.runs import BranchError, open_runs
+from dsa.runtime.run_store import HeldError
+from machines.chat.chat_session import Chat
 from machines.chat.command import branch
-from machines.chat.session import Chat
 
 
 def ask(model, runs, *arguments):

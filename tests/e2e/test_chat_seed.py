@@ -23,8 +23,8 @@ from chats import (
 
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry, RefusalEntry, RowEntry
-from machines.chat.counting import counters_of
-from machines.chat.inventory import REUSE
+from machines.chat.command import counters_of
+from machines.chat.conversation import REUSE
 from machines.tool_use.records import as_data
 
 ANALYSIS = (sql(), python(PLOT), python(CSV))
@@ -280,13 +280,13 @@ def test_e4_state_transitions_are_explicit_and_observable(tmp_path):
     from chat_server import playing
     from chats import CARS
 
-    from machines.chat.session import Chat, Settings
+    from machines.chat.chat_session import Chat, ChatStart
 
     with (
         playing(following(*ANALYSIS)) as played,
         open_runs(tmp_path) as runs,
         Chat.begin(
-            Settings(played.model, (CARS,)), runs, on_moment=lambda moment, _is_new: seen.append(moment.entry)
+            ChatStart(played.model, (CARS,)), runs, on_moment=lambda moment, _is_new: seen.append(moment.entry)
         ) as chat,
     ):
         say(chat, "Compare horsepower by origin")

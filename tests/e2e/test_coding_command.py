@@ -235,7 +235,7 @@ def test_what_waits_for_leave_is_said_wherever_it_can_be_given(code):
 
 
 def timeless(text):
-    """Give the lines of a text without how long anything took."""
+    """Return the lines of a text without how long anything took."""
     return re.sub(r"\d+\.\d s", "T s", text).splitlines()
 
 
@@ -449,7 +449,7 @@ def test_the_work_is_told_as_a_run_is(code):
 def test_names_are_bound_with_a_module_also_when_it_goes_on(code, tmp_path):
     (tmp_path / "strict.py").write_text(
         "from machines.coding import bindings as ours\n"
-        "from machines.tool_use.function_guard import FunctionGuard\n"
+        "from machines.tool_use.tool_agent import FunctionGuard\n"
         "spenders, effects = ours.spenders, ours.effects\n"
         "guards = {**ours.guards, 'approved': FunctionGuard(object, lambda _call: ('fatal', 'not by my rule'))}\n"
     )

@@ -65,7 +65,7 @@ def workspace(tmp_path):
 
 
 def result_of(tmp_path, *said, **config):
-    """Have a model do these, and give the results as the model was told them."""
+    """Have a model do these, and return the results as the model was told them."""
     turns = iter(said)
     with agent_at(tmp_path, "get out", acting(PLAN, lambda _view: next(turns, complete(success=False))), **config) as (agent, played):  # fmt: skip
         work = worked(agent)

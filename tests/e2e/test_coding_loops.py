@@ -9,7 +9,7 @@ from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, tasks, worked
 from rich.console import Console
 
-from machines.coding.display import Display
+from machines.coding.coding_display import CodingDisplay
 
 PLAN = tasks(("Do it", "write_file what is wanted"))
 PARTS = {f"f{number}.txt": f"{number}\n" for number in range(12)}
@@ -170,7 +170,7 @@ def test_the_second_time_is_told_and_the_third_is_not_made(tmp_path):
 def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tmp_path):
     same = Said(calls=(("write_file", {"path": "a.txt", "content": "one\n"}),) * 7)
     told = Console(file=io.StringIO(), width=500)
-    with begun(tmp_path, again(same), on_moment=Display(told).on_moment) as (agent, _):
+    with begun(tmp_path, again(same), on_moment=CodingDisplay(told).on_moment) as (agent, _):
         work = worked(agent)
     ended = ["done", "done", "call_looping", "call_looping", "loop_ended", "too_many_calls", "too_many_calls"]
     assert [each.status for each in work.calls] == ended

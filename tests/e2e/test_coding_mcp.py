@@ -11,8 +11,8 @@ from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, tasks, worked
 from rich.console import Console
 
-from machines.coding.display import Display
-from machines.coding.tools.errors import ToolError
+from machines.coding.coding_display import CodingDisplay
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Say how long the page is", "words__lookup the page, words__word_count it, write_file answer.txt"))
@@ -86,7 +86,7 @@ def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
 
     told = Console(file=io.StringIO(), width=500)
     player = acting(tasks(("Look", "words__lookup")), lambda view: complete() if view.done else asked)
-    with agent_at(tmp_path, "Look", player, mcp=servers(), on_moment=Display(told).on_moment) as (agent, _):
+    with agent_at(tmp_path, "Look", player, mcp=servers(), on_moment=CodingDisplay(told).on_moment) as (agent, _):
         work = worked(agent)
     for name, value in more:
         assert f"words__lookup  {json.dumps({'key': 'dsa', name: value}, sort_keys=True)}\n" in told.file.getvalue()
@@ -141,6 +141,6 @@ def test_the_same_call_to_a_server_goes_round_like_any_other(tmp_path):
 
 
 def test_a_server_that_does_not_start_is_named_before_anything_is_kept(tmp_path):
-    with pytest.raises(ToolError, match="words"), agent_at(tmp_path, "x", acting(PLAN, looking_up), mcp={"words": {"command": ["no-such-program"]}}):  # fmt: skip
+    with pytest.raises(WorkspaceToolError, match="words"), agent_at(tmp_path, "x", acting(PLAN, looking_up), mcp={"words": {"command": ["no-such-program"]}}):  # fmt: skip
         pass
     assert not (tmp_path / "runs").exists()

@@ -3,8 +3,8 @@
 import pytest
 from coders import acting, agent_at, call, complete, tasks, worked
 
-from machines.coding.tools.arguments import Search
-from machines.coding.tools.beneath import WorkspaceGoneError
+from machines.coding.tools.file_arguments import Search
+from machines.coding.tools.workspace_boundary import WorkspaceGoneError
 
 PLAN = tasks(("Do it", "run_cmd what there is"))
 LONG = "a" * 300

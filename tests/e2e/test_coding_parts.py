@@ -14,16 +14,16 @@ from coders import acting, agent_at, call, complete, config_of, forgetful, resum
 
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
-from machines.coding.session import Agent, Settings, unfinished_run
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
 from machines.coding.undo import diff, undone
-from machines.tool_use.session import WrongRunError
+from machines.coding.work_session import Agent, WorkStart, unfinished_run
+from machines.tool_use.machine_session import WrongRunError
 
 GOAL = "Write two files"
 
 
 def independent(*subtasks, then=()):
-    """Give a plan of subtasks that need nothing of one another, and one behind them."""
+    """Return a plan of subtasks that need nothing of one another, and one behind them."""
     plan = tasks(("Both", *subtasks), *((("Then", *then),) if then else ()))
     plan[0]["independent"] = True
     return plan
@@ -39,7 +39,7 @@ def writing(view):
 
 
 def parts_of(tmp_path, agent):
-    """Give the entries of the parts by their names."""
+    """Return the entries of the parts by their names."""
     with open_runs(tmp_path / "runs") as runs:
         return {run: runs.recorded(run).entries for run in runs.ids() if run.startswith(f"{agent.run_id}+")}
 
@@ -202,7 +202,7 @@ def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
 
 
 def test_a_script_cannot_play_several(tmp_path):
-    settings = Settings(GOAL, settings_of(config_of("scripted:script.md", tmp_path, parallel=2)))
+    settings = WorkStart(GOAL, settings_of(config_of("scripted:script.md", tmp_path, parallel=2)))
     with open_runs(tmp_path / "runs") as runs:
         with pytest.raises(ValueError, match="a script cannot play several models"):
             Agent.begin(settings, runs)

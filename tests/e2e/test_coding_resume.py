@@ -18,7 +18,7 @@ from coders import LOST, acting, agent_at, call, complete, config_of, forgetful,
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import EventEntry, ResultEntry
-from machines.coding.session import Agent, unfinished_run
+from machines.coding.work_session import Agent, unfinished_run
 
 #: How many entries the whole work has, at most; the sample is spread over all kinds of places.
 MOST = 230
@@ -38,7 +38,7 @@ def life(runs, workspace, model, count, which="alone"):
 
 
 def judged(runs, workspace, played):
-    """Say what must hold of any such work: it is done, nothing was done twice, every request was sound."""
+    """Return what must hold of any such work: it is done, nothing was done twice, every request was sound."""
     with open_runs(runs) as opened:
         for run_id in opened.ids():
             entries = opened.recorded(run_id).entries

@@ -28,7 +28,7 @@ from coders import (
 
 from dsa.runs.runs import open_runs
 from machines.coding import policies
-from machines.coding.plan import template
+from machines.coding.task_plan import template
 from machines.coding.undo import diff, undone
 
 GOALS = {

@@ -15,10 +15,10 @@ from kept_runs import dsa
 from rich.console import Console
 
 from dsa.runtime.ledger import EventEntry, RowEntry
-from dsa.runtime.moment import Moment
-from machines.coding.display import Display
-from machines.coding.shown import LONGEST
-from machines.tool_use.texts import short
+from dsa.runtime.timeline import Moment
+from machines.coding.coding_display import CodingDisplay
+from machines.coding.workspace_view import LONGEST
+from machines.tool_use.records import short
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Do it", "list_dir what there is"))
@@ -31,9 +31,9 @@ def at_once(*calls, then=()):
 
 
 def shown(tmp_path, act, **config):
-    """Work, and give the screen, the ledger for people and the state."""
+    """Work, and return the screen, the ledger for people and the state."""
     file = io.StringIO()
-    display = Display(Console(file=file, width=200, color_system=None))
+    display = CodingDisplay(Console(file=file, width=200, color_system=None))
     with agent_at(tmp_path, "Do it", acting(PLAN, act), on_moment=display.on_moment, **config) as (agent, _):
         worked(agent)
         assert agent.state == "goal_complete"
@@ -67,7 +67,7 @@ def test_how_a_command_ended_is_shown_and_logged(tmp_path, program, screen, line
 
 def test_tokens_are_counted_on_when_work_is_taken_up(tmp_path):
     plan, files = acting(PLAN, at_once(("list_dir", {}))), [io.StringIO(), io.StringIO()]
-    first, then = (Display(Console(file=file, width=200, color_system=None)) for file in files)
+    first, then = (CodingDisplay(Console(file=file, width=200, color_system=None)) for file in files)
 
     def costs(body, number):
         return attrs.evolve(plan(body, number), tokens=617)
@@ -88,7 +88,7 @@ def test_tokens_are_counted_on_when_work_is_taken_up(tmp_path):
 def test_money_is_counted_on_when_work_is_taken_up():
     usage = {"prompt_tokens": 1_000, "completion_tokens": 234, "cost_usd": 0.5}
     file = io.StringIO()
-    display = Display(Console(file=file, width=200, color_system=None))
+    display = CodingDisplay(Console(file=file, width=200, color_system=None))
     answered = (EventEntry(1, "asked", data={"usage": usage}), RowEntry(1, "working.thinking", "working.calling"))
     probed = (
         EventEntry(2, "probed", data={}),

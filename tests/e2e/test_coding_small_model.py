@@ -8,8 +8,8 @@ import pytest
 from coders import config_of
 
 from dsa.runs.runs import open_runs
-from machines.coding.session import EXIT, Agent, Settings
-from machines.coding.settings import settings_of
+from machines.coding.coding_resources import settings_of
+from machines.coding.work_session import EXIT, Agent, WorkStart
 
 ROUNDS, TOKENS, CONTEXT = 12, 96, 500
 THINGS = ("a greeting", "the sum of two numbers", "a list of primes", "a game of dice", "today's date", "a haiku", "a table", "the word count of a text", "a maze", "a shopping list")  # fmt: skip
@@ -19,7 +19,7 @@ full = pytest.mark.full
 
 
 def state_of(folder, but):
-    """Give every file below a folder with its content, those of the workspace and of the runs left out."""
+    """Return every file below a folder with its content, those of the workspace and of the runs left out."""
     files = (
         path for path in sorted(folder.rglob("*")) if path.is_file() and not any(path.is_relative_to(b) for b in but)
     )
@@ -36,7 +36,7 @@ def test_whatever_it_asks_for_each_run_ends_as_declared_and_stays_inside(tmp_pat
     before = state_of(tmp_path, (workspace, runs))
     rounds = ROUNDS if number else 3
     config = config_of("local", workspace, json_mode=True, max_tokens=TOKENS, context_tokens=CONTEXT, temperature=1.0) | {"seed": number}  # fmt: skip
-    settings = Settings(GOALS[number], settings_of(config), parameters={"max_rounds": rounds})
+    settings = WorkStart(GOALS[number], settings_of(config), parameters={"max_rounds": rounds})
     with open_runs(runs) as opened, Agent.begin(settings, opened) as agent:
         asyncio.run(agent.go_on())
         work, state = agent.work, agent.state

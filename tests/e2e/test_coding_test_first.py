@@ -131,7 +131,7 @@ LAYOUTS = {
 
 
 def written(tmp_path, files, path, module, code, tests, **config):
-    """Have a module written where files are already; give the agent's work and the result."""
+    """Have a module written where files are already; return the agent's work and the result."""
     workspace = tmp_path / "workspace"
     for name, text in files.items():
         (workspace / name).parent.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,8 @@ import attrs
 from coders import agent_at, call, complete, forgetful, recorded, resumed, tasks
 from rich.console import Console
 
-from dsa.runtime.moment import Moment
-from machines.coding.display import Display, totals
+from dsa.runtime.timeline import Moment
+from machines.coding.coding_display import CodingDisplay, totals
 
 PLAN = [*tasks(("Both", "write_file a.txt", "write_file b.txt")), *tasks(("Then", "read_file a.txt"))]
 PLAN[0]["independent"] = True
@@ -30,7 +30,7 @@ def test_tokens_of_parts_are_counted_once(tmp_path):
         return attrs.evolve(forgetful(PLAN, act)(body, number), tokens=1_000)
 
     file = io.StringIO()
-    display = Display(Console(file=file, width=200, color_system=None))
+    display = CodingDisplay(Console(file=file, width=200, color_system=None))
     with agent_at(tmp_path, "Go", player, parallel=2, budget=["ask_model.calls=3"]) as (agent, played):
         asyncio.run(agent.go_on())
         assert agent.state == "held_up"
@@ -47,7 +47,7 @@ def test_tokens_of_parts_are_counted_once(tmp_path):
     assert parts, file.getvalue()
     assert (counted(last, "3 rounds"), spent["prompt_tokens"] + spent["completion_tokens"]) == ([7_000], 7_000)
     transcript = io.StringIO()
-    told = Display(Console(file=transcript, width=200, color_system=None))
+    told = CodingDisplay(Console(file=transcript, width=200, color_system=None))
     for number, entry in enumerate(recorded(tmp_path / "runs", run_id), 1):
         told.on_moment(Moment(run_id, number, entry), is_new=True)
     assert counted(transcript.getvalue(), "round")[-1] == 6_000

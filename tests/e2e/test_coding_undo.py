@@ -10,8 +10,8 @@ from coding_typed import DONE, FAILED, PLAN, WRITE, block, calls
 from forked import DSA
 from git_workspaces import git, make_submodule, make_work_tree
 
-from dsa.edge.sandbox.commands import stop
-from machines.coding.tools.exclusive import alone
+from dsa.edge.sandbox.command_sandbox import stop
+from machines.coding.tools.command_runner import alone
 
 #: The program, killed at a point of a call: after what it did to the files, before anything of that is written down.
 KILLED = """

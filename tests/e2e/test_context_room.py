@@ -10,7 +10,7 @@ from coders import agent_at, call, complete, worked
 
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
-from machines.chat.session import Chat, Settings
+from machines.chat.chat_session import Chat, ChatStart
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
@@ -46,7 +46,7 @@ def test_a_turn_that_is_too_long_by_itself_is_shortened(tmp_path):
 
 def test_the_size_of_a_context_can_be_another_one_when_a_conversation_is_resumed(tmp_path):
     with playing(speaking) as played, open_runs(tmp_path / "runs") as runs:
-        with Chat.begin(Settings(played.model), runs) as chat:
+        with Chat.begin(ChatStart(played.model), runs) as chat:
             for text in ("one", "two"):
                 asyncio.run(chat.say(text))
             name = chat.run_id

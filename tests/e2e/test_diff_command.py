@@ -9,7 +9,7 @@ import pytest
 from forked import DSA
 from kept_runs import recorded
 
-from dsa.edge.files import locate, read_text
+from dsa.edge.document_files import locate, read_text
 from dsa.runtime.ledger import ChangeEntry, EffectEntry, RowEntry
 
 AGENT = read_text(locate("dual_state"))
@@ -21,7 +21,7 @@ MODEL = """
 import os, signal
 from pathlib import Path
 from dsa.runtime.content import Artifact, GeneratorInterface
-from dsa.runtime.policies import Action, PolicyContext, Step
+from dsa.runtime.policy.policies import Action, PolicyContext, Step
 
 class Model(GeneratorInterface):
     def generate(self, context, template=None):

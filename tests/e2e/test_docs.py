@@ -34,10 +34,10 @@ import attrs
 import pytest
 from markdown_it import MarkdownIt
 
-import dsa.generators.library
-import dsa.guards.library
+import dsa.generators.generator_kinds
+import dsa.guards.guard_kinds
 from dsa.lang import formatted
-from dsa.runtime.kinds import _TYPES, Kind
+from dsa.runtime.content import _TYPES, ComponentKind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -61,7 +61,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """Give a page's fenced blocks with the comments that stand right before them."""
+    """Return a page's fenced blocks with the comments that stand right before them."""
     found, marks = [], {}
     for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
         if token.type == "html_block":
@@ -98,7 +98,7 @@ def with_change(text: str, diff: str) -> str:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Tell whether a printed text is what a page shows: `...` stands for anything in a line, alone in a line for some lines.
+    """Return whether a printed text is what a page shows: `...` stands for anything in a line, alone in a line for some lines.
 
     Line by line, for one pattern of it all would try every way in which the lines could go together.
     """
@@ -116,7 +116,7 @@ def matches(shown: str, printed: str) -> bool:
 
 
 def commands_in(text: str) -> list[tuple[str, str]]:
-    """Give each command of a console block with what is shown below it."""
+    """Return each command of a console block with what is shown below it."""
     commands: list[tuple[str, str]] = []
     for line in text.splitlines():
         if line.startswith("$ "):
@@ -128,7 +128,7 @@ def commands_in(text: str) -> list[tuple[str, str]]:
 
 
 def typed(command: str, folder: Path) -> tuple[str, int]:
-    """Give what a command prints, errors too, and its exit code; a shell runs it in the folder."""
+    """Return what a command prints, errors too, and its exit code; a shell runs it in the folder."""
     home = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON"))}
     done = subprocess.run(
@@ -177,7 +177,7 @@ def serving(address: str) -> Iterator[str]:
 
 
 def type_console(block: Block, folder: Path) -> list[tuple[str, str, str, int]]:
-    """Type the commands of a block; give each with what is shown, what was printed, its exit code."""
+    """Type the commands of a block; return each with what is shown, what was printed, its exit code."""
     address = block.marks.get("server", "")
     done = []
     with serving(address) if address else contextlib.nullcontext("") as real:
@@ -325,7 +325,7 @@ def test_a_file_is_named_where_it_is_shown(page: Path):
 
 
 def links_of(page: Path) -> list[tuple[str, str]]:
-    """Give the relative links of a page: file and anchor."""
+    """Return the relative links of a page: file and anchor."""
     tokens = MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
     spans = [child for token in tokens for child in token.children or ()]
     targets = [span.attrGet("href") for span in spans if span.type == "link_open"]
@@ -360,7 +360,7 @@ def test_the_glossary_has_its_words_in_order():
 
 
 def prose_of(page: Path) -> str:
-    """Give a page without its fenced blocks."""
+    """Return a page without its fenced blocks."""
     lines = page.read_text(encoding="utf-8").splitlines()
     for token in MarkdownIt("commonmark").parse("\n".join(lines)):
         if token.type == "fence":
@@ -369,13 +369,13 @@ def prose_of(page: Path) -> str:
 
 
 def rows_of(text: str) -> list[list[str]]:
-    """Give the body rows of all tables in a text, without backticks."""
+    """Return the body rows of all tables in a text, without backticks."""
     rows = [[cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines()]
     return [row for row in rows if row and not set("".join(row)) <= set("-: ") and row[0] not in {"option", "guard"}]
 
 
-def described(kinds: dict[str, Kind]) -> dict[str, tuple[str, list[list[str]]]]:
-    """Give what the page must say of each kind: its line, and option, type and default of each option."""
+def described(kinds: dict[str, ComponentKind]) -> dict[str, tuple[str, list[list[str]]]]:
+    """Return what the page must say of each kind: its line, and option, type and default of each option."""
     shown = {attrs.NOTHING: "must be given", "": "", None: ""}
     expected = {}
     for name, kind in kinds.items():
@@ -402,10 +402,10 @@ def described(kinds: dict[str, Kind]) -> dict[str, tuple[str, list[list[str]]]]:
 
 @pytest.mark.parametrize(
     ("part", "kinds"),
-    [("Guards", dsa.guards.library.KINDS), ("Generators", dsa.generators.library.KINDS)],
+    [("Guards", dsa.guards.guard_kinds.KINDS), ("Generators", dsa.generators.generator_kinds.KINDS)],
     ids=["guards", "generators"],
 )
-def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, Kind]):
+def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, ComponentKind]):
     section = re.search(rf"^## {part}\n(.*?)(?=^## |\Z)", prose_of(KINDS_PAGE), re.MULTILINE | re.DOTALL)[1]
     said = {}
     for name, body in re.findall(r"^### `(\w+)`\n(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL):

@@ -10,9 +10,9 @@ import pytest
 from played import ReadsTheText, drive, story
 
 from dsa.edge.binding import Bindings
-from dsa.edge.files import load
-from dsa.meaning import Occurrence, Taken, start, step
+from dsa.edge.document_files import load
 from dsa.runtime.ledger import EventEntry
+from dsa.semantics import Occurrence, Taken, start, step
 from dsa.testing.doubles import Texts
 from machines.dual_state.bindings import effects
 
@@ -126,7 +126,7 @@ def play(machine, script):
 
 
 def told(machine, script):
-    """Tell what a script leads to; a mutant may break anything, and that is noticed too."""
+    """Return what a script leads to; a mutant may break anything, and that is noticed too."""
     try:
         return "\n" + story(play(machine, script))
     except Exception as error:  # noqa: BLE001  (whatever it is)
@@ -144,7 +144,7 @@ def test_the_run_is_as_expected(name, script):
 
 
 def rows_taken(machine, script):
-    """Give the positions of the rows that a script takes."""
+    """Return the positions of the rows that a script takes."""
     rest = play(machine, script)
     configuration, found = start(machine), set()
     for entry in rest.run.ledger:

@@ -9,7 +9,7 @@ from export_walks import REFUSALS, expected_of, has_timers, spelled, spelled_val
 from dsa.expr import Value
 from dsa.lang import loads
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 from dsa.targets.scxml import scxml
 
 

@@ -5,7 +5,7 @@ import pytest
 from export_cases import ALL, CLAIMS, COUNTS, FULL, HARD, HARD_COUNT, LOOPS, PROMISED, PROMISED_CLAIMS, SMALL, count_of
 from outside_tools import spin
 
-from dsa.claims import show
+from dsa.declarations import show
 from dsa.lang import loads
 from dsa.targets.promela import promela
 

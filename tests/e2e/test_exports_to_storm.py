@@ -8,7 +8,7 @@ import pytest
 from export_cases import ALL, FULL, HARD, HARD_COUNT, SMALL, count_of
 from hypothesis import HealthCheck, Phase, given, settings
 
-from dsa.checks.explore import explore
+from dsa.checks.search.exploration import explore
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.targets import ExportError

@@ -9,7 +9,7 @@ from outside_tools import node
 
 from dsa.lang import loads
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 from dsa.targets.xstate import xstate
 
 

@@ -4,10 +4,10 @@ import families
 import pytest
 from plain import search
 
-from dsa.checks.engines.found import Limits
 from dsa.checks.report import check
-from dsa.ground import ground
-from dsa.meaning import Taken, start, step
+from dsa.checks.search.engine import SearchLimits
+from dsa.ground_system import ground
+from dsa.semantics import Taken, start, step
 from dsa.system import closed_system
 
 
@@ -40,7 +40,7 @@ def test_petersons_lock_is_broken_when_a_process_says_it_came_last_before_it_rai
 def _distances_to_two_in_the_critical_section() -> dict[tuple[int, int], int]:
     """Search by hand, with the plainest engine, for how far the nearest violations are."""
     system = ground(closed_system(families.peterson(broken=True)))
-    found = search(system, (), Limits(10**6))
+    found = search(system, (), SearchLimits(10**6))
     assert found.layers is not None
     critical, nearest = system.number("critical"), dict[tuple[int, int], int]()
     for depth, layer in enumerate(found.layers):

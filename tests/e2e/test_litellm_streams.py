@@ -13,7 +13,7 @@ import pytest
 from stream_server import answered, events, lines, serving
 from stream_shapes import SHAPES, TOOLS, said, wanted
 
-from dsa.generators.lite import _litellm
+from dsa.generators.provider import _litellm
 from dsa.generators.streams import reconcile_stream
 
 pytestmark = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `llm` is not installed")
@@ -28,7 +28,7 @@ NAMED = {(shape.file, shape.name): shape for shape in SHAPES}
 
 
 def handed_on(shape):
-    """Give the chunks that LiteLLM makes of a shape; Ollama's own by its `ollama_chat`."""
+    """Return the chunks that LiteLLM makes of a shape; Ollama's own by its `ollama_chat`."""
     native = shape.file == "ollama"
     answer = answered(
         lines(shape.chunks) if native else events(shape.chunks),
@@ -45,7 +45,7 @@ def handed_on(shape):
 
 
 def losses(shape):
-    """Give what is lost of a shape; a stream that raises has lost nothing that could be mistaken for an answer."""
+    """Return what is lost of a shape; a stream that raises has lost nothing that could be mistaken for an answer."""
     try:
         result = reconcile_stream(handed_on(shape), shape.tools)
     except Exception:  # LiteLLM has many for a stream that ends badly

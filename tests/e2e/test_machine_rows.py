@@ -37,7 +37,7 @@ def test_the_run_is_as_expected(machine, name, tmp_path):
 
 @cache
 def _rows_taken(machine, name, folder):
-    """Give the positions of the rows that a story takes."""
+    """Return the positions of the rows that a story takes."""
     told = TOLD[machine]
     rest, _ = told.play(told.shipped(), told.STORIES[name], folder)
     return rows_taken(told.shipped().at(**dict(told.STORIES[name].bounds)), rest)

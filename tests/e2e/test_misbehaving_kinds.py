@@ -68,7 +68,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(text, **options):
-    """Run a machine with the module that is there; give what `--json` prints."""
+    """Run a machine with the module that is there; return what `--json` prints."""
     Path("trial.md").write_text(document(text, **options))
     bound = ["--with", "mine.py"] if Path("mine.py").exists() else []
     done = dsa("run", "trial.md", "write it", "--json", *bound)
@@ -77,7 +77,7 @@ def run(text, **options):
 
 
 def kept(told):
-    """Give the run as it is derived again from its ledger, after the program has verified it too."""
+    """Return the run as it is derived again from its ledger, after the program has verified it too."""
     directory = Path(told["directory"])
     verified = dsa("replay", directory.name)
     assert verified.exit_code == 0, verified.output
@@ -86,7 +86,7 @@ def kept(told):
 
 
 def failures(entries, effect):
-    """Give what the ledger has of the failures of an effect."""
+    """Return what the ledger has of the failures of an effect."""
     payloads = [step["payload"] for entry in results_of(entries, effect) for step in entry.steps]
     return [f"{payload['code']}: {payload['message']}" for payload in payloads if payload.get("error")]
 
@@ -177,7 +177,7 @@ def test_without_a_row_the_run_stops_and_goes_on_later_with_all_that_it_has(fold
 
 
 def measured(*arguments):
-    """Run the program; give what it printed last as JSON, its exit code, and the most memory that it, or what it waited for, used, in MB."""
+    """Run the program; return what it printed last as JSON, its exit code, and the most memory that it, or what it waited for, used, in MB."""
     with Path("told").open("wb") as out, Path("said").open("wb") as err:
         process = subprocess.Popen([*PROGRAM, *arguments], stdout=out, stderr=err)
     _, status, usage = os.wait4(process.pid, 0)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dsa.checks.mutate import mutate
-from dsa.edge.files import load
+from dsa.checks.mutation import mutate
+from dsa.edge.document_files import load
 
 ROOT = Path(__file__).parents[2]
 QUICK = (

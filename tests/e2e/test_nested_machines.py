@@ -105,7 +105,7 @@ class Folder:
 
     @property
     def runs(self):
-        """Give what is kept: the run, and the parts of it by what stands behind the mark in their ids."""
+        """Return what is kept: the run, and the parts of it by what stands behind the mark in their ids."""
         names = sorted(path.name for path in (self.path / ".dsa").glob("*-tale-*"))
         parts = {name.partition(PART_OF)[2]: recorded(self.path / ".dsa", name).entries for name in names}
         return parts.pop(""), parts

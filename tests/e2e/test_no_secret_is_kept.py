@@ -81,8 +81,8 @@ import base64, logging, os
 
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, Usage
 from dsa.runtime.ledger import Judgement, VerdictEntry
-from dsa.runtime.policies import Action, error_step, event_step, text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policies import Action, error_step, event_step, text_step
+from dsa.runtime.policy.policy_registry import Registry
 
 AWKWARD, SHAPED, NAMED = os.environ["AWKWARD_KEY"], os.environ["SHAPED"], os.environ["WORD"]
 secret_names = ["WORD"]

@@ -14,7 +14,7 @@ pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not install
 
 from collecting import attributes, collector
 
-from dsa.runtime.spans import trace_id_of
+from dsa.runtime.timeline import trace_id_of
 
 MODEL = """
 import os, signal

@@ -5,7 +5,7 @@ import ast
 import attrs
 from played import drive, story
 
-from dsa.edge.files import load, locate
+from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import (

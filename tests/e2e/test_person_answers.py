@@ -27,7 +27,7 @@ import os, threading
 from pathlib import Path
 
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult
-from dsa.runtime.policies import text_step
+from dsa.runtime.policy.policies import text_step
 
 
 def calls_made(what):

@@ -23,7 +23,7 @@ import asyncio
 import os
 import signal
 
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policy_registry import Registry
 from machines.search.policies import registry
 
 policies = Registry()
@@ -164,7 +164,7 @@ def test_a_changed_policy_is_a_sentence_and_no_answer(dsa, tmp_path):
     changed = (
         text
         + """
-from dsa.runtime.policies import Action
+from dsa.runtime.policy.policies import Action
 
 @policies.register("search_agent", actions=["llm_policy"])
 async def search_agent(action, context):
@@ -187,8 +187,8 @@ async def search_agent(action, context):
 HELD = """
 import asyncio
 
-from dsa.runtime.policies import text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policies import text_step
+from dsa.runtime.policy.policy_registry import Registry
 
 policies = Registry()
 
@@ -252,8 +252,8 @@ MACHINE = """# clerk
 BINDINGS = (
     COUNTED
     + """
-from dsa.runtime.decorators import invoke_action, loop_wrapper
-from dsa.runtime.policies import Action, answering, event_step, text_step
+from dsa.runtime.policy.invocation import invoke_action, loop_wrapper
+from dsa.runtime.policy.policies import Action, answering, event_step, text_step
 
 @answering("answered")
 async def answer(action, context):

@@ -12,8 +12,8 @@ import pytest
 from forked import DSA
 
 from dsa import open_runs
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import EventEntry
+from dsa.semantics import Occurrence
 
 PROGRAM = Path(sys.executable).with_name("dsa")
 TALK = """# talk

@@ -58,7 +58,7 @@ def test_a_real_run():
 
 @pytest.fixture
 def project(tmp_path, tmp_path_factory):
-    """A fresh project; give what pytest prints there, and its exit code."""
+    """A fresh project; return what pytest prints there, and its exit code."""
 
     def pytest_run(files, *arguments):
         for name, text in files.items():

@@ -9,7 +9,7 @@ from forked import DSA
 
 import dsa
 from dsa.errors import OccurrenceError
-from dsa.meaning import Refusal, Taken
+from dsa.semantics import Refusal, Taken
 
 TABLE = """# contract
 

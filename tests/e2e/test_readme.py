@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dsa.cli.main import program
-from dsa.edge.files import locate
+from dsa.edge.document_files import locate
 from dsa.lang import formatted, loads
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ CONSOLE = re.findall(r"```console\n(.*?)\n```", README, re.DOTALL)
 
 
 def shown(command: str) -> str:
-    """Give what README shows below a command."""
+    """Return what README shows below a command."""
     found = [block for block in CONSOLE if block.startswith(f"$ {command}")]
     assert len(found) == 1, f"README shows '{command}' {len(found)} times"
     return found[0].partition("\n")[2]

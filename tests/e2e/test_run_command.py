@@ -11,7 +11,7 @@ from kept_runs import ledger_of
 from dsa.cli.demo import command as demo
 from dsa.cli.run import command as run
 from dsa.cli.run import default_specification
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.lang import loads
 from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.run import replay

@@ -10,9 +10,8 @@ import pytest
 from forked import DSA
 from kept_runs import ledger_of
 
-from dsa.cli.parameters import parse_parameters
-from dsa.cli.terminal import printable
-from dsa.edge.files import load, locate, read_text
+from dsa.cli.command_line import parse_parameters, printable
+from dsa.edge.document_files import load, locate, read_text
 from dsa.lang import digest, loads
 from dsa.runtime.run import replay
 

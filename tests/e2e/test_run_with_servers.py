@@ -51,7 +51,7 @@ LIMITED = """
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run the machine with a generator of these options; give the result and the run's ledger."""
+    """Run the machine with a generator of these options; return the result and the run's ledger."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")

@@ -8,7 +8,7 @@ from played import ReadsTheText, drive, story
 import dsa
 from dsa.cli.main import program
 from dsa.edge.binding import Bindings
-from dsa.edge.files import load, locate
+from dsa.edge.document_files import load, locate
 from dsa.guards.code import SyntaxGuard
 from dsa.lang import loads
 from dsa.runs.bindings import bind

@@ -6,7 +6,7 @@ import pytest
 from stream_server import answered, events, lines, serving
 from stream_shapes import IDS, SHAPES, said, wanted
 
-from dsa.edge.http.failures import ServerError
+from dsa.edge.http.model_server import ServerError
 from dsa.errors import GenerationError
 from dsa.generators import ChatClient
 

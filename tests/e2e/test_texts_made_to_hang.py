@@ -14,8 +14,8 @@ from forked import DSA
 #: A policy that calls another one with what a model could write; both schemas are of the kind that people write.
 POLICIES = r"""
 import os, signal, threading, time
-from dsa.runtime.policies import Action, action_result_step, text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policies import Action, action_result_step, text_step
+from dsa.runtime.policy.policy_registry import Registry
 
 policies = Registry()
 EITHER = {"anyOf": [{"properties": {"a": {"$ref": "#"}}, "required": [name]} for name in ("x", "y")]}

@@ -13,7 +13,7 @@ import pytest
 from forked import DSA
 
 import dsa
-from dsa.runs.work import Worker
+from dsa.runs.worker import Worker
 from dsa.runtime.ledger import ArtifactEntry, ResultEntry, ResumedEntry
 
 HOUR_MS = 3_600_000
@@ -305,7 +305,7 @@ def test_timers_of_a_part_ring_while_the_whole_is_driven(folder):
 KILLED = """
 import asyncio, os, signal, sys
 import dsa
-from dsa.runs.children import MachineGenerator
+from dsa.runs.child_runs import MachineGenerator
 
 made = MachineGenerator._made
 def killed(self, rest, artifacts):

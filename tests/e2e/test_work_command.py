@@ -16,8 +16,8 @@ import pytest
 from forked import DSA
 
 import dsa
-from dsa.edge.clock import MonotonicClock
-from dsa.meaning import Occurrence
+from dsa.edge.event_loop import MonotonicClock
+from dsa.semantics import Occurrence
 
 PROGRAM = Path(sys.executable).with_name("dsa")
 REFUND = """# refund
@@ -120,7 +120,7 @@ def worker(*words, doing=""):
 
 
 def stands():
-    """Give how many runs stand how."""
+    """Return how many runs stand how."""
     with dsa.open_runs(".dsa") as runs:
         found = asyncio.run(runs.list())
     return Counter(each.summary.outcome or each.status for each in found)
@@ -248,7 +248,7 @@ def test_two_workers_of_which_one_is_killed_do_every_run_once(desk):
 #: A worker whose clock is as many milliseconds ahead as its first argument says.
 WORKER = """
 import asyncio, sys, dsa
-from dsa.edge.clock import MonotonicClock
+from dsa.edge.event_loop import MonotonicClock
 
 class Off(MonotonicClock):
     def wall_ms(self):

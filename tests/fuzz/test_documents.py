@@ -6,13 +6,13 @@ import pytest
 from documents import NASTY, shipped_texts, slowest, texts
 
 from dsa.lang import dumps, formatted, loads, read_machine
-from dsa.meaning import start
+from dsa.semantics import start
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def require_sound(text: str) -> bool:
-    """Read and lay out a text, and check all that is promised of any text; give whether it is a machine."""
+    """Read and lay out a text, and check all that is promised of any text; return whether it is a machine."""
     reading = read_machine(text)
     is_error = any(finding.severity == "error" for finding in reading.diagnostics)
     assert (reading.machine is None) == is_error

@@ -1,4 +1,4 @@
-"""The compiled step answers as `dsa.meaning.step` does, on any machine, whatever it is given."""
+"""The compiled step answers as `dsa.semantics.step` does, on any machine, whatever it is given."""
 
 import random
 from functools import partial
@@ -11,7 +11,7 @@ from repository import shipped_machines
 from dsa.compiled_step import compiled_step
 from dsa.errors import OccurrenceError
 from dsa.machine import read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, candidates, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, accepted_events, candidates, start, step
 from dsa.testing.strategies import configurations, machines, occurrences
 
 SHIPPED = shipped_machines()
@@ -19,7 +19,7 @@ SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base
 
 
 def answer(act, configuration, occurrence):
-    """Give what `act` answers, or that the occurrence is malformed."""
+    """Return what `act` answers, or that the occurrence is malformed."""
     try:
         return act(configuration, occurrence)
     except OccurrenceError as malformed:

@@ -15,26 +15,25 @@ from hypothesis import HealthCheck, event, given, settings
 from repository import ROOT
 
 import dsa.kernel
-from dsa.checks.certify import FAULTLESS, Certifier, certify_proofs, certify_verdicts, spelled
-from dsa.checks.certify_proofs import NoProofError, explored
-from dsa.checks.certify_steps import require_few_cases, require_same_steps
+from dsa.checks.certificate.certificate_proofs import NoProofError, explored, require_few_cases, require_same_steps
+from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, certify_proofs, certify_verdicts, spelled
 from dsa.checks.definition4 import definition4
-from dsa.checks.mutants import row_mutants
-from dsa.checks.prove import judged, prove
+from dsa.checks.mutation import row_mutants
+from dsa.checks.proof.prover import judged, prove
 from dsa.checks.report import check
-from dsa.claims import AtMost, Expected, Probability
-from dsa.edge.files import read_document, shipped
+from dsa.declarations import AtMost, ExpectedCount, Probability
+from dsa.edge.document_files import read_document, shipped
 from dsa.expr import EnumDomain, evaluate
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify
 from dsa.lang import expanded, read_machine
 from dsa.machine import Machine
-from dsa.meaning import Configuration
+from dsa.semantics import Configuration
 from dsa.system import closed_system
 from dsa.testing.strategies import machines
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.filter_too_much)
 MOST = 400
-ODDS = Probability | Expected
+ODDS = Probability | ExpectedCount
 
 
 def agree(machine: Machine, most: int = MOST) -> str:
@@ -298,7 +297,7 @@ def test_the_kernel_agrees_on_machines_with_one_fault(source, count):
 
 
 def documents():
-    """Give the name or the path of every machine and spec here; those that take seconds belong to `make test-full`."""
+    """Return the name or the path of every machine and spec here; those that take seconds belong to `make test-full`."""
     others = [str(path) for path in sorted((ROOT / "specs").glob("*.md")) if f"specs/{path.stem}" not in shipped()]
     for name in [*sorted(shipped()), *others]:
         if read_document(name).machine is not None and not any(

@@ -22,12 +22,12 @@ PROGRAMS = (
 
 
 def query(number):
-    """Give a call of SQL."""
+    """Return a call of SQL."""
     return "run_sql", {"sql": QUERIES[number]}
 
 
 def program(number):
-    """Give a call of Python."""
+    """Return a call of Python."""
     return "run_python", {"code": PROGRAMS[number]}
 
 
@@ -39,7 +39,7 @@ TRANSCRIPTS = st.lists(
 
 
 def lived(folder, turns, **options):
-    """Hold the conversation, and give what each call gave to the model, the latest table, and each file by its name."""
+    """Hold the conversation, and return what each call gave to the model, the latest table, and each file by its name."""
 
     def player(body, _number):
         turn = turns[sum(m["role"] == "user" and not m["content"].startswith("[") for m in body["messages"]) - 1]

@@ -12,9 +12,9 @@ from itertools import product
 import pytest
 from claims_truth import comes_to_rest, is_guarded, stuck, walked, with_spec, written
 
-from dsa.checks.certify import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
-from dsa.checks.certify_steps import require_same_steps
-from dsa.checks.prove import judged, prove
+from dsa.checks.certificate.certificate_proofs import require_same_steps
+from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.proof.prover import judged, prove
 from dsa.checks.report import check
 from dsa.errors import ParameterError
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify
@@ -34,7 +34,7 @@ def certificate_of(name: str) -> dict:
 
 
 def places(value, path=()):
-    """Give every place in a JSON value."""
+    """Return every place in a JSON value."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -48,7 +48,7 @@ def at_place(value, path):
 
 
 def corrupted(certificate: dict, random: random.Random) -> tuple[str, str]:
-    """Change one thing in a certificate of one of the claims; give the text, and what kind of change it was."""
+    """Change one thing in a certificate of one of the claims; return the text, and what kind of change it was."""
     claims = certificate["claims"]
     spoilt = copy.deepcopy(certificate | {"claims": [random.choice(claims)]})
     kind = random.choice(["value", "value", "value", "machine", "character"])
@@ -99,7 +99,7 @@ def changed(holder, key, random: random.Random) -> None:
 
 
 def why_valid(text: str, original: set[str], sentences: list[str]) -> str:
-    """Say why an accepted certificate may be accepted, having made sure of it; fails when there is no reason."""
+    """Return why an accepted certificate may be accepted, having made sure of it; fails when there is no reason."""
     content = json.loads(text)
     if set(sentences) <= original:
         return "it says nothing that the original does not say"
@@ -119,7 +119,7 @@ def why_valid(text: str, original: set[str], sentences: list[str]) -> str:
 
 
 def read_forms(text: str, claim: dict) -> list:
-    """Give the properties that a claim spells, or what the kernel knows by a text."""
+    """Return the properties that a claim spells, or what the kernel knows by a text."""
     if claim["form"] in {FAULTLESS, STUCK, REST, GUARDED, TABLE}:
         return [claim["form"]]
     said = claim["form"].format(*claim["parts"])

@@ -10,16 +10,15 @@ from edits import edited, in_flight
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from property.test_driver import BUSY_MACHINES
 
-from dsa.checks.differ import compare
-from dsa.checks.differ_pairs import Pair
-from dsa.checks.differ_rows import changes, same_control
-from dsa.checks.engines.found import Limits
-from dsa.cli.fitting import Fitting
-from dsa.edge.files import load
-from dsa.meaning import Taken, step
+from dsa.checks.diff.document_diff import changes, same_control
+from dsa.checks.diff.equivalence import Pair, compare
+from dsa.checks.search.engine import SearchLimits
+from dsa.edge.document_files import load
+from dsa.runs.migration import FitJudge
+from dsa.semantics import Taken, step
 from dsa.testing.strategies import machines
 
-LIMITS = Limits(100_000)
+LIMITS = SearchLimits(100_000)
 RUNS = 20
 #: With the number of edits.
 SHIPPED = (("dual_state", 25), ("workflow", 8), ("examples/polling", 25))
@@ -47,7 +46,7 @@ def require_parting_is_real(old, new, here, parting):
 
 
 def require_right(old, new, chance, runs, seen):
-    fitting = Fitting(new, LIMITS)
+    fitting = FitJudge(new, LIMITS)
     pair = Pair(old, new)
     try:
         apart = fits.told_apart(old, new, *pair.start)

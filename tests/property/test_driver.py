@@ -10,12 +10,12 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.driver import Driver
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import EventEntry, RefusalEntry, dump_line, load_lines
-from dsa.runtime.policies import Step, error_step, event_step
+from dsa.runtime.policy.policies import Step, error_step, event_step
 from dsa.runtime.run import begin, replay
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 from dsa.testing.strategies import machines
 

@@ -11,66 +11,65 @@ import pytest
 from example_machines import chain, dual_state, jugs
 from hypothesis import assume, event, given, settings
 
-from dsa.checks.engines import bdd, compiled, python, vectors
-from dsa.checks.engines.found import Engine, Found, Limits
 from dsa.checks.observers import observed
-from dsa.claims import Expected, Probability
-from dsa.declarations import Variable
-from dsa.edge.compiler import compiled as compile_c
+from dsa.checks.search import bdd_engine, c_engine, numpy_engine, python_engine
+from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
+from dsa.declarations import ExpectedCount, Probability, Variable
+from dsa.edge.processes import compiled as compile_c
 from dsa.expr import TRUE, Integer, RangeDomain, evaluate
-from dsa.ground import Ground, Watch, ground
+from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 from dsa.testing.strategies import machines
 
-UNLIMITED = Limits(10**12)
+UNLIMITED = SearchLimits(10**12)
 #: A search of a random machine that finds more configurations than this tells no more.
-MOST = Limits(3_000)
+MOST = SearchLimits(3_000)
 MANY = settings(deadline=None, max_examples=400)
 
 
-def compiled_engine(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
-    return compiled.search(system, watches, limits, compile_c)
+def compiled_engine(system: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
+    return c_engine.search(system, watches, limits, compile_c)
 
 
-def bdd_without_cudd(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+def bdd_without_cudd(system: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
     with patch.dict(sys.modules, {"dd.cudd": None}):
-        return bdd.search(system, watches, limits)
+        return bdd_engine.search(system, watches, limits)
 
 
-def numpy_hashed(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
-    with patch.object(vectors, "MAX_BYTES", -1):
-        return vectors.search(system, watches, limits)
+def numpy_hashed(system: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
+    with patch.object(numpy_engine, "MAX_BYTES", -1):
+        return numpy_engine.search(system, watches, limits)
 
 
-def python_in_sets(system: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
-    with patch.object(python, "_MAX_BYTES", -1):
-        return python.search(system, watches, limits)
+def python_in_sets(system: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
+    with patch.object(python_engine, "_MAX_BYTES", -1):
+        return python_engine.search(system, watches, limits)
 
 
 #: The engines that are tested against the plainest.
 ENGINES: dict[str, Engine] = {
-    "bdd": bdd.search,
+    "bdd": bdd_engine.search,
     "bdd, autoref": bdd_without_cudd,
     "compiled": compiled_engine,
-    "numpy": vectors.search,
+    "numpy": numpy_engine.search,
     "numpy, hashed": numpy_hashed,
-    "python": python.search,
+    "python": python_engine.search,
     "python, in sets": python_in_sets,
 }
 EACH_ENGINE = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 
 
-def everything(system: Ground) -> list[Watch]:
+def everything(system: Ground) -> list[GroundWatch]:
     """Look out for every location, and for what every rule needs."""
-    places = [Watch(place, TRUE) for place in range(len(system.system.locations))]
-    return [*places, *(Watch(rule.source, rule.condition) for rule in system.rules)]
+    places = [GroundWatch(place, TRUE) for place in range(len(system.system.locations))]
+    return [*places, *(GroundWatch(rule.source, rule.condition) for rule in system.rules)]
 
 
-def asked(machine: Machine) -> tuple[Ground, list[Watch]] | None:
-    """Give what the first property asks that needs a search: a system that remembers enough, and what to look out for."""
+def asked(machine: Machine) -> tuple[Ground, list[GroundWatch]] | None:
+    """Return what the first property asks that needs a search: a system that remembers enough, and what to look out for."""
     for claim in machine.properties:
-        if not isinstance(claim.form, Probability | Expected):
+        if not isinstance(claim.form, Probability | ExpectedCount):
             found = observed(closed_system(machine), claim.form, machine.constants)
             if evaluate(found.at_start, machine.constants) is True:
                 continue  # broken before anything happens, so no search is made; what counts may be out of its domain
@@ -80,7 +79,7 @@ def asked(machine: Machine) -> tuple[Ground, list[Watch]] | None:
     return None
 
 
-def assert_same(system: Ground, watches: Sequence[Watch], found: Found, expected: Found) -> None:
+def assert_same(system: Ground, watches: Sequence[GroundWatch], found: SearchResult, expected: SearchResult) -> None:
     """The engines agree; of several nearest configurations each may show another."""
     assert found == attrs.evolve(expected, engine=found.engine, hits=found.hits, layers=found.layers)
     assert expected.layers is not None
@@ -94,7 +93,7 @@ def assert_same(system: Ground, watches: Sequence[Watch], found: Found, expected
         assert [sorted(layer) for layer in found.layers] == [sorted(layer) for layer in expected.layers]
 
 
-def compare(engine: Engine, system: Ground, watches: Sequence[Watch]) -> None:
+def compare(engine: Engine, system: Ground, watches: Sequence[GroundWatch]) -> None:
     expected = plain.search(system, watches, MOST)
     assume(expected.complete)
     event("more than 10 configurations" if expected.configurations > 10 else "few configurations")
@@ -149,7 +148,7 @@ def test_the_compiled_engine_agrees_when_the_domain_is_too_large_for_a_bitmap(ma
     unused = Variable("unused", "environment", RangeDomain(Integer(-5), Integer(10**12)), Integer(0))
     system = ground(closed_system(attrs.evolve(machine, variables=(unused, *machine.variables))))
     watches = everything(system)
-    assume(compiled.fits(system, watches))
+    assume(c_engine.fits(system, watches))
     compare(compiled_engine, system, watches)
 
 
@@ -182,13 +181,13 @@ COUNTS: list[tuple[Callable[..., Machine], tuple[int, ...], int]] = [
 
 
 def counts(least: int, most: int) -> pytest.MarkDecorator:
-    """Give the members of the families that have so many configurations."""
+    """Return the members of the families that have so many configurations."""
     found = [item for item in COUNTS if least <= item[2] < most]
     return pytest.mark.parametrize(("make", "size", "count"), found, ids=[f"{m.__name__} {s}" for m, s, _ in found])
 
 
 @counts(0, 400_000)
-@pytest.mark.parametrize("engine", [bdd.search, compiled_engine])
+@pytest.mark.parametrize("engine", [bdd_engine.search, compiled_engine])
 def test_the_families_have_the_known_counts(
     engine: Engine, make: Callable[..., Machine], size: tuple[int, ...], count: int
 ):
@@ -198,7 +197,7 @@ def test_the_families_have_the_known_counts(
 
 @pytest.mark.full
 @counts(400_000, 10**9)
-@pytest.mark.parametrize("engine", [bdd.search, compiled_engine])
+@pytest.mark.parametrize("engine", [bdd_engine.search, compiled_engine])
 def test_the_large_families_have_the_known_counts(
     engine: Engine, make: Callable[..., Machine], size: tuple[int, ...], count: int
 ):

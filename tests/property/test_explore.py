@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from oracle import is_end, possible
 
-from dsa.checks.engines import python, vectors
-from dsa.checks.engines.found import Engine
-from dsa.checks.explore import Exploration, explore
+from dsa.checks.search import numpy_engine, python_engine
+from dsa.checks.search.engine import Engine
+from dsa.checks.search.exploration import Exploration, explore
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.testing.strategies import machines
 
 #: More configurations of a random machine tell no more.
@@ -70,20 +70,20 @@ def plainly(machine: Machine) -> Plainly | None:
 
 
 def in_sets() -> AbstractContextManager[object]:
-    return patch.object(python, "_MAX_BYTES", -1)
+    return patch.object(python_engine, "_MAX_BYTES", -1)
 
 
 def hashed() -> AbstractContextManager[object]:
-    return patch.object(vectors, "MAX_BYTES", -1)
+    return patch.object(numpy_engine, "MAX_BYTES", -1)
 
 
 Way = tuple[Engine | None, Callable[[], AbstractContextManager[object]]]
 WAYS: dict[str, Way] = {
     "automatic": (None, nullcontext),
-    "python": (python.search, nullcontext),
-    "python, in sets": (python.search, in_sets),
-    "numpy": (vectors.search, nullcontext),
-    "numpy, hashed": (vectors.search, hashed),
+    "python": (python_engine.search, nullcontext),
+    "python, in sets": (python_engine.search, in_sets),
+    "numpy": (numpy_engine.search, nullcontext),
+    "numpy, hashed": (numpy_engine.search, hashed),
 }
 
 

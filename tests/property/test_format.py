@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from dsa.lang import formatted, loads, read_machine
-from dsa.lang.columns import COLUMNS
+from dsa.lang.cells import COLUMNS
 from dsa.lang.markdown import read, split_row
 
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
@@ -53,7 +53,7 @@ def documents(draw):
 
 
 def table_lines_of(text):
-    """Give the numbers of the lines of tables in sections of the language, from 0."""
+    """Return the numbers of the lines of tables in sections of the language, from 0."""
     sections = (section for section in read(text, "").sections if section.kind in COLUMNS)
     return {n for section in sections for table in section.tables for n in range(table.first - 1, table.last)}
 
@@ -116,7 +116,7 @@ READER = MarkdownIt("commonmark").enable("table")
 
 
 def github_rows(text):
-    """Give the rows of the tables at the top level as markdown-it has them: each its line and its cells."""
+    """Return the rows of the tables at the top level as markdown-it has them: each its line and its cells."""
     rows, cells = [], None
     for token in READER.parse(text):
         if token.type == "tr_open" and token.level <= 2:

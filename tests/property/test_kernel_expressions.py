@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dsa.expr import evaluate
-from dsa.kernel import CONDITION, Claim, Unknown
+from dsa.kernel import CONDITION, Claim, Polynomial
 from dsa.lang import dumps, read_machine
 
 TEXT = """# m
@@ -162,7 +162,7 @@ def meant(expr, known, pending):
 
 def agreed(seed, count):
     source = random.Random(seed)
-    Unknown.path = [], [], []
+    Polynomial.path = [], [], []
     found = {}
     for _ in range(count):
         said = agree(source)

@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 from oracle import possible, timers_ended
 from plain import search
 
-from dsa.checks.engines.found import Limits
-from dsa.checks.mutants import row_mutants
-from dsa.checks.mutate import differences
-from dsa.ground import ground
+from dsa.checks.mutation import differences, row_mutants
+from dsa.checks.search.engine import SearchLimits
+from dsa.ground_system import ground
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Taken, start, step
+from dsa.semantics import Configuration, Taken, start, step
 from dsa.system import closed_system
 from dsa.testing.strategies import machines
 
@@ -30,7 +29,7 @@ def does(machine: Machine, here: Configuration) -> dict:
 
 
 def told_apart(one: Machine, other: Machine) -> bool | None:
-    """Tell whether a run of both comes to where they do not do the same; None when it is too long.
+    """Return whether a run of both comes to where they do not do the same; None when it is too long.
 
     Of the order of timers what is said of timers that both have is the same.
     """
@@ -73,7 +72,7 @@ def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
     grounded = ground(system)
     sights = differences(system, closed_system(mutant))
     watches = [w for w in grounded.watches((s.location, s.condition) for s in sights) if w is not None]
-    found = search(grounded, watches, Limits(10_000))
+    found = search(grounded, watches, SearchLimits(10_000))
     assert any(hit is not None for hit in found.hits) == expected
 
 

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from odds_chains import as_prism, chains, gained
 from odds_documents import chain, closed_form
 
-from dsa.checks.mutants import row_mutants
-from dsa.checks.odds.choose import Chosen
-from dsa.checks.odds.limit import NoLimitError, limit
-from dsa.checks.odds.reckon import odds, question
-from dsa.checks.odds.target import varied
+from dsa.checks.mutation import row_mutants
+from dsa.checks.odds.chain_solver import DecisionChain
+from dsa.checks.odds.retry_target import NoLimitError, limit, varied
+from dsa.checks.odds.run_odds import odds, question
 from dsa.declarations import OUTSIDE
 from dsa.expr import OUTCOMES
 from dsa.machine import read_guards
-from dsa.meaning import Occurrence, Taken, start, step
+from dsa.semantics import Occurrence, Taken, start, step
 from dsa.testing.strategies import machines
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.filter_too_much)
@@ -26,7 +25,7 @@ ROUNDS = 120
 
 
 def occurrences(machine, configuration, first):
-    """Give what can come, as docs/how-to/odds.md says: a list of choices, each an event with its source."""
+    """Return what can come, as docs/how-to/odds.md says: a list of choices, each an event with its source."""
     state = configuration.state
     if state in machine.final_states:
         return []
@@ -41,13 +40,13 @@ def occurrences(machine, configuration, first):
 
 
 def without_odds(machine):
-    """Give the machine with guards that assume nothing, all of which can pass and fail."""
+    """Return the machine with guards that assume nothing, all of which can pass and fail."""
     guards = (attrs.evolve(g, outcomes=OUTCOMES, pass_odds=(), fatal_odds=()) for g in machine.guards)
     return attrs.evolve(machine, guards=tuple(guards))
 
 
 def combinations(machine, rows, passes):
-    """Give every combination of verdicts with its probability."""
+    """Return every combination of verdicts with its probability."""
     found = [((), 1.0)]
     for guard in read_guards(rows):
         odds_of = {"passed": passes, "failed": 1 - passes, "fatal": 0.0}
@@ -60,7 +59,7 @@ def combinations(machine, rows, passes):
 
 
 def walked(machine, passes):
-    """Follow all runs with `step`, and give how likely each way to end is; None where several things can come, or what comes is refused."""
+    """Follow all runs with `step`, and return how likely each way to end is; None where several things can come, or what comes is refused."""
     mass, ended = {(start(machine), True): 1.0}, {}
     for _ in range(ROUNDS):
         after = {}
@@ -216,7 +215,7 @@ def test_storm_finds_the_same_in_fractions_where_somebody_chooses(drawn, tmp_pat
     properties = stormpy.parse_properties(wanted, program)
     model = stormpy.build_model[stormpy.Rational](program, properties)
     exact = [stormpy.model_checking(model, each).get_value(model.initial_states[0]) for each in properties]
-    solver = Chosen(laid_out)
+    solver = DecisionChain(laid_out)
     ours = [solver.best(None, lambda end: float(worth[end]), most=most) for most in (False, True)]
     ours += [solver.best(gained, lambda _: 0.0, most=most) for most in (False, True)]
     assert ours == pytest.approx(

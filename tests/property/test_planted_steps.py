@@ -18,18 +18,18 @@ from click.testing import CliRunner
 from repository import SMALL, shipped_machines
 
 from dsa import compiled_step as module
-from dsa import meaning, timers
-from dsa.checks.certify import behaviour
-from dsa.checks.certify_steps import require_same_steps
+from dsa import machine, semantics
+from dsa.checks.certificate.certificate_proofs import require_same_steps
+from dsa.checks.certificate.certificate_writer import behaviour
 from dsa.cli.main import program
-from dsa.compiled_step import _Writer
+from dsa.compiled_step import _StepWriter
 from dsa.expr import show_value
 from dsa.kernel import TABLE, Claim
 from dsa.lang import dumps, expanded
-from dsa.meaning import start
+from dsa.semantics import start
 
 MACHINES = {name: machine.at(SMALL.get(name, {})) for name, machine in shipped_machines().items()}
-WRITE = _Writer.source
+WRITE = _StepWriter.source
 
 # -- each generated line ----------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ def is_refused(machine, claim):
 
 def lines_of(machine):
     """Every generated line: its group, its place there."""
-    writer = _Writer(machine)
+    writer = _StepWriter(machine)
     return [(group, place) for group, rows in machine.rows_from.items() for place, _ in enumerate(WRITE(writer, rows))]
 
 
@@ -104,12 +104,12 @@ def spoil(patch, group, place, way):
             lines[place] = spoiled(lines[place])[way]
         return tuple(lines)
 
-    patch.setattr(_Writer, "source", source)
+    patch.setattr(_StepWriter, "source", source)
 
 
 def is_noticed(machine, claim, place, patch):
     """Whether the step is refused with the line spoiled, in one way at least."""
-    line = WRITE(_Writer(machine), machine.rows_from[claim.group])[place]
+    line = WRITE(_StepWriter(machine), machine.rows_from[claim.group])[place]
     assert spoiled(line), line
     for way, _ in enumerate(spoiled(line)):
         with patch.context() as planted:
@@ -193,7 +193,7 @@ def plant(patch, fault):
     there = getattr(module, owner[0]) if owner else module
     text = textwrap.dedent(inspect.getsource(getattr(there, last)))
     assert old in text
-    found = vars(module) | vars(timers) | {"start": start}
+    found = vars(module) | vars(machine) | {"start": start}
     exec(text.replace(old, new), found)
     patch.setattr(there, last, found[last])
 
@@ -271,13 +271,13 @@ def test_a_fault_around_the_generated_lines_is_refused_whenever_the_certificate_
 
 def test_a_fault_that_the_reference_shares_is_refused(monkeypatch):
     """What both take from the same function: the kernel's table is its own."""
-    real = meaning.after_effects
+    real = semantics.after_effects
 
     def not_discharged(machine, outstanding, row, state):
         after, cancelled, twice = real(machine, outstanding, row, state)
         return after | outstanding, cancelled, twice
 
-    for each in module, meaning:
+    for each in module, semantics:
         monkeypatch.setattr(each, "after_effects", not_discharged)
     monkeypatch.setattr(agreement, "SHIPPED", {"dual_state": attrs.evolve(MACHINES["dual_state"])})
     agreement.test_shipped_machines_agree_on_random_walks("dual_state", 20)
@@ -288,7 +288,7 @@ def test_a_fault_that_the_reference_shares_is_refused(monkeypatch):
 def test_a_fault_in_a_generated_line_is_refused_by_the_program(line, monkeypatch):
     (group, place), machine = line, MACHINES["dual_state"]
     honest, table = claims_about_the_step("dual_state"), table_of(machine, group)
-    for way, _ in enumerate(spoiled(WRITE(_Writer(machine), machine.rows_from[group])[place])):
+    for way, _ in enumerate(spoiled(WRITE(_StepWriter(machine), machine.rows_from[group])[place])):
         with monkeypatch.context() as patch:
             spoil(patch, group, place, way)
             said = said_by_verify("dual_state", honest)

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsa.runtime.decorators import invoke_action, loop_wrapper
-from dsa.runtime.invocation import answer_of, in_doubt, ledger_of, run
 from dsa.runtime.ledger import CallEntry, CallResultEntry, from_json, to_json
-from dsa.runtime.policies import Action, action_call_step, text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.invocation import answer_of, in_doubt, invoke_action, ledger_of, loop_wrapper, run
+from dsa.runtime.policy.policies import Action, action_call_step, text_step
+from dsa.runtime.policy.policy_registry import Registry
 
 ALL = frozenset({"leaf", "tree", "model"})
 
@@ -62,7 +61,7 @@ class World:
         return [action_call_step("model", Action("leaf", {"name": f"turn {turn}"}))]
 
     async def asked(self, context, call):
-        """Give what came of a call; whoever sees a result finds it saved."""
+        """Return what came of a call; whoever sees a result finds it saved."""
         steps = await call
         if steps:
             assert steps[0].id.rpartition("/")[0].removesuffix(".result") in {*self.ended, *self.spoken()}
@@ -108,7 +107,7 @@ class World:
         return await call
 
     async def raced(self, calls):
-        """Give the first answer and stop the others."""
+        """Return the first answer and stop the others."""
         tasks = [asyncio.ensure_future(call) for call in calls]
         done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in left:
@@ -116,7 +115,7 @@ class World:
         return [next(task.result() for task in tasks if task in done)]
 
     def live(self, part, left=None):
-        """Run until the end, or until so many entries are saved; give the answer, or None."""
+        """Run until the end, or until so many entries are saved; return the answer, or None."""
         self.left = left
         payload = {"kind": part[0], "parts": part[1:]}
 

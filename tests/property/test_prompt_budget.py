@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsa.errors import PromptTooLong
-from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate
-from dsa.runtime.prompt import render
+from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, render
 from dsa.runtime.prompt_budget import TokenBudget, bytes_of
 
 WORDS = st.text("ab {}\né☃", max_size=60)
@@ -41,7 +40,7 @@ TEMPLATES = st.none() | st.builds(
 
 
 def rendered(context, template, budget):
-    """Give the prompt, or the error."""
+    """Return the prompt, or the error."""
     try:
         return render(template, context, budget)
     except PromptTooLong as error:

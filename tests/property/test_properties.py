@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, reject, settings
 from hypothesis import strategies as st
 
-from dsa.checks import concrete
-from dsa.checks.engines.found import Limits
-from dsa.checks.monitors import is_monitor, monitor
-from dsa.checks.properties import Judgement, Questions, judge
-from dsa.claims import (
+from dsa.checks import properties
+from dsa.checks.monitor import is_monitor, monitor
+from dsa.checks.properties import PropertyValue, Questions, judge
+from dsa.checks.search.engine import SearchLimits
+from dsa.declarations import (
     Always,
     AtMost,
     EverywherePossible,
-    Expected,
+    ExpectedCount,
     Form,
     LeadsTo,
     Never,
@@ -24,18 +24,17 @@ from dsa.claims import (
     Possible,
     Probability,
     Property,
-    Unchanged,
+    UnchangedClaim,
 )
 from dsa.expr import TRUE, EnumDomain, guards_read
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 from dsa.system import closed_system
 from dsa.testing import strategies
-from dsa.testing.declared import skeletons
-from dsa.testing.expressions import label, one_in
+from dsa.testing.strategies import label, one_in, skeletons
 
 MANY = settings(max_examples=120, deadline=None)
-LIMITS = Limits(100_000)
+LIMITS = SearchLimits(100_000)
 
 
 @st.composite
@@ -61,14 +60,14 @@ def test_the_same_on_many_more(machine: Machine) -> None:
     compare(machine)
 
 
-def judgements(machine: Machine, forms: list[Form], traces: int = 1) -> list[tuple[Form, Judgement]]:
+def judgements(machine: Machine, forms: list[Form], traces: int = 1) -> list[tuple[Form, PropertyValue]]:
     questions = Questions(closed_system(machine), forms)
     found = judge(questions, questions.search(LIMITS), LIMITS, traces=traces)
     return [(form, found[form]) for form in forms]
 
 
 def compare(machine: Machine) -> None:
-    forms = [claim.form for claim in machine.properties if not isinstance(claim.form, Probability | Expected)]
+    forms = [claim.form for claim in machine.properties if not isinstance(claim.form, Probability | ExpectedCount)]
     for form, judged in judgements(machine, forms):
         try:
             expected = naive.violated(machine, form)
@@ -149,7 +148,7 @@ def test_monitors_say_what_the_forms_mean_on_one_run(machine: Machine, data: st.
         moment = moments[data.draw(st.integers(0, len(moments) - 1))]
         happened.append(moment.occurrence)
         here = moment.after
-    run, known = concrete.moments(machine, happened), naive.run(machine, happened)
+    run, known = properties.moments(machine, happened), naive.run(machine, happened)
     for claim in machine.properties:
         assert is_monitor(claim.form) == isinstance(claim.form, naive.TRACED)
         if is_monitor(claim.form):
@@ -165,11 +164,11 @@ def test_leads_to_on_many_more(machine: Machine) -> None:
     compare(machine)
 
 
-COMPARED = (Always, Never, Possible, EverywherePossible, OnlyAfter, AtMost, Unchanged, LeadsTo)
+COMPARED = (Always, Never, Possible, EverywherePossible, OnlyAfter, AtMost, UnchangedClaim, LeadsTo)
 
 
 def features(machine: Machine) -> dict[str, bool]:
-    """Say what a machine has of the language that a verdict may turn on."""
+    """Return what a machine has of the language that a verdict may turn on."""
     rows, forms = machine.transitions, [claim.form for claim in machine.properties]
     timers = {row.event for row in rows if row.is_timer}
     values = {value for v in machine.variables if isinstance(v.domain, EnumDomain) for value in v.domain.values}

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from dsa.checks.explore import explore
 from dsa.checks.observers import observed
-from dsa.checks.proof.liveness import Owing, Reaching
-from dsa.checks.proof.session import Session
-from dsa.checks.prove import Proof, ProofReport, _Proving, judged, prove
-from dsa.claims import EverywherePossible, LeadsTo, Possible
+from dsa.checks.proof.liveness import ObligationProof, ReachabilityProof
+from dsa.checks.proof.proof_session import ProofSession
+from dsa.checks.proof.prover import Proof, ProofReport, _Prover, judged, prove
+from dsa.checks.search.exploration import explore
+from dsa.declarations import EverywherePossible, LeadsTo, Possible
 from dsa.expr import Interval, Value, concrete
 from dsa.machine import Machine, every_valuation
 from dsa.system import closed_system
 from dsa.testing import strategies
-from dsa.testing.declared import skeletons
+from dsa.testing.strategies import skeletons
 
 REASONS = {
     "determinism": "ambiguous",
@@ -37,7 +37,7 @@ def claimed_machines(draw: st.DrawFn, least: int = 4) -> Machine:
 
 
 def some_valuations(machine: Machine, most: int = 40) -> list[dict[str, Value]]:
-    """Give values of the parameters: all when they are few, else those near the bounds."""
+    """Return values of the parameters: all when they are few, else those near the bounds."""
     few = every_valuation(machine, most)
     if few is not None:
         return list(few)
@@ -56,7 +56,7 @@ def some_valuations(machine: Machine, most: int = 40) -> list[dict[str, Value]]:
 def check_report(machine: Machine) -> ProofReport:
     report = prove(machine, time_limit_s=20, clock=time.perf_counter)
     # A proof must be right also where nobody is told of it, because an obligation is open.
-    proving = _Proving(machine, 20, time.perf_counter, lambda _claim: None)
+    proving = _Prover(machine, 20, time.perf_counter, lambda _claim: None)
     claims = tuple(proving._property(claim) for claim in machine.properties)  # noqa: SLF001  (what is not shown)
     report = attrs.evolve(report, properties=claims)
     for values in some_valuations(machine):
@@ -72,14 +72,14 @@ def check_report(machine: Machine) -> ProofReport:
 
 def check_ranks(machine: Machine) -> None:
     """Ranks and strategies are right also where few values are explored instead."""
-    session = Session(machine, lambda: False)
+    session = ProofSession(machine, lambda: False)
     for claim in machine.properties:
         form = claim.form
         if isinstance(form, LeadsTo):
-            evidence = Owing(session, form, observed(session.system, form)).evidence()
+            evidence = ObligationProof(session, form, observed(session.system, form)).evidence()
         elif isinstance(form, Possible | EverywherePossible):
             found = observed(session.system, EverywherePossible(form.condition))
-            evidence = Reaching(session, found, everywhere=isinstance(form, EverywherePossible)).evidence()
+            evidence = ReachabilityProof(session, found, everywhere=isinstance(form, EverywherePossible)).evidence()
         else:
             continue
         event(f"{type(form).__name__} ranked: {evidence is not None}")

@@ -18,15 +18,15 @@ from steps_taken import require_definition_4
 import dsa
 from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.edge.binding import Bindings
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.guards.code import SyntaxGuard
-from dsa.guards.compose import AllOf
-from dsa.meaning import Occurrence, Refusal
-from dsa.runs.setup import Setup
+from dsa.guards.composition import AllOf
+from dsa.runs.setup import RunSetup
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EffectEntry, EventEntry, VerdictEntry
 from dsa.runtime.run import replay
+from dsa.semantics import Occurrence, Refusal
 from dsa.testing.doubles import StillClock, Texts
 from machines.dual_state import bindings
 
@@ -103,7 +103,7 @@ class Paper:
                 return False
 
     def ask(self):
-        """Give what the person says; without one the run ends, or waits, escalated."""
+        """Return what the person says; without one the run ends, or waits, escalated."""
         while self.people:
             said = self.people.pop(0)
             if said != "granted":
@@ -130,7 +130,7 @@ def perform(name, rmax, texts, people):
 
     async def play():
         async with dsa.open_runs("memory:", clock=StillClock()) as runs:
-            handle = runs.begin(Setup(machine, binding), run_id="r")
+            handle = runs.begin(RunSetup(machine, binding), run_id="r")
             rest = await handle.drive(Occurrence("specification", data="Psi"))
             for said in people:
                 if rest.kind != "waiting":
@@ -167,7 +167,7 @@ def require_stored(run, artifacts, texts):
 
 
 def paper_of(name, rmax, kinds, people):
-    """Give the steps of a shipped machine, and what the loop comes to."""
+    """Return the steps of a shipped machine, and what the loop comes to."""
     steps = ("g",) if name == "dual_state" else ("g_test", "g_impl")
     asked = list(people) if name == "workflow" and people else None
     return steps, Paper(steps, rmax, asked, kinds).play()
@@ -238,7 +238,7 @@ def test_the_agent_does_what_the_paper_says(count):
 
 
 def with_values(taken, machine, change):
-    """Give the move that was made with other values."""
+    """Return the move that was made with other values."""
     move, values = taken
     return move, tuple(change(variable, value) for variable, value in zip(machine.variables, values, strict=True))
 
@@ -278,7 +278,7 @@ def fatal_retried(patch):
 
 
 def history_dropped(patch):
-    real = bindings.History
+    real = bindings.FeedbackHistory
     patch.setattr(bindings, "History", lambda rejections, artifacts: real(rejections[-1:], artifacts))
 
 

@@ -11,19 +11,18 @@ from hypothesis import strategies as st
 from property.test_real_agent import COUNTS, PERSON, SLOW, WORLDS, NoSystem, paper_of, require_agreement, shipped
 
 from dsa.edge.binding import Bindings
-from dsa.edge.stores.memory import MemoryStore
+from dsa.edge.stores.memory_store import MemoryStore
 from dsa.guards.code import SyntaxGuard
-from dsa.guards.compose import AllOf
-from dsa.meaning import Occurrence
-from dsa.runs.document import document_of
-from dsa.runs.place import Place
+from dsa.guards.composition import AllOf
+from dsa.runs.place import RunPlace
 from dsa.runs.runs import Resumption, Runs
-from dsa.runs.setup import Options
+from dsa.runs.setup import Options, document_of
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
-from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry
-from dsa.runtime.recovery import Unfinished, unfinished
+from dsa.runtime.run_store import NewJournal
+from dsa.runtime.status import UnfinishedWork, unfinished
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 from machines.dual_state import bindings
 
@@ -39,7 +38,7 @@ class BreakingStore(MemoryStore):
     life = (0, False)
 
     def create(self, run, text, entries, summary=None):
-        journal = self._breaking(Beginning(super(), run, text))
+        journal = self._breaking(NewJournal(super(), run, text))
         journal.append(entries, summary)
         return journal
 
@@ -87,17 +86,17 @@ class Lives:
     async def live(self):
         self.store.life = self.crashes.pop(0) if self.crashes else (0, False)
         options, word = Options(bindings=lambda *_: self.binding), None
-        async with Runs(Place(lambda: self.store, lambda _run: self.artifacts), clock=StillClock()) as runs:
+        async with Runs(RunPlace(lambda: self.store, lambda _run: self.artifacts), clock=StillClock()) as runs:
             if RUN in self.store.runs():
                 self.handle = runs.hold(RUN, options=options, resumption=Resumption(take=True))
             else:
                 self.handle = runs.begin(runs.setup(self.document, options), run_id=RUN)
-            if unfinished(self.handle.run) == Unfinished():
+            if unfinished(self.handle.run) == UnfinishedWork():
                 word = self.next_word(self.handle.run)
             return await self.handle.drive(*([word] if word else []))
 
     def next_word(self, run):
-        """Give what is sent to a run that waits: its task, or what the person says next."""
+        """Return what is sent to a run that waits: its task, or what the person says next."""
         if run.seq == 0:
             return Occurrence("specification", data="Psi")
         said = sum(isinstance(entry, EventEntry) and entry.event in PERSON for entry in run.ledger)

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from steps_taken import require_definition_4, taken
 
 from dsa.compiled_step import CompiledStep, compiled_step
-from dsa.meaning import Refusal
 from dsa.runtime.run import replay
+from dsa.semantics import Refusal
 from machines.chat.conversation import CALLED
-from machines.tool_use.function_guard import PASSED, FunctionGuard
+from machines.tool_use.tool_agent import PASSED, FunctionGuard
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 CHAT, CODING = chat_stories, coding_stories
@@ -73,7 +73,7 @@ def require_bound(run, what, most, counts, *, until=()):
 
 
 def began(*names):
-    """Give what counts the effects of a step that are among these."""
+    """Return what counts the effects of a step that are among these."""
     return lambda step: sum(effect in names for effect in step.effects)
 
 
@@ -150,7 +150,7 @@ def require_escalation(run):
 
 @cache
 def bounds_of(told, given):
-    """Give the parameters of a machine with what a story says of them."""
+    """Return the parameters of a machine with what a story says of them."""
     return {**told.shipped().constants, **dict(given)}
 
 

@@ -9,32 +9,32 @@ from hypothesis import strategies as st
 from property.test_driver import BUSY_MACHINES, SLOW
 from property.test_recovery import LIVES, lived
 
-from dsa.checks.mutants import row_mutants
+from dsa.checks.mutation import row_mutants
 from dsa.checks.scenarios import run_scenarios
-from dsa.cli.faults import Ended
+from dsa.cli.command_line import CommandExit
+from dsa.cli.ledger_view import story
 from dsa.cli.show import percept_lines, scenario_lines
-from dsa.cli.timeline import story
 from dsa.errors import OccurrenceError
 from dsa.lang import dumps, loads
-from dsa.meaning import Occurrence
-from dsa.runs.record import RunRecord
+from dsa.runs.archive import RunRecord
 from dsa.runs.summary import summary_of_record
-from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import EffectEntry, EventEntry, Ledger, MachineEntry, Record, RefusalEntry, RowEntry
 from dsa.runtime.run import begin, replay
-from dsa.runtime.standing import standing
+from dsa.runtime.run_store import StoredRun
+from dsa.runtime.status import standing
 from dsa.runtime.timeline import first_difference
+from dsa.semantics import Occurrence
 from dsa.testing.strategies import machines
 
 
 def kept(machine, entries):
     entries = Ledger([attrs.evolve(entries[0], parameters=machine.constants), *list(entries)[1:]])
     run = replay(machine, entries)
-    return RunRecord(Recorded("r", dumps(machine), entries, 1), entries[0], run, standing(run))
+    return RunRecord(StoredRun("r", dumps(machine), entries, 1), entries[0], run, standing(run))
 
 
 def whole_prefixes(entries):
-    """Give every ledger that a crash can leave: an event, its row and what it asks for are written together."""
+    """Return every ledger that a crash can leave: an event, its row and what it asks for are written together."""
     for length in range(1, len(entries) + 1):
         following = entries[length] if length < len(entries) else None
         if not isinstance(following, RowEntry | RefusalEntry | EffectEntry):
@@ -42,7 +42,7 @@ def whole_prefixes(entries):
 
 
 def by_hand(machine, entries):
-    """Give the number of the first event with which a machine does something else, from entries alone."""
+    """Return the number of the first event with which a machine does something else, from entries alone."""
     run, _ = begin(machine, entries[0].run)
     for position, entry in enumerate(entries):
         if isinstance(entry, EventEntry):
@@ -77,7 +77,7 @@ def require_told(machine, ledger):
     assert first_difference(machine, ledger, machine) is None
     try:
         section = "\n".join(scenario_lines(found))
-    except Ended as fault:
+    except CommandExit as fault:
         return "cannot be said" in fault.message
     results = run_scenarios(loads(f"{dumps(attrs.evolve(machine, scenarios=()))}\n{section}\n"))
     assert [result.ok for result in results] == [True], (section, results)

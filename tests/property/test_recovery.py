@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from property.test_driver import BUSY_MACHINES, SLOW
 
 from dsa.declarations import OUTSIDE
-from dsa.edge.files import load
-from dsa.edge.stores.memory import MemoryStore
-from dsa.meaning import Occurrence
+from dsa.edge.document_files import load
+from dsa.edge.stores.memory_store import MemoryStore
 from dsa.runtime.ledger import EventEntry, ResultEntry, ResumedEntry, RowEntry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.timeline import happenings
+from dsa.semantics import Occurrence
 from dsa.testing.strategies import machines
 
 LIVES = st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=6)

@@ -10,23 +10,22 @@ from property.test_driver import BUSY_MACHINES
 from unit.runtime.test_run import MACHINE as LOOP
 
 from dsa.compiled_step import compiled_step
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine, step_of
-from dsa.meaning import Occurrence, accepted_events
 from dsa.runtime.ledger import (
     ArtifactEntry,
     DecidedEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     MachineEntry,
     Record,
     ResultEntry,
     ResumedEntry,
     VerdictEntry,
 )
-from dsa.runtime.run import ReplayError, begin, replay
-from dsa.runtime.views import guards_for
+from dsa.runtime.run import ReplayError, begin, guards_for, replay
+from dsa.semantics import Occurrence, accepted_events
 from dsa.testing.strategies import machines, occurrences
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
@@ -73,7 +72,7 @@ def a_record(chance, run):
     """Something that policies do."""
     step = chance.choice([step_of(run.machine, run.configuration.state)] * 3 + ["other"])
     key, name = f"r/{run.seq}/1", f"a{chance.randint(1, 3)}"
-    said = [Judgement("g", chance.choice(["passed", "failed", "fatal"]), chance.choice(["", "no"]))]
+    said = [GuardVerdict("g", chance.choice(["passed", "failed", "fatal"]), chance.choice(["", "no"]))]
     return chance.choice(
         [
             ArtifactEntry(key, step, 1, name, "digest"),
@@ -136,7 +135,7 @@ def spoilt(chance, entries):
 
 
 def require_same(machine, run, chance, times=12):
-    """Compare the fold that was worked out before with the plain one; give how often each thing came of it."""
+    """Compare the fold that was worked out before with the plain one; return how often each thing came of it."""
     entries = list(run.ledger)
     for _ in range(WARM):
         replay(machine, entries)

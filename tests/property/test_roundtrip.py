@@ -10,14 +10,10 @@ from dsa.declarations import Event, State, Transition
 from dsa.errors import Span
 from dsa.expr import Environment, Name, evaluate, unparse
 from dsa.lang import digest, dumps, expanded, loads
-from dsa.lang.exprs import Parser
-from dsa.lang.findings import Findings
+from dsa.lang.expression_parser import ExpressionParser, Findings, Resolver, Scope
 from dsa.lang.markdown import Cell
-from dsa.lang.typed import Resolver, Scope
 from dsa.machine import Machine
-from dsa.testing.declared import skeletons
-from dsa.testing.expressions import condition, number
-from dsa.testing.strategies import machines
+from dsa.testing.strategies import condition, machines, number, skeletons
 
 #: Machines are large: shrinking one takes minutes, and the failing document says enough.
 LARGE = settings(
@@ -54,7 +50,7 @@ def test_a_document_means_the_same_when_written_anew(text):
 
 def reread(text: str, machine: Machine, *, with_moments: bool):
     """Read an expression in the scope of a machine's names."""
-    parser = Parser(Cell(text, "m.md", 1, 1, text))
+    parser = ExpressionParser(Cell(text, "m.md", 1, 1, text))
     expr = parser.expression()
     parser.end()
     findings = Findings()

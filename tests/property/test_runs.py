@@ -4,10 +4,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsa.errors import OccurrenceError
-from dsa.meaning import Taken, start, step
-from dsa.runtime.intents import Intent
-from dsa.runtime.ledger import dump_line, load_lines
-from dsa.runtime.run import ArmTimer, DropTimer, Stop, begin, replay
+from dsa.runtime.ledger import Intent, dump_line, load_lines
+from dsa.runtime.run import ArmTimer, DropTimer, StopEffect, begin, replay
+from dsa.semantics import Taken, start, step
 from dsa.testing.strategies import machines, occurrences
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
@@ -23,7 +22,7 @@ class World:
     def obey(self, commands):
         for command in commands:
             match command:
-                case Stop(key):
+                case StopEffect(key):
                     self.effects.pop(key)
                 case DropTimer(source, event):
                     self.timers.discard((source, event))

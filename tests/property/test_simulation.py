@@ -15,9 +15,8 @@ from simulations import seeds_needed, subject, violations, written
 
 from dsa.checks.report import check
 from dsa.lang import dumps
-from dsa.testing.graph import TooLargeError
-from dsa.testing.simulation.campaign import Outcome, enough, played, simulate
-from dsa.testing.simulation.story import Story
+from dsa.testing.explored_graph import GraphTooLargeError
+from dsa.testing.simulation.story import CampaignResult, Story, enough, played, simulate
 from dsa.testing.strategies import machines
 
 #: A fault that so many seeds do not find is not found.
@@ -46,7 +45,7 @@ def foretold(machine):
 
 
 def sample(about, count):
-    """Give seeds that aim at triples all over the machine, half of them with nothing else wrong."""
+    """Return seeds that aim at triples all over the machine, half of them with nothing else wrong."""
     aimed = range(0, len(about.triples), max(1, len(about.triples) * 2 // count))
     return [*aimed[: count // 2], *range(LATER, LATER + count // 2)]
 
@@ -111,7 +110,7 @@ def require_sound(machine, count):
     about = written(text)
     try:
         assume(about.triples)
-    except TooLargeError:
+    except GraphTooLargeError:
         assume(False)  # noqa: FBT003  (its signature)
     found = {violation.oracle.name: seed for seed, violation in violations(about, sample(about, count))}
     if not found.keys() <= foretold(about.machine):
@@ -241,7 +240,7 @@ def test_and_in_every_process():
 
 def test_the_sum_does_not_depend_on_who_played_which_seed():
     about, seeds = subject("busy"), range(60)
-    whole, parts = simulate(about, seeds), Outcome()
+    whole, parts = simulate(about, seeds), CampaignResult()
     for part in (seeds[40:], seeds[7:40], seeds[:7]):
         parts.add(played(about, part[::-1]))
     assert parts == whole

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from repository import all_machines, shipped_machines
 
-from dsa.checks.explore import explore
+from dsa.checks.search.exploration import explore
 from dsa.errors import OccurrenceError
 from dsa.machine import read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Taken, start, step
 from dsa.targets.statechart import StatechartRun
 from dsa.testing.strategies import configurations, machines, occurrences
 
@@ -19,7 +19,7 @@ SHIPPED, ALL = shipped_machines(), all_machines()
 
 
 def answer(take, *arguments):
-    """Give the answer, or the class of the error that an occurrence which is malformed raises."""
+    """Return the answer, or the class of the error that an occurrence which is malformed raises."""
     try:
         return take(*arguments)
     except OccurrenceError as error:
@@ -114,7 +114,7 @@ def test_every_machine_here_agrees_wherever_it_can_be(name):
 
 
 def _everything(machine, here: Configuration):
-    """Give every event and armed timer, each with every combination of the verdicts that its rows read."""
+    """Return every event and armed timer, each with every combination of the verdicts that its rows read."""
     keys = [(None, event) for event in machine.event_named] + list(machine.armed(here.state))
     for source, event in keys:
         rows = machine.rows_from[source, event] if source else machine.rows_for(here.state, event)

@@ -7,14 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import possible, reached
 
-from dsa.claims import expressions
-from dsa.expr import Environment, evaluate, holds
-from dsa.ground import ground
+from dsa.declarations import expressions
+from dsa.expr import Environment, evaluate, holds, simplified
+from dsa.ground_system import ground
 from dsa.machine import Machine, environment, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
-from dsa.moments import after, at_location, at_start
-from dsa.simplify import simplified
-from dsa.system import closed_system, location_of
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.system import after, at_location, at_start, closed_system, location_of
 from dsa.testing.strategies import machines
 
 MANY = settings(max_examples=150, deadline=None)

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from oracle import possible
 
 from dsa.declarations import STAR, STAY, Event, State, Transition
-from dsa.machine import Machine
-from dsa.meaning import Occurrence, Refusal, Taken, start, step
-from dsa.timers import ArmTimer, timers_after
+from dsa.machine import ArmTimer, Machine, timers_after
+from dsa.semantics import Occurrence, Refusal, Taken, start, step
 
 DURATIONS = ("after 100ms", "after 250ms", "after 1s", "after 90s")
 STATES = ("a", "a.one", "a.two", "b", "b.one")

@@ -9,14 +9,13 @@ import pytest
 from simulations import written
 
 from dsa.checks.report import check
-from dsa.claims import OnlyAfter, Property
-from dsa.declarations import STAR, STAY, Effect, Emit, Event, State, Transition
+from dsa.declarations import STAR, STAY, Effect, Emit, Event, OnlyAfter, Property, State, Transition
 from dsa.expr import Name
 from dsa.lang import dumps, loads
 from dsa.machine import Machine
 from dsa.runtime.ledger import EventEntry, RefusalEntry
+from dsa.testing.simulation.seed_plan import Subject
 from dsa.testing.simulation.story import Story
-from dsa.testing.simulation.subject import Subject
 
 DURATIONS = ("after 1m", "after 90s", "after 6h", "after 24h", "after 48h", "after 7d")
 STATES = {"a": "initial", "a.one": "initial", "a.two": "", "b": "", "b.one": "initial"}

@@ -18,11 +18,10 @@ import pytest
 from attacked_commands import ATTACKS, marked
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox.commands import probed
-from machines.coding.tools.commands import asked, fault
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.running import run
+from dsa.edge.sandbox.command_sandbox import probed
+from machines.coding.tools.command_runner import asked, fault, run
+from machines.coding.tools.program_rules import Rules
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 REPOSITORY = Path(__file__).parents[2]
 SYNTAX = [
@@ -60,7 +59,7 @@ PIP_REFUSED = [
 
 @pytest.mark.parametrize("text", SYNTAX)
 def test_what_only_a_shell_understands_is_refused_with_another_way(text):
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(WorkspaceToolError) as refused:
         asked(text)
     assert refused.value.code == "shell_syntax"
     assert "[" in str(refused.value) or "list of arguments" in str(refused.value)
@@ -91,7 +90,7 @@ def test_attacks_are_contained_and_leave_nothing(user, figures):
 RUNS = """
 import sys
 from pathlib import Path
-from machines.coding.tools.running import run
+from machines.coding.tools.command_runner import run
 try:
     run(("python", "waits.py", sys.argv[2]), root=Path(sys.argv[1]), unconfined=len(sys.argv) > 3)
 except KeyboardInterrupt:

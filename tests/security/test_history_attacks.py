@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from machines.coding.history import History
+from machines.coding.history import WorkspaceHistory
 
 SECRET = "s3cret-outside"
 
 
 @pytest.fixture
 def root(tmp_path):
-    """Give a workspace with a repository of its own, beside what is not the workspace's."""
+    """Return a workspace with a repository of its own, beside what is not the workspace's."""
     folder = tmp_path / "work"
     folder.mkdir()
     (tmp_path / "outside").mkdir()
@@ -28,7 +28,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def history(tmp_path, root):
-    return History(tmp_path / "history", root)
+    return WorkspaceHistory(tmp_path / "history", root)
 
 
 def outside(tmp_path):

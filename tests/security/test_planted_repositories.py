@@ -13,10 +13,9 @@ import ordinary_user
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox.commands import probed
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.protecting import Protected
-from machines.coding.tools.running import run
+from dsa.edge.sandbox.command_sandbox import probed
+from machines.coding.tools.command_runner import ProtectedState, run
+from machines.coding.tools.program_rules import Rules
 
 PLANTED = [
     ".venv/.GIT", "bare/HEAD", "closed/in/.dsa~left", "closed/in/.git", "closed/in/__pycache__", "file/.git", "half/refs", "led/HEAD", "link/.git", "looks/like/HEAD", "node_modules/lib/.git",
@@ -51,7 +50,7 @@ def test_a_repository_that_is_only_moved_is_not_taken_away(tmp_path):
 
 
 def test_of_very_many_the_first_are_named(tmp_path):
-    before = Protected(tmp_path, ())
+    before = ProtectedState(tmp_path, ())
     for number in range(60):
         (tmp_path / f"{number:02}\n" / ".git").mkdir(parents=True)
     told = before.restored()
@@ -60,7 +59,7 @@ def test_of_very_many_the_first_are_named(tmp_path):
 
 
 def test_folders_too_deep_to_name_hold_nobody_up(tmp_path):
-    before = Protected(tmp_path, ())
+    before = ProtectedState(tmp_path, ())
     deep = "import os\nfor _ in range(700): os.mkdir('ddddddd'); os.chdir('ddddddd')\nos.mkdir('.git')"
     subprocess.run([sys.executable, "-c", deep], cwd=tmp_path, check=True)
     (tmp_path / "ddddddd" / ".git").mkdir()

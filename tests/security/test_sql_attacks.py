@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from machines.chat.sql import Database, SqlError, compiles, normal_sql
+from machines.chat.sql import SqlDatabase, SqlError, compiles, normal_sql
 
 SECRET = "s3cret-in-a-file-beside"
 WRITES = [
@@ -180,7 +180,7 @@ DAMAGED = ["SELECT '\0'", "SELECT 1 \0; DROP TABLE t", "\0", "SELECT '\ud800'", 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """Give folders: of the copy, of a secret beside it, and one where nothing may come."""
+    """Return folders: of the copy, of a secret beside it, and one where nothing may come."""
     folder = tmp_path_factory.mktemp("attacked")
     (folder / "out").mkdir()
     (folder / "t.csv").write_text("a\n1\n2\n", "utf-8")
@@ -191,12 +191,12 @@ def places(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def database(places):
-    with Database([places / "t.csv"], places / "kept") as opened:
+    with SqlDatabase([places / "t.csv"], places / "kept") as opened:
         yield opened
 
 
 def files(folder):
-    """Give every file with its size and time of change."""
+    """Return every file with its size and time of change."""
     found = [Path(parent, name) for parent, _, names in os.walk(folder) for name in names]
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
 
@@ -317,14 +317,14 @@ def test_each_view_of_duckdb_is_refused_or_shows_no_path(database, places):
 
 def test_the_process_has_no_environment_of_ours(monkeypatch, tmp_path):
     monkeypatch.setenv("API_KEY", SECRET)
-    with Database([], tmp_path) as opened:
+    with SqlDatabase([], tmp_path) as opened:
         assert opened.query("SELECT 1").row_count == 1
         environment = Path(f"/proc/{opened._child._process.pid}/environ").read_bytes()  # noqa: SLF001
     assert SECRET.encode() not in environment
 
 
 def test_a_process_whose_owner_is_gone_ends(tmp_path):
-    opened = Database([], tmp_path)
+    opened = SqlDatabase([], tmp_path)
     opened.query("SELECT 1")
     process = opened._child._process  # noqa: SLF001
     process.stdin.close()

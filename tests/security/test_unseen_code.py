@@ -9,10 +9,9 @@ import sys
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox.commands import probed
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.protecting import Protected
-from machines.coding.tools.running import run
+from dsa.edge.sandbox.command_sandbox import probed
+from machines.coding.tools.command_runner import ProtectedState, run
+from machines.coding.tools.program_rules import Rules
 
 LEAVES = r"""
 import os, py_compile, shutil
@@ -94,7 +93,7 @@ def test_a_link_of_a_protected_name_is_not_what_gets_its_number(tmp_path):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "link.py").symlink_to("../other.py")
     (tmp_path / "other.py").write_text("x")
-    before = Protected(tmp_path, ["tests/*"])
+    before = ProtectedState(tmp_path, ["tests/*"])
     number = (tmp_path / "tests" / "link.py").lstat().st_ino
     (tmp_path / "tests" / "link.py").rename(tmp_path / "tests" / "conftest.py")
     assert (tmp_path / "tests" / "conftest.py").lstat().st_ino == number
@@ -128,7 +127,7 @@ def test_what_is_put_under_an_installed_program_at_once_with_what_is_removed_is_
 
 
 def test_of_a_folder_that_is_removed_nothing_is_told_twice(tmp_path):
-    before = Protected(tmp_path, ())
+    before = ProtectedState(tmp_path, ())
     for name in ("__pycache__/in/.git", "__pycache__/in/HEAD", "__pycache__-/.git"):
         (tmp_path / name).mkdir(parents=True)
     assert before.restored() == ("__pycache__", "__pycache__-/.git")

@@ -6,11 +6,11 @@ from example_machines import add, assign, chain, compare, dual_state, emits, pas
 
 from dsa import compiled_step as module
 from dsa.compiled_step import compiled_step
-from dsa.declarations import Event, Guard, Parameter, Revoke, State, Transition, Variable
+from dsa.declarations import Event, Guard, Revoke, RunParameter, State, Transition, Variable
 from dsa.errors import OccurrenceError
 from dsa.expr import Boolean, BooleanDomain, EnumDomain, Integer, Negate, Symbol
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 
 
 def verdict(outcome):
@@ -47,7 +47,7 @@ def test_a_taken_row_is_decided_without_the_reference():
 
 def test_a_row_that_the_reference_takes_must_be_taken(monkeypatch):
     """The reference is asked why nothing is taken, and not what to take instead."""
-    monkeypatch.setattr(module._Writer, "source", lambda *_: ("def group(c, o): return None",))  # noqa: SLF001
+    monkeypatch.setattr(module._StepWriter, "source", lambda *_: ("def group(c, o): return None",))  # noqa: SLF001
     with pytest.raises(AssertionError, match="the compiled step of dual_state takes no row in"):
         compiled_step(dual_state()).move(start(dual_state()), Occurrence("specification"))
 
@@ -104,7 +104,7 @@ def test_a_negative_parameter_keeps_its_sign_in_arithmetic():
         (Transition("a", "e", "=", compare(Negate(var("p")), "==", 3), updates=(assign("x", Negate(var("p"))),)),),
         states("a"),
         "a",
-        parameters=(Parameter("p", ranged(-5, 5), -3),),
+        parameters=(RunParameter("p", ranged(-5, 5), -3),),
         variables=(Variable("x", "environment", ranged(0, 3), Integer(0)),),
         events=(Event("e"),),
     )
@@ -187,8 +187,8 @@ def test_a_thousand_rows_compile_and_run():
 
 def test_a_machine_has_one_that_compiles_what_it_is_asked(monkeypatch):
     machine, written = attrs.evolve(dual_state()), []
-    real = module._Writer.source  # noqa: SLF001
-    monkeypatch.setattr(module._Writer, "source", lambda writer, rows: written.append(rows) or real(writer, rows))  # noqa: SLF001
+    real = module._StepWriter.source  # noqa: SLF001
+    monkeypatch.setattr(module._StepWriter, "source", lambda writer, rows: written.append(rows) or real(writer, rows))  # noqa: SLF001
     first = compiled_step(machine).step(start(machine), Occurrence("specification"))
     assert compiled_step(machine) is compiled_step(machine)
     compiled_step(machine).step(start(machine), Occurrence("specification", data="again"))

@@ -11,8 +11,8 @@ import attrs
 import pytest
 from click.testing import CliRunner
 
-from dsa.cli.certificates import canonical
 from dsa.cli.main import program
+from dsa.cli.verify import canonical
 from dsa.kernel import established, read
 from dsa.lang import loads
 

@@ -1,9 +1,9 @@
 import pytest
 
-from dsa.ground import ground, python_source
+from dsa.expr import FALSE
+from dsa.ground_system import ground, python_source
 from dsa.lang import loads
-from dsa.meaning import Configuration, start
-from dsa.simplify import FALSE
+from dsa.semantics import Configuration, start
 from dsa.system import closed_system
 
 LAMPS = """# lamps

@@ -8,13 +8,13 @@ import attrs
 import pytest
 
 import dsa
-from dsa.generators import Limits, Settings, StreamResult, TokenBudget, ToolCall
-from dsa.generators.scripted import ScriptedGenerator
-from dsa.runs.work import TakeUp
+from dsa.generators import ServerSettings, StreamCall, StreamLimits, StreamResult, TokenBudget
+from dsa.generators.substitutes import ScriptedGenerator
+from dsa.runs.worker import TakeUp
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GuardInterface, GuardResult, PromptTemplate
-from dsa.runtime.inbox import Posted
-from dsa.runtime.moment import Moment, Piece
-from dsa.testing import Observed, Refused, View, complete_suite, graph_of
+from dsa.runtime.run_store import Posted
+from dsa.runtime.timeline import Moment, Piece
+from dsa.testing import Observation, RefusedAction, View, complete_suite, graph_of
 from machines import (
     ActionPair,
     DualStateAgent,
@@ -62,25 +62,25 @@ EXAMPLES = {
     "GuardResult": GuardResult(passed=True),
     "Machine": MACHINE,
     "Moment": Moment("run", 1, LEDGER[0]),
-    "Observed": Observed(state=True, values=["retries"]),
+    "Observed": Observation(state=True, values=["retries"]),
     "Occurrence": dsa.Occurrence("verdict", {"g": "passed"}),
     "Options": dsa.Options(parameters={"rmax": 1}, budget=["calls=3"], config={"a": 1}),
     "Piece": Piece("run", "1/1", "text"),
     "Posted": Posted("run", "1"),
     "PromptTemplate": PromptTemplate("You are", "Write", "{specification}"),
     "Refusal": dsa.step(MACHINE, START, dsa.Occurrence("verdict", {"g": "passed"})),
-    "Limits": Limits(),
-    "Refused": Refused("late"),
+    "Limits": StreamLimits(),
+    "Refused": RefusedAction("late"),
     "Rest": dsa.Rest("waiting", AGENT.run, in_doubt=[], accepted=[FIRST]),
     "TokenBudget": TokenBudget(100),
-    "Settings": Settings(more={"a": 1}),
+    "Settings": ServerSettings(more={"a": 1}),
     "Step": dsa.event_step("ask", "answered", data={"a": 1}),
     "StreamResult": StreamResult(
-        content="text", tool_calls=[ToolCall("1", "look", {})], rescues={"alias": 1}, usage={"tokens": 1}
+        content="text", tool_calls=[StreamCall("1", "look", {})], rescues={"alias": 1}, usage={"tokens": 1}
     ),
     "TakeUp": TakeUp("run"),
     "Taken": dsa.step(MACHINE, START, dsa.Occurrence("specification")),
-    "ToolCall": ToolCall("1", "look", {"a": 1}, extra={"b": 2}),
+    "ToolCall": StreamCall("1", "look", {"a": 1}, extra={"b": 2}),
     "View": View("idle", {"retries": 1}, {"query_llm"}, {"query_llm": "1/1"}),
     "WorkflowResult": WorkflowResult(WorkflowStatus.SUCCESS, {"g": FIRST}, provenance=[(FIRST, "no")]),
     "WorkflowState": WorkflowState({"g": True}, {"g": "first"}),
@@ -109,7 +109,7 @@ NAMES = sorted(set(public_and_frozen()))
 
 
 def containers(example):
-    """Give the fields that hold containers, each with how it may be given."""
+    """Return the fields that hold containers, each with how it may be given."""
     for field in attrs.fields(type(example)):
         held = getattr(example, field.name)
         kind = next((kind for kind in LOOSE if isinstance(held, kind)), None)

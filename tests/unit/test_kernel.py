@@ -14,13 +14,12 @@ import pytest
 from kernel_tables import IDLE
 
 import dsa.kernel
-from dsa.checks.certify import Certifier, behaviour, certify_proofs, certify_verdicts
-from dsa.checks.certify_proofs import NoProofError, Prover
-from dsa.checks.certify_steps import require_same_steps
-from dsa.checks.prove import prove
+from dsa.checks.certificate.certificate_proofs import NoProofError, Prover, require_same_steps
+from dsa.checks.certificate.certificate_writer import Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
-from dsa.edge.files import load
-from dsa.kernel import CONDITION, GUARDED, NUMBER, REST, STUCK, TABLE, Claim, Parser, verify
+from dsa.edge.document_files import load
+from dsa.kernel import CONDITION, GUARDED, NUMBER, REST, STUCK, TABLE, Claim, KernelParser, verify
 from dsa.lang import dumps, loads
 
 SOURCE = Path(dsa.kernel.__file__)
@@ -106,7 +105,7 @@ TYPES = {"x": NUMBER, "y": NUMBER, "p": CONDITION, "q": CONDITION, "c": frozense
 
 
 def code_of(text):
-    parser = Parser(text, TYPES, ())
+    parser = KernelParser(text, TYPES, ())
     return parser.whole(parser.expression)
 
 

@@ -5,10 +5,9 @@ from itertools import product
 import pytest
 from kernel_tables import table
 
-from dsa.checks.certify import behaviour
-from dsa.checks.certify_proofs import NoProofError, Prover
-from dsa.checks.certify_steps import require_same_steps
-from dsa.edge.files import load
+from dsa.checks.certificate.certificate_proofs import NoProofError, Prover, require_same_steps
+from dsa.checks.certificate.certificate_writer import behaviour
+from dsa.edge.document_files import load
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim
 from dsa.lang import dumps, loads
 

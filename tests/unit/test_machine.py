@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from dsa.declarations import Effect, Emit, Guard, Parameter, State, Transition, parse_duration, show_duration
+from dsa.declarations import Effect, Emit, Guard, RunParameter, State, Transition, parse_duration, show_duration
 from dsa.errors import ParameterError
 from dsa.expr import BooleanDomain, EnumDomain, Integer, RangeDomain, Verdict
 from dsa.lang import loads
@@ -16,7 +16,7 @@ def with_parameters(*parameters):
 
 
 def test_a_copy_does_not_bring_what_was_worked_out_of_a_machine():
-    machine = with_parameters(Parameter("rmax", COUNT, 3))
+    machine = with_parameters(RunParameter("rmax", COUNT, 3))
     machine.worked_out["something"] = lambda: "cannot be pickled"
     again = pickle.loads(pickle.dumps(machine))
     assert again == machine
@@ -33,7 +33,7 @@ def test_every_effect_that_is_emitted_can_be_asked_for_though_the_table_says_not
 
 def test_parameters_are_set_by_name_or_all_at_once_by_their_first_part():
     machine = with_parameters(
-        Parameter("rmax.a", COUNT, 3), Parameter("rmax.b", COUNT, 3), Parameter("rmaximum", COUNT, 1)
+        RunParameter("rmax.a", COUNT, 3), RunParameter("rmax.b", COUNT, 3), RunParameter("rmaximum", COUNT, 1)
     )
     assert machine.at(rmax=1).constants == {"rmax.a": 1, "rmax.b": 1, "rmaximum": 1}
     assert machine.at({"rmax": 1, "rmax.b": 2}).constants == {"rmax.a": 1, "rmax.b": 2, "rmaximum": 1}
@@ -52,14 +52,14 @@ def test_parameters_are_set_by_name_or_all_at_once_by_their_first_part():
 )
 def test_an_unknown_parameter_or_value_is_refused(name, value, message):
     with pytest.raises(ParameterError, match=message):
-        with_parameters(Parameter("rmax", COUNT, 3)).at({name: value})
+        with_parameters(RunParameter("rmax", COUNT, 3)).at({name: value})
 
 
 def test_minima_are_the_smallest_of_each_domain():
     machine = with_parameters(
-        Parameter("n", RangeDomain(Integer(2), None), 3),
-        Parameter("b", BooleanDomain(), default=True),
-        Parameter("c", EnumDomain(("x", "y")), "y"),
+        RunParameter("n", RangeDomain(Integer(2), None), 3),
+        RunParameter("b", BooleanDomain(), default=True),
+        RunParameter("c", EnumDomain(("x", "y")), "y"),
     )
     assert minima(machine) == {"n": 2, "b": False, "c": "x"}
 

@@ -4,7 +4,7 @@ import pytest
 
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, accepted_events, start, step
 
 TEXT = """# m
 ## Parameters

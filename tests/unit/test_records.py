@@ -6,9 +6,9 @@ import pytest
 from example_machines import dual_state
 
 from dsa.errors import TraceError
-from dsa.meaning import Occurrence
-from dsa.records import from_text, to_itf, to_jsonl
+from dsa.semantics import Occurrence
 from dsa.trace import follow, recorded
+from dsa.trace_format import from_text, to_itf, to_jsonl
 
 RUN = [Occurrence("specification"), Occurrence("artifact"), Occurrence("verdict", {"g": "failed"})]
 TRACE = recorded(follow(dual_state(), RUN), "dual_state", 1)

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsa.expr import evaluate, names
+from dsa.expr import evaluate, names, simplified
 from dsa.lang.cells import condition
-from dsa.lang.findings import Findings
+from dsa.lang.expression_parser import Findings
 from dsa.lang.markdown import Cell
-from dsa.satisfiable import Effort, facts, outcomes_at_samples, satisfiable
-from dsa.simplify import simplified
+from dsa.system import SearchEffort, facts, outcomes_at_samples, satisfiable
 
 RANGES = {"x": range(1, 9), "y": range(-2, 3), "up": (False, True), "long": range(-5, 40), "huge": range(10**40)}
 
@@ -46,17 +45,17 @@ def read(text: str):
     ],
 )
 def test_what_can_be_true(text, expected):
-    assert satisfiable(read(text), RANGES, Effort(1_000)) is expected
+    assert satisfiable(read(text), RANGES, SearchEffort(1_000)) is expected
 
 
 def test_the_effort_bounds_the_work_and_is_used_up():
-    effort = Effort(50)
+    effort = SearchEffort(50)
     assert satisfiable(read("huge * huge == 7"), RANGES, effort) is None
     assert effort.left == 0
 
 
 def test_nothing_is_tried_once_the_time_is_over():
-    effort = Effort(1_000, lambda: True)
+    effort = SearchEffort(1_000, lambda: True)
     assert satisfiable(read("x == 3"), RANGES, effort) is None
     assert effort.left == 1_000
 
@@ -113,4 +112,4 @@ def test_it_says_what_trying_all_values_says(text):
     read_names = sorted(names(node))
     everything = product(*(RANGES[name] for name in read_names))
     expected = any(evaluate(node, dict(zip(read_names, values, strict=True))) is True for values in everything)
-    assert satisfiable(node, RANGES, Effort(10_000)) is expected
+    assert satisfiable(node, RANGES, SearchEffort(10_000)) is expected

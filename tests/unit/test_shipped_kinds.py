@@ -2,10 +2,10 @@
 
 import pytest
 
-from dsa import shipped_kinds
-from dsa.generators import library as generators
-from dsa.guards import library as guards
-from dsa.runtime.kinds import Kind
+from dsa.checks import table_faults
+from dsa.generators import generator_kinds as generators
+from dsa.guards import guard_kinds as guards
+from dsa.runtime.content import ComponentKind
 
 FORMS = {
     "a text": "text",
@@ -17,14 +17,12 @@ FORMS = {
 SUPPLIED = {"parts": ("of", "names!"), "generator": ("by", "text")}
 
 
-def options(kind: Kind) -> dict[str, str]:
+def options(kind: ComponentKind) -> dict[str, str]:
     own = {option.name: FORMS[option.form] + "!" * option.is_required for option in kind.options}
     return own | dict(SUPPLIED[name] for name in kind.supplied if name in SUPPLIED)
 
 
-@pytest.mark.parametrize(
-    ("library", "listed"), [(guards, shipped_kinds.GUARDS), (generators, shipped_kinds.GENERATORS)]
-)
+@pytest.mark.parametrize(("library", "listed"), [(guards, table_faults.GUARDS), (generators, table_faults.GENERATORS)])
 def test_the_list_is_what_the_classes_say(library, listed):
     assert {name: options(library.KINDS[name]) for name in library.OWN} == {
         name: dict(known) for name, known in listed.items()

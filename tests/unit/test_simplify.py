@@ -1,8 +1,26 @@
 import pytest
 from example_machines import compare, var
 
-from dsa.expr import TRUE, And, Arithmetic, Boolean, Compare, Integer, Member, Name, Not, Or, Symbol
-from dsa.simplify import FALSE, all_of, any_of, constant, negated, simplified, substituted
+from dsa.expr import (
+    FALSE,
+    TRUE,
+    And,
+    Arithmetic,
+    Boolean,
+    Compare,
+    Integer,
+    Member,
+    Name,
+    Not,
+    Or,
+    Symbol,
+    all_of,
+    any_of,
+    constant,
+    negated,
+    simplified,
+    substituted,
+)
 
 A, B = Name("a", "variable"), Name("b", "variable")
 SMALL = compare("n", "<", 3)

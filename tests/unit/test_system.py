@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks.mutants import mutants
+from dsa.checks.mutation import mutants
 from dsa.machine import Machine
 from dsa.system import closed_system
 from tests.repository import all_machines

@@ -4,7 +4,7 @@ import pytest
 
 from dsa.declarations import Assign, Cancel, Emit, Revoke, Transition
 from dsa.expr import TRUE, And, Arithmetic, Boolean, Compare, Integer, Name, Or, Verdict
-from dsa.tables import COLUMNS, escaped, table_lines, transition_cells
+from dsa.trace import ROW_COLUMNS, escaped, table_lines, transition_cells
 
 X = Name("x", "variable")
 Y = Name("y", "variable")
@@ -17,7 +17,7 @@ def test_a_full_row_has_every_cell_in_column_order():
         "a", "verdict", "b.c", And((PASSED, LOW)), updates=(Assign("x", Integer(1)),), effects=(Emit("tell"),)
     )
     cells = transition_cells(row)
-    assert tuple(cells) == COLUMNS
+    assert tuple(cells) == ROW_COLUMNS
     assert tuple(cells.values()) == ("a", "verdict", "g.passed and x < 3", "x = 1", "tell", "b.c")
 
 

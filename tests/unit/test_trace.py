@@ -1,7 +1,7 @@
 import pytest
 from example_machines import dual_state
 
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 from dsa.trace import follow, show_events, show_occurrence
 
 RUN = [Occurrence("specification"), Occurrence("artifact"), Occurrence("verdict", {"g": "failed"})]

@@ -1,4 +1,11 @@
-"""Induction: which of many candidates hold at every configuration, and which of them a claim needs.
+"""What a proof for all parameter values rests on, as values that a certificate can carry and a kernel can check.
+
+Locations and commands are indexes into `closed_system(machine)`; observers keep both, but for `at most`, whose commands are split and
+which needs no indexes of commands. All expressions are over the variables of the (observed) system and its parameters. Assumed
+everywhere: parameters lie in their domains, and so do the machine's own variables (the start does, and a command is taken only
+where its updates do). An observer's variable is a truth value or a whole number, and no more is assumed of it.
+
+Induction: which of many candidates hold at every configuration, and which of them a claim needs.
 
 Takes a system, a `Logic` and candidates at locations; gives the largest set of them that is inductive (Houdini), and for a claim that it implies
 the few that matter.
@@ -9,12 +16,75 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
-from dsa.checks.evidence import Lemma
-from dsa.checks.observers import Sight
-from dsa.checks.proof.logic import Answer, Logic
-from dsa.expr import TRUE, Compare, Expr, Name, disjunction, evaluate, walk
-from dsa.simplify import Leaf, negated, substituted
-from dsa.system import Command, System, start_values
+from dsa.checks.observers import WatchedCondition
+from dsa.checks.proof.solver import Logic, SolverAnswer
+from dsa.expr import TRUE, Compare, Expr, Leaf, Name, Value, disjunction, evaluate, negated, substituted, walk
+from dsa.system import GuardedCommand, Promise, System, start_values
+
+
+@attrs.frozen
+class Lemma:
+    """A condition that holds whenever a run is at a location."""
+
+    location: int
+    condition: Expr
+
+
+@attrs.frozen
+class Inductive:
+    """Lemmas that hold at the start and are kept by every command, and imply the claim.
+
+    Each may be assumed at its location, before a command and at a sight. The claim is that no sight is ever true and that
+    the start is none (`Observed`), or that no fault of a kind is ever true (`Fault`).
+    """
+
+    lemmas: tuple[Lemma, ...] = ()
+
+
+@attrs.frozen
+class Fair:
+    """Something a property assumes to be fair: it happens again and again when it can."""
+
+    name: str
+
+
+@attrs.frozen
+class RankEvidence:
+    """Lemmas as in `Inductive`, and a rank for each location: parts that are compared lexicographically, as many everywhere.
+
+    A part is a whole number, or a condition that counts 1 when it is true and 0 when not. Where a rank counts, the lemmas imply that
+    every number in it is at least 0.
+
+    For `leads to` (the observed system's variable WAITING says that Q is owed) a rank counts where WAITING is true. There must be
+    a promise there (S12), unless something `Fair` is awaited. Every command from WAITING to WAITING makes the rank smaller, or keeps it equal, has the
+    same `awaited` (not None) at both ends and does not end it: a promise is not in the command's `ended`; something `Fair` does not
+    happen at the command's moment, and wherever it is awaited and WAITING is true some command at whose moment it happens is enabled.
+
+    For `from everywhere possible` (NOW says that P holds) a rank counts where NOW is false. There, some command of `strategy` is
+    enabled, and every command of it that is enabled makes the rank smaller or NOW true.
+
+    `possible P` is shown on the observed system of `from everywhere possible P`, and its lemmas need to be kept only by
+    the commands of `strategy` taken where NOW is false: they say where the strategy leads from the start.
+
+    `strategy` has indexes of commands. `awaited` has one entry for each location, or none at all.
+    """
+
+    lemmas: tuple[Lemma, ...]
+    ranks: tuple[tuple[Expr, ...], ...]
+    strategy: frozenset[int] = frozenset()
+    awaited: tuple[Promise | Fair | None, ...] = ()
+
+
+@attrs.frozen
+class ExhaustiveEvidence:
+    """All values the parameters may have, being few, each explored to the end; without parameters it is one empty valuation."""
+
+    valuations: tuple[tuple[tuple[str, Value], ...], ...]
+    configurations: int
+
+
+Evidence = Inductive | RankEvidence | ExhaustiveEvidence
+
 
 #: Of more lemmas than this, none is left out again.
 _MOST_TRIED = 12
@@ -24,8 +94,8 @@ Lemmas = Mapping[int, Sequence[Expr]]
 Expired = Callable[[], bool]
 
 
-def before(command: Command, condition: Expr) -> Expr:
-    """Give what must be true before a command for a condition to be true after it."""
+def before(command: GuardedCommand, condition: Expr) -> Expr:
+    """Return what must be true before a command for a condition to be true after it."""
     if not command.updates:
         return condition
 
@@ -44,14 +114,14 @@ class Region:
     while_true: Expr = TRUE
 
     def condition(self, index: int) -> list[Expr]:
-        """Give when a command is taken and counts."""
+        """Return when a command is taken and counts."""
         command = self.system.commands[index]
         parts = [command.enabled, command.safe, *map(negated, command.rivals), self.while_true]
         return [part for part in parts if part != TRUE]
 
 
 def whole(system: System) -> Region:
-    """Give everything that can happen."""
+    """Return everything that can happen."""
     return Region(system, tuple(range(len(system.commands))))
 
 
@@ -65,7 +135,7 @@ class Induction:
         self._known = known
 
     def largest(self, guessed: Lemmas) -> dict[int, tuple[Expr, ...]] | None:
-        """Give the largest inductive subset of the candidates; None when time ran out or z3 gave up."""
+        """Return the largest inductive subset of the candidates; None when time ran out or z3 gave up."""
         system = self._system
         alive = {place: list(dict.fromkeys(found)) for place, found in guessed.items()}
         initial = start_values(system)
@@ -109,8 +179,8 @@ class Induction:
                 here = [c for c in here if c not in broken]
         return dropped
 
-    def _broken(self, answer: Answer, wanted: Mapping[Expr, Expr], base: Sequence[Expr]) -> set[Expr]:
-        """Give the candidates that a command breaks; where z3 gives up, those that cannot be shown one by one."""
+    def _broken(self, answer: SolverAnswer, wanted: Mapping[Expr, Expr], base: Sequence[Expr]) -> set[Expr]:
+        """Return the candidates that a command breaks; where z3 gives up, those that cannot be shown one by one."""
         if answer.can_be == "yes":
             found = {c for c, after in wanted.items() if evaluate(after, answer.values) is not True}
             if found:
@@ -129,7 +199,7 @@ def _plainest(found: Sequence[Expr]) -> list[Expr]:
 
 
 def at_start(condition: Expr, initial: Mapping[str, Expr]) -> Expr:
-    """Give what a condition says of the start, over parameters."""
+    """Return what a condition says of the start, over parameters."""
 
     def leaf(node: Leaf) -> Expr:
         return initial[node.name] if isinstance(node, Name) and node.kind == "variable" else node
@@ -137,7 +207,7 @@ def at_start(condition: Expr, initial: Mapping[str, Expr]) -> Expr:
     return substituted(condition, leaf)
 
 
-def unseen(logic: Logic, lemmas: Lemmas, sight: Sight) -> Answer:
+def unseen(logic: Logic, lemmas: Lemmas, sight: WatchedCondition) -> SolverAnswer:
     """Ask whether a sight can be true where the lemmas are."""
     return logic.ask([sight.condition, *lemmas.get(sight.location, ())])
 
@@ -153,7 +223,7 @@ class Slicer:
             self._arriving.setdefault(region.system.commands[index].target, []).append(index)
 
     def closed(self, first: Iterable[Lemma]) -> tuple[Lemma, ...] | None:
-        """Give lemmas together with all that their induction needs; None when z3 gives up on one."""
+        """Return lemmas together with all that their induction needs; None when z3 gives up on one."""
         kept: dict[Lemma, None] = {}
         todo = list(first)
         while todo:
@@ -167,7 +237,7 @@ class Slicer:
         return tuple(sorted(kept, key=lambda lemma: (lemma.location, str(lemma.condition))))
 
     def used(self, location: int, conditions: Sequence[Expr]) -> frozenset[Lemma] | None:
-        """Give the lemmas at a location without which the conditions could be true; None when they can be, or nobody knows."""
+        """Return the lemmas at a location without which the conditions could be true; None when they can be, or nobody knows."""
         here = list(self._lemmas.get(location, ()))
         if self._logic.ask(conditions).can_be == "no":
             return frozenset()
@@ -214,7 +284,7 @@ class Needs:
         self._found: set[Lemma] = set()
 
     def impossible(self, location: int, conditions: Sequence[Expr]) -> bool:
-        """Tell whether conditions at a location are shown never to be true together."""
+        """Return whether conditions at a location are shown never to be true together."""
         used = self._slicer.used(location, conditions)
         if used is None:
             return False
@@ -222,7 +292,7 @@ class Needs:
         return True
 
     def lemmas(self) -> tuple[Lemma, ...] | None:
-        """Give the lemmas needed, and what they need; None when z3 gives up on one."""
+        """Return the lemmas needed, and what they need; None when z3 gives up on one."""
         return self._slicer.closed(self._found)
 
 

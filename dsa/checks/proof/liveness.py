@@ -1,4 +1,10 @@
-"""Proofs of liveness: that Q comes while it is owed, that P can be reached, that every run comes to rest.
+"""Ranks: for each location, parts that are compared lexicographically and that every step that counts makes smaller.
+
+Takes the commands that count, gives a `Rank`, or None. Locations are put in order by what can follow what; inside a loop
+some number (`rmax - retries`, `n - done`) or truth value must never grow and sometimes fall, and what remains when the
+commands that make it fall are gone is ranked again (Colon and Sipma; Alias et al.). What no number ranks may be ended by a promise.
+
+Proofs of liveness: that Q comes while it is owed, that P can be reached, that every run comes to rest.
 
 Each takes a system that remembers what it needs, and gives lemmas and a rank that steps make smaller. A run owes Q for ever when it rests
 where nothing is promised, or takes steps for ever. The first must not be possible; in the second the rank would fall without end, or something
@@ -7,31 +13,195 @@ parameter values: one of its commands must always be enabled until P is true, fo
 when nothing comes from outside (one that polls by a timer goes on for ever), so it is told where it is so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Literal
 
 import attrs
 
-from dsa.checks.evidence import Fair, Ranked
-from dsa.checks.observers import NOW, WAITING, Observed
-from dsa.checks.owed import happens_with
-from dsa.checks.proof.induction import Lemmas, Needs, Region, Slicer, before, whole
-from dsa.checks.proof.ranking import Awaited, Counting, Rank, Ranking
-from dsa.checks.proof.samples import Sample, Sampler
-from dsa.checks.proof.session import Session
-from dsa.claims import LeadsTo
-from dsa.declarations import OUTSIDE
-from dsa.expr import TRUE, Expr, Name
-from dsa.meaning import Occurrence
-from dsa.simplify import any_of, negated
-from dsa.system import Command, System
+from dsa.checks.observers import NOW, WAITING, Observer
+from dsa.checks.proof.induction import Fair, Lemmas, Needs, RankEvidence, Region, Slicer, before, whole
+from dsa.checks.proof.lemma_candidates import Sample, Sampler
+from dsa.checks.proof.proof_session import ProofSession
+from dsa.checks.search.property_search import happens_with
+from dsa.checks.search.state_graph import components
+from dsa.declarations import OUTSIDE, LeadsTo, Variable
+from dsa.expr import (
+    TRUE,
+    Arithmetic,
+    BooleanDomain,
+    EnumDomain,
+    Expr,
+    Integer,
+    Name,
+    RangeDomain,
+    Symbol,
+    all_of,
+    any_of,
+    compared,
+    negated,
+    simplified,
+)
+from dsa.semantics import Occurrence
+from dsa.system import GuardedCommand, Promise, System
+
+Change = Literal["less", "same or less", "more"]
+Awaited = Promise | Fair
+_ZERO = Integer(0)
+#: Sums of two numbers are tried when there are at most so many.
+_MOST_SUMMED = 8
+
+
+@attrs.frozen
+class CountedCommands:
+    """The commands that count, each with the conditions under which it does; and where a rank counts, the condition for it."""
+
+    system: System
+    commands: Mapping[int, Sequence[Expr]]
+    places: frozenset[int]
+    condition: Expr
+
+
+@attrs.frozen
+class Rank:
+    """A rank for each location, as many parts everywhere; where it only holds its own, what is awaited there."""
+
+    parts: tuple[tuple[Expr, ...], ...]
+    awaited: tuple[Awaited | None, ...]
+
+
+@attrs.frozen
+class _RankPart:
+    """The ranks of some locations."""
+
+    ranks: Mapping[int, tuple[Expr, ...]]
+    awaited: Mapping[int, Awaited] = attrs.field(factory=dict)
+
+
+def measures(variables: Iterable[Variable]) -> Iterator[Expr]:
+    """Yield what may fall in a loop: a number's distance from its bounds, sums of two of these, truth values, values of enumerations."""
+    numbers: list[Expr] = []
+    others: list[Expr] = []
+    for variable in variables:
+        here = Name(variable.name, "variable")
+        match variable.domain:
+            case RangeDomain(low, high):
+                if high is not None:
+                    numbers.append(simplified(Arithmetic("-", high, here)))
+                numbers.append(simplified(Arithmetic("-", here, low)))
+            case BooleanDomain():
+                others += [here, negated(here)]
+            case EnumDomain(values):
+                for value in values:
+                    others += [compared(here, sign, Symbol(value)) for sign in ("==", "!=")]
+    yield from numbers
+    yield from others
+    if len(numbers) <= _MOST_SUMMED:
+        yield from (Arithmetic("+", one, other) for one, other in combinations(numbers, 2))
+
+
+class RankSearch:
+    """A search for a rank."""
+
+    def __init__(
+        self,
+        needs: Needs,
+        counting: CountedCommands,
+        variables: Iterable[Variable],
+        awaitable: Callable[[frozenset[int], Sequence[int]], Awaited | None] = lambda _places, _commands: None,
+    ) -> None:
+        self._needs, self._counting, self._system = needs, counting, counting.system
+        self._numbers = {v.name for v in variables if isinstance(v.domain, RangeDomain)}
+        self._measures = tuple(measures(variables))
+        self._awaitable = awaitable
+        self._changes: dict[tuple[int, Expr], Change] = {}
+
+    def rank(self) -> Rank | None:
+        """Return a rank, or None."""
+        places = frozenset(range(len(self._system.locations)))
+        found = self._ordered(places, tuple(self._counting.commands))
+        if found is None:
+            return None
+        width = max((len(parts) for parts in found.ranks.values()), default=0)
+        padded = tuple((*found.ranks[place], *[_ZERO] * (width - len(found.ranks[place]))) for place in sorted(places))
+        return Rank(_without_idle_columns(padded), tuple(found.awaited.get(place) for place in sorted(places)))
+
+    def _ordered(self, places: frozenset[int], commands: Sequence[int]) -> _RankPart | None:
+        """Rank locations: first by what can follow what, then inside each loop."""
+        ends = {index: (self._system.commands[index].source, self._system.commands[index].target) for index in commands}
+        following: dict[int, list[int]] = {place: [] for place in places}
+        for source, target in ends.values():
+            following[source].append(target)
+        ranks: dict[int, tuple[Expr, ...]] = {}
+        awaited: dict[int, Awaited] = {}
+        height: dict[int, int] = {}
+        for part in map(frozenset, components(sorted(places), following.__getitem__)):  # what can follow comes first
+            below = [height[t] for place in part for t in following[place] if t not in part]
+            level = max(below, default=-1) + 1
+            height |= dict.fromkeys(part, level)
+            inner = [index for index, (source, target) in ends.items() if source in part and target in part]
+            inside = self._loop(part, inner) if inner else _RankPart(dict.fromkeys(part, ()))
+            if inside is None:
+                return None
+            ranks |= {place: (Integer(level), *inside.ranks[place]) for place in part}
+            awaited |= inside.awaited
+        return _RankPart(ranks, awaited)
+
+    def _loop(self, part: frozenset[int], inner: Sequence[int]) -> _RankPart | None:
+        """Rank the locations of a loop by something that falls in it; else let a promise end it."""
+        for measure in self._measures:
+            changes = {index: self._change(index, measure) for index in inner}
+            if "more" in changes.values() or "less" not in changes.values() or not self._is_bounded(part, measure):
+                continue
+            rest = [index for index, change in changes.items() if change != "less"]
+            inside = self._ordered(part, rest)
+            if inside is not None:
+                return _RankPart({place: (measure, *inside.ranks[place]) for place in part}, inside.awaited)
+        awaited = self._awaitable(part, inner)
+        return None if awaited is None else _RankPart(dict.fromkeys(part, ()), dict.fromkeys(part, awaited))
+
+    def _is_bounded(self, part: frozenset[int], measure: Expr) -> bool:
+        if not self._is_number(measure):
+            return True
+        negative = [self._counting.condition, compared(measure, "<", _ZERO)]
+        return all(self._needs.impossible(place, negative) for place in part & self._counting.places)
+
+    def _is_number(self, measure: Expr) -> bool:
+        return isinstance(measure, Arithmetic) or (isinstance(measure, Name) and measure.name in self._numbers)
+
+    def _change(self, index: int, measure: Expr) -> Change:
+        key = index, measure
+        if key not in self._changes:
+            self._changes[key] = self._changed(index, measure)
+        return self._changes[key]
+
+    def _changed(self, index: int, measure: Expr) -> Change:
+        later = before(self._system.commands[index], measure)
+        if later == measure:
+            return "same or less"
+        if self._is_number(measure):
+            not_less, more = compared(later, ">=", measure), compared(later, ">", measure)
+        else:
+            not_less, more = negated(all_of([measure, negated(later)])), all_of([later, negated(measure)])
+        source, known = self._system.commands[index].source, self._counting.commands[index]
+        if self._needs.impossible(source, [*known, not_less]):
+            return "less"
+        return "same or less" if self._needs.impossible(source, [*known, more]) else "more"
+
+
+def _without_idle_columns(parts: tuple[tuple[Expr, ...], ...]) -> tuple[tuple[Expr, ...], ...]:
+    """Leave out the parts that are the same number everywhere."""
+    kept = [column for column in zip(*parts, strict=True) if len(set(column)) > 1 or not isinstance(column[0], Integer)]
+    return tuple(zip(*kept, strict=True)) if kept else tuple(() for _ in parts)
+
 
 _OWED = Name(WAITING, "variable")
 
 
-class Owing:
+class ObligationProof:
     """An attempt to prove that nothing is owed for ever."""
 
-    def __init__(self, session: Session, form: LeadsTo, found: Observed) -> None:
+    def __init__(self, session: ProofSession, form: LeadsTo, found: Observer) -> None:
         self._session, self._fair = session, form.fair
         self._system = attrs.evolve(found.system, silent=form.doubted("never answers"))
         session.logic.learn(found.system)
@@ -41,8 +211,8 @@ class Owing:
         self._region = Region(self._system, region.commands, _OWED)
         self._needs = Needs(Slicer(region, session.logic, lemmas))
 
-    def evidence(self) -> Ranked | None:
-        """Give lemmas and a rank, or None."""
+    def evidence(self) -> RankEvidence | None:
+        """Return lemmas and a rank, or None."""
         system = self._system
         places = range(len(system.locations))
         owed = frozenset(place for place in places if not self._needs.impossible(place, [_OWED]))
@@ -53,31 +223,31 @@ class Owing:
             known = [*self._region.condition(index), before(command, _OWED)]
             if command.source in owed and not self._needs.impossible(command.source, known):
                 staying[index] = known
-        counting = Counting(system, staying, owed, _OWED)
-        rank = Ranking(self._needs, counting, self._session.machine.variables, self._awaitable).rank()
+        counting = CountedCommands(system, staying, owed, _OWED)
+        rank = RankSearch(self._needs, counting, self._session.machine.variables, self._awaitable).rank()
         return None if rank is None else self._ranked(rank, owed)
 
-    def _ranked(self, rank: Rank, owed: frozenset[int]) -> Ranked | None:
+    def _ranked(self, rank: Rank, owed: frozenset[int]) -> RankEvidence | None:
         awaited = list(rank.awaited)
         for place in owed:
             if self._system.may_rest(place) and awaited[place] is None:
                 awaited[place] = next(Fair(name) for name in self._fair if self._always(place, name))
         lemmas = self._needs.lemmas()
         given = tuple(awaited) if any(item is not None for item in awaited) else ()
-        return None if lemmas is None else Ranked(lemmas, rank.parts, awaited=given)
+        return None if lemmas is None else RankEvidence(lemmas, rank.parts, awaited=given)
 
     def _goes_on(self, place: int) -> bool:
-        """Tell whether a run cannot rest at a location while Q is owed."""
+        """Return whether a run cannot rest at a location while Q is owed."""
         return not self._system.may_rest(place) or any(self._always(place, name) for name in self._fair)
 
     def _always(self, place: int, name: str) -> bool:
-        """Tell whether something fair is always possible at a location while Q is owed."""
+        """Return whether something fair is always possible at a location while Q is owed."""
         leaving = [command.condition for command in self._system.commands_at[place] if happens_with(name, command)]
         return bool(leaving) and self._needs.impossible(place, [_OWED, negated(any_of(leaving))])
 
     def _awaitable(self, places: frozenset[int], inner: Sequence[int]) -> Awaited | None:
-        """Give what ends a loop although no number falls in it: a promise that it never keeps, or something fair it never does."""
-        commands: list[Command] = [self._system.commands[index] for index in inner]
+        """Return what ends a loop although no number falls in it: a promise that it never keeps, or something fair it never does."""
+        commands: list[GuardedCommand] = [self._system.commands[index] for index in inner]
         promised = frozenset.intersection(*(self._system.promises(place) for place in places))
         kept = sorted(promised.difference(*(command.ended for command in commands)), key=str)
         if kept:
@@ -93,25 +263,25 @@ _NOW = Name(NOW, "variable")
 _NOT_YET = negated(_NOW)
 
 
-class Reaching:
+class ReachabilityProof:
     """An attempt to prove that P can be reached: from the start alone, or from everywhere."""
 
-    def __init__(self, session: Session, found: Observed, *, everywhere: bool) -> None:
+    def __init__(self, session: ProofSession, found: Observer, *, everywhere: bool) -> None:
         self._session, self._system, self._everywhere = session, found.system, everywhere
         session.logic.learn(found.system)
         self._sampler = Sampler(self._system)
         self._samples = session.samples(self._sampler)
         self._place_of_now = self._sampler.variables.index(NOW)
 
-    def evidence(self) -> Ranked | None:
-        """Give lemmas, a strategy and a rank, or None."""
+    def evidence(self) -> RankEvidence | None:
+        """Return lemmas, a strategy and a rank, or None."""
         for strategy in dict.fromkeys(self._strategies()):
             found = self._shown(strategy)
             if found is not None:
                 return found
         return None
 
-    def _shown(self, strategy: frozenset[int]) -> Ranked | None:
+    def _shown(self, strategy: frozenset[int]) -> RankEvidence | None:
         region, lemmas = self._kept(strategy)
         needs = Needs(Slicer(region, self._session.logic, lemmas))
         system = self._system
@@ -127,12 +297,14 @@ class Reaching:
             known = [*following.condition(index), before(command, _NOT_YET)]
             if command.source in open_places and not needs.impossible(command.source, known):
                 counted[index] = known
-        rank = Ranking(needs, Counting(system, counted, open_places, _NOT_YET), self._session.machine.variables).rank()
+        rank = RankSearch(
+            needs, CountedCommands(system, counted, open_places, _NOT_YET), self._session.machine.variables
+        ).rank()
         kept = needs.lemmas() if rank is not None else None
-        return None if rank is None or kept is None else Ranked(kept, rank.parts, strategy)
+        return None if rank is None or kept is None else RankEvidence(kept, rank.parts, strategy)
 
     def _kept(self, strategy: frozenset[int]) -> tuple[Region, Lemmas]:
-        """Give what holds wherever P must be reached from: everywhere, or where the strategy leads from the start."""
+        """Return what holds wherever P must be reached from: everywhere, or where the strategy leads from the start."""
         session, system = self._session, self._system
         if self._everywhere:
             region, samples = whole(system), self._samples
@@ -143,7 +315,7 @@ class Reaching:
         return region, session.inductive(region, guessed, session.lemmas if self._everywhere else {})
 
     def _strategies(self) -> Iterable[frozenset[int]]:
-        """Give sets of commands that lead to P in the samples: as few as do, then all that come next on shortest ways."""
+        """Yield sets of commands that lead to P in the samples: as few as do, then all that come next on shortest ways."""
         choices = [self._nearest(sample) for sample in self._samples]
         if not self._everywhere:
             choices = [self._from_start(sample, near) for sample, near in zip(self._samples, choices, strict=True)]
@@ -153,7 +325,7 @@ class Reaching:
         yield frozenset(command for near in choices for options in near.values() for command in options)
 
     def _nearest(self, sample: Sample) -> dict[int, tuple[int, ...]]:
-        """Give for each configuration from which P can be reached the commands that are next on a shortest way."""
+        """Return for each configuration from which P can be reached the commands that are next on a shortest way."""
         arriving: dict[int, list[tuple[int, int]]] = {}
         for source, command, target in sample.edges:
             arriving.setdefault(target, []).append((source, command))
@@ -171,7 +343,7 @@ class Reaching:
         return {place: tuple(found) for place, found in options.items()}
 
     def _from_start(self, sample: Sample, near: dict[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-        """Give only the configurations that lie on shortest ways from the start."""
+        """Return only the configurations that lie on shortest ways from the start."""
         if 0 not in near:
             return {}
         leading = {(source, command): target for source, command, target in sample.edges}
@@ -199,7 +371,7 @@ class Reaching:
         return frozenset(chosen)
 
 
-def comes_to_rest(session: Session) -> Ranked | None:
+def comes_to_rest(session: ProofSession) -> RankEvidence | None:
     """Prove that retry loops end: give lemmas and a rank that every step makes smaller which no event from outside takes, or None."""
     system, region, needs = session.system, whole(session.system), Needs(session.slicer)
     counted = {
@@ -209,11 +381,11 @@ def comes_to_rest(session: Session) -> Ranked | None:
         and not needs.impossible(command.source, region.condition(index))
     }
     places = frozenset(range(len(system.locations)))
-    rank = Ranking(needs, Counting(system, counted, places, TRUE), session.machine.variables).rank()
+    rank = RankSearch(needs, CountedCommands(system, counted, places, TRUE), session.machine.variables).rank()
     lemmas = None if rank is None else needs.lemmas()
-    return None if rank is None or lemmas is None else Ranked(lemmas, rank.parts)
+    return None if rank is None or lemmas is None else RankEvidence(lemmas, rank.parts)
 
 
 def from_outside(system: System, occurrence: Occurrence) -> bool:
-    """Tell whether an event comes from outside."""
+    """Return whether an event comes from outside."""
     return occurrence.source is None and system.machine.event_named[occurrence.event].origin == OUTSIDE

@@ -1,30 +1,273 @@
-"""Proofs that something is never seen: by induction with lemmas, by exploring the few values there are, or not at all.
+"""Bounds on counts by potentials: how much may still be counted, as a function of the values, place by place.
 
-Takes an observed system, gives a `Finding`, or what was `Seen`. First small values are explored: what is seen there is a violation, with
+Takes what is counted and the bound, gives candidates `count + potential <= bound`. A potential is a sum of terms that are never
+negative (`rmax - retries`, a parameter, and for bounds with products `(grants - grants_used) * rmax`), with whole factors that z3
+finds over examples of steps: each step must pay for what it counts. A step that a solution does not pay for becomes one more
+example. The candidates are only that; induction decides.
+
+Proofs that something is never seen: by induction with lemmas, by exploring the few values there are, or not at all.
+
+Takes an observed system, gives a `ProofResult`, or what was `SightHit`. First small values are explored: what is seen there is a violation, with
 a shortest way. Then the claim is tried without lemmas, with those about the machine, with those read off examples of the observed
 system, with potentials, and with what Spacer finds. Whatever finds lemmas, what is proved rests on plain questions to z3.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
 
-from dsa.checks.evidence import Explored, Inductive
-from dsa.checks.observers import COUNT, OPEN, SEEN, WAITING, Observed, Sight
-from dsa.checks.proof.conclusion import Finding, in_words, unknown
-from dsa.checks.proof.induction import Lemmas, Needs, Slicer, whole
-from dsa.checks.proof.logic import Logic
-from dsa.checks.proof.potential import bounding
-from dsa.checks.proof.refuted import explained, failing_start
-from dsa.checks.proof.samples import Sample, Sampler
-from dsa.checks.proof.session import MOST_EXPLORED, Session
-from dsa.claims import AtMost, Form
-from dsa.expr import COMPARISONS, And, Arithmetic, Boolean, EnumDomain, Expr, Integer, Name, Negate, Symbol, Value, walk
+from dsa.checks.observers import COUNT, OPEN, SEEN, WAITING, Observer, WatchedCondition
+from dsa.checks.proof.conclusion import ProofResult, explained, failing_start, in_words, unknown
+from dsa.checks.proof.induction import ExhaustiveEvidence, Inductive, Lemmas, Needs, Slicer, before, whole
+from dsa.checks.proof.induction import at_start as said_of_start
+from dsa.checks.proof.lemma_candidates import Sample, Sampler, linear
+from dsa.checks.proof.proof_session import MOST_EXPLORED, ProofSession
+from dsa.checks.proof.solver import EFFORT, Logic
+from dsa.declarations import AtMost, Form
+from dsa.expr import (
+    COMPARISONS,
+    FALSE,
+    TRUE,
+    And,
+    Arithmetic,
+    Boolean,
+    Compare,
+    EnumDomain,
+    Expr,
+    Integer,
+    Name,
+    Negate,
+    RangeDomain,
+    Symbol,
+    Value,
+    all_of,
+    any_of,
+    compared,
+    evaluate,
+    names,
+    negated,
+    simplified,
+    walk,
+)
 from dsa.machine import minima
-from dsa.meaning import Occurrence
-from dsa.simplify import all_of, any_of, compared, negated
-from dsa.system import start_values
+from dsa.semantics import Occurrence
+from dsa.system import after, at_start, start_values
+
+_ROUNDS = 200
+_MOST_TERMS = 40
+_COUNT = Name(COUNT, "variable")
+#: Factors by location and term.
+Factors = Mapping[tuple[int, int], int]
+
+
+@attrs.frozen
+class Cost:
+    """An example of a step: where from and to, the terms' values before and after, and how many are counted.
+
+    The start is a step from -1, which has as much to give as the bound says.
+    """
+
+    source: int
+    target: int
+    here: tuple[int, ...]
+    there: tuple[int, ...]
+    counted: int
+
+
+def terms(session: ProofSession, bound: Expr) -> list[Expr]:
+    """Return the terms that a potential may be made of; each is never negative inside the domains."""
+    machine = session.machine
+    shrinking: list[Expr] = []
+    growing: list[Expr] = []
+    for variable in machine.variables:
+        if isinstance(variable.domain, RangeDomain) and variable.domain.high is not None:
+            here = Name(variable.name, "variable")
+            shrinking.append(simplified(Arithmetic("-", variable.domain.high, here)))
+            growing.append(simplified(Arithmetic("-", here, variable.domain.low)))
+    for lesser, greater in _ordered_everywhere(session):
+        shrinking.append(simplified(Arithmetic("-", greater, lesser)))
+    constants: list[Expr] = [
+        simplified(Arithmetic("-", Name(p.name, "parameter"), p.domain.low))
+        for p in machine.parameters
+        if isinstance(p.domain, RangeDomain)
+    ]
+    multiplied = [names(node) for node in walk(bound) if isinstance(node, Arithmetic) and node.operator == "*"]
+    products = [
+        simplified(Arithmetic("*", one, other))
+        for one in shrinking
+        for other in constants
+        if any(names(one) & factors and names(other) <= factors for factors in multiplied)
+    ]
+    return list(dict.fromkeys([Integer(1), *shrinking, *constants, *products, *growing]))[:_MOST_TERMS]
+
+
+def _ordered_everywhere(session: ProofSession) -> Iterator[tuple[Expr, Expr]]:
+    """Yield what the lemmas say of every location that can be reached: a variable is at most something."""
+    known = [set(here) for here in session.lemmas.values() if FALSE not in here]
+    places = sum(FALSE not in session.lemmas.get(place, ()) for place in range(len(session.system.locations)))
+    for lemma in sorted(set.intersection(*known) if len(known) == places > 0 else (), key=str):
+        if isinstance(lemma, Compare) and isinstance(lemma.first, Name) and lemma.first.kind == "variable":
+            (sign, other) = lemma.rest[0]
+            if sign in {"<=", "<"}:
+                yield lemma.first, other
+
+
+def bounding(session: ProofSession, form: AtMost) -> dict[int, list[Expr]]:
+    """Return a candidate `count + potential <= bound` for each location; none when no potential is found."""
+    every = terms(session, form.bound)
+    falling = [term for term in every if not _grows(term)]
+    for offered, largest in ((falling, 2), (falling, 4), (every, 2), (every, 6)):
+        found = _SafetySearch(session, form, offered, largest).candidates()
+        if found:
+            return found
+    return {}
+
+
+def _grows(term: Expr) -> bool:
+    """Return whether a term grows with a variable."""
+    return isinstance(term, Name) and term.kind == "variable"
+
+
+def _is_missing(cost: Cost, factors: Factors) -> bool:
+    """Return whether a step counts more than its potential falls."""
+
+    def total(place: int, values: tuple[int, ...]) -> int:
+        return sum(factors.get((place, index), 0) * value for index, value in enumerate(values))
+
+    paid = cost.here[0] if cost.source < 0 else total(cost.source, cost.here)
+    return paid < total(cost.target, cost.there) + cost.counted
+
+
+def _varied(missed: Iterable[Cost]) -> list[Cost]:
+    """Keep the last one between any two places: the largest values are met last."""
+    return list({(cost.source, cost.target): cost for cost in missed}.values())
+
+
+class _SafetySearch:
+    def __init__(self, session: ProofSession, form: AtMost, every: Sequence[Expr], largest: int) -> None:
+        import z3
+
+        self._z3: Any = z3
+        self._session, self._form, self._terms = session, form, every
+        system = session.system
+        self._counted = [after(system, command, form.counted) for command in system.commands]
+        self._first = at_start(system, form.counted) == TRUE
+        self._live = self._places()
+        self._unknown = {(p, i): z3.Int(f"f{p}_{i}") for p in sorted(self._live) for i in range(len(every))}
+        self._solver = z3.Solver()
+        self._solver.set("rlimit", EFFORT)
+        self._solver.add(*[z3.And(factor >= 0, factor <= largest) for factor in self._unknown.values()])
+
+    def _places(self) -> frozenset[int]:
+        """Return the locations from which something can still be counted; at all others the potential is 0."""
+        system = self._session.system
+        found = {c.source for c, counted in zip(system.commands, self._counted, strict=True) if counted != FALSE}
+        while more := {c.source for c in system.commands if c.target in found} - found:
+            found |= more
+        return frozenset(found)
+
+    def candidates(self) -> dict[int, list[Expr]]:
+        """Look for factors until every step is paid for."""
+        examples = list(dict.fromkeys([*self._starts(), *self._steps()]))
+        for _ in range(_ROUNDS):
+            if self._session.expired() or self._solver.check() != self._z3.sat:
+                return {}
+            model = self._solver.model()
+            factors = {key: model.eval(f, model_completion=True).as_long() for key, f in self._unknown.items()}
+            missed = _varied(cost for cost in examples if _is_missing(cost, factors)) or list(self._unpaid(factors))
+            if not missed:
+                places = range(len(self._session.system.locations))
+                return {place: [self._bounded(place, factors)] for place in places}
+            for cost in missed:
+                self._require(cost)
+        return {}
+
+    def _starts(self) -> Iterator[Cost]:
+        """Yield the start at each sample: what it costs must be within the bound."""
+        bound = self._session.sampler.predicate(simplified(self._form.bound))
+        for sample in self._session.own_samples:
+            values = sample.configurations[0][1]
+            most = int(bound(values, sample.parameters))
+            yield Cost(-1, 0, (most,), self._values(values, sample.parameters), int(self._first))
+
+    def _steps(self) -> Iterator[Cost]:
+        """Yield the steps of the samples."""
+        counted = [self._session.sampler.predicate(condition) for condition in self._counted]
+        for sample in self._session.own_samples:
+            at = [self._values(values, sample.parameters) for _, values in sample.configurations]
+            for source, index, target in sample.edges:
+                command = self._session.system.commands[index]
+                if command.source in self._live:
+                    happened = counted[index](sample.configurations[source][1], sample.parameters) is True
+                    yield Cost(command.source, command.target, at[source], at[target], int(happened))
+
+    def _values(self, values: tuple[Value, ...], parameters: tuple[Value, ...]) -> tuple[int, ...]:
+        return tuple(int(term(values, parameters)) for term in self._compiled)
+
+    @cached_property
+    def _compiled(self) -> list[Any]:
+        return [self._session.sampler.predicate(term) for term in self._terms]
+
+    def _require(self, cost: Cost) -> None:
+        paid = cost.here[0] if cost.source < 0 else self._sum(cost.source, cost.here)
+        self._solver.add(paid >= self._sum(cost.target, cost.there) + cost.counted)
+
+    def _sum(self, place: int, values: tuple[int, ...]) -> Any:  # noqa: ANN401  (z3 has no types)
+        parts = [value * self._unknown[place, i] for i, value in enumerate(values) if value and place in self._live]
+        return self._z3.Sum([self._z3.IntVal(0), *parts])
+
+    def _unpaid(self, factors: Factors) -> Iterator[Cost]:
+        """Ask z3 for steps, of any values whatever, that the factors do not pay for."""
+        session, system = self._session, self._session.system
+        yield from self._dear_start(factors)
+        for index, command in enumerate(system.commands):
+            if command.source not in self._live:
+                continue
+            here, there = self._potential(command.source, factors), self._potential(command.target, factors)
+            base = [*whole(system).condition(index), *session.lemmas.get(command.source, ())]
+            for happened, weight in ((self._counted[index], 1), (negated(self._counted[index]), 0)):
+                price = simplified(Arithmetic("+", before(command, there), Integer(weight)))
+                answer = session.logic.ask([*base, happened, compared(price, ">", here)])
+                if answer.can_be == "yes":
+                    full = self._filled(answer.values)
+                    after_it = [int(evaluate(before(command, term), full)) for term in self._terms]
+                    yield Cost(command.source, command.target, self._at(full), tuple(after_it), weight)
+
+    def _dear_start(self, factors: Factors) -> Iterator[Cost]:
+        initial = {v.name: simplified(v.initial) for v in self._session.system.variables}
+        begun = said_of_start(self._potential(0, factors), initial)
+        cost = simplified(Arithmetic("+", begun, Integer(int(self._first))))
+        bound = simplified(self._form.bound)
+        answer = self._session.logic.ask([compared(cost, ">", bound)])
+        if answer.can_be == "yes":
+            full = self._filled(answer.values)
+            full |= {name: evaluate(value, full) for name, value in initial.items()}
+            yield Cost(-1, 0, (int(evaluate(bound, full)),), self._at(full), int(self._first))
+
+    def _filled(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Return every name a value: what a question did not speak of is 0."""
+        return {name: values.get(name, 0) for name in self._names}
+
+    def _at(self, values: Mapping[str, Value]) -> tuple[int, ...]:
+        return tuple(int(evaluate(term, values)) for term in self._terms)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        machine = self._session.machine
+        return [*(p.name for p in machine.parameters), *(v.name for v in machine.variables)]
+
+    def _potential(self, place: int, factors: Factors) -> Expr:
+        if place not in self._live:
+            return Integer(0)
+        found = [(term, factors[place, i]) for i, term in enumerate(self._terms)]
+        return linear([(term, k) for term, k in found if term != Integer(1)], dict(found)[Integer(1)])
+
+    def _bounded(self, place: int, factors: Factors) -> Expr:
+        total = simplified(Arithmetic("+", _COUNT, self._potential(place, factors)))
+        return compared(total, "<=", simplified(self._form.bound))
+
 
 OBSERVERS = (SEEN, WAITING, COUNT, OPEN)
 #: Milliseconds that Spacer may think about one claim.
@@ -32,12 +275,12 @@ SPACER_MS = 3_000
 
 
 @attrs.frozen
-class Seen:
+class SightHit:
     """A sight that was met: in which sample, at which configuration, and which it is; None is the start."""
 
     sample: Sample
     place: int
-    sight: Sight | None
+    sight: WatchedCondition | None
 
     @property
     def steps(self) -> int:
@@ -45,22 +288,22 @@ class Seen:
         return len(self.sample.way_to(self.place)) + (self.sight is not None and self.sight.command is not None)
 
 
-def met(sampler: Sampler, found: Observed, samples: Iterable[Sample]) -> Seen | None:
-    """Give the sight that is met soonest, over all samples; the smallest values first."""
+def met(sampler: Sampler, found: Observer, samples: Iterable[Sample]) -> SightHit | None:
+    """Return the sight that is met soonest, over all samples; the smallest values first."""
     start = sampler.predicate(found.at_start)
     looks = [(sight, sampler.predicate(sight.condition)) for sight in found.sights]
     here: dict[int, list[int]] = {}
     for index, (sight, _) in enumerate(looks):
         here.setdefault(sight.location, []).append(index)
-    soonest: Seen | None = None
+    soonest: SightHit | None = None
     for sample in samples:
         if start(sample.configurations[0][1], sample.parameters) is True:
-            return Seen(sample, 0, None)
+            return SightHit(sample, 0, None)
         for place, (location, values) in enumerate(sample.configurations):
             hits = [i for i in here.get(location, ()) if looks[i][1](values, sample.parameters) is True]
             if hits:
                 at_once = [i for i in hits if looks[i][0].command is None]
-                seen = Seen(sample, place, looks[(at_once or hits)[0]][0])
+                seen = SightHit(sample, place, looks[(at_once or hits)[0]][0])
                 if soonest is None or seen.steps < soonest.steps:
                     soonest = seen
                 if at_once:
@@ -68,8 +311,8 @@ def met(sampler: Sampler, found: Observed, samples: Iterable[Sample]) -> Seen | 
     return soonest
 
 
-def way_to(found: Observed, seen: Seen) -> tuple[Occurrence, ...]:
-    """Give what happens on the way to what was seen, the moment itself included."""
+def way_to(found: Observer, seen: SightHit) -> tuple[Occurrence, ...]:
+    """Return what happens on the way to what was seen, the moment itself included."""
     way = [found.system.commands[index].occurrence for index in seen.sample.way_to(seen.place)]
     if seen.sight is not None and seen.sight.command is not None:
         way.append(seen.sight.command.occurrence)
@@ -79,7 +322,7 @@ def way_to(found: Observed, seen: Seen) -> tuple[Occurrence, ...]:
 class Safety:
     """The attempts to prove one observed system free of its sights."""
 
-    def __init__(self, session: Session, found: Observed, form: Form | None = None) -> None:
+    def __init__(self, session: ProofSession, found: Observer, form: Form | None = None) -> None:
         self._session, self._found, self._form = session, found, form
         self._system = found.system
         session.logic.learn(found.system)
@@ -88,12 +331,12 @@ class Safety:
         self._samples = session.own_samples if self._is_own else session.samples(self._sampler)
         self._strongest: Lemmas = {}
 
-    def seen(self) -> Seen | None:
-        """Give a sight that is met at small parameter values, soonest."""
+    def seen(self) -> SightHit | None:
+        """Return a sight that is met at small parameter values, soonest."""
         return met(self._sampler, self._found, self._samples) or self._at_start()
 
-    def finding(self) -> Finding | Seen:
-        """Give the verdict, or a sight that is met."""
+    def finding(self) -> ProofResult | SightHit:
+        """Return the verdict, or a sight that is met."""
         seen = self.seen()
         if seen is not None:
             return seen
@@ -105,22 +348,22 @@ class Safety:
                 return found
         return self._refuted()
 
-    def _at_start(self) -> Seen | None:
-        """Give values of the parameters at which the start itself is a sight."""
+    def _at_start(self) -> SightHit | None:
+        """Return values of the parameters at which the start itself is a sight."""
         wanted = [self._found.at_start] if self._form is None else [self._found.at_start, *self._session.legal_start]
         answer = self._session.logic.smallest(wanted, self._sampler.parameters)
-        return Seen(self._sample_at(answer.values, 1), 0, None) if answer.can_be == "yes" else None
+        return SightHit(self._sample_at(answer.values, 1), 0, None) if answer.can_be == "yes" else None
 
     def _sample_at(self, values: Mapping[str, Value], most: int) -> Sample:
         machine = self._session.machine
         given = {**minima(machine), **values}
         return self._sampler.sample({p.name: given[p.name] for p in machine.parameters}, most, self._session.expired)
 
-    def _by_lemmas(self) -> Finding | None:
+    def _by_lemmas(self) -> ProofResult | None:
         """Try without lemmas, then with those about the machine itself."""
         return self._shown({}) or self._shown(self._session.lemmas)
 
-    def _by_exploring(self) -> Finding | None:
+    def _by_exploring(self) -> ProofResult | None:
         """Explore all values the parameters may have, when these are few."""
         few = self._session.few_valuations
         if few is None:
@@ -131,9 +374,9 @@ class Safety:
             if not sample.complete or met(self._sampler, self._found, [sample]):
                 return None
             configurations += len(sample.configurations)
-        return self._proved(Explored(tuple(tuple(values.items()) for values in few), configurations))
+        return self._proved(ExhaustiveEvidence(tuple(tuple(values.items()) for values in few), configurations))
 
-    def _by_guessing(self) -> Finding | None:
+    def _by_guessing(self) -> ProofResult | None:
         """Try with lemmas read off examples of the observed system, then with the claim itself as one."""
         session = self._session
         guessed = session.guesses(self._system, self._samples, OBSERVERS)
@@ -149,13 +392,13 @@ class Safety:
             return False
         return any(isinstance(node, Arithmetic) and node.operator == "*" for node in walk(self._form.bound))
 
-    def _by_potential(self) -> Finding | None:
+    def _by_potential(self) -> ProofResult | None:
         """Try with a potential that bounds what is counted."""
         if not isinstance(self._form, AtMost) or self._form.between is not None:
             return None
         return self._shown(self._inductive(bounding(self._session, self._form)))
 
-    def _by_spacer(self) -> Finding | None:
+    def _by_spacer(self) -> ProofResult | None:
         """Try with what Spacer finds."""
         return self._shown(self._inductive(invariants(self._session.logic, self._found, SPACER_MS)))
 
@@ -165,7 +408,7 @@ class Safety:
         self._strongest = self._session.inductive(whole(self._system), guessed, known)
         return self._strongest
 
-    def _refuted(self) -> Finding | Seen:
+    def _refuted(self) -> ProofResult | SightHit:
         """Explore where induction fails: a violation, or a start that is not reached."""
         session, lemmas = self._session, self._strongest or self._session.lemmas
         if session.expired():
@@ -181,10 +424,10 @@ class Safety:
         if not sample.complete:
             return unknown("induction fails, and at the values where it does there is too much to explore")
         gap = explained(self._system, start, sample, self._sampler.variables)
-        return Finding("NOT INDUCTIVE", gap.how, gap=gap)
+        return ProofResult("NOT INDUCTIVE", gap.how, gap=gap)
 
-    def _shown(self, lemmas: Lemmas) -> Finding | None:
-        """Give the proof that no sight is true where the lemmas are, with those that it needs; None when it is none."""
+    def _shown(self, lemmas: Lemmas) -> ProofResult | None:
+        """Return the proof that no sight is true where the lemmas are, with those that it needs; None when it is none."""
         session = self._session
         if session.logic.ask([self._found.at_start]).can_be != "no":
             return None
@@ -195,8 +438,8 @@ class Safety:
         kept = needs.lemmas()
         return None if kept is None else self._proved(Inductive(kept))
 
-    def _proved(self, evidence: Inductive | Explored) -> Finding:
-        return Finding("PROVED", in_words(self._system, evidence), evidence)
+    def _proved(self, evidence: Inductive | ExhaustiveEvidence) -> ProofResult:
+        return ProofResult("PROVED", in_words(self._system, evidence), evidence)
 
 
 # -- Spacer -----------------------------------------------------------------------------------------------------------
@@ -204,8 +447,8 @@ class Safety:
 # other candidate.
 
 
-def invariants(logic: Logic, found: Observed, milliseconds: int) -> Lemmas:
-    """Give candidates for each location; none when Spacer finds no invariant in time, or one that cannot be written here."""
+def invariants(logic: Logic, found: Observer, milliseconds: int) -> Lemmas:
+    """Return candidates for each location; none when Spacer finds no invariant in time, or one that cannot be written here."""
     return _Clauses(logic, found).solved(milliseconds)
 
 
@@ -216,7 +459,7 @@ _KEEP_RELATIONS = {"xform.inline_eager": False, "xform.inline_linear": False, "x
 class _Clauses:
     """The system as Horn clauses: a relation for each location, over parameters and variables."""
 
-    def __init__(self, logic: Logic, found: Observed) -> None:
+    def __init__(self, logic: Logic, found: Observer) -> None:
         import z3
 
         self._z3: Any = z3

@@ -5,21 +5,45 @@ every result which that was and which features it had. `Confinement(require=..)`
 possible. It needs a POSIX system.
 """
 
-from dsa.edge.sandbox.features import ALWAYS, FEATURES, RUNGS, Confinement, SandboxError, limits
-from dsa.edge.sandbox.model import Bounds, End, Outcome, Program
-from dsa.edge.sandbox.pool import close_all
-from dsa.edge.sandbox.probe import Rung, best, ladder, probed
-from dsa.edge.sandbox.runner import run_on
+from dsa.edge.sandbox.rung_probe import Rung, best, ladder, probed
+from dsa.edge.sandbox.rungs import (
+    ALWAYS,
+    FEATURES,
+    RUNGS,
+    Bounds,
+    Confinement,
+    End,
+    SandboxError,
+    SandboxOutcome,
+    SandboxProgram,
+    limits,
+)
+from dsa.edge.sandbox.sandbox_runner import close_all, run_on
 
 __all__ = [
-    "ALWAYS", "FEATURES", "RUNGS", "Bounds", "Confinement", "End", "Outcome", "Program", "Rung", "SandboxError", "best", "close_all",
-    "ladder", "limits", "probed", "reached", "run_confined",
+    "ALWAYS",
+    "FEATURES",
+    "RUNGS",
+    "Bounds",
+    "Confinement",
+    "End",
+    "Rung",
+    "SandboxError",
+    "SandboxOutcome",
+    "SandboxProgram",
+    "best",
+    "close_all",
+    "ladder",
+    "limits",
+    "probed",
+    "reached",
+    "run_confined",
 ]  # fmt: skip
 
 
 def run_confined(
-    program: Program, payload: str, bounds: Bounds | None = None, confinement: Confinement | None = None
-) -> Outcome:
+    program: SandboxProgram, payload: str, bounds: Bounds | None = None, confinement: Confinement | None = None
+) -> SandboxOutcome:
     """Run `program` and call its `run(payload, result_fd)` in the sandbox. Never raises for what the code does.
 
     Raises SandboxError when this machine cannot give what the confinement requires; then nothing was run.
@@ -29,7 +53,7 @@ def run_confined(
 
 
 def reached(confinement: Confinement) -> Rung:
-    """Give the rung that code would run on. Raises SandboxError, naming what is missing and why better rungs are not there."""
+    """Return the rung that code would run on. Raises SandboxError, naming what is missing and why better rungs are not there."""
     rung = probed(confinement.rung) if confinement.rung else best()
     if rung.fault:
         raise SandboxError(f"the sandbox '{rung.name}' cannot be had here: {rung.fault}", (rung.name,))

@@ -1,4 +1,8 @@
-"""Calls that a model wrote into its text, found and taken out.
+"""Calls written as JSON: `{"name": .., "arguments": ..}` and the other ways in which models spell that.
+
+Takes JSON values, gives calls of offered tools. The description of a tool is no call, though it has its name.
+
+Calls that a model wrote into its text, found and taken out.
 
 Takes a text and the tools that were offered. Only offered names count; code (fences, backticks) does not; JSON without any
 mark counts only when it is the whole text. So an explanation of how calls are written stays an explanation.
@@ -9,15 +13,95 @@ looked through again from a later opener once a format has read to its end, so t
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 
-from dsa.generators.streams.payloads import TextCall, call_of_text, calls_in, cut_call
-from dsa.generators.streams.reading import read_value
-from dsa.generators.streams.result import INVALID, TRUNCATED
-from dsa.generators.streams.tools import Tools
-from dsa.runtime.scanner import end_of_value
+from dsa.generators.streams.offered_tools import Tools, read_object, read_value
+from dsa.generators.streams.stream_result import INVALID, TRUNCATED
+from dsa.runtime.speech import end_of_value
+
+_NAME_KEYS = ("name", "tool_name", "tool", "function")
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "params")
+_NAMED = re.compile(r'["\'](?:name|tool_name|tool|function)["\']\s*:\s*["\']([^"\'\s]+)["\']')
+
+
+@attrs.frozen
+class TextCall:
+    """A call found in a text; `arguments` is None where `error` says why. `kinds` are the rescues beside the finding."""
+
+    name: str
+    arguments: dict[str, Any] | None
+    error: str | None = None
+    id: str | None = None
+    text: str = ""
+    kinds: tuple[str, ...] = ()
+
+
+def calls_in(text: str, tools: Tools, *, bare: bool = False) -> tuple[TextCall, ...] | None:
+    """Return the calls that a JSON text is: one, or a list of them; None when it is anything else.
+
+    `bare` says that nothing but its form marks it as a call: then it must have arguments.
+    """
+    reading = read_value(text)
+    if not reading.json:
+        return None if bare else _unreadable(text, tools, INVALID)
+    value = reading.value
+    if isinstance(value, Mapping) and isinstance(value.get("tool_calls"), list):
+        value = value["tool_calls"]
+    found = [_call_of(part, tools, bare=bare) for part in (value if isinstance(value, list) else [value])]
+    calls = tuple(attrs.evolve(call, kinds=(*reading.rescues, *call.kinds)) for call in found if call is not None)
+    return calls if calls and len(calls) == len(found) else None
+
+
+def cut_call(text: str, tools: Tools) -> tuple[TextCall, ...] | None:
+    """Return the call that a JSON text begins, which ends too early; None when its name was not offered, or not yet said."""
+    return _unreadable(text, tools, TRUNCATED)
+
+
+def call_of_text(name: str, text: str, *, given_id: str | None = None) -> TextCall:
+    """Return a call from its name and the text of its arguments."""
+    reading = read_object(text)
+    error = None if reading.value is not None else INVALID
+    return TextCall(name, reading.value, error, given_id, text, reading.rescues)
+
+
+def _unreadable(text: str, tools: Tools, error: str) -> tuple[TextCall, ...] | None:
+    named = _NAMED.search(text)
+    return (TextCall(named[1], None, error, text=text),) if named and named[1] in tools else None
+
+
+def _call_of(value: Any, tools: Tools, *, bare: bool) -> TextCall | None:  # noqa: ANN401  # JSON of any kind
+    if not isinstance(value, Mapping):
+        return None
+    inner = value.get("function")
+    if isinstance(inner, Mapping):
+        return _call_of({**inner, "id": value.get("id")}, tools, bare=bare)
+    name: str | None = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
+    name = name and tools.meant(name)
+    if name is None or name not in tools or _describes(value):
+        return None
+    key = next((key for key in _ARGUMENT_KEYS if key in value), None)
+    if key is None and bare:
+        return None
+    given_id = value.get("id") if isinstance(value.get("id"), str) and value.get("id") else None
+    arguments = value[key] if key is not None else None
+    if isinstance(arguments, str) and arguments.strip():
+        return call_of_text(name, arguments, given_id=given_id)
+    if arguments is None or arguments == "":
+        return TextCall(name, {}, id=given_id)
+    if isinstance(arguments, dict):
+        return TextCall(name, arguments, id=given_id)
+    return TextCall(name, None, INVALID, given_id, str(arguments))
+
+
+def _describes(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is the description of a tool, as requests have it."""
+    parameters = value.get("parameters")
+    schema = isinstance(parameters, Mapping) and parameters.get("type") == "object" and "properties" in parameters
+    return schema or ("description" in value and "parameters" in value)
+
 
 _NAME = r"[\w.:/\-]+"
 _SPACE = re.compile(r"\s*+")
@@ -30,7 +114,7 @@ CLOSERS = (
 
 
 @attrs.frozen
-class Source:
+class CallText:
     """What is read: the text, the tools that were offered, whether the model had said all it wanted to."""
 
     text: str
@@ -38,13 +122,13 @@ class Source:
     ended: bool = True
 
     def skip(self, position: int, pattern: re.Pattern[str] = _SPACE) -> int:
-        """Give where the pattern ends that stands here, or here when it does not."""
+        """Return where the pattern ends that stands here, or here when it does not."""
         found = pattern.match(self.text, position)
         return found.end() if found else position
 
 
 @attrs.frozen
-class Found:
+class TextMatch:
     """Calls and where they end; no calls when it is certain that there are none before `end`.
 
     `begin` is where they begin, when that is before the mark that they were found by.
@@ -55,27 +139,27 @@ class Found:
     begin: int | None = None
 
 
-Format = Callable[[Source, re.Match[str]], Found | None]
+Format = Callable[[CallText, re.Match[str]], TextMatch | None]
 
 
-def json_in_tag(source: Source, opener: re.Match[str]) -> Found | None:
+def json_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | None:
     """Read `<tool_call>{"name": .., "arguments": ..}`, several, or a list of them (Hermes, Qwen, Granite, Llama)."""
     position, last = source.skip(opener.end()), None
     calls: list[TextCall] = []
     while source.text[position : position + 1] in {"{", "["}:
         last = end_of_value(source.text, position)
         if last is None:
-            return Found((*calls, *(cut_call(source.text[position:], source.tools) or ())), len(source.text))
+            return TextMatch((*calls, *(cut_call(source.text[position:], source.tools) or ())), len(source.text))
         calls += calls_in(source.text[position:last], source.tools) or ()
         position = source.skip(last, _BETWEEN)
-    return None if last is None else Found(tuple(calls), last)
+    return None if last is None else TextMatch(tuple(calls), last)
 
 
-def only_around(_source: Source, _opener: re.Match[str]) -> None:
+def only_around(_source: CallText, _opener: re.Match[str]) -> None:
     """Read nothing: what opens here stands around calls, and is known so that it is taken out with them."""
 
 
-def _arguments(source: Source, name: str, position: int, given_id: str | None = None) -> Found | None:
+def _arguments(source: CallText, name: str, position: int, given_id: str | None = None) -> TextMatch | None:
     """Read the JSON arguments of a call that stand at a position."""
     position = source.skip(position)
     if source.text[position : position + 1] != "{":
@@ -83,8 +167,8 @@ def _arguments(source: Source, name: str, position: int, given_id: str | None = 
     end = end_of_value(source.text, position)
     if end is None:
         cut = TextCall(name, None, TRUNCATED, given_id, source.text[position:])
-        return Found((cut,), len(source.text))
-    return Found((call_of_text(name, source.text[position:end], given_id=given_id),), end)
+        return TextMatch((cut,), len(source.text))
+    return TextMatch((call_of_text(name, source.text[position:end], given_id=given_id),), end)
 
 
 _PARAMETER = re.compile(r"\s*<param(?:eter)?(?:=|\s+name\s*=)\s*[\"']?([^\"'>\s]+)[\"']?[^>]*>")
@@ -98,7 +182,7 @@ _NEXT = re.compile(r"<function[=\s]|<invoke\s|\Z")
 _OVER = re.compile(rf"\s*+(?:{CLOSERS}|<(?:\w+:)?tool_?calls?>|<function[=\s]|<invoke\s|\Z)")
 
 
-def parameters_in_tag(source: Source, opener: re.Match[str]) -> Found | None:
+def parameters_in_tag(source: CallText, opener: re.Match[str]) -> TextMatch | None:
     """Read `<function=f><parameter=x>..` (Qwen3-Coder), `<invoke name="f"><parameter name="x">..` (MiniMax), or JSON."""
     name = opener["name"]
     if name not in source.tools:
@@ -123,11 +207,11 @@ def parameters_in_tag(source: Source, opener: re.Match[str]) -> Found | None:
         return _cut(source, name, opener)
     if not end and not values:
         return None
-    return Found((_call(source, name, values, source.text[opener.start() : position]),), position)
+    return TextMatch((_call(source, name, values, source.text[opener.start() : position]),), position)
 
 
-def _call(source: Source, name: str, values: dict[str, str], text: str) -> TextCall:
-    """Give a call of values, unless one has run into the next, because its end was forgotten."""
+def _call(source: CallText, name: str, values: dict[str, str], text: str) -> TextCall:
+    """Return a call of values, unless one has run into the next, because its end was forgotten."""
     known = source.tools.parameters(name)
     for given, value in values.items():
         if any(inner[1] in known and inner[1] not in values for inner in _INNER.finditer(value)):
@@ -135,9 +219,9 @@ def _call(source: Source, name: str, values: dict[str, str], text: str) -> TextC
     return TextCall(name, {given: source.tools.typed(name, given, value) for given, value in values.items()}, text=text)
 
 
-def _cut(source: Source, name: str, opener: re.Match[str]) -> Found:
+def _cut(source: CallText, name: str, opener: re.Match[str]) -> TextMatch:
     cut = TextCall(name, None, TRUNCATED, text=source.text[opener.start() :])
-    return Found((cut,), len(source.text))
+    return TextMatch((cut,), len(source.text))
 
 
 def _unwrapped(value: str) -> str:
@@ -153,7 +237,7 @@ _ELEMENT = re.compile(rf"\s*<({_NAME})>(?=\s*\{{)")
 _ELEMENT_END = re.compile(r"\s*</[\w.:/\-]+>")
 
 
-def tool_call_tag(source: Source, opener: re.Match[str]) -> Found | None:
+def tool_call_tag(source: CallText, opener: re.Match[str]) -> TextMatch | None:
     """Read what stands in a tag of a call: JSON, `<name>`, the tool's own tag, or GLM's keys and values."""
     if found := json_in_tag(source, opener):
         return found
@@ -169,7 +253,7 @@ def tool_call_tag(source: Source, opener: re.Match[str]) -> Found | None:
         values[pair[1].strip()] = source.tools.typed(named[1], pair[1].strip(), _unwrapped(pair[2]))
         position = pair.end()
     if end := _GLM_END.match(source.text, position):
-        return Found((TextCall(named[1], values, text=source.text[opener.start() : end.end()]),), end.end())
+        return TextMatch((TextCall(named[1], values, text=source.text[opener.start() : end.end()]),), end.end())
     return _cut(source, named[1], opener)
 
 
@@ -177,7 +261,7 @@ _KIMI = re.compile(rf"\s*((?:functions\.)?({_NAME}?)(?::\d+)?)\s*<\|tool_call_ar
 _KIMI_END = re.compile(r"\s*<\|tool_call_end\|>")
 
 
-def kimi(source: Source, opener: re.Match[str]) -> Found | None:
+def kimi(source: CallText, opener: re.Match[str]) -> TextMatch | None:
     """Read `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>`; the id is kept as it is."""
     named = _KIMI.match(source.text, opener.end())
     if named is None or named[2] not in source.tools:
@@ -189,7 +273,7 @@ def kimi(source: Source, opener: re.Match[str]) -> Found | None:
 _MISTRAL = re.compile(rf"\s*({_NAME}?)\s*(?:\[CALL_ID\]\s*([^\[\s]+)\s*)?(?:\[ARGS\]\s*)?(?=\{{)")
 
 
-def mistral(source: Source, opener: re.Match[str]) -> Found | None:
+def mistral(source: CallText, opener: re.Match[str]) -> TextMatch | None:
     """Read `[TOOL_CALLS]` with a list of calls, or with `f[ARGS]{..}`, `f[CALL_ID]9[ARGS]{..}`, `f{..}`."""
     named = _MISTRAL.match(source.text, opener.end())
     if named and named[1]:
@@ -203,7 +287,7 @@ _DEEPSEEK = re.compile(
 _DEEPSEEK_END = re.compile(r"\s*(?:```)?\s*<\uff5ctool\u2581call\u2581end\uff5c>")
 
 
-def deepseek(source: Source, opener: re.Match[str]) -> Found | None:
+def deepseek(source: CallText, opener: re.Match[str]) -> TextMatch | None:
     """Read a name, its separator and JSON between DeepSeek's tokens; also the older form, `function`, name and a fence."""
     named = _DEEPSEEK.match(source.text, opener.end())
     if named is None or named[1] not in source.tools:
@@ -250,21 +334,21 @@ _SEPARATORS = re.compile(r"[\s;,]*+")
 
 
 @attrs.frozen
-class Recovered:
+class RecoveredCalls:
     """The calls of a text, in order, and what is left of the text without them."""
 
     calls: tuple[TextCall, ...]
     rest: str
 
 
-def recover(text: str, tools: Tools, *, ended: bool) -> Recovered:
+def recover(text: str, tools: Tools, *, ended: bool) -> RecoveredCalls:
     """Find the calls in a text; `ended` says that the model had said all it wanted to."""
     if not tools:
-        return Recovered((), text)
+        return RecoveredCalls((), text)
     if bare := _whole(text.strip(), tools):
-        return Recovered(bare, "")
-    recovered = _walked(Source(_unfenced(text), tools, ended))
-    return recovered if recovered.calls else Recovered((), text)
+        return RecoveredCalls(bare, "")
+    recovered = _walked(CallText(_unfenced(text), tools, ended))
+    return recovered if recovered.calls else RecoveredCalls((), text)
 
 
 def without_markers(text: str, tools: Tools) -> str:
@@ -334,7 +418,7 @@ def _unfenced(text: str) -> str:
 
 
 def _fenced(text: str) -> str | None:
-    """Give what stands in the one fence that a text is; None for all else."""
+    """Return what stands in the one fence that a text is; None for all else."""
     begin = FENCE_BEGIN.match(text)
     if begin is None or not text.endswith("```") or begin.end() > len(text) - 3:
         return None
@@ -346,7 +430,7 @@ def _fenced(text: str) -> str | None:
 
 
 def _whole(text: str, tools: Tools) -> tuple[TextCall, ...]:
-    """Give the calls that a text is, bare or in one fence, also with the end of a tag that nothing opened."""
+    """Return the calls that a text is, bare or in one fence, also with the end of a tag that nothing opened."""
     body = _fenced(text) or text
     marked = body.endswith(_UNOPENED)
     while body.endswith(_UNOPENED):
@@ -367,7 +451,7 @@ def _whole(text: str, tools: Tools) -> tuple[TextCall, ...]:
 # -- calls among other text ----------------------------------------------------------------------------------------
 
 
-def _walked(source: Source) -> Recovered:
+def _walked(source: CallText) -> RecoveredCalls:
     """Go through a text from mark to mark."""
     text = source.text
     calls: list[TextCall] = []
@@ -392,17 +476,17 @@ def _walked(source: Source) -> Recovered:
             since = position
         wrapped = -1 if found else mark.start() if wrapped < 0 else wrapped
     if not calls:
-        return Recovered((), text)
-    return Recovered(tuple(calls), ("".join(kept) + text[shown:]).strip())
+        return RecoveredCalls((), text)
+    return RecoveredCalls(tuple(calls), ("".join(kept) + text[shown:]).strip())
 
 
-def _read(source: Source, mark: re.Match[str]) -> Found | None:
+def _read(source: CallText, mark: re.Match[str]) -> TextMatch | None:
     openers = ((pattern.match(source.text, mark.start()), read) for pattern, read in _OPENERS)
     return next(read(source, opener) for opener, read in openers if opener)
 
 
 def _after_code(text: str, mark: re.Match[str]) -> int:
-    """Give where code ends: a fence at one like it, or never; backticks at as many of them on their line, or at once."""
+    """Return where code ends: a fence at one like it, or never; backticks at as many of them on their line, or at once."""
     if mark["fence"]:
         fence = mark["fence"].strip()
         closing = re.compile(rf"^[ ]{{0,3}}{re.escape(fence)}[ ]*$", re.MULTILINE).search(text, mark.end())
@@ -412,9 +496,9 @@ def _after_code(text: str, mark: re.Match[str]) -> int:
     return closing_at + len(mark["code"]) if closing_at >= 0 else mark.end()
 
 
-def _unopened(source: Source, since: int, closer: re.Match[str]) -> Found | None:
+def _unopened(source: CallText, since: int, closer: re.Match[str]) -> TextMatch | None:
     """Read the JSON that stands before the end of a tag which nothing opened."""
     before = source.text[since : closer.start()]
     brace = _LINE_WITH_BRACE.search(before)
     calls = calls_in(before[brace.end() :], source.tools) if brace else None
-    return Found(calls, closer.end(), begin=since + brace.end()) if brace and calls else None
+    return TextMatch(calls, closer.end(), begin=since + brace.end()) if brace and calls else None

@@ -2,17 +2,19 @@
 
 Takes the ledger's entries as they become durable, and notes of the world; gives what oracles compare. It never looks into the driver or
 the run: what it knows of them is what they wrote and what they did.
+
+What an oracle is: a small function that says what is wrong, and the rule or the promise that it stands for.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import attrs
 
 from dsa.declarations import OUTSIDE, STAY, Transition
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, is_over, start
-from dsa.runtime.budgets import Limit, is_try
-from dsa.runtime.intents import Intent, Intents
+from dsa.machine import sources_left
+from dsa.runtime.costs import BudgetLimit, is_try
 from dsa.runtime.ledger import (
     ArtifactEntry,
     DecidedEntry,
@@ -20,6 +22,8 @@ from dsa.runtime.ledger import (
     Entry,
     EventEntry,
     Handling,
+    Intent,
+    Intents,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
@@ -27,9 +31,9 @@ from dsa.runtime.ledger import (
     RowEntry,
 )
 from dsa.runtime.run import Run
-from dsa.testing.simulation.loop import Time
-from dsa.testing.simulation.subject import Subject
-from dsa.timers import sources_left
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, accepted_events, is_over, start
+from dsa.testing.simulation.seed_plan import Subject
+from dsa.testing.simulation.virtual_loop import Time
 
 Timer = tuple[str, str]
 #: What comes next in a run that nothing disturbs, given how many rows were taken and where that led.
@@ -59,10 +63,10 @@ class Deeds:
     was_taken: bool = False
 
 
-class Facts:
+class RunFacts:
     """A run as its durable entries tell it, and the world beside it."""
 
-    def __init__(self, subject: Subject, time: Time, limits: tuple[Limit, ...] = ()) -> None:
+    def __init__(self, subject: Subject, time: Time, limits: tuple[BudgetLimit, ...] = ()) -> None:
         self.subject, self.machine, self.time, self.limits = subject, subject.machine, time, limits
         self.intended: Intention | None = None
         self.deeds = Deeds()
@@ -98,23 +102,23 @@ class Facts:
 
     @property
     def finished(self) -> bool:
-        """Tell whether the run is finished here."""
+        """Return whether the run is finished here."""
         return is_over(self.machine, self.configuration)
 
     # -- what the next event leads to -----------------------------------------------------------------------------
 
     def outcome_of(self, event: EventEntry) -> Taken | Refusal:
-        """Give what the table makes of an event that comes next: a late key first, then `step` (S4, S7)."""
+        """Return what the table makes of an event that comes next: a late key first, then `step` (S4, S7)."""
         if event.key is not None and not self.finished and event.key != self.outstanding_key(event.event):
             return Refusal("late", self.configuration, "")
         return self.subject.step(self.configuration, self.subject.occurrence(event))
 
     def outstanding_key(self, event: str) -> str | None:
-        """Give the key of the outstanding effect that an event answers."""
+        """Return the key of the outstanding effect that an event answers."""
         return self.keys.get(self.machine.event_named[event].origin)
 
     def row_of(self, taken: Taken) -> int:
-        """Give the index of the row taken."""
+        """Return the index of the row taken."""
         return self.subject.row_index[id(taken.transition)]
 
     def writes(self, entries: Iterable[Entry]) -> None:
@@ -237,11 +241,11 @@ class Facts:
     # -- what is asked about effects -------------------------------------------------------------------------------
 
     def is_answered(self, key: str) -> bool:
-        """Tell whether an effect has a result that is no failure."""
+        """Return whether an effect has a result that is no failure."""
         return key in self._answered
 
-    def spent(self, limit: Limit, *, with_doubts: bool) -> int:
-        """Give how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).
+    def spent(self, limit: BudgetLimit, *, with_doubts: bool) -> int:
+        """Return how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).
 
         With doubts, what was in doubt counts even though it may never have begun.
         """
@@ -257,19 +261,19 @@ class Facts:
         return spent
 
     def is_outside(self, event: EventEntry) -> bool:
-        """Tell whether an event comes from outside."""
+        """Return whether an event comes from outside."""
         return event.source is None and self.machine.event_named[event.event].origin == OUTSIDE
 
 
 @attrs.frozen
-class Reading:
+class LedgerRead:
     """What a process read as it took the run up."""
 
     entries: tuple[Entry, ...]
 
 
 @attrs.frozen
-class Beginning:
+class EffectBegin:
     """A policy is called: for which key and effect, by a process that may write or has been told that it may not.
 
     `is_stale` tells that another process has taken the run, and this one cannot know.
@@ -282,7 +286,7 @@ class Beginning:
 
 
 @attrs.frozen
-class Answering:
+class ReplyFact:
     """Somebody who sent an event from outside is told what became of it."""
 
     event: str
@@ -290,7 +294,7 @@ class Answering:
 
 
 @attrs.frozen
-class Writing:
+class LedgerWrite:
     """Entries became durable under an epoch, by a process that may write or has been told that it may not."""
 
     entries: tuple[Entry, ...]
@@ -299,10 +303,46 @@ class Writing:
 
 
 @attrs.frozen
-class Resting:
+class RestFact:
     """How a process says that its run rests; `code` is why it was stopped."""
 
     kind: str
     code: str
     run: Run
     in_doubt: tuple[Intent, ...]
+
+
+#: Given the facts and what is about to be added to them, says what is wrong; None when all is well.
+Judge = Callable[[RunFacts, Any], str | None]
+
+
+@attrs.frozen
+class Oracle:
+    """A rule that every run must keep. `cites` is the rule of specs/semantics.md or the promise of docs/how-to/simulate.md."""
+
+    name: str
+    cites: str
+    judge: Judge = attrs.field(repr=False, eq=False)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.cites})"
+
+
+@attrs.frozen
+class Violation:
+    """An oracle that was broken, and how."""
+
+    oracle: Oracle
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.oracle}: {self.message}"
+
+
+def oracle(cites: str) -> Callable[[Judge], Oracle]:
+    """Make an oracle of a function; its name, with spaces, is the rule in words."""
+
+    def named(judge: Judge) -> Oracle:
+        return Oracle(judge.__name__.replace("_", " "), cites, judge)
+
+    return named

@@ -12,8 +12,8 @@ import attrs
 
 from dsa.declarations import OUTSIDE
 from dsa.machine import Machine
-from dsa.meaning import Configuration
-from dsa.testing.graph import Graph, Move
+from dsa.semantics import Configuration
+from dsa.testing.explored_graph import ExploredGraph, GraphEdge
 
 Boundary = Literal[
     "before", "unsynced", "durable", "performing", "performed", "result unsynced", "recorded", "resting", "releasing",
@@ -91,41 +91,41 @@ class Triple:
 class RowFacts:
     """What a row can do at the moves by which it is taken; it is taken by at least one."""
 
-    graph: Graph
-    moves: tuple[Move, ...]
+    graph: ExploredGraph
+    moves: tuple[GraphEdge, ...]
 
     @cached_property
-    def starting(self) -> tuple[Move, ...]:
+    def starting(self) -> tuple[GraphEdge, ...]:
         """The moves at which some effect is begun."""
         return tuple(move for move in self.moves if started(self.graph, move))
 
     @cached_property
-    def cancelling(self) -> tuple[Move, ...]:
+    def cancelling(self) -> tuple[GraphEdge, ...]:
         """The moves at which an effect is cancelled and the run goes on."""
         return tuple(move for move in self.moves if not self._is_final(move) and _cancelled(self.graph, move))
 
     @cached_property
-    def resting(self) -> tuple[Move, ...]:
+    def resting(self) -> tuple[GraphEdge, ...]:
         """The moves after which none of the row's effects is awaited."""
         answers = self.graph.machine.answers
         return tuple(m for m in self.moves if not answers.keys() & set(started(self.graph, m)))
 
     @cached_property
-    def releasing(self) -> tuple[Move, ...]:
+    def releasing(self) -> tuple[GraphEdge, ...]:
         """The moves after which a run rests, so that its process lets go of it."""
         graph, resting = self.graph, set(self.resting)
         return tuple(m for m in self.moves if m in resting and _rests(graph, graph.configurations[m.target]))
 
     @property
     def is_answer(self) -> bool:
-        """Tell whether the row is for an answer of an effect."""
+        """Return whether the row is for an answer of an effect."""
         return _origin(self.graph.machine, self.moves[0]) is not None
 
-    def _is_final(self, move: Move) -> bool:
+    def _is_final(self, move: GraphEdge) -> bool:
         return self.graph.configurations[move.target].state in self.graph.machine.final_states
 
-    def moves_for(self, boundary: Boundary, fault: Fault) -> tuple[Move, ...]:
-        """Give the moves at which a fault can strike at a boundary of the row; none where it makes no sense."""
+    def moves_for(self, boundary: Boundary, fault: Fault) -> tuple[GraphEdge, ...]:
+        """Return the moves at which a fault can strike at a boundary of the row; none where it makes no sense."""
         if boundary in _WITH_EFFECTS:
             moves = self.starting
         elif boundary == "resting":
@@ -143,45 +143,45 @@ class RowFacts:
         return moves
 
 
-def rows_of(graph: Graph) -> dict[int, RowFacts]:
-    """Give what is known of each row that can be taken, by its index."""
-    moves: dict[int, list[Move]] = {}
+def rows_of(graph: ExploredGraph) -> dict[int, RowFacts]:
+    """Return what is known of each row that can be taken, by its index."""
+    moves: dict[int, list[GraphEdge]] = {}
     for move in graph.moves:
         moves.setdefault(move.row, []).append(move)
     return {row: RowFacts(graph, tuple(moves[row])) for row in sorted(moves)}
 
 
 def possible(rows: dict[int, RowFacts]) -> Iterator[Triple]:
-    """Give every triple that there is, row by row."""
+    """Yield every triple that there is, row by row."""
     for row, facts in rows.items():
         for boundary, faults in FITTING.items():
             yield from (Triple(row, boundary, fault) for fault in faults if facts.moves_for(boundary, fault))
 
 
 def outside_events(machine: Machine) -> tuple[str, ...]:
-    """Give the events that come from outside."""
+    """Return the events that come from outside."""
     return tuple(event.name for event in machine.events if event.origin == OUTSIDE)
 
 
-def started(graph: Graph, move: Move) -> tuple[str, ...]:
-    """Give the effects that a move begins: not those that it cancels itself, or that a final state does."""
+def started(graph: ExploredGraph, move: GraphEdge) -> tuple[str, ...]:
+    """Return the effects that a move begins: not those that it cancels itself, or that a final state does."""
     after = graph.configurations[move.target].outstanding
     return tuple(e for e in move.effects if e not in graph.machine.answers or e in after)
 
 
-def _cancelled(graph: Graph, move: Move) -> frozenset[str]:
+def _cancelled(graph: ExploredGraph, move: GraphEdge) -> frozenset[str]:
     before, after = graph.configurations[move.source].outstanding, graph.configurations[move.target].outstanding
     return before - after - {_origin(graph.machine, move)}
 
 
-def _rests(graph: Graph, where: Configuration) -> bool:
+def _rests(graph: ExploredGraph, where: Configuration) -> bool:
     """Return whether a run rests there: it is over, or no effect is awaited and no timer runs."""
     machine = graph.machine
     return where.state in machine.final_states or not (where.outstanding or machine.armed(where.state))
 
 
-def _origin(machine: Machine, move: Move) -> str | None:
-    """Give the effect that a move's event answers."""
+def _origin(machine: Machine, move: GraphEdge) -> str | None:
+    """Return the effect that a move's event answers."""
     if move.occurrence.source is not None:
         return None
     origin = machine.event_named[move.occurrence.event].origin

@@ -1,23 +1,34 @@
 """How faults are made: processes killed, power cut, disks that fail, runs taken over, clocks set, answers lost, doubled and late.
 
 Is told of every boundary that a process passes; where a fault is due it makes it, and says so.
+
+What the world does while a process waits for it: effects come back, time passes, somebody sends an event.
+
+Is asked whenever nothing can run; does the one thing that is intended where it can be done, else something that can be.
+
+When something goes wrong: at the triple that a seed aims at, and at a few more boundaries that it draws.
+
+Is asked at every boundary that a run passes, gives a fault or none; keeps what has struck. It makes no fault itself.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
-from dsa.meaning import Occurrence, Refusal, Taken
-from dsa.runtime.budgets import BUDGET
-from dsa.runtime.journal import Recorded, StoreError
+from dsa.declarations import OUTSIDE
+from dsa.runtime.costs import BUDGET
 from dsa.runtime.ledger import DecidedEntry, Entry, EventEntry, ResultEntry, ResumedEntry
-from dsa.runtime.rest import Rest
-from dsa.testing.simulation.chance import Chance
-from dsa.testing.simulation.facts import Facts
-from dsa.testing.simulation.faults import Boundary, Fault, outside_events
-from dsa.testing.simulation.process import Boundaries, KilledError, Process, Said
-from dsa.testing.simulation.store import Stage, frames
-from dsa.testing.simulation.subject import RUN
-from dsa.testing.simulation.world import Call, Fate
+from dsa.runtime.run_store import StoredRun, StoreError
+from dsa.runtime.status import Rest
+from dsa.semantics import Occurrence, Refusal, Taken
+from dsa.testing.simulation.disk_store import Stage, frames
+from dsa.testing.simulation.facts import RunFacts
+from dsa.testing.simulation.faults import FITTING, Boundary, Fault, Triple, outside_events
+from dsa.testing.simulation.process import Boundaries, KilledError, PersonInput, Process
+from dsa.testing.simulation.seed_plan import RUN_ID, Chance, SeedPlan
+from dsa.testing.simulation.world import Fate, WorldCall
 
 if TYPE_CHECKING:
     from dsa.testing.simulation.story import Story
@@ -84,7 +95,7 @@ class Mishaps:
                 self._require_space(process)
             self._strike(process, "recovering", self._facts.row, stage, ())
 
-    def held(self, process: Process, recorded: Recorded) -> None:
+    def held(self, process: Process, recorded: StoredRun) -> None:
         """Judge what was read of a run that is held, and let something go wrong before anything is done with it."""
         self._story.court.read(tuple(recorded.entries), recorded.epoch)
         if not process.is_quiet:
@@ -117,7 +128,7 @@ class Mishaps:
         self._story.court.failed(fault)
 
     def _passing(self, entries: Sequence[Entry]) -> Sequence[tuple[Boundaries, int | None]]:
-        """Give the boundaries of an append, with the rows that they belong to: a result is mostly written with the row that follows."""
+        """Return the boundaries of an append, with the rows that they belong to: a result is mostly written with the row that follows."""
         passing: list[tuple[Boundaries, int | None]] = []
         for entry in entries:
             if type(entry) is ResultEntry:
@@ -173,7 +184,7 @@ class Mishaps:
     def _unsync(self, process: Process, entries: Sequence[Entry]) -> None:
         """Leave what was not synced, or lose it: nobody can know."""
         process.may_write = False
-        file = self._story.files[RUN]
+        file = self._story.files[RUN_ID]
         if self._chance.happens(50, "unsynced"):
             file.cut(file.synced)
             if entries:
@@ -186,8 +197,8 @@ class Mishaps:
             for other in self._story.processes.values():
                 if other.is_alive:
                     other.die()
-            if RUN in self._story.files:
-                self._story.files[RUN].lose_power(self._chance)
+            if RUN_ID in self._story.files:
+                self._story.files[RUN_ID].lose_power(self._chance)
 
     def _take_over(self, process: Process) -> None:
         """Have another process take the run; the one that had it is not told."""
@@ -195,7 +206,7 @@ class Mishaps:
         rival.is_quiet = True
         process.rival, process.is_stale = rival, True
         self._facts.deeds.was_taken = True
-        rival.take_up(Said(), take=True)
+        rival.take_up(PersonInput(), take=True)
         rival.is_quiet = False
         rival.drive()
 
@@ -217,7 +228,7 @@ class Mishaps:
 
     # -- what goes wrong while a process waits ------------------------------------------------------------------------------
 
-    def idle(self, process: Process, calls: list[Call]) -> bool:
+    def idle(self, process: Process, calls: list[WorldCall]) -> bool:
         """Let something go wrong while the process waits for the world; tell whether it did."""
         row = self._facts.row
         own = [call for call in calls if self._facts.row_of_key.get(call.key) == row]
@@ -236,7 +247,7 @@ class Mishaps:
         elif self._made(process, "resting", fault, []) and fault == "late answer":
             process.drive()
 
-    def _made(self, process: Process, boundary: Boundary, fault: Fault, own: list[Call]) -> bool:
+    def _made(self, process: Process, boundary: Boundary, fault: Fault, own: list[WorldCall]) -> bool:
         """Make a fault, if it can be made now; tell whether it was."""
         facts = self._facts
         late = None if facts.finished or not facts.cancelled else facts.cancelled[-1]
@@ -266,7 +277,7 @@ class Mishaps:
                 self._end(process, fault)
         return True
 
-    def _fail(self, call: Call, fault: Fault) -> None:
+    def _fail(self, call: WorldCall, fault: Fault) -> None:
         """Let an effect fail, or go amiss after it has happened."""
         call.fate = _FATES[fault]
         self._facts.deeds.unplanned = True
@@ -275,8 +286,8 @@ class Mishaps:
     # -- what goes wrong while nobody holds the run -------------------------------------------------------------------------
 
     def damaged(self) -> Callable[[], None] | None:
-        """Change a byte of the ledger, where that is due; give what changes it back."""
-        file = self._story.files.get(RUN)
+        """Change a byte of the ledger, where that is due; return what changes it back."""
+        file = self._story.files.get(RUN_ID)
         due = self._strikes.due("recovering", self._facts.row, "before")
         ends = [end for end, _ in frames(file.content)] if due == "damage" and file is not None else []
         if file is None or len(ends) < _TWO:
@@ -287,7 +298,199 @@ class Mishaps:
         return lambda: file.flip(at)
 
 
-def _stray(facts: Facts, chance: Chance) -> Occurrence:
+def _stray(facts: RunFacts, chance: Chance) -> Occurrence:
     """Return an event from outside that nobody has planned."""
     facts.deeds.unplanned = True
     return Occurrence(chance.one_of(outside_events(facts.machine), "stray"))
+
+
+#: How often time may pass after nothing is sent to a run any more: some circle by timers for ever.
+_MOST_WAKES = 12
+#: How many rows may be taken after that, and how many moves a story has in all: so many, and some for each row that is planned.
+_MOST_ROWS, _MOST_MOVES, _MOVES_A_ROW = 8, 400, 4
+
+
+class Acts:
+    """Plays the world of one story."""
+
+    def __init__(self, story: "Story") -> None:
+        self._story = story
+        self._facts, self._plan, self._world = story.facts, story.plan, story.world
+        self._chance = story.plan.chance
+        self._wakes = self._moves = 0
+
+    def let(self, process: Process, moves: int | None) -> None:
+        """Let a process run until it ends, or so many moves were made."""
+        left = [moves]
+        process.play(partial(self._idle, process, left))
+
+    def is_outside(self, occurrence: Occurrence) -> bool:
+        """Return whether an occurrence comes from outside."""
+        event = self._facts.machine.event_named.get(occurrence.event)
+        return occurrence.source is None and event is not None and event.origin == OUTSIDE
+
+    def _idle(self, process: Process, left: list[int | None]) -> bool:
+        """Make the next move; tell whether there was one."""
+        story = self._story
+        if not process.is_alive or story.is_broken:
+            return False
+        self._moves += 1
+        if (
+            self._moves > _MOST_MOVES + _MOVES_A_ROW * self._plan.longest
+            or self._facts.position >= self._plan.longest + _MOST_ROWS
+        ):
+            return self._enough(process)
+        if left[0] is not None:
+            if not left[0]:
+                return False
+            left[0] -= 1
+        calls = self._world.waiting(process)
+        if not process.is_stale:
+            story.court.idle([call.key for call in calls])
+            if story.mishaps.idle(process, calls):
+                return not story.is_broken
+        return self._act(process, self._world.waiting(process))
+
+    def _act(self, process: Process, calls: list[WorldCall]) -> bool:
+        facts = self._facts
+        blocking = next((call for call in calls if call.effect not in facts.machine.answers), None)
+        if blocking is not None:
+            return self.let_go(blocking)
+        if not process.is_stale:
+            intended = self._plan.intended(facts.position, facts.configuration)
+            if intended is not None and self._realised(process, intended, calls):
+                return True
+        if calls:
+            facts.deeds.unplanned = True
+            return self.let_go(self._chance.one_of(calls, "any", self._moves))
+        if process.loop.next_s < inf:
+            return self._wake(process)
+        if process.is_stale:
+            return self._killed(process)
+        return self._stuck(process)
+
+    def _realised(self, process: Process, intended: Occurrence, calls: list[WorldCall]) -> bool:
+        """Do what is intended, if it can be done now."""
+        facts = self._facts
+        if intended.source is not None:
+            return process.loop.next_s < inf and self._wake(process)
+        if self.is_outside(intended):
+            if facts.position >= self._plan.longest or process.sent_at == facts.position:
+                return False
+            process.sent_at = facts.position
+            process.send(self._story.sending(intended))
+            return True
+        effect = facts.machine.event_named[intended.event].origin
+        call = next((call for call in calls if call.key == facts.keys.get(effect)), None)
+        if call is None:
+            return process.loop.next_s < inf and self._wake(process)
+        if len(calls) > 1 and self._chance.happens(10, "burst", facts.position):
+            facts.deeds.unplanned = True
+            self.let_go(next(other for other in calls if other is not call))
+        return self.let_go(call, intended.event)
+
+    def let_go(self, call: WorldCall, event: str | None = None) -> bool:
+        """Let an effect happen and come back; with an event by chance when none is given. Give true."""
+        answers = self._facts.machine.answers.get(call.effect, ())
+        if event is None and answers:
+            event = self._chance.one_of(answers, "event", call.key, self._facts.deeds.begun[call.key])
+        call.comes_back(event)
+        call.let_go()
+        return True
+
+    def _wake(self, process: Process) -> bool:
+        if self._facts.position >= self._plan.longest:
+            self._wakes += 1
+            if self._wakes > _MOST_WAKES:
+                return self._enough(process)
+        if not process.is_stale:
+            self._story.court.wakes(process.loop.next_s)
+        process.loop.wake_next()
+        return True
+
+    def _enough(self, process: Process) -> bool:
+        """End the story: what goes on for ever has gone on for long enough."""
+        self._story.is_over = True
+        return self._killed(process)
+
+    def _killed(self, process: Process) -> bool:
+        process.die()
+        return True
+
+    def _stuck(self, process: Process) -> bool:
+        """Nothing can happen. After an answer was lost somebody ends the process in the end, and the run is taken up."""
+        if "lost answer" in self._story.strikes.struck:
+            self._story.tell(f"somebody ends {process.name}, which waits for a lost answer")
+            return self._killed(process)
+        self._story.court.failed("nothing is under way, no timer runs, and the driver neither rests nor ends")
+        return False
+
+
+#: The boundaries that have several stages, and where in them a fault may strike; others may at every stage.
+_STAGED: tuple[Boundary, ...] = ("recovering", "releasing")
+#: The boundaries that only a run passes that is taken up.
+_RECOVERING: tuple[Boundary, ...] = ("recovering", "after hold", "after resumed")
+_STAGE_OF: dict[Fault, Stage] = {"damage": "before", "write fails": "before", "sync fails": "unsynced"}
+_STAGES: tuple[Stage, ...] = ("before", "unsynced", "durable")
+
+
+class Strikes:
+    """The faults of one story. `struck` are those that came, in order; `hits` the triples among them."""
+
+    def __init__(self, plan: SeedPlan) -> None:
+        self._aim, self._chance, self._further = plan.aim, plan.chance, plan.further
+        self._stage = _STAGE_OF.get(plan.aim.fault) or plan.chance.one_of(_STAGES, "stage")
+        self._has_struck = self._was_cut = False
+        self._visits = 0
+        self.struck: list[Fault] = []
+        self.hits: Counter[Triple] = Counter()
+
+    @property
+    def chance(self) -> Chance:
+        """The draws of this seed."""
+        return self._chance
+
+    def is_calm(self, row: int | None) -> bool:
+        """Return whether nothing will go wrong while an effect of a row is under way."""
+        aim = self._aim
+        return not self._further and (self._has_struck or aim.boundary != "performing" or aim.row != row)
+
+    def due(self, boundary: Boundary, row: int | None, stage: Stage = "before") -> Fault | None:
+        """Return what goes wrong at a boundary of a row. Who makes it go wrong says so with `came`."""
+        self._visits += 1
+        aim = self._aim
+        if not self._has_struck and row == aim.row:
+            if boundary == aim.boundary and (boundary not in _STAGED or stage == self._stage):
+                return aim.fault
+            if boundary == "durable" and aim.boundary in _RECOVERING and not self._was_cut:
+                self._was_cut = True
+                return "kill"  # so that there is something to recover from
+        if self._visits not in self._further:
+            return None
+        fitting = [fault for fault in FITTING[boundary] if boundary not in _STAGED or _fits(fault, stage)]
+        return self._chance.one_of(fitting, "further", self._visits)
+
+    def passes(self, passing: Sequence[tuple[object, int | None]]) -> bool:
+        """Pass the boundaries of an append, given with their rows, at all stages; only where nothing is due, and tell whether that is so."""
+        first, last = self._visits, self._visits + len(_STAGES) * len(passing)
+        if not self._has_struck:
+            for _, row in passing:
+                if row == self._aim.row:
+                    return False
+        for visit in self._further:
+            if first < visit <= last:
+                return False
+        self._visits = last
+        return True
+
+    def came(self, boundary: Boundary, row: int | None, fault: Fault) -> None:
+        """Record that a fault has struck."""
+        self.struck.append(fault)
+        if row is not None:
+            hit = Triple(row, boundary, fault)
+            self.hits[hit] += 1
+            self._has_struck = self._has_struck or hit == self._aim
+
+
+def _fits(fault: Fault, stage: Stage) -> bool:
+    return _STAGE_OF.get(fault, stage) == stage

@@ -11,23 +11,21 @@ from typing import Any, Protocol
 import attrs
 
 from dsa.edge.binding import Bindings
-from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.handle import NotTakenError, RunHandle
-from dsa.runs.place import Place
+from dsa.runs.place import RunPlace
 from dsa.runs.runs import Resumption, Runs
-from dsa.runs.setup import Setup
+from dsa.runs.setup import RunSetup
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.budgets import Limit
-from dsa.runtime.intents import Intent
-from dsa.runtime.journal import HeldError, Recorded, StoreError
-from dsa.runtime.ledger import Entry, Handling
-from dsa.runtime.moment import Moment
-from dsa.runtime.rest import Rest
-from dsa.testing.simulation.disk import File
+from dsa.runtime.costs import BudgetLimit
+from dsa.runtime.ledger import Entry, Handling, Intent
+from dsa.runtime.run_store import HeldError, StoredRun, StoreError
+from dsa.runtime.status import Rest
+from dsa.runtime.timeline import Moment
+from dsa.semantics import Occurrence, Refusal, Taken
+from dsa.testing.simulation.disk_store import DiskStore, File, Stage
 from dsa.testing.simulation.faults import Boundary
-from dsa.testing.simulation.loop import Time, VirtualClock, VirtualLoop
-from dsa.testing.simulation.store import DiskStore, Stage
-from dsa.testing.simulation.subject import RUN, Subject
+from dsa.testing.simulation.seed_plan import RUN_ID, Subject
+from dsa.testing.simulation.virtual_loop import Time, VirtualClock, VirtualLoop
 
 #: The boundary of a row at each stage of an append.
 Boundaries = Mapping[Stage, Boundary]
@@ -37,7 +35,7 @@ class KilledError(BaseException):
     """Raised where a process ends; nothing that it does afterwards reaches anything."""
 
 
-class Watch(Protocol):
+class ProcessWatch(Protocol):
     """Who looks after processes. Whatever these raise, the process meets in its store."""
 
     def appending(self, process: "Process", stage: Stage, entries: Sequence[Entry], epoch: int) -> None:
@@ -46,7 +44,7 @@ class Watch(Protocol):
     def holding(self, process: "Process", stage: Stage, epoch: int) -> None:
         """Tell of a run that is being held."""
 
-    def held(self, process: "Process", recorded: Recorded) -> None:
+    def held(self, process: "Process", recorded: StoredRun) -> None:
         """Tell of a run that is held, and read as this."""
 
     def releasing(self, process: "Process", stage: Stage) -> None:
@@ -66,7 +64,7 @@ class Watch(Protocol):
 
 
 @attrs.frozen
-class Surroundings:
+class StorySurroundings:
     """What all processes of a story share.
 
     `bind` gives what a process binds to the names of the table; `is_alive` says whether the process of a name lives, `is_shown` whether somebody
@@ -77,15 +75,15 @@ class Surroundings:
     time: Time
     files: dict[str, File]
     artifacts: ArtifactStore
-    limits: tuple[Limit, ...]
-    watch: Watch
+    limits: tuple[BudgetLimit, ...]
+    watch: ProcessWatch
     bind: Callable[["Process"], Bindings]
     is_alive: Callable[[str], bool]
     is_shown: bool
 
 
 @attrs.frozen
-class Said:
+class PersonInput:
     """What a person says as a run is taken up: events from outside, and about effects in doubt, by their keys."""
 
     sent: tuple[Occurrence, ...] = ()
@@ -101,7 +99,7 @@ class Process:
     over. `passing` are the boundaries of the append that it makes, where a fault is due at one of them.
     """
 
-    def __init__(self, number: int, around: Surroundings) -> None:
+    def __init__(self, number: int, around: StorySurroundings) -> None:
         self.name, self.number = f"process {number}", number
         self.is_alive = self.may_write = True
         self.is_stale = self.is_quiet = self.has_run = False
@@ -113,7 +111,7 @@ class Process:
         self.loop = VirtualLoop(around.time)  # type: ignore[abstract]  # what it lacks raises NotImplementedError
         self._around = around
         store: Any = DiskStore(around.files, self, around.is_alive)  # it drives runs, and lists none
-        place = Place(lambda: store, lambda _run_id: around.artifacts)
+        place = RunPlace(lambda: store, lambda _run_id: around.artifacts)
         binder = lambda _machine, _started: around.bind(self)  # noqa: E731  (a function in an argument)
         self._runs = Runs(place, bindings=binder, clock=VirtualClock(around.time))
         self._on_moment = self._show if around.is_shown else None
@@ -145,7 +143,7 @@ class Process:
         self._require_able()
         self._around.watch.holding(self, stage, epoch)
 
-    def held(self, recorded: Recorded) -> None:
+    def held(self, recorded: StoredRun) -> None:
         """The run is held, and this is what was read."""
         self.has_run = True
         self._around.watch.held(self, recorded)
@@ -182,14 +180,14 @@ class Process:
         """Begin the run, as `dsa run` does."""
         subject, limits = self._around.subject, self._around.limits
         started = {"budget": list(map(_written, limits))} if limits else {}
-        setup = Setup(subject.machine, self._around.bind(self), subject.text, subject.digest, started, limits)
-        self._handle = self._runs.begin(setup, run_id=RUN, on_moment=self._on_moment)
+        setup = RunSetup(subject.machine, self._around.bind(self), subject.text, subject.digest, started, limits)
+        self._handle = self._runs.begin(setup, run_id=RUN_ID, on_moment=self._on_moment)
         self.drive(*sent)
 
-    def take_up(self, said: Said, *, take: bool = False) -> None:
+    def take_up(self, said: PersonInput, *, take: bool = False) -> None:
         """Hold the run, as `dsa resume` and `dsa send` do. Raises what these raise, and KilledError."""
         resumption = Resumption(said.decided, said.answers, take=take)
-        self._handle = self._runs.hold(RUN, resumption=resumption, on_moment=self._on_moment)
+        self._handle = self._runs.hold(RUN_ID, resumption=resumption, on_moment=self._on_moment)
 
     def drive(self, *sent: Occurrence) -> None:
         """Drive the run that it holds, or that it has driven until it rested."""
@@ -255,13 +253,13 @@ class Process:
     def may_hold(self) -> bool:
         """Ask for the run without taking it from anybody, and let go of it again; return whether it was given."""
         try:
-            held = self._runs.hold(RUN)
+            held = self._runs.hold(RUN_ID)
         except HeldError:
             return False
         held.release()
         return True
 
 
-def _written(limit: Limit) -> str:
+def _written(limit: BudgetLimit) -> str:
     """Return a limit as `--budget` takes it."""
     return f"{limit.effect}{'.' if limit.effect else ''}{limit.unit}={limit.most:g}"

@@ -1,36 +1,38 @@
 """The story of one seed: a run from its beginning to its end, through processes that die, stall and lose it.
 
-Takes a subject and a seed, gives a `Told`. Whatever the driver may not decide itself is decided here, as an operator would: who takes
+Takes a subject and a seed, gives a `SeedResult`. Whatever the driver may not decide itself is decided here, as an operator would: who takes
 the run up, what is said about effects in doubt. What goes wrong on the way is in `dsa.testing.simulation.mishaps`.
+
+Many seeds: played by several processes, added up so that the sum is the same however they were shared out.
+
+Takes a subject and a range of seeds, gives an `CampaignResult`. Whoever wants to see how far it is hands in a function.
 """
 
+import gc
 import hashlib
+import multiprocessing
+import threading
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import attrs
 
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.budgets import BUDGET
+from dsa.runtime.costs import BUDGET
 from dsa.runtime.event_data import MISSING_DATA
-from dsa.runtime.intents import Intent
-from dsa.runtime.journal import DamageError, HeldError, LeaseLostError, StoreError, UnknownRunError
-from dsa.runtime.ledger import Entry, Handling
-from dsa.runtime.rest import Rest
-from dsa.testing.simulation.acts import Acts
-from dsa.testing.simulation.court import Court
-from dsa.testing.simulation.disk import File
-from dsa.testing.simulation.facts import Facts
+from dsa.runtime.ledger import Entry, Handling, Intent
+from dsa.runtime.run_store import DamageError, HeldError, LeaseLostError, StoreError, UnknownRunError
+from dsa.runtime.status import Rest
+from dsa.semantics import Occurrence
+from dsa.testing.simulation.disk_store import File
+from dsa.testing.simulation.facts import RunFacts
 from dsa.testing.simulation.faults import Fault, Triple
-from dsa.testing.simulation.loop import SpinningError, Time
-from dsa.testing.simulation.mishaps import Mishaps
-from dsa.testing.simulation.oracles import Violation
-from dsa.testing.simulation.plan import Plan, plan_of
-from dsa.testing.simulation.process import KilledError, Process, Said, Surroundings
-from dsa.testing.simulation.strikes import Strikes
-from dsa.testing.simulation.subject import RUN, Subject
+from dsa.testing.simulation.mishaps import Acts, Mishaps, Strikes
+from dsa.testing.simulation.oracles import Court, Violation
+from dsa.testing.simulation.process import KilledError, PersonInput, Process, StorySurroundings
+from dsa.testing.simulation.seed_plan import RUN_ID, SeedPlan, Subject, plan_of
+from dsa.testing.simulation.virtual_loop import SpinningError, Time
 from dsa.testing.simulation.world import World, data_of
 
 #: More processes than this do not take up one run unless it goes round in circles.
@@ -40,7 +42,7 @@ _PAUSES_S = (0, 0, 1, 3_600, 86_400)
 
 
 @attrs.frozen
-class Told:
+class SeedResult:
     """What came of a seed. `fingerprint` is equal for equal stories; `log` tells it, entries and what happened between them."""
 
     seed: int
@@ -60,7 +62,7 @@ class Story:
     def __init__(self, subject: Subject, seed: int, *, telling: bool = False) -> None:
         self.plan = plan_of(subject, seed)
         self.time = Time()
-        self.facts = Facts(subject, self.time, self.plan.limits)
+        self.facts = RunFacts(subject, self.time, self.plan.limits)
         self.facts.intended = self.plan.intended
         self.court = Court(self.facts, self.tell)
         self.strikes = Strikes(self.plan)
@@ -76,7 +78,7 @@ class Story:
         self._acts = Acts(self)
         limits, files, alive = self.plan.limits, self.files, self._is_alive
         is_shown = self.plan.chance.happens(25, "shown")
-        self._around = Surroundings(
+        self._around = StorySurroundings(
             subject, self.time, files, MemoryArtifacts(), limits, self.mishaps, self.world.binding, alive, is_shown
         )
 
@@ -97,12 +99,12 @@ class Story:
 
     @property
     def is_broken(self) -> bool:
-        """Tell whether an oracle was broken: then the rest does not matter."""
+        """Return whether an oracle was broken: then the rest does not matter."""
         return self.court.violation is not None
 
     # -- from the beginning to the end --------------------------------------------------------------------------------
 
-    def play(self) -> Told:
+    def play(self) -> SeedResult:
         """Play it to its end."""
         process: Process | None = self._begun()
         while process is not None and not self.is_broken:
@@ -113,9 +115,9 @@ class Story:
         self.court.ended()
         for each in self.processes.values():
             each.bury()
-        print_of = hashlib.blake2b(self.files[RUN].content if RUN in self.files else b"", digest_size=8)
+        print_of = hashlib.blake2b(self.files[RUN_ID].content if RUN_ID in self.files else b"", digest_size=8)
         print_of.update(f"{self.time.now_s} {self.strikes.struck}".encode())
-        return Told(
+        return SeedResult(
             self.plan.seed,
             self.plan.aim,
             self.strikes.hits,
@@ -156,7 +158,7 @@ class Story:
         return process
 
     def sending(self, occurrence: Occurrence) -> Occurrence:
-        """Give an event from outside as somebody sends it: without verdicts, with data."""
+        """Return an event from outside as somebody sends it: without verdicts, with data."""
         self.facts.deeds.sent[occurrence.event] += 1
         self.tell(f"somebody sends {occurrence.event}")
         return Occurrence(occurrence.event, data=data_of(self.facts.machine, occurrence.event, self.facts.position))
@@ -164,7 +166,7 @@ class Story:
     # -- who goes on ----------------------------------------------------------------------------------------------------
 
     def _next(self, process: Process) -> Process | None:
-        """Give the process that goes on with the run after one has ended; None when the story is over."""
+        """Return the process that goes on with the run after one has ended; None when the story is over."""
         ending = process.ending
         if process.rival is not None:
             process.is_alive = False
@@ -179,18 +181,18 @@ class Story:
         if isinstance(ending, LeaseLostError | HeldError):
             self.court.failed("a process was told that another one has the run, and there is none")
         process.is_alive = False
-        return self._taken_up(Said())
+        return self._taken_up(PersonInput())
 
     def _after_rest(self, process: Process, rest: Rest) -> Process | None:
         stray, self.stray = self.stray, None
         if stray is not None or not process.is_alive:
-            return self._taken_up(Said((self.sending(stray),) if stray is not None else ()))
+            return self._taken_up(PersonInput((self.sending(stray),) if stray is not None else ()))
         if rest.kind == "stopped":
             stays = rest.failure is not None and rest.failure.code in {
                 BUDGET,
                 MISSING_DATA,
             }  # whoever goes on stops again
-            return None if stays else self._gone_on(process, Said())
+            return None if stays else self._gone_on(process, PersonInput())
         if rest.in_doubt:
             return self._gone_on(process, self._decided(rest.in_doubt))
         following = self.plan.intended(self.facts.position, self.facts.configuration)
@@ -199,14 +201,14 @@ class Story:
         sent = self.sending(following)
         again = self._again(process)
         if again is None:
-            return self._taken_up(Said((sent,)), sent_at=self.facts.position)
+            return self._taken_up(PersonInput((sent,)), sent_at=self.facts.position)
         again.sent_at = self.facts.position
         again.drive(sent)
         return again
 
-    def _gone_on(self, process: Process, said: Said) -> Process | None:
+    def _gone_on(self, process: Process, said: PersonInput) -> Process | None:
         """Have a run that was stopped, or is in doubt, gone on with: by the process in which it rests, or by a new one."""
-        if said != Said() or self.plan.chance.happens(50, "same", len(self.processes)):
+        if said != PersonInput() or self.plan.chance.happens(50, "same", len(self.processes)):
             return self._taken_up(said)
         process.drive()
         return process
@@ -219,7 +221,7 @@ class Story:
         rested = [each for each in self.processes.values() if each.has_rested and each is not process]
         return chance.one_of(rested, "which", position) if rested and chance.happens(50, "another", position) else None
 
-    def _taken_up(self, said: Said, *, sent_at: int = -1) -> Process | None:
+    def _taken_up(self, said: PersonInput, *, sent_at: int = -1) -> Process | None:
         """Have the run taken up by a new process, as often as it takes."""
         self.time.now_s += self.plan.chance.one_of(_PAUSES_S, "pause", len(self.processes))
         while not self.is_broken and len(self.processes) <= self._most_lives:
@@ -229,27 +231,29 @@ class Story:
                 return process.rival
             if not is_held and not self.facts.entries and not self.facts.being_written:
                 return self._begun()
-            if is_held and said == Said():
+            if is_held and said == PersonInput():
                 said = self._brought()
                 sent_at = self.facts.position if said.sent else -1
             if is_held:
                 process.sent_at = sent_at
                 process.drive(*said.sent)
                 return process
-            said = Said()
+            said = PersonInput()
         return None
 
-    def _brought(self) -> Said:
-        """Give what somebody sends who takes a run up after a crash: now and then what is to come next."""
+    def _brought(self) -> PersonInput:
+        """Return what somebody sends who takes a run up after a crash: now and then what is to come next."""
         position = self.facts.position
         following = self.plan.intended(position, self.facts.configuration)
         if following is None or position >= self.plan.longest or not self._acts.is_outside(following):
-            return Said()
+            return PersonInput()
         return (
-            Said((self.sending(following),)) if self.plan.chance.happens(25, "brought", len(self.processes)) else Said()
+            PersonInput((self.sending(following),))
+            if self.plan.chance.happens(25, "brought", len(self.processes))
+            else PersonInput()
         )
 
-    def _held(self, process: Process, said: Said) -> bool:
+    def _held(self, process: Process, said: PersonInput) -> bool:
         """Hold the run with a process; return whether it has it, and not when it died, the disk failed, or there is no run."""
         undo = self.mishaps.damaged()
         try:
@@ -279,7 +283,7 @@ class Story:
 
     # -- what a person says -----------------------------------------------------------------------------------------------
 
-    def _decided(self, asked: Sequence[Intent]) -> Said:
+    def _decided(self, asked: Sequence[Intent]) -> PersonInput:
         """Look into the world, and say of each effect in doubt what became of it."""
         decided: dict[str, Handling] = {}
         answers: dict[str, Occurrence] = {}
@@ -298,11 +302,11 @@ class Story:
                 decided[intent.key] = said  # type: ignore[assignment]  # one of three words, as it stands here
             deeds.decided[intent.key].append(said)
             self.tell(f"somebody says of {intent.effect} {intent.key} in doubt: {said}")
-        return Said((), decided, answers)
+        return PersonInput((), decided, answers)
 
 
-def _answer_of(plan: Plan, facts: Facts, effect: str, known: Sequence[str]) -> str:
-    """Give the answer that an effect has given: what is intended, where it may be."""
+def _answer_of(plan: SeedPlan, facts: RunFacts, effect: str, known: Sequence[str]) -> str:
+    """Return the answer that an effect has given: what is intended, where it may be."""
     intended = plan.intended(facts.position, facts.configuration)
     if intended is not None and intended.event in known:
         return intended.event
@@ -318,3 +322,136 @@ def forget(story: Story) -> None:
     for each in (*vars(story).values(), story):
         if isinstance(each, Acts | Court | Mishaps | Story | World):
             vars(each).clear()
+
+
+#: Without a wish, so often as there are triples, and at least so many seeds.
+_LAPS, _FEWEST = 3, 1_000
+_CHUNK = 40
+#: So many objects more than before are looked through for garbage.
+_YOUNG = 20_000
+_MASK = 2**64 - 1
+
+
+@attrs.frozen
+class Breach:
+    """An oracle that a seed has broken."""
+
+    seed: int
+    oracle: str
+    cites: str
+    message: str
+
+
+@attrs.define
+class CampaignResult:
+    """What came of seeds. `fingerprint` is equal when every one of them told the same story. It grows in place."""
+
+    seeds: int = 0
+    rows: int = 0
+    processes: int = 0
+    fingerprint: int = 0
+    hits: Counter[Triple] = attrs.field(factory=Counter)
+    struck: Counter[Fault] = attrs.field(factory=Counter)
+    found: list[Breach] = attrs.field(factory=list)
+
+    def add(self, other: "CampaignResult") -> None:
+        """Add what came of other seeds, in whatever order."""
+        self.seeds += other.seeds
+        self.rows += other.rows
+        self.processes += other.processes
+        self.fingerprint = (self.fingerprint + other.fingerprint) & _MASK
+        self.hits.update(other.hits)
+        self.struck.update(other.struck)
+        self.found = sorted((*self.found, *other.found), key=lambda found: found.seed)
+
+    def take(self, told: SeedResult) -> None:
+        """Add what came of one more seed."""
+        self.seeds += 1
+        self.rows += told.rows
+        self.processes += told.lives
+        self.fingerprint = (self.fingerprint + told.fingerprint) & _MASK
+        for hit, times in told.hits.items():
+            self.hits[hit] += times
+        for fault in told.struck:
+            self.struck[fault] += 1
+        broken = told.violation
+        if broken is not None:
+            self.found.append(Breach(told.seed, broken.oracle.name, broken.oracle.cites, broken.message))
+            self.found.sort(key=lambda found: found.seed)
+
+    def missed(self, subject: Subject) -> tuple[Triple, ...]:
+        """Return the triples that no seed has hit."""
+        return tuple(triple for triple in subject.triples if triple not in self.hits)
+
+    def coverage(self, subject: Subject) -> float:
+        """Return the share of the triples that were hit, from 0 to 1."""
+        return 1 - len(self.missed(subject)) / len(subject.triples)
+
+
+def enough(subject: Subject) -> int:
+    """Return how many seeds aim at every triple several times."""
+    return max(_FEWEST, _LAPS * len(subject.triples))
+
+
+def played(subject: Subject, seeds: Sequence[int]) -> CampaignResult:
+    """Play seeds one after the other."""
+    sum_of = CampaignResult()
+    for seed in seeds:
+        story = Story(subject, seed)
+        told = story.play()
+        forget(story)
+        sum_of.take(told)
+    return sum_of
+
+
+def simulate(
+    subject: Subject, seeds: Sequence[int], *, workers: int = 1, progress: Callable[[int], None] = lambda _done: None
+) -> CampaignResult:
+    """Play seeds with so many processes; `progress` is told how many are done. Raises TooLargeError.
+
+    Where processes cannot be forked, or other threads run, all are played in this one.
+    """
+    subject.prepare()
+    chunks = [seeds[begin : begin + _CHUNK] for begin in range(0, len(seeds), _CHUNK)]
+    sum_of = CampaignResult()
+    with _seldom_collected(), _played(subject, chunks, workers) as outcomes:
+        for outcome in outcomes:
+            sum_of.add(outcome)
+            progress(sum_of.seeds)
+    return sum_of
+
+
+@contextmanager
+def _played(subject: Subject, chunks: list[Sequence[int]], workers: int) -> Iterator[Iterator[CampaignResult]]:
+    """Yield what comes of chunks of seeds, in the order in which they are done."""
+    can_fork = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
+    workers = min(workers, len(chunks)) if can_fork else 1
+    if workers <= 1:
+        yield (played(subject, chunk) for chunk in chunks)
+        return
+    with multiprocessing.get_context("fork").Pool(workers, _begin, (subject,)) as pool:
+        yield pool.imap_unordered(_play, chunks)
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Look for garbage less often: stories leave little behind."""
+    before = gc.get_threshold()
+    gc.set_threshold(_YOUNG, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+_SUBJECT: list[Subject] = []
+
+
+def _begin(subject: Subject) -> None:
+    """Begin a process that plays: what is there stays, and is not looked through for garbage again and again."""
+    _SUBJECT[:] = [subject]
+    gc.freeze()
+
+
+def _play(seeds: Sequence[int]) -> CampaignResult:
+    return played(_SUBJECT[0], seeds)

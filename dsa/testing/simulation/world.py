@@ -14,17 +14,16 @@ from typing import Any, Literal, Protocol
 
 import attrs
 
+from dsa.data_use import SPECIFICATION, uses
 from dsa.edge.binding import Bindings
-from dsa.edge.effects import BAD_ANSWER
+from dsa.edge.performer import BAD_ANSWER
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
-from dsa.runtime.policies import Action, PolicyContext, Step, error_step, event_step
+from dsa.runtime.policy.policies import Action, PolicyContext, Step, error_step, event_step
 from dsa.runtime.secrets import Secrets
-from dsa.testing.simulation.facts import Facts
-from dsa.testing.simulation.plan import Plan
-from dsa.testing.simulation.subject import RUN
-from dsa.uses import SPECIFICATION, uses
+from dsa.semantics import Occurrence
+from dsa.testing.simulation.facts import RunFacts
+from dsa.testing.simulation.seed_plan import RUN_ID, SeedPlan
 
 Fate = Literal["answers", "fails", "garbled", "lost"]
 #: The code of a failure that the world made.
@@ -37,21 +36,21 @@ _NO_SECRETS = Secrets({}, ())
 _KEY: ContextVar[str] = ContextVar("key", default="")
 
 
-class Caller(Protocol):
+class CallingProcess(Protocol):
     """The process that calls a policy."""
 
     is_alive: bool
     is_stale: bool
 
     def begins(self, key: str, effect: str) -> None:
-        """Take note that a policy is called."""
+        """Record that a policy is called."""
 
 
 @attrs.define(eq=False)
-class Call:
+class WorldCall:
     """An effect under way: it has begun and not happened, until its turn comes. `fate` is what becomes of it then."""
 
-    caller: Caller
+    caller: CallingProcess
     key: str
     effect: str
     turn: "asyncio.Future[None] | None" = None
@@ -60,7 +59,7 @@ class Call:
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether it can be let go on: nobody has, and nobody has stopped it."""
+        """Return whether it can be let go on: nobody has, and nobody has stopped it."""
         return self.turn is not None and not self.turn.done()
 
     def comes_back(self, event: str | None) -> None:
@@ -82,29 +81,29 @@ class World:
     """
 
     def __init__(
-        self, facts: Facts, plan: Plan, is_calm: Callable[[int | None], bool], tell: Callable[[str], None]
+        self, facts: RunFacts, plan: SeedPlan, is_calm: Callable[[int | None], bool], tell: Callable[[str], None]
     ) -> None:
         self._facts, self._plan, self._deeds = facts, plan, facts.deeds
         self._is_calm, self._tell = is_calm, tell
         self._machine, self._handlers = facts.machine, facts.subject.handlers
         self._guards = {guard.name: _Guard(guard.name, self) for guard in self._machine.guards}
-        model = _Model(self)
+        model = _SimulatedModel(self)
         self._models = defaultdict[str, GeneratorInterface](lambda: model)
-        self.calls: list[Call] = []
+        self.calls: list[WorldCall] = []
 
-    def binding(self, caller: Caller) -> Bindings:
-        """Give what a process binds to the names of the table."""
+    def binding(self, caller: CallingProcess) -> Bindings:
+        """Return what a process binds to the names of the table."""
         effects = dict.fromkeys(self._facts.subject.emitted, partial(self._perform, caller))
         return Bindings(effects, self._guards, self._models, _NO_SECRETS)
 
-    def waiting(self, caller: Caller) -> list[Call]:
-        """Give the calls of a process that can be let go on; those that are over are forgotten."""
+    def waiting(self, caller: CallingProcess) -> list[WorldCall]:
+        """Return the calls of a process that can be let go on; those that are over are forgotten."""
         self.calls = [call for call in self.calls if call.is_waiting]
         return [call for call in self.calls if call.caller is caller]
 
-    async def _perform(self, caller: Caller, action: Action, context: PolicyContext) -> list[Step]:
-        key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN}/"), action.policy  # of this try
-        call, deeds = Call(caller, key, effect), self._deeds
+    async def _perform(self, caller: CallingProcess, action: Action, context: PolicyContext) -> list[Step]:
+        key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN_ID}/"), action.policy  # of this try
+        call, deeds = WorldCall(caller, key, effect), self._deeds
         if caller.is_alive:
             caller.begins(key, effect)
             deeds.begun[key] += 1
@@ -126,8 +125,8 @@ class World:
         events = [step.content.get("event") for step in steps if step.type == "event"]
         return self._gave(key, str(events[0]) if events else "", steps)
 
-    def _is_over_at_once(self, call: Call) -> bool:
-        """Tell whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives what is intended next."""
+    def _is_over_at_once(self, call: WorldCall) -> bool:
+        """Return whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives what is intended next."""
         facts, answers = self._facts, self._machine.answers.get(call.effect)
         if facts.position >= self._plan.longest or facts.position % _AT_ONCE == _AT_ONCE - 1:
             return False
@@ -145,8 +144,8 @@ class World:
         self._deeds.given.setdefault(key, []).append(said)
         return steps
 
-    async def _steps(self, call: Call, action: Action, context: PolicyContext) -> list[Step]:
-        """Give what the policy gives: the real one, or the answer that is intended."""
+    async def _steps(self, call: WorldCall, action: Action, context: PolicyContext) -> list[Step]:
+        """Return what the policy gives: the real one, or the answer that is intended."""
         handler = self._handlers.get(call.effect)
         if handler is not None:
             token = _KEY.set(call.key)
@@ -161,8 +160,8 @@ class World:
         data = _with_paths({"key": call.key, "tries": tries}, _paths_read(self._machine, call.event))
         return [event_step(call.effect, call.event, verdicts=verdicts, data=data)]
 
-    def _verdicts_with(self, call: Call) -> Mapping[str, Any]:
-        """Give the verdicts that come with an answer: all that are wanted, or none, and guards are asked as it arrives."""
+    def _verdicts_with(self, call: WorldCall) -> Mapping[str, Any]:
+        """Return the verdicts that come with an answer: all that are wanted, or none, and guards are asked as it arrives."""
         facts = self._facts
         if self._plan.chance.happens(50, "verdicts", call.key):
             return {}
@@ -170,7 +169,7 @@ class World:
         return {} if intended is None or intended.event != call.event else dict(intended.verdicts)
 
     def _garbled(self, effect: str, key: str) -> list[Step]:
-        """Give what is no answer."""
+        """Return what is no answer."""
         answers = self._machine.answers.get(effect, ())
         strange: list[Any] = [[None], "steps", None]
         if answers:
@@ -184,12 +183,12 @@ class World:
     # -- models and guards ------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """Give what the model writes now."""
+        """Return what the model writes now."""
         key = _KEY.get()
         return f"text of {key}, try {self._deeds.begun[key]}"
 
     def judge(self, guard: str) -> GuardResult:
-        """Give what a guard says now: what is intended, else something by chance."""
+        """Return what a guard says now: what is intended, else something by chance."""
         facts, outcomes = self._facts, self._machine.guard_named[guard].outcomes
         intended: Occurrence | None = self._plan.intended(facts.position, facts.configuration)
         said = {} if intended is None else dict(intended.verdicts)
@@ -211,7 +210,7 @@ class _Guard(GuardInterface):
 
 
 @attrs.frozen
-class _Model(GeneratorInterface):
+class _SimulatedModel(GeneratorInterface):
     """A model that writes which call it is asked in."""
 
     _world: World
@@ -222,7 +221,7 @@ class _Model(GeneratorInterface):
 
 
 def data_of(machine: Machine, event: str, number: int) -> object:
-    """Give what an event from outside brings: a text for a specification, else an object with a text that a person might write.
+    """Return what an event from outside brings: a text for a specification, else an object with a text that a person might write.
 
     What prompts and guards read of it is there as well.
     """
@@ -237,7 +236,7 @@ def _paths_read(machine: Machine, event: str) -> frozenset[tuple[str, ...]]:
 
 
 def _with_paths(data: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
-    """Give an object with something at each of these paths."""
+    """Return an object with something at each of these paths."""
     for path in sorted(paths):
         inner = data
         for part in path[:-1]:

@@ -1,19 +1,26 @@
 """The SQL tool of the chat machine: data files become tables that are only read."""
 
-from machines.chat.sql.database import Database, SqlResult
-from machines.chat.sql.errors import LoadError, SqlError
-from machines.chat.sql.intent import Intent, TimeScope
-from machines.chat.sql.loading import TableInfo
-from machines.chat.sql.statements import normal_sql
-from machines.chat.sql.values import for_spreadsheets
+from machines.chat.sql.data_files import TableInfo
+from machines.chat.sql.query import LoadError, QueryIntent, SqlError, TimeScope
+from machines.chat.sql.sql_database import SqlDatabase, SqlResult
+from machines.chat.sql.statements import for_spreadsheets, normal_sql
 
 __all__ = [
-    "Database", "Intent", "LoadError", "SqlError", "SqlResult", "TableInfo", "TimeScope", "compiles", "for_spreadsheets", "normal_sql",
+    "LoadError",
+    "QueryIntent",
+    "SqlDatabase",
+    "SqlError",
+    "SqlResult",
+    "TableInfo",
+    "TimeScope",
+    "compiles",
+    "for_spreadsheets",
+    "normal_sql",
 ]  # fmt: skip
 
 
-def compiles(sql: str, database: Database) -> str | None:
-    """Give the parser's error in one line, or None. Nothing is run, and no table or column is looked up."""
+def compiles(sql: str, database: SqlDatabase) -> str | None:
+    """Return the parser's error in one line, or None. Nothing is run, and no table or column is looked up."""
     try:
         database.parse(sql)
     except SqlError as error:

@@ -1,6 +1,6 @@
 """The history of a workspace: marks of what it was like, what has changed between two of them, and how that is put back."""
 
-from machines.coding.history.looking import HistoryError
-from machines.coding.history.marks import UNKEPT, UNKNOWN, Begun, Changed, Conflict, History, Undone
+from machines.coding.history.marks import UNKEPT, UNKNOWN, CallMark, ChangedFile, Conflict, Undone, WorkspaceHistory
+from machines.coding.history.workspace_scan import HistoryError
 
-__all__ = ["UNKEPT", "UNKNOWN", "Begun", "Changed", "Conflict", "History", "HistoryError", "Undone"]
+__all__ = ["UNKEPT", "UNKNOWN", "CallMark", "ChangedFile", "Conflict", "HistoryError", "Undone", "WorkspaceHistory"]

@@ -17,20 +17,31 @@ from secrets import token_hex
 
 import attrs
 
-from machines.coding.history import putting
-from machines.coding.history.ignoring import Rule, is_named, parts_of, rules_of
-from machines.coding.history.looking import IGNORED, PROGRAM, SPECIAL, Effort, HistoryError, Seen, Sight, look, unkept
-from machines.coding.history.putting import InTheWay, Kept
-from machines.coding.history.snapshots import Snapshot, Snapshots
-from machines.coding.tools.beneath import Beneath
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.git_process import Bounds, ran
-from machines.coding.tools.opening import ROOT
-from machines.coding.tools.writing import sweep
+from machines.coding.history import snapshots
+from machines.coding.history.snapshots import InTheWay, Kept, Snapshot, Snapshots
+from machines.coding.history.workspace_scan import (
+    IGNORED,
+    PROGRAM,
+    SPECIAL,
+    FileState,
+    HistoryError,
+    IgnoreRule,
+    ScanBudget,
+    WorkspaceState,
+    is_named,
+    look,
+    parts_of,
+    rules_of,
+    unkept,
+)
+from machines.coding.tools.file_writer import sweep
+from machines.coding.tools.git_process import GitBounds, ran
+from machines.coding.tools.workspace_boundary import ROOT, Beneath
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 @attrs.frozen
-class Changed:
+class ChangedFile:
     """A file that is another at two marks: (ids of) its contents as blobs, None where there was none.
 
     Modes are git's: 100644, 100755 for what can be run, 120000 for a link, whose content is where it leads.
@@ -43,11 +54,11 @@ class Changed:
     mode_after: str | None = None
 
     def first(self) -> Kept:
-        """Give mode and id before."""
+        """Return mode and id before."""
         return (self.mode_before, self.before) if self.mode_before and self.before else None
 
     def last(self) -> Kept:
-        """Give mode and id after."""
+        """Return mode and id after."""
         return (self.mode_after, self.after) if self.mode_after and self.after else None
 
 
@@ -59,8 +70,8 @@ class Conflict:
     reason: str
 
 
-def changes(first: Snapshot, last: Snapshot) -> tuple[Changed, ...]:
-    """Give what is another in two states, by path: contents, modes, permissions, and what is no file."""
+def changes(first: Snapshot, last: Snapshot) -> tuple[ChangedFile, ...]:
+    """Return what is another in two states, by path: contents, modes, permissions, and what is no file."""
     nothing = (None, None)
     found = []
     paths = first.files.keys() | last.files.keys() | first.left_out.keys() | last.left_out.keys()
@@ -68,12 +79,12 @@ def changes(first: Snapshot, last: Snapshot) -> tuple[Changed, ...]:
         (mode, before), (mode_after, after) = first.files.get(path, nothing), last.files.get(path, nothing)
         is_other = (mode, before) != (mode_after, after) or special(first, path) != special(last, path)
         if is_other or is_permitted_otherwise(first, last, path):
-            found.append(Changed(path, before, after, mode, mode_after))
+            found.append(ChangedFile(path, before, after, mode, mode_after))
     return tuple(found)
 
 
 def permitted(first: Snapshot, last: Snapshot) -> Iterator[tuple[str, int, int]]:
-    """Give the files and folders that have other permissions, by path, with those before and after: but for what git tells by a file's mode."""
+    """Yield the files and folders that have other permissions, by path, with those before and after: but for what git tells by a file's mode."""
     for path in sorted(first.permissions.keys() & last.permissions.keys()):
         old, new = first.permissions[path], last.permissions[path]
         if old != new and first.files.get(path, ("", ""))[0] == last.files.get(path, ("", ""))[0]:
@@ -81,13 +92,13 @@ def permitted(first: Snapshot, last: Snapshot) -> Iterator[tuple[str, int, int]]
 
 
 def is_permitted_otherwise(first: Snapshot, last: Snapshot, path: str) -> bool:
-    """Tell whether permissions differ; what had none that are known is left as it is."""
+    """Return whether permissions differ; what had none that are known is left as it is."""
     old, new = first.permissions.get(path), last.permissions.get(path)
     return old is not None and new is not None and old != new
 
 
 def special(state: Snapshot, path: str) -> str | None:
-    """Give what stands at a path and is no file; None for all else."""
+    """Return what stands at a path and is no file; None for all else."""
     kind = state.left_out.get(path)
     return kind if kind in SPECIAL.values() else None
 
@@ -97,12 +108,12 @@ UNKEPT, UNKNOWN = "not kept", "not known"
 
 
 def lost(first: Snapshot, last: Snapshot) -> list[str]:
-    """Give the paths of what was not kept for a .gitignore named it when the run began, and is gone, or kept from now on."""
+    """Return the paths of what was not kept for a .gitignore named it when the run began, and is gone, or kept from now on."""
     return sorted(path for path, why in first.left_out.items() if why == IGNORED and path not in last.left_out)
 
 
-def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[Changed, ...]:
-    """Give the files that are others in two states as people and models are told of them: what is not kept was there all the same.
+def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[ChangedFile, ...]:
+    """Return the files that are others in two states as people and models are told of them: what is not kept was there all the same.
 
     Of one that `was_ignored` at first nobody knows whether it was there.
     """
@@ -111,12 +122,12 @@ def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) ->
         before, after = each.before or _unkept_in(first, each.path), each.after or _unkept_in(last, each.path)
         is_unknown = before is None and after is not None and was_ignored(each.path)
         known.append(attrs.evolve(each, before=UNKNOWN if is_unknown else before, after=after))
-    gone = [Changed(path, UNKEPT, None) for path in lost(first, last) if path not in last.files]
+    gone = [ChangedFile(path, UNKEPT, None) for path in lost(first, last) if path not in last.files]
     return tuple(sorted([*known, *gone], key=lambda each: each.path))
 
 
 def _unkept_in(state: Snapshot, path: str) -> str | None:
-    """Give what stands for the content of a file that is left out, or lies in a folder that is; None where nothing is known to be there."""
+    """Return what stands for the content of a file that is left out, or lies in a folder that is; None where nothing is known to be there."""
     parts = path.split("/")
     above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
     return UNKEPT if any(each in state.left_out for each in above) else None
@@ -128,10 +139,10 @@ class IgnoredIn:
 
     snapshots: Snapshots
     state: Snapshot
-    _known: dict[str, tuple[Rule, ...]] = attrs.field(factory=dict, init=False)
+    _known: dict[str, tuple[IgnoreRule, ...]] = attrs.field(factory=dict, init=False)
 
     def __call__(self, path: str) -> bool:
-        """Tell whether a path is named, or a folder above it."""
+        """Return whether a path is named, or a folder above it."""
         parts, names = parts_of(path), path.split("/")
         chain = []
         for depth in range(len(parts)):
@@ -141,7 +152,7 @@ class IgnoredIn:
                 return True
         return False
 
-    def _rules(self, ignore: str) -> tuple[Rule, ...]:
+    def _rules(self, ignore: str) -> tuple[IgnoreRule, ...]:
         if ignore not in self._known:
             mode, blob = self.state.files.get(ignore, ("", ""))
             self._known[ignore] = rules_of(self.snapshots.content(blob)) if mode.startswith("100") else ()
@@ -152,7 +163,7 @@ class IgnoredIn:
 
 
 @attrs.frozen
-class Begun:
+class CallMark:
     """A call: the mark before it, which of the files that it names were not there, and the mark after it, empty before it was over."""
 
     key: str
@@ -170,7 +181,7 @@ class BegunCalls:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, call: Begun) -> None:
+    def keep(self, call: CallMark) -> None:
         """Keep a call, in the place of the one before it."""
         self._folder.mkdir(exist_ok=True)
         path = self._path(call.key)
@@ -178,13 +189,13 @@ class BegunCalls:
         new.write_text(json.dumps(attrs.asdict(call)), "utf-8")
         new.replace(path)
 
-    def find(self, key: str) -> Begun | None:
-        """Give a call; None where another one was the last, or none was."""
+    def find(self, key: str) -> CallMark | None:
+        """Return a call; None where another one was the last, or none was."""
         try:
             said = json.loads(self._path(key).read_text("utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        return Begun(key, said["before"], tuple(said["made"]), said["after"]) if said["key"] == key else None
+        return CallMark(key, said["before"], tuple(said["made"]), said["after"]) if said["key"] == key else None
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key.partition('/')[0]}.json"
@@ -194,7 +205,7 @@ class BegunCalls:
 
 
 @attrs.define
-class Undoing:
+class UndoPlan:
     """One undo: from `last` back to `first`, in a workspace that is as at `now`; `made` are files that were not there at first."""
 
     snapshots: Snapshots
@@ -216,7 +227,7 @@ class Undoing:
         self.conflicts += [Conflict(path, _GONE) for path in lost(self.first, self.last) if not self._is_there(path)]
         made = self.last.folders.keys() - self.first.folders.keys()
         for folder in sorted(made, key=lambda path: (-path.count("/"), path)):  # the deepest first
-            putting.remove_folder(self.workspace, folder)
+            snapshots.remove_folder(self.workspace, folder)
         for change in [change for change in open_ones if change.before is not None]:
             self._each(change)
         for folder in sorted({change.path.rpartition("/")[0] for change in changes(self.first, self.last)}):
@@ -225,13 +236,13 @@ class Undoing:
     def _is_there(self, path: str) -> bool:
         try:
             return self.workspace.look(path.split("/")) is not None
-        except ToolError:
+        except WorkspaceToolError:
             return False
 
     def _swept(self, folder: str) -> None:
         """Take away what an undo that was killed has left, also where nothing is left to put back."""
         with (
-            suppress(ToolError, OSError),
+            suppress(WorkspaceToolError, OSError),
             self.workspace.folder([part for part in folder.split("/") if part]) as opened,
         ):
             sweep(opened)
@@ -243,16 +254,16 @@ class Undoing:
             before, after = self.first.permissions.get(folder), self.last.permissions.get(folder)
             try:
                 if folder not in self.last.folders:
-                    putting.make_folder(self.workspace, parts, self.first.permissions)
+                    snapshots.make_folder(self.workspace, parts, self.first.permissions)
                     with self.workspace.folder(parts):
                         pass
                 elif before is not None and before != after and self.now.permissions.get(folder) == after:
-                    putting.permit_folder(self.workspace, parts, before)
-            except (InTheWay, ToolError) as found:
+                    snapshots.permit_folder(self.workspace, parts, before)
+            except (InTheWay, WorkspaceToolError) as found:
                 self.conflicts.append(Conflict(folder, str(found)))
 
-    def _is_open(self, change: Changed) -> bool:
-        """Tell whether a file is still to be put back, and may be."""
+    def _is_open(self, change: ChangedFile) -> bool:
+        """Return whether a file is still to be put back, and may be."""
         path = change.path
         if self.now.files.get(path) == change.first() and self.now.left_out.get(path) == special(self.first, path):
             was_changed = change.first() != change.last() or special(self.first, path) != special(self.last, path)
@@ -263,20 +274,20 @@ class Undoing:
         return reason is None
 
     def _has_permissions_of_last(self, path: str) -> bool:
-        """Tell whether permissions that alone have changed are to be put back."""
+        """Return whether permissions that alone have changed are to be put back."""
         first, last, now = (state.permissions.get(path) for state in (self.first, self.last, self.now))
         if now not in {first, last}:
             self.conflicts.append(Conflict(path, "its permissions were changed since"))
         return now == last
 
     def _left_out_now(self, path: str) -> str | None:
-        """Tell why a file is not known now; what is no file, and was made, is taken away."""
+        """Return why a file is not known now; what is no file, and was made, is taken away."""
         made = special(self.last, path)
         why = self.now.left_out.get(path)
         return None if made is not None and made == why else why
 
-    def _unknown_before(self, change: Changed) -> str | None:
-        """Tell why nobody knows what a file was like at first, or why it is not made again."""
+    def _unknown_before(self, change: ChangedFile) -> str | None:
+        """Return why nobody knows what a file was like at first, or why it is not made again."""
         if gone := special(self.first, change.path):
             return f"it was {gone}: that is not made again"
         if change.before is not None or change.path in self.made:
@@ -289,26 +300,26 @@ class Undoing:
             return "a .gitignore named it before: it may have been there already"
         return None
 
-    def _each(self, change: Changed) -> None:
+    def _each(self, change: ChangedFile) -> None:
         path, target, expected = change.path, change.first(), change.last()
         try:
             if made := special(self.last, path):
-                putting.remove_special(self.workspace, path, made)
+                snapshots.remove_special(self.workspace, path, made)
             if target is not None:
                 mode, blob = target
-                putting.make_folder(self.workspace, path.split("/")[:-1], self.first.permissions)
-                wanted = putting.Content(mode, self._permissions(path, mode), self.snapshots.content(blob))
-                putting.put(self.workspace, path, expected, wanted)
+                snapshots.make_folder(self.workspace, path.split("/")[:-1], self.first.permissions)
+                wanted = snapshots.Content(mode, self._permissions(path, mode), self.snapshots.content(blob))
+                snapshots.put(self.workspace, path, expected, wanted)
                 self.restored.append(path)
             else:
                 if not made:
-                    putting.remove(self.workspace, path, expected)
+                    snapshots.remove(self.workspace, path, expected)
                 self.removed.append(path)
         except InTheWay as found:
             self.conflicts.append(Conflict(path, str(found)))
 
     def _permissions(self, path: str, mode: str) -> int:
-        """Give what a file may be used for: as at first, less what somebody has taken away since the last."""
+        """Return what a file may be used for: as at first, less what somebody has taken away since the last."""
         first = self.first.permissions.get(path, 0o700 if mode == PROGRAM else 0o600)
         last, now = self.last.permissions.get(path), self.now.permissions.get(path)
         if now is None or now == last:
@@ -337,7 +348,7 @@ class Undone:
     conflicts: tuple[Conflict, ...]
 
 
-class History:
+class WorkspaceHistory:
     """The history of a workspace. May be used from any thread, and by several processes: one call runs at a time.
 
     Left out are `.git` and what other programs keep for themselves (`looking.CLOSED`), what a `.gitignore` names and was not there before, unless
@@ -353,12 +364,12 @@ class History:
         found = folder.stat()
         self._own = (found.st_dev, found.st_ino)
         self._newest: Snapshot | None = None
-        self._seen: Mapping[str, Seen] = {}
+        self._seen: Mapping[str, FileState] = {}
         #: Is called with how far a long look at the workspace is, and with nothing when it is over.
         self.progress: Callable[[str], object] = str
 
     def mark(self, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> str:
-        """Write down what the workspace is like, and give the id of the commit; an unchanged one gets none.
+        """Write down what the workspace is like, and return the id of the commit; an unchanged one gets none.
 
         `text` says what has happened, `also` names files that are looked at although they would be left out. Raises HistoryError for a workspace
         of too many files, and where `stop` says so meanwhile.
@@ -368,7 +379,7 @@ class History:
 
     # -- calls ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, key: str, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> Begun:
+    def begin(self, key: str, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> CallMark:
         """Mark the workspace before a call, which will write the files `also`; one that is begun again was begun the first time.
 
         Raises HistoryError for a workspace of too many files.
@@ -379,18 +390,18 @@ class History:
         with self._thread, self._snapshots.held() as tip:
             now = self._mark(tip, text, also, stop)
         made = tuple(path for path in also if path not in now.files and path not in now.left_out)
-        call = Begun(key, now.commit, made)
+        call = CallMark(key, now.commit, made)
         self._begun.keep(call)
         return call
 
-    def end(self, call: Begun, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> Begun:
+    def end(self, call: CallMark, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> CallMark:
         """Mark the workspace after a call. Raises HistoryError for a workspace of too many files."""
         over = attrs.evolve(call, after=self.mark(text, also, stop))
         self._begun.keep(over)
         return over
 
-    def cut_off(self, key: str, stop: Callable[[], bool] = bool) -> Begun | None:
-        """Give a call that was under way with what it has changed: all that is others than before it, where nobody saw its end.
+    def cut_off(self, key: str, stop: Callable[[], bool] = bool) -> CallMark | None:
+        """Return a call that was under way with what it has changed: all that is others than before it, where nobody saw its end.
 
         None where it had not begun. Raises HistoryError for a workspace of too many files.
         """
@@ -400,15 +411,15 @@ class History:
     # -- what marks say -------------------------------------------------------------------------------------------------
 
     def left_out(self, mark: str) -> Mapping[str, str]:
-        """Give the paths that a mark lacks, with why."""
+        """Return the paths that a mark lacks, with why."""
         return self._read(mark).left_out
 
     def unkept(self, mark: str) -> str:
         """Say in a line which files a mark lacks because there was too much of them; nothing where it lacks none."""
         return unkept(self._read(mark).left_out)
 
-    def changed(self, first: str, last: str, made: Collection[str] = ()) -> tuple[Changed, ...]:
-        """Give the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark.
+    def changed(self, first: str, last: str, made: Collection[str] = ()) -> tuple[ChangedFile, ...]:
+        """Return the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark.
 
         A content that was there and is not kept is UNKEPT; UNKNOWN where a `.gitignore` named it at first, unless it is among those that are known to be `made`.
         """
@@ -425,7 +436,7 @@ class History:
         return gone if paths else ""
 
     def diff(self, first: str, last: str, *, most_bytes: int = 1_000_000) -> str:
-        """Give what has changed between two marks as `git diff` writes it; of a longer text its beginning and its end.
+        """Return what has changed between two marks as `git diff` writes it; of a longer text its beginning and its end.
 
         Raises HistoryError for an id that is no mark.
         """
@@ -440,7 +451,7 @@ class History:
         ]
         more += [f"Permissions of {path}: {old:04o}, then {new:04o}\n" for path, old, new in permitted(then, now)]
         command = ["-c", "core.quotePath=false", *_DIFF, first, last]
-        bounds = Bounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
+        bounds = GitBounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
         done = ran(command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder))
         if done.code:
             raise HistoryError(f"git diff-tree failed: {done.complaint}")
@@ -458,7 +469,7 @@ class History:
             workspace = Beneath(self.root)
             try:
                 was_ignored = IgnoredIn(self._snapshots, then)
-                undoing = Undoing(self._snapshots, workspace, then, now, before, was_ignored, frozenset(made))
+                undoing = UndoPlan(self._snapshots, workspace, then, now, before, was_ignored, frozenset(made))
                 undoing.files()
                 undoing.folders()
             finally:
@@ -475,7 +486,7 @@ class History:
     ) -> Snapshot:
         newest = self._known(tip)
         fresh = _Fresh(self._snapshots, newest.objects if newest else set[str])
-        root, effort = os.open(self.root, ROOT), Effort(stop, self.progress)
+        root, effort = os.open(self.root, ROOT), ScanBudget(stop, self.progress)
         try:
             folders, left_out = (newest.folders, newest.left_out) if newest else ({}, None)
             sight = look(root, self._seen, frozenset(folders), fresh.keep, self._own, also, left_out, effort)
@@ -491,7 +502,7 @@ class History:
         return newest
 
     def _known(self, tip: str | None) -> Snapshot | None:
-        """Give the newest snapshot, and know what was seen of it: by this process, or by the last one that has written it down."""
+        """Return the newest snapshot, and know what was seen of it: by this process, or by the last one that has written it down."""
         if tip is None:
             self._newest, self._seen = None, {}
         elif self._newest is None or self._newest.commit != tip:
@@ -514,9 +525,9 @@ class History:
         new.write_text(json.dumps(said), "utf-8")
         new.replace(path)
 
-    def _saved(self, newest: Snapshot) -> dict[str, Seen]:
+    def _saved(self, newest: Snapshot) -> dict[str, FileState]:
         unknown = {
-            path: Seen((0, 0, 0, 0, 0), mode, blob, settled=False) for path, (mode, blob) in newest.files.items()
+            path: FileState((0, 0, 0, 0, 0), mode, blob, settled=False) for path, (mode, blob) in newest.files.items()
         }
         try:
             said = json.loads((self._snapshots.folder / _SEEN).read_text("utf-8"))
@@ -525,7 +536,7 @@ class History:
         if (said["commit"], said["root"]) != (newest.commit, str(self.root)) or said["seen"].keys() != unknown.keys():
             return unknown
         return {
-            path: Seen((mode, size, changed, made, number), *newest.files[path], settled=settled)
+            path: FileState((mode, size, changed, made, number), *newest.files[path], settled=settled)
             for path, (mode, size, changed, made, number, settled) in said["seen"].items()
         }
 
@@ -556,13 +567,13 @@ class _Fresh:
         self._bodies, self._size_bytes = {}, 0
 
 
-def _state(sight: Sight) -> Snapshot:
+def _state(sight: WorkspaceState) -> Snapshot:
     files = {path: (file.mode, file.blob) for path, file in sight.files.items()}
     permissions = {path: bits for path, file in sight.files.items() if (bits := file.permissions) is not None}
     return Snapshot("", files, dict.fromkeys(sight.folders, ""), sight.left_out, permissions | sight.folders)
 
 
-def _is_same(sight: Sight, newest: Snapshot, seen: Mapping[str, Seen]) -> bool:
+def _is_same(sight: WorkspaceState, newest: Snapshot, seen: Mapping[str, FileState]) -> bool:
     if len(sight.files) != len(newest.files) or sight.folders.keys() != newest.folders.keys():
         return False
     if sight.left_out != newest.left_out:

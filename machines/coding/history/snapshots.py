@@ -3,27 +3,36 @@
 Takes files by path with their modes and blobs, gives commits. Empty folders are kept too, as empty trees. Which files a workspace has, and
 how they are put back, is not known here. What `write` has given is on disk. Permissions beside what git keeps stand in the commit as a text: the usual
 ones of each kind once, the others by path.
+
+Putting files of a workspace back as they were: each only where it still is as it is expected to be.
+
+Takes an open workspace, paths, and contents; raises `InTheWay` and changes nothing where something else is found. No link is followed, and
+nothing that was not expected is written over.
 """
 
 import json
+import os
 import re
 import shutil
+import stat
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha1
 from pathlib import Path
 
 import attrs
 
-from dsa.edge.git.branch import Branch
-from dsa.edge.git.history import commit_bytes, read_commit
-from dsa.edge.git.objects import DurableObjects, run_git
-from dsa.edge.git.repository import make_ready
-from dsa.edge.git.trees import FOLDER, read_tree, write_tree
+from dsa.edge.file_locks import locked
+from dsa.edge.git.git_branch import Branch, make_ready
+from dsa.edge.git.git_objects import FOLDER, DurableObjects, commit_bytes, read_commit, read_tree, run_git, write_tree
+from dsa.errors import DsaError
 from dsa.runtime.artifacts import ArtifactStoreError
-from machines.coding.history.looking import HistoryError
+from machines.coding.history.workspace_scan import LINK, SPECIAL, HistoryError, blob_id, read_file
+from machines.coding.tools.file_writer import sweep, temporary_name, write_whole
+from machines.coding.tools.workspace_boundary import NEW, Beneath
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 def permissions_text(permissions: Mapping[str, int], kinds: Mapping[str, str]) -> str:
@@ -37,7 +46,7 @@ def permissions_text(permissions: Mapping[str, int], kinds: Mapping[str, str]) -
 
 
 def permissions_of(text: str, kinds: Mapping[str, str]) -> dict[str, int]:
-    """Give the permissions that a line tells, by path; links have none."""
+    """Return the permissions that a line tells, by path; links have none."""
     said = json.loads(text)
     usual = {kind: int(bits, 8) for kind, bits in said["usual"].items()}
     others = {path: int(bits, 8) for path, bits in said["others"].items()}
@@ -72,11 +81,11 @@ class Snapshot:
     permissions: Mapping[str, int] = attrs.field(repr=False)
 
     def objects(self) -> set[str]:
-        """Give the ids of all that it consists of."""
+        """Return the ids of all that it consists of."""
         return {blob for _, blob in self.files.values()} | set(self.folders.values())
 
     def kinds(self) -> dict[str, str]:
-        """Give git's mode of each file and folder by path."""
+        """Return git's mode of each file and folder by path."""
         return {path: mode for path, (mode, _) in self.files.items()} | dict.fromkeys(self.folders, FOLDER)
 
 
@@ -102,7 +111,7 @@ class Snapshots:
             yield self._branch.read()
 
     def read(self, commit: str) -> Snapshot:
-        """Give what the workspace was like at a commit. Raises HistoryError."""
+        """Return what the workspace was like at a commit. Raises HistoryError."""
         if not _OBJECT_ID.fullmatch(commit):
             raise HistoryError("a mark is named by 40 hex digits, as it was given")
         try:
@@ -122,7 +131,7 @@ class Snapshots:
         return snapshot
 
     def content(self, blob: str) -> bytes:
-        """Give the content of a file. Raises ArtifactStoreError when it is damaged."""
+        """Return the content of a file. Raises ArtifactStoreError when it is damaged."""
         return self._objects.read(blob)
 
     def write_objects(self, kind: str, bodies: Mapping[str, bytes]) -> None:
@@ -148,7 +157,7 @@ class Snapshots:
         return Snapshot(commit, state.files, folders, state.left_out, state.permissions)
 
     def _listed(self, tree: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-        """Give files and folders beneath a tree, reading all trees of one depth together."""
+        """Return files and folders beneath a tree, reading all trees of one depth together."""
         files: dict[str, tuple[str, str]] = {}
         folders: dict[str, str] = {}
         level = {"": tree}
@@ -168,13 +177,13 @@ class Snapshots:
 
 
 def _told(text: str) -> str:
-    """Give a text as a message of a commit can have it."""
+    """Return a text as a message of a commit can have it."""
     text = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text[:_LONGEST_TEXT])
     return text.strip() or "mark"
 
 
 def _trees(files: Mapping[str, tuple[str, str]], folders: Iterable[str]) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Give the ids of the trees by path, and their bodies by id."""
+    """Return the ids of the trees by path, and their bodies by id."""
     entries: dict[str, dict[str, tuple[str, str]]] = {folder: {} for folder in folders}
     for path, entry in files.items():
         folder, _, name = path.rpartition("/")
@@ -206,3 +215,159 @@ def _packed_head(kind: str, size: int) -> bytes:
         head.append(size & 0x7F)
         size >>= 7
     return bytes(head)
+
+
+_CLOSED = 0o700
+#: Mode and blob id of a file; None where there is none.
+Kept = tuple[str, str] | None
+
+
+class InTheWay(DsaError):  # noqa: N818  # it says what was found
+    """Raised when a file is not as it is expected to be; the text says how it is."""
+
+
+@attrs.frozen
+class Content:
+    """What a file is to be: git's mode, permissions (a link has none), and bytes."""
+
+    mode: str
+    permissions: int
+    data: bytes
+
+
+def put(workspace: Beneath, path: str, expected: Kept, wanted: Content) -> None:
+    """Write a file or a link, whole or not at all, into a folder that is there. Raises InTheWay."""
+    *above, name = path.split("/")
+    with _opened(workspace, above) as folder:
+        _require(folder, name, expected)
+        sweep(folder)
+        temporary = temporary_name()
+        try:
+            with _written(folder, temporary, wanted):
+                if expected is not None or not _linked(folder, temporary, name):
+                    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except FileExistsError:
+            raise InTheWay("something else stands there now") from None
+        except FileNotFoundError:
+            raise InTheWay("somebody else has swept the folder meanwhile: undo once more") from None
+        except IsADirectoryError:
+            raise InTheWay("there is a folder now") from None
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+        os.fsync(folder)
+
+
+def remove(workspace: Beneath, path: str, expected: Kept) -> None:
+    """Take a file or a link away. Raises InTheWay."""
+    *above, name = path.split("/")
+    with _opened(workspace, above) as folder:
+        _require(folder, name, expected)
+        os.unlink(name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def remove_special(workspace: Beneath, path: str, kind: str) -> None:
+    """Take away what is no file: a pipe, a socket, a device. Raises InTheWay."""
+    *above, name = path.split("/")
+    with _opened(workspace, above) as folder:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            raise InTheWay("it is gone") from None
+        if SPECIAL.get(stat.S_IFMT(found.st_mode)) != kind:
+            raise InTheWay("something else stands there now")
+        os.unlink(name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def remove_folder(workspace: Beneath, path: str) -> bool:
+    """Take a folder away if nothing is in it; tell whether it is gone."""
+    *above, name = path.split("/")
+    try:
+        with workspace.folder(above) as folder:
+            os.rmdir(name, dir_fd=folder)
+    except (WorkspaceToolError, OSError):  # not empty, not there, no folder: it is nothing that we may take away
+        return False
+    return True
+
+
+def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[str, int]) -> None:
+    """Make a folder and those that lead there, unless they are there, with permissions by path. Raises InTheWay."""
+    for number in range(1, len(parts) + 1):
+        bits = permissions.get("/".join(parts[:number]), _CLOSED)
+        with _opened(workspace, parts[: number - 1]) as above:
+            try:
+                os.mkdir(parts[number - 1], bits, dir_fd=above)
+            except FileExistsError:
+                continue
+            os.fsync(above)
+        permit_folder(workspace, parts[:number], bits)
+
+
+def permit_folder(workspace: Beneath, parts: Sequence[str], permissions: int) -> None:
+    """Have a folder have permissions. Raises InTheWay."""
+    with _opened(workspace, parts) as folder:
+        os.fchmod(folder, permissions)
+
+
+@contextmanager
+def _opened(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
+    try:
+        with workspace.folder(parts) as folder:
+            yield folder
+    except WorkspaceToolError as error:
+        raise InTheWay(str(error)) from error
+    except PermissionError as error:
+        raise InTheWay("the system does not let us change it") from error
+
+
+def _require(folder: int, name: str, expected: Kept) -> None:
+    """Raise InTheWay unless a file is as it is expected to be."""
+    try:
+        found = read_file(folder, name)
+    except (HistoryError, OSError) as error:
+        raise InTheWay(f"it is something else now: {error}") from error
+    if found is None:
+        is_there = _exists(folder, name)
+        if is_there or expected is not None:
+            raise InTheWay("something else stands there now" if is_there else "it is gone")
+    elif expected is None:
+        raise InTheWay("there is another file now")
+    elif (found[0], blob_id(found[1])) != expected:
+        raise InTheWay("it was changed since")
+
+
+def _linked(folder: int, temporary: str, name: str) -> bool:
+    """Return a file a name that nothing has; False where there are no links. Raises FileExistsError."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except PermissionError:  # some file systems have none
+        return False
+    return True
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def _written(folder: int, name: str, wanted: Content) -> Iterator[None]:
+    """Write a file or a link under a name of its own; a file is held, so that nobody sweeps it away."""
+    if wanted.mode == LINK:
+        os.symlink(os.fsdecode(wanted.data), name, dir_fd=folder)
+        yield
+        return
+    file = os.open(name, NEW, 0o600, dir_fd=folder)
+    try:
+        locked(file)
+        write_whole(file, wanted.data)
+        os.fchmod(file, wanted.permissions)
+        os.fsync(file)
+        yield
+    finally:
+        os.close(file)

@@ -46,7 +46,7 @@ class GitFailedError(DsaError):
 
 
 @attrs.frozen
-class Bounds:
+class GitBounds:
     """How long git may run in seconds, and how much of what it prints is kept, in bytes: from the beginning, and from the end."""
 
     timeout_s: float = 20.0
@@ -55,7 +55,7 @@ class Bounds:
 
 
 @attrs.frozen
-class Ran:
+class GitOutput:
     """What git printed: its beginning, its end, and how many bytes were left out between. `complaint` is of its standard error."""
 
     code: int
@@ -65,7 +65,7 @@ class Ran:
     complaint: str
 
     def text(self) -> str:
-        """Give all that is kept, saying what is not; where it was cut, whole lines are kept."""
+        """Return all that is kept, saying what is not; where it was cut, whole lines are kept."""
         if not self.omitted_bytes:
             return (self.head + self.tail).decode("utf-8", "replace")
         head, tail = self.head.rpartition(b"\n")[0], self.tail.partition(b"\n")[2]
@@ -81,9 +81,9 @@ class Ran:
 
 
 def ran(
-    arguments: Sequence[str], *, folder: Path, bounds: Bounds = Bounds(), given: bytes = b"", **variables: str
-) -> Ran:
-    """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and give what came of it.
+    arguments: Sequence[str], *, folder: Path, bounds: GitBounds = GitBounds(), given: bytes = b"", **variables: str
+) -> GitOutput:
+    """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and return what came of it.
 
     Of the environment nothing is passed on. Raises GitFailedError.
     """
@@ -101,7 +101,7 @@ def ran(
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout as stdout, process.stderr as stderr:
-        printed, complaint = _Kept(bounds.head_bytes, bounds.tail_bytes), _Kept(_COMPLAINT_BYTES, 0)
+        printed, complaint = _BoundedOutput(bounds.head_bytes, bounds.tail_bytes), _BoundedOutput(_COMPLAINT_BYTES, 0)
         try:
             _read({stdout: printed, stderr: complaint}, time.monotonic() + bounds.timeout_s)
             code = process.wait(_GRACE_S)
@@ -110,11 +110,11 @@ def ran(
         finally:
             _end(process)
     said = bytes(complaint.head).decode("utf-8", "replace").strip()
-    return Ran(code, bytes(printed.head), bytes(printed.tail), printed.omitted(), said)
+    return GitOutput(code, bytes(printed.head), bytes(printed.tail), printed.omitted(), said)
 
 
 @attrs.define
-class _Kept:
+class _BoundedOutput:
     """The beginning and the end of what was read."""
 
     head_bytes: int
@@ -135,7 +135,7 @@ class _Kept:
         return self.read_bytes - len(self.head) - len(self.tail)
 
 
-def _read(pipes: dict[IO[bytes], _Kept], deadline_s: float) -> None:
+def _read(pipes: dict[IO[bytes], _BoundedOutput], deadline_s: float) -> None:
     """Read all pipes to their ends. Raises TimeoutError."""
     with selectors.DefaultSelector() as waiting:
         for pipe in pipes:

@@ -15,54 +15,62 @@ from typing import Self
 
 import attrs
 
-from machines.coding.tools import arguments as given
-from machines.coding.tools import reading
-from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.paths import PROTECTED, Protection, file_parts_of, named, parts_of, shown
-from machines.coding.tools.planted import is_head
-from machines.coding.tools.reading import (
+from machines.coding.tools import file_arguments as given
+from machines.coding.tools import file_view
+from machines.coding.tools.file_view import (
     BOM,
     FileText,
-    Listing,
+    FolderListing,
+    Matches,
     bytes_of,
     digest_of,
     form_of,
     refuse_missing,
+    searched,
     with_line_ends,
 )
-from machines.coding.tools.searching import Matches, searched
-from machines.coding.tools.writing import refuse_unwritable, settle, twins_of, write_all
+from machines.coding.tools.file_writer import refuse_unwritable, settle, twins_of, write_all
+from machines.coding.tools.planted_files import is_head
+from machines.coding.tools.workspace_boundary import Beneath, WorkspaceGoneError
+from machines.coding.tools.workspace_paths import (
+    PROTECTED,
+    Protection,
+    WorkspaceToolError,
+    file_parts_of,
+    named,
+    parts_of,
+    shown_path,
+)
 
 _LINES_COMPARED, _WIDTH_COMPARED = 2_000, 120
 _LINES_SHOWN = 6
 
 
 def edited(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str:
-    """Give the text of file `name` with `old` replaced by `new`.
+    """Return the text of file `name` with `old` replaced by `new`.
 
     Raises ToolError: `not_found`, with the lines that are most alike; `ambiguous`, with the lines where it stands; `bad_arguments`.
     """
     if not old:
-        raise ToolError(
+        raise WorkspaceToolError(
             "bad_arguments", "'old' is empty: give the text to replace, or write the whole file with write_file"
         )
     found = next((way for way in _ways(text, old) if way in text), None)
     if found is None:
-        raise ToolError("not_found", _missing(name, text, old))
+        raise WorkspaceToolError("not_found", _missing(name, text, old))
     replacement = with_line_ends(new, _ending(text, found))
     if replacement == found:
-        raise ToolError("bad_arguments", "'old' and 'new' are the same: nothing would change")
+        raise WorkspaceToolError("bad_arguments", "'old' and 'new' are the same: nothing would change")
     count = text.count(found)
     if count > 1 and not everywhere:
         lines = ", ".join(map(str, _places(text, found)[:20]))
         more = "give more of the lines around the one that is meant, or say all=true"
-        raise ToolError("ambiguous", f"'old' stands {count} times in '{name}' (lines {lines}): {more}")
+        raise WorkspaceToolError("ambiguous", f"'old' stands {count} times in '{name}' (lines {lines}): {more}")
     return text.replace(found, replacement)
 
 
 def _ways(text: str, old: str) -> tuple[str, ...]:
-    r"""Give `old` as it may stand in the text: with each line ending, and as it was given.
+    r"""Return `old` as it may stand in the text: with each line ending, and as it was given.
 
     Whole `\r\n` come first: a `\n` at the start of `old` is not the second half of one.
     """
@@ -71,14 +79,14 @@ def _ways(text: str, old: str) -> tuple[str, ...]:
 
 
 def _ending(text: str, found: str) -> str:
-    """Give the line ending of the place, else the one that the text has most often."""
+    """Return the line ending of the place, else the one that the text has most often."""
     place = found if "\n" in found else text
     pairs = place.count("\r\n")
     return "\r\n" if 2 * pairs > place.count("\n") else "\n"
 
 
 def _places(text: str, found: str) -> list[int]:
-    """Give the lines, from 1, in which it begins."""
+    """Return the lines, from 1, in which it begins."""
     lines, line, at = [], 1, 0
     while (onward := text.find(found, at)) >= 0:
         line += text.count("\n", at, onward)
@@ -89,7 +97,7 @@ def _places(text: str, found: str) -> list[int]:
 
 
 def _missing(name: str, text: str, old: str) -> str:
-    """Say that it is not there, and what is instead."""
+    """Return that it is not there, and what is instead."""
     lines = text.split("\n")
     if not _is_mixed(text):
         lines = [line.removesuffix("\r") for line in lines]
@@ -110,7 +118,7 @@ def _is_mixed(text: str) -> bool:
 
 
 def _but_for_whitespace(lines: Sequence[str], old: str) -> tuple[int, int] | None:
-    """Give the first and last line, from 0, where `old` stands when whitespace makes no difference."""
+    """Return the first and last line, from 0, where `old` stands when whitespace makes no difference."""
     kept = [(number, "".join(line.split())) for number, line in enumerate(lines) if line.strip()]
     wanted = "".join(old.split())
     joined = "".join(line for _, line in kept)
@@ -129,7 +137,7 @@ def _but_for_whitespace(lines: Sequence[str], old: str) -> tuple[int, int] | Non
 
 
 def _alike(lines: Sequence[str], old: str) -> list[int]:
-    """Give the lines, from 0, that are most like the longest line of `old`."""
+    """Return the lines, from 0, that are most like the longest line of `old`."""
     wanted = max(old.split("\n"), key=lambda line: len(line.strip())).strip()[:_WIDTH_COMPARED]
     candidates: dict[str, int] = {}
     for number, line in enumerate(lines[:_LINES_COMPARED]):
@@ -138,7 +146,7 @@ def _alike(lines: Sequence[str], old: str) -> list[int]:
 
 
 def _numbered(lines: Sequence[str], chosen: Sequence[int]) -> str:
-    told = [f"{number + 1}: {shown(lines[number][:200], kept=chr(9))}" for number in chosen[:_LINES_SHOWN]]
+    told = [f"{number + 1}: {shown_path(lines[number][:200], kept=chr(9))}" for number in chosen[:_LINES_SHOWN]]
     return "\n".join(told) + ("\n.." if len(chosen) > _LINES_SHOWN else "")
 
 
@@ -146,7 +154,7 @@ _MOST_COMPARED = 3_000
 
 
 def unified(name: str, before: bytes | None, after: bytes) -> str:
-    """Give the difference of a file, with the place of each line; None before is a new file.
+    """Return the difference of a file, with the place of each line; None before is a new file.
 
     What is written stands there whole, whatever its length: a person lets it happen, or not, by what is seen.
     """
@@ -159,7 +167,7 @@ def unified(name: str, before: bytes | None, after: bytes) -> str:
 
 
 def added(after: bytes) -> str:
-    """Give the text that a file has afterwards, each line as one that is added."""
+    """Return the text that a file has afterwards, each line as one that is added."""
     return _told([f"+{line}" for line in _lines(after)])
 
 
@@ -168,7 +176,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _body(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Give the lines of the difference. What is equal at both ends is left out first: comparing takes long."""
+    """Return the lines of the difference. What is equal at both ends is left out first: comparing takes long."""
     start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     least = min(len(old), len(new)) - start
     pairs = zip(reversed(old), reversed(new), strict=False)
@@ -205,7 +213,7 @@ def _span(start: int, count: int) -> str:
 
 
 def _told(lines: Sequence[str]) -> str:
-    return "".join(f"{shown(line, kept=chr(9))}\n" for line in lines)
+    return "".join(f"{shown_path(line, kept=chr(9))}\n" for line in lines)
 
 
 #: What the guard `inside_workspace` refuses. Other faults of a call are the tool's to tell.
@@ -214,7 +222,7 @@ _LARGEST_COMPARED = 4_000_000
 
 
 @attrs.frozen
-class Change:
+class FileEdit:
     """What a call does to a file. `before` and `after` are SHA-256 in hex, None where there is no file."""
 
     path: str
@@ -227,7 +235,7 @@ class FileChanges:
     """What a call has done to files, in a sentence and by file."""
 
     result: str
-    changes: tuple[Change, ...]
+    changes: tuple[FileEdit, ...]
 
 
 class Workspace:
@@ -254,8 +262,10 @@ class Workspace:
         """Let go of the folder."""
         self._beneath.close()
 
-    def apply(self, call: given.FileCall, planned: Sequence[Change] = ()) -> Listing | FileText | Matches | FileChanges:
-        """Do a call, and give what it gave. Raises ToolError.
+    def apply(
+        self, call: given.FileCall, planned: Sequence[FileEdit] = ()
+    ) -> FolderListing | FileText | Matches | FileChanges:
+        """Do a call, and return what it gave. Raises ToolError.
 
         With `planned`, what has happened already is not done again and gives the same; a file that is neither as it was nor as it
         will be refuses the call (`changed_since`).
@@ -271,11 +281,11 @@ class Workspace:
                 )  # fmt: skip
         return self.write(call, planned)
 
-    def listed(self, call: given.ListDir) -> Listing:
+    def listed(self, call: given.ListDir) -> FolderListing:
         """List a folder, as `apply` does."""
-        return reading.listed(self._beneath, self._parts(call.path), call.offset)
+        return file_view.listed(self._beneath, self._parts(call.path), call.offset)
 
-    def write(self, call: given.WriteCall, planned: Sequence[Change] = ()) -> FileChanges:
+    def write(self, call: given.WriteCall, planned: Sequence[FileEdit] = ()) -> FileChanges:
         """Do a call that writes, as `apply` does."""
         paths = self._written_paths(call)
         if planned and self._is_done(paths, planned):
@@ -291,14 +301,14 @@ class Workspace:
             settle(self._beneath, paths)
         return FileChanges(_sentence(call, changes, [contents[parts] for parts in paths]), changes)
 
-    def planned(self, call: given.FileCall) -> tuple[Change, ...]:
-        """Give what a writing tool would change as files are now; nothing for another tool. Raises ToolError as the call would."""
+    def planned(self, call: given.FileCall) -> tuple[FileEdit, ...]:
+        """Return what a writing tool would change as files are now; nothing for another tool. Raises ToolError as the call would."""
         if not isinstance(call, given.WriteCall):
             return ()
         return self._changes(self._contents(call, self._written_paths(call)))
 
     def diff(self, call: given.FileCall) -> str:
-        """Give what a writing tool would change as text, for a person. Raises ToolError as the call would."""
+        """Return what a writing tool would change as text, for a person. Raises ToolError as the call would."""
         if not isinstance(call, given.WriteCall):
             return ""
         told = []
@@ -312,31 +322,31 @@ class Workspace:
         return "".join(told)
 
     def fault(self, call: given.FileCall) -> str:
-        """Say why a call would leave the workspace or write what is protected, as files are now; '' if it would not. Raises nothing."""
+        """Return why a call would leave the workspace or write what is protected, as files are now; '' if it would not. Raises nothing."""
         try:
             self._refuse(call)
-        except ToolError as error:
+        except WorkspaceToolError as error:
             return str(error) if error.code in _BOUNDARY else ""
         except (OSError, WorkspaceGoneError) as error:
             return f"the path cannot be looked at: {error}"
         return ""
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder stands there that the tools reach. Raises nothing for a bad path: nothing stands there."""
+        """Return whether a file or folder stands there that the tools reach. Raises nothing for a bad path: nothing stands there."""
         try:
             return self._beneath.look(self._parts(path)) is not None
-        except ToolError:
+        except WorkspaceToolError:
             return False
 
     def read_bytes(self, path: str) -> bytes:
-        """Give all bytes of a file, at most 64 MB. Raises ToolError."""
+        """Return all bytes of a file, at most 64 MB. Raises ToolError."""
         return bytes_of(self._beneath, self._file_parts(path))
 
     def known_as(self, path: str) -> str:
-        """Give a path as it is recorded, however it was written; of one that is none of the workspace what is left of it by name."""
+        """Return a path as it is recorded, however it was written; of one that is none of the workspace what is left of it by name."""
         try:
             return named(self._parts(path))
-        except ToolError:
+        except WorkspaceToolError:
             return posixpath.normpath(path)
 
     def _parts(self, path: object) -> tuple[str, ...]:
@@ -348,24 +358,24 @@ class Workspace:
     def _read(self, call: given.ReadFile) -> FileText:
         parts = self._file_parts(call.path)
         refuse_missing(self._beneath, parts)
-        return reading.read(self._beneath, parts, call.max_bytes, call.offset)
+        return file_view.read(self._beneath, parts, call.max_bytes, call.offset)
 
     def _contents(self, call: given.WriteCall, paths: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], bytes]:
-        """Give what a call would write. Raises ToolError where it cannot."""
+        """Return what a call would write. Raises ToolError where it cannot."""
         if isinstance(call, given.Edit):
             return {paths[0]: self._edited(paths[0], call)}
         files = zip(paths, call.files, strict=True)
         return {parts: given.encoded(self._fitted(parts, file.content), named(parts)) for parts, file in files}
 
     def _fitted(self, parts: tuple[str, ...], content: str) -> str:
-        """Give a content with the BOM and the line ends of the file that it replaces."""
+        """Return a content with the BOM and the line ends of the file that it replaces."""
         if self._beneath.look(parts) is None:
             return content
         with self._beneath.file(parts) as (file, _):
             return form_of(file).fitted(content)
 
     def _written_paths(self, call: given.WriteCall) -> list[tuple[str, ...]]:
-        """Give the files of a call. Raises ToolError where one may not be written."""
+        """Return the files of a call. Raises ToolError where one may not be written."""
         create_dirs = isinstance(call, given.Edit) or call.create_dirs
         paths = [self._writable(path, create_dirs=create_dirs) for path in call.paths]
         given.refuse_overlap(paths)
@@ -376,12 +386,12 @@ class Workspace:
         self._protection.check(parts)
         if is_head(parts[-1]):
             text = f"'{named(parts)}' would make its folder a git repository, whose settings run programs: use another name"
-            raise ToolError("protected_path", text)
+            raise WorkspaceToolError("protected_path", text)
         found = self._beneath.look(parts)
         refuse_unwritable(found, parts, self._twins(found, parts))
         if not create_dirs and self._beneath.look(parts[:-1]) is None:
             text = f"there is no folder '{named(parts[:-1])}': say create_dirs=true to make it"
-            raise ToolError("no_such_folder", text)
+            raise WorkspaceToolError("no_such_folder", text)
         return parts
 
     def _twins(self, found: os.stat_result | None, parts: Sequence[str]) -> int:
@@ -399,22 +409,22 @@ class Workspace:
             text = data.decode()
         except UnicodeDecodeError as error:
             text = f"'{name}' is no UTF-8 text: it cannot be edited, only written anew"
-            raise ToolError("binary_file", text) from error
+            raise WorkspaceToolError("binary_file", text) from error
         bom = BOM if text.startswith(BOM) else ""
         old, new = call.old.removeprefix(bom), call.new.removeprefix(bom)
         return given.encoded(bom + edited(name, text.removeprefix(bom), old, new, everywhere=call.all), name)
 
-    def _changes(self, contents: Mapping[tuple[str, ...], bytes]) -> tuple[Change, ...]:
+    def _changes(self, contents: Mapping[tuple[str, ...], bytes]) -> tuple[FileEdit, ...]:
         return tuple(
-            Change(named(parts), digest_of(self._beneath, parts), hashlib.sha256(data).hexdigest())
+            FileEdit(named(parts), digest_of(self._beneath, parts), hashlib.sha256(data).hexdigest())
             for parts, data in contents.items()
         )
 
     def _differs(self, parts: tuple[str, ...], data: bytes) -> bool:
         return digest_of(self._beneath, parts) != hashlib.sha256(data).hexdigest()
 
-    def _is_done(self, paths: Sequence[tuple[str, ...]], planned: Sequence[Change]) -> bool:
-        """Tell whether all that was planned has happened already."""
+    def _is_done(self, paths: Sequence[tuple[str, ...]], planned: Sequence[FileEdit]) -> bool:
+        """Return whether all that was planned has happened already."""
         if [named(parts) for parts in paths] != [change.path for change in planned]:
             return False
         return all(digest_of(self._beneath, p) == change.after for p, change in zip(paths, planned, strict=True))
@@ -427,12 +437,12 @@ class Workspace:
             return
         parts = self._parts(call.path)
         if not isinstance(call, given.ReadFile):
-            reading.refuse_closed(parts)
+            file_view.refuse_closed(parts)
         self._beneath.look(parts)
 
 
-def _sentence(call: given.WriteCall, changes: Sequence[Change], contents: Sequence[bytes]) -> str:
-    """Say what was done, the same when it is done a second time; `contents` are what the files hold now."""
+def _sentence(call: given.WriteCall, changes: Sequence[FileEdit], contents: Sequence[bytes]) -> str:
+    """Return what was done, the same when it is done a second time; `contents` are what the files hold now."""
     if isinstance(call, given.Edit):
         lines = len(contents[0].splitlines())
         return f"Edited {changes[0].path}: it has {lines} {'line' if lines == 1 else 'lines'} now"
@@ -444,21 +454,21 @@ def _sentence(call: given.WriteCall, changes: Sequence[Change], contents: Sequen
 
 
 def _kept(content: str, data: bytes) -> str:
-    """Say what a file has of the one that it replaces, where that was not asked for."""
+    """Return what a file has of the one that it replaces, where that was not asked for."""
     text = data.decode("utf-8", "replace")
     kept = ["its BOM"] if text.startswith(BOM) > content.startswith(BOM) else []
     kept += ["its line ends \\r\\n"] if text.count("\r\n") > content.count("\r\n") else []
     return f" (which keeps {' and '.join(kept)})" if kept else ""
 
 
-def _agreed(changes: Sequence[Change], planned: Sequence[Change]) -> tuple[Change, ...]:
-    """Give what was planned, where the files and the call still are what they were then. Raises ToolError."""
+def _agreed(changes: Sequence[FileEdit], planned: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
+    """Return what was planned, where the files and the call still are what they were then. Raises ToolError."""
     if [(c.path, c.after) for c in changes] != [(p.path, p.after) for p in planned]:
         names = ", ".join(change.path for change in changes)
         text = f"{names}: not as it was when this call was looked at; read it, and call again"
-        raise ToolError("changed_since", text)
+        raise WorkspaceToolError("changed_since", text)
     for change, plan in zip(changes, planned, strict=True):
         if change.before not in (plan.before, plan.after):
             text = f"'{change.path}' was changed since this call was looked at: read it, and call again"
-            raise ToolError("changed_since", text)
+            raise WorkspaceToolError("changed_since", text)
     return tuple(planned)

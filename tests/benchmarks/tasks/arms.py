@@ -31,7 +31,7 @@ def arm_named(name: str) -> Arm:
 
 
 def arms_named(names: str) -> tuple[Arm, ...]:
-    """Give the arms of a list with commas, each once. ValueError for what is none."""
+    """Return the arms of a list with commas, each once. ValueError for what is none."""
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if not wanted:
         raise ValueError(f"no arm is named; write such as {', '.join(DEFAULT_ARMS)}")

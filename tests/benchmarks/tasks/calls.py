@@ -43,7 +43,7 @@ class Calls:
                 raise ValueError(f"{self.path}:{number}: this is no call") from error
 
     def answer(self, question: Question) -> tuple[Artifact, bool]:
-        """Give an answer, and whether it was asked for just now. Raises what the model raises; then nothing is kept."""
+        """Return an answer, and whether it was asked for just now. Raises what the model raises; then nothing is kept."""
         key = key_of(self.model, question)
         if self.shared and key in self._known:
             return _artifact(self._known[key]), False
@@ -65,7 +65,7 @@ class Calls:
 
 
 def key_of(model: Model, question: Question) -> str:
-    """Give the key of a call: equal for equal model, machine, seed, prompt and parameters, and for nothing else."""
+    """Return the key of a call: equal for equal model, machine, seed, prompt and parameters, and for nothing else."""
     told = [
         model.name,
         question.machine.name,

@@ -90,12 +90,12 @@ def planned(
 
 
 def folder_name(model: str) -> str:
-    """Give a folder's name for a model's."""
+    """Return a folder's name for a model's."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", model).strip("._") or "model"
 
 
 def measured(plan: Plan, jobs: int) -> int:
-    """Measure, and write the report; give the exit code. Raises ValueError, OSError, GenerationError."""
+    """Measure, and write the report; return the exit code. Raises ValueError, OSError, GenerationError."""
     plan, probed = _tried(plan)
     settle(plan)
     results, calls = Results(plan.folder / RESULTS), Calls(plan.model, plan.folder / CALLS, plan.shared)

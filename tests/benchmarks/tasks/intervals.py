@@ -12,7 +12,7 @@ Z_95 = 1.959963984540054
 
 
 def wilson(hits: int, trials: int, z: float = Z_95) -> tuple[float, float]:
-    """Give the interval of rates that `hits` of `trials` go with, 95 % by default; (0, 1) without trials. ValueError for no counts."""
+    """Return the interval of rates that `hits` of `trials` go with, 95 % by default; (0, 1) without trials. ValueError for no counts."""
     if not 0 <= hits <= trials:
         raise ValueError(f"{hits} of {trials} is no count")
     if trials == 0:
@@ -26,7 +26,7 @@ def wilson(hits: int, trials: int, z: float = Z_95) -> tuple[float, float]:
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Give the two-sided p-value of so many samples that only the one arm solved, and only the other; 1 when they never differ."""
+    """Return the two-sided p-value of so many samples that only the one arm solved, and only the other; 1 when they never differ."""
     if only_first < 0 or only_second < 0:
         raise ValueError(f"{min(only_first, only_second)} is no count")
     differing, fewer = only_first + only_second, min(only_first, only_second)
@@ -44,7 +44,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def paired_difference(only_first: int, only_second: int, pairs: int, z: float = Z_95) -> tuple[float, float]:
-    """Give the interval, 95 % by default, of how much higher the first arm's rate is, over samples that both arms had; (-1, 1) without any.
+    """Return the interval, 95 % by default, of how much higher the first arm's rate is, over samples that both arms had; (-1, 1) without any.
 
     A. Agresti and Y. Min 2005: half a sample is added to each of the four cells. ValueError for what are no counts of so many pairs.
     """

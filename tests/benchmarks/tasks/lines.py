@@ -16,7 +16,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Give the whole lines of a file, none where there is no file; a last line without its end is taken away from it."""
+    """Return the whole lines of a file, none where there is no file; a last line without its end is taken away from it."""
     if not path.exists():
         return []
     written = path.read_bytes()

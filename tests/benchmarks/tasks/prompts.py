@@ -7,8 +7,7 @@ were; a text of feedback stands there once, however often it was given.
 from collections.abc import Callable
 
 from dsa.guards.code import extract_code
-from dsa.runtime.content import Context, PromptTemplate
-from dsa.runtime.prompt import fill, render
+from dsa.runtime.content import Context, PromptTemplate, fill, render
 
 Compose = Callable[[Context, PromptTemplate | None], str]
 

@@ -79,7 +79,7 @@ def _named(shown: Sequence[Comparison]) -> str:
 
 
 def sentence(each: Comparison, *, nested: bool) -> str:
-    """Say what one comparison shows; a null result is called one."""
+    """Return what one comparison shows; a null result is called one."""
     low, high = each.interval
     where = "" if each.task == ALL else f" at {each.task}"
     counts = f"{each.only_first} of {each.pairs} samples were solved by {each.first} only, {each.only_second} by {each.second} only"
@@ -106,7 +106,7 @@ def _p(value: float) -> str:
 
 
 def _missing(counted: Sequence[Cell], samples: int) -> str:
-    """Say what is not there yet."""
+    """Return what is not there yet."""
     wanted = sum(samples for cell in counted if cell.task != ALL)
     there = sum(cell.trials + cell.errors for cell in counted if cell.task != ALL)
     if there >= wanted:

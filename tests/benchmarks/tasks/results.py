@@ -21,7 +21,7 @@ class ResultsError(ValueError):
 
 
 def key_of(trial: Trial) -> Key:
-    """Give what tells trials apart."""
+    """Return what tells trials apart."""
     return trial.task, trial.arm, trial.sample
 
 
@@ -64,7 +64,7 @@ class Results:
             self.rows[key_of(trial)] = trial
 
     def is_done(self, key: Key) -> bool:
-        """Tell whether a trial needs not be made any more."""
+        """Return whether a trial needs not be made any more."""
         return key in self.rows and self.rows[key].outcome != ERROR
 
 

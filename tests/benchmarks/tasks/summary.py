@@ -68,7 +68,7 @@ class Comparison:
 
 
 def cells(rows: Iterable[Trial], tasks: Sequence[str], arms: Sequence[Arm]) -> list[Cell]:
-    """Give the counts, by task and arm; for all tasks too where there are several."""
+    """Return the counts, by task and arm; for all tasks too where there are several."""
     rows = list(rows)
     found = [
         _cell(task, arm.name, [row for row in rows if (row.task, row.arm) == (task, arm.name)])
@@ -116,7 +116,7 @@ def compared(rows: Iterable[Trial], tasks: Sequence[str], arms: Sequence[Arm]) -
 
 
 def pairs_of(arms: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
-    """Give the arms to compare, the one that has more of something first."""
+    """Return the arms to compare, the one that has more of something first."""
     found = []
     for one, other in combinations(sorted(arms, key=lambda arm: (arm.feedback, arm.attempts)), 2):
         is_control = other.feedback and not one.feedback and one.attempts == other.attempts
@@ -127,7 +127,7 @@ def pairs_of(arms: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
 
 
 def is_nested(first: Arm, second: Arm) -> bool:
-    """Tell whether the first arm begins with all that the second one does, and can only go on from there."""
+    """Return whether the first arm begins with all that the second one does, and can only go on from there."""
     return first.attempts > second.attempts and (first.feedback == second.feedback or second.attempts == 1)
 
 

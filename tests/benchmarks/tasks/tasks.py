@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 from benchmarks.tasks.oracles import Oracle, oracle_of
 
-from dsa.guards.library import build_guard
+from dsa.guards.guard_kinds import build_guard
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runtime.content import GuardInterface
@@ -54,14 +54,14 @@ class Task:
 
 
 def task_named(name: str) -> Task:
-    """Give a task. ValueError for an unknown name."""
+    """Return a task. ValueError for an unknown name."""
     if name not in SETS["all"]:
         raise ValueError(f"there is no task '{name}'; there are: {', '.join((*SETS['all'], *SETS))}")
     return Task(name, (DOCUMENTS / f"{name}.md").read_text(encoding="utf-8"))
 
 
 def tasks_named(names: str) -> tuple[Task, ...]:
-    """Give the tasks of a list with commas, in which a set stands for all of its tasks; each once. ValueError for an unknown name."""
+    """Return the tasks of a list with commas, in which a set stands for all of its tasks; each once. ValueError for an unknown name."""
     wanted: list[str] = []
     for name in filter(None, map(str.strip, names.split(","))):
         wanted += SETS.get(name, (name,))

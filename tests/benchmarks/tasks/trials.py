@@ -12,19 +12,18 @@ from benchmarks.tasks.models import Question
 from benchmarks.tasks.prompts import Compose
 from benchmarks.tasks.tasks import Task
 
+from dsa.data_use import SPECIFICATION
 from dsa.edge.binding import Bindings
 from dsa.edge.sandbox import SandboxError
-from dsa.generators.model_calls import derive_seed
+from dsa.generators.model_options import derive_seed
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
-from dsa.runtime.rest import Rest
-from dsa.uses import SPECIFICATION
-from machines.dual_state.agent import in_memory
+from dsa.runtime.status import Rest
+from dsa.semantics import Occurrence
+from machines.dual_state.agent import in_memory, now
 from machines.dual_state.bindings import effects
-from machines.dual_state.waiting import now
 
 ACCEPTED, REJECTED, ERROR = "accepted", "rejected", "error"
 RIGHT, WRONG = "right", "wrong"
@@ -57,7 +56,7 @@ class Trial:
 
 
 def sample_seed(seed: int, task: str, sample: int) -> int:
-    """Give the seed of a sample, the same in every arm."""
+    """Return the seed of a sample, the same in every arm."""
     return derive_seed(seed, task, sample, "sample")
 
 
@@ -102,7 +101,7 @@ def perform(
 
 
 def _accepted(task: Task, rest: Rest) -> str | None:
-    """Give the id of what the last step came to, if all steps have passed."""
+    """Return the id of what the last step came to, if all steps have passed."""
     if rest.failure is not None or rest.run.outcome != "succeeded":
         return None
     return rest.run.step(task.steps[-1]).accepted
@@ -136,7 +135,7 @@ def _not_passed(task: Task, rest: Rest) -> Iterator[str]:
 
 
 def _scored(task: Task, row: Trial, artifact: Artifact) -> Trial:
-    """Give the row with what the oracle says of the artifact; an oracle that cannot run is an error, and no verdict."""
+    """Return the row with what the oracle says of the artifact; an oracle that cannot run is an error, and no verdict."""
     row = attrs.evolve(row, digest=artifact.content_digest[:16])
     try:
         fault = task.oracle.fault(artifact)

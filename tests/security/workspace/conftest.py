@@ -6,7 +6,7 @@ import pytest
 from attacked_workspaces import SECRET, TOOLS, WRITES, calls_of, everything
 from file_tools import FileTools
 
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _no_hanging():
 
 @pytest.fixture
 def places(tmp_path):
-    """Give the workspace's folder, with links of every kind that lead out of it."""
+    """Return the workspace's folder, with links of every kind that lead out of it."""
     root, outside = tmp_path / "inside", tmp_path / "outside"
     for folder in (root / "src", root / ".git", root / "tests", outside):
         folder.mkdir(parents=True)
@@ -73,7 +73,7 @@ def attack(workspace, places):
             for call in (workspace.apply, workspace.planned, workspace.diff):
                 if call != workspace.apply and tool not in WRITES:
                     continue
-                with pytest.raises(ToolError) as refused:
+                with pytest.raises(WorkspaceToolError) as refused:
                     call(tool, arguments)
                 codes.add(refused.value.code)
                 assert SECRET not in str(refused.value)

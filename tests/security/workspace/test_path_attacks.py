@@ -5,7 +5,7 @@ import shutil
 import pytest
 from attacked_workspaces import WRITES, calls_of, everything
 
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 ESCAPES = [
     "..",
@@ -155,7 +155,7 @@ def test_paths_that_lead_out(attack, workspace, places, path):
     path = path.replace("{root}", str(places)).replace("{outside}", str(places.parent / "outside"))
     assert not workspace.exists(path)
     for call in (workspace.digest, workspace.read_bytes):
-        with pytest.raises(ToolError):
+        with pytest.raises(WorkspaceToolError):
             call(path)
 
 
@@ -167,7 +167,7 @@ def test_paths_that_are_none(attack, path):
 @pytest.mark.parametrize("path", NAMES)
 def test_names_that_only_look_dangerous_stay_inside(workspace, places, path):
     outside = everything(places.parent / "outside")
-    with pytest.raises(ToolError, match="there is no"):
+    with pytest.raises(WorkspaceToolError, match="there is no"):
         workspace.read_file(path)
     workspace.write_file(path, "inside")
     assert workspace.read_file(path)["content"] == "inside"
@@ -199,7 +199,7 @@ def test_git_as_a_file_is_protected_too(workspace, places):
     shutil.rmtree(places / ".git")
     (places / ".git").write_text("gitdir: ../outside\n")
     for tool in WRITES:
-        with pytest.raises(ToolError) as refused:
+        with pytest.raises(WorkspaceToolError) as refused:
             workspace.apply(tool, calls_of(".git")[tool])
         assert refused.value.code == "protected_path"
     assert workspace.read_file(".git")["content"] == "gitdir: ../outside\n"

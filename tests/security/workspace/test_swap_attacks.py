@@ -13,12 +13,12 @@ from attacked_workspaces import SECRET, WRITES, calls_of, everything
 from file_tools import FileTools
 from os_calls import before, handled
 
-from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools.workspace_boundary import Beneath, WorkspaceGoneError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 
 def exchange():
-    """Give what makes two names change places at once; skip where there is none."""
+    """Return what makes two names change places at once; skip where there is none."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         pytest.skip("no renameat2")
@@ -62,7 +62,7 @@ def test_a_folder_that_becomes_a_link_at_any_moment(workspace, places, tool):
             arguments = {"path": path, "old": "inside", "new": "inside again", "all": True}
         try:
             said = str(workspace.apply("write_file" if tool == "new" else tool, arguments))
-        except ToolError as error:
+        except WorkspaceToolError as error:
             said = str(error)
             seen[error.code] = seen.get(error.code, 0) + 1
         else:
@@ -92,7 +92,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_planned(workspace, places, to
     shutil.rmtree(places / "folder")
     (places / "folder").symlink_to("../outside")
     outside = everything(places.parent / "outside")
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(WorkspaceToolError) as refused:
         workspace.apply(tool, arguments, planned)
     assert refused.value.code == "path_outside_workspace"
     assert everything(places.parent / "outside") == outside
@@ -115,7 +115,7 @@ def test_a_folder_that_becomes_a_link_right_after_it_was_made(workspace, places)
             swapped_for_a_link(places / "made", places.parent / "outside")
         return made
 
-    with handled(handle), pytest.raises(ToolError) as refused:
+    with handled(handle), pytest.raises(WorkspaceToolError) as refused:
         workspace.write_file("made/secret", "attacked")
     assert refused.value.code == "path_outside_workspace"
     assert everything(places.parent / "outside") == outside
@@ -162,7 +162,7 @@ def test_a_workspace_that_was_deleted_is_no_fault_of_the_call(workspace, places)
     shutil.rmtree(places)
     for path in ("a.py", "src/a.py"):
         for tool, arguments in calls_of(path).items():
-            with pytest.raises((WorkspaceGoneError, ToolError)) as raised:
+            with pytest.raises((WorkspaceGoneError, WorkspaceToolError)) as raised:
                 workspace.apply(tool, arguments)
             if tool == "write_file":
                 assert isinstance(raised.value, WorkspaceGoneError)
@@ -186,7 +186,7 @@ def test_no_descriptor_is_left_open(workspace, places):
         for tool, arguments in calls_of(path).items():
             try:
                 workspace.apply(tool, arguments)
-            except ToolError:
+            except WorkspaceToolError:
                 workspace.fault(tool, arguments)
     assert len(list(Path("/proc/self/fd").iterdir())) == open_before
     assert places.exists()

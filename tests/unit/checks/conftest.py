@@ -11,14 +11,14 @@ TEXT = (Path(__file__).parents[3] / "machines" / "dual_state" / "machine.md").re
 
 
 def line_of(text, part):
-    """Give the number of the one line that has `part`."""
+    """Return the number of the one line that has `part`."""
     (line,) = [number for number, line in enumerate(text.split("\n"), 1) if part in line]
     return line
 
 
 @pytest.fixture
 def plant():
-    """Give a function that replaces parts of dual_state's text and gives the text and its findings by code."""
+    """Return a function that replaces parts of dual_state's text and gives the text and its findings by code."""
 
     def planted(*changes, text=TEXT, **options):
         for old, new in changes:

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from dsa.checks.certify import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
-from dsa.checks.certify_steps import require_same_steps
-from dsa.checks.prove import prove
+from dsa.checks.certificate.certificate_proofs import require_same_steps
+from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, verify
 from dsa.lang import dumps, loads

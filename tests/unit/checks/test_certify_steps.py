@@ -7,9 +7,14 @@ import attrs
 import pytest
 from example_machines import dual_state
 
-from dsa.checks.certify_proofs import NoProofError
-from dsa.checks.certify_steps import Sealed, SealedError, require_few_cases, require_same_steps
-from dsa.compiled_step import _Writer
+from dsa.checks.certificate.certificate_proofs import (
+    NoProofError,
+    SealedError,
+    SealedValue,
+    require_few_cases,
+    require_same_steps,
+)
+from dsa.compiled_step import _StepWriter
 from dsa.expr import Integer, RangeDomain
 from dsa.kernel import TABLE, Claim
 from dsa.lang import dumps, loads
@@ -41,7 +46,7 @@ CLAIM = {"form": TABLE, "parts": [], "at": {}, "proofs": []}
 @pytest.fixture
 def generated(monkeypatch):
     """Have what is generated for `go` changed; nothing is compiled yet."""
-    write = _Writer.source
+    write = _StepWriter.source
 
     def change(*pairs):
         def source(writer, rows):
@@ -51,7 +56,7 @@ def generated(monkeypatch):
                 lines = lines.replace(old, new)
             return tuple(lines.split("\n"))
 
-        monkeypatch.setattr(_Writer, "source", source)
+        monkeypatch.setattr(_StepWriter, "source", source)
         require_same_steps(attrs.evolve(MACHINE), Claim(dumps(MACHINE), CLAIM))
 
     return change
@@ -107,7 +112,7 @@ def test_it_must_treat_all_other_effects_alike(generated):
 
 
 def test_a_sealed_value_can_only_be_handed_on():
-    one = Sealed()
+    one = SealedValue()
     assert (one,)[0] is one
     with pytest.raises(SealedError):
         _ = one == 1

@@ -4,18 +4,18 @@ import families
 import pytest
 from example_machines import states
 
-from dsa.checks.components import cycles, marked, unable
-from dsa.checks.engines.found import Limits
-from dsa.checks.searching import search_all
+from dsa.checks.search.engine import SearchLimits
+from dsa.checks.search.property_search import search_all
+from dsa.checks.search.state_graph import cycles, marked, unable
 from dsa.declarations import Event, Transition
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.expr import TRUE, Name
 from dsa.machine import Machine
 from dsa.system import closed_system
 
 
 def loop():
-    """Give a machine whose one cycle is a step from a configuration to itself."""
+    """Return a machine whose one cycle is a step from a configuration to itself."""
     return Machine(
         "loop", (Transition("a", "go", "b"), Transition("b", "go", "=")), states("a", ["b"]), "a", events=(Event("go"),)
     )
@@ -31,7 +31,7 @@ MACHINES = {
 
 
 def parts(machine, condition):
-    searched = search_all(closed_system(machine), [], Limits(100_000))
+    searched = search_all(closed_system(machine), [], SearchLimits(100_000))
     graph = searched.graph
     holding = graph.holding(dict.fromkeys(range(len(searched.system.locations)), searched.ground.grounded(condition)))
     numbers = [int(number) for number in graph.numbers]
@@ -47,7 +47,7 @@ def test_arrays_and_lists_agree(name, monkeypatch):
     ]
     for condition in [TRUE, *(Name(flag, "variable") for flag in flags[:2])]:
         kind, cyclic, stuck = parts(machine, condition)
-        monkeypatch.setattr("dsa.checks.engines.edges._SMALL", 0)
+        monkeypatch.setattr("dsa.checks.search.state_graph._SMALL", 0)
         arrays, *same = parts(machine, condition)
         monkeypatch.undo()
         assert (kind, arrays) == ("list", "ndarray")

@@ -1,6 +1,6 @@
-from dsa.checks.conjuncts import rows_at, show_false
-from dsa.edge.files import load
-from dsa.meaning import Configuration, Occurrence
+from dsa.checks.places import rows_at, show_false
+from dsa.edge.document_files import load
+from dsa.semantics import Configuration, Occurrence
 
 MACHINE = load("dual_state")
 VALIDATING = Configuration("validating", (False, 3), frozenset({"execute_guard"}))

@@ -2,12 +2,11 @@
 
 import pytest
 
-from dsa.checks.differ import compare
-from dsa.checks.differ_pairs import Pair
-from dsa.checks.engines.found import Limits
-from dsa.checks.explore import explore
+from dsa.checks.diff.equivalence import Pair, compare
+from dsa.checks.search.engine import SearchLimits
+from dsa.checks.search.exploration import explore
 from dsa.lang import loads
-from dsa.meaning import Taken
+from dsa.semantics import Taken
 from dsa.trace import show_occurrence
 
 TEXT = """# m
@@ -60,7 +59,7 @@ TEXT = """# m
 | busy.a  | after 30s |                                | seen = true |          | busy.b  |
 | busy.b  | after 1m  |                                |          |             | =       |
 """
-LIMITS = Limits(10_000)
+LIMITS = SearchLimits(10_000)
 
 
 def machines(*changes, text=TEXT):
@@ -77,18 +76,18 @@ def compared(*changes, limits=LIMITS):
 
 
 def line(start):
-    """Give the row that begins so."""
+    """Return the row that begins so."""
     (found,) = [each for each in TEXT.splitlines(keepends=True) if each.startswith(f"| {start}")]
     return found
 
 
 def after(start, *rows):
-    """Give a change that adds rows after one."""
+    """Return a change that adds rows after one."""
     return line(start), line(start) + "".join(f"{each}\n" for each in rows)
 
 
 def row(start, **cells):
-    """Give a change of the row that begins so: cells by column, or the whole row gone."""
+    """Return a change of the row that begins so: cells by column, or the whole row gone."""
     if not cells:
         return line(start), ""
     columns = ("source", "event", "if", "update", "effects", "target")
@@ -145,7 +144,7 @@ ORDERED = """# m
 def test_what_a_timer_does_that_may_fire_only_later_is_compared():
     """The longer timer waits for the shorter one at first; once that has started again, the same state lets the longer one fire."""
     old, new = loads(ORDERED), loads(ORDERED.replace("note", "other"))
-    found = compare(Pair(old, new), Pair(old, new).start, Limits(1000))
+    found = compare(Pair(old, new), Pair(old, new).start, SearchLimits(1000))
     assert found.verdict == "DIFFERENT"
     assert show_occurrence(found.parting.occurrence) == "after 2m of a"
     assert [show_occurrence(each) for each in found.parting.way] == ["after 1m of a"]
@@ -155,7 +154,7 @@ def test_the_order_of_timers_alone_makes_no_difference():
     """The shorter timer is never taken, so the longer one never comes: whose it is shows in nothing."""
     text = ORDERED.replace("after 1m |    |", "after 1m | 1 > 2 |") + "| a      | go       |    | note    | =      |\n"
     old, new = loads(text), loads(text.replace("a      | after 2m", "*      | after 2m"))
-    assert compare(Pair(old, new), Pair(old, new).start, Limits(1000)).verdict == "EQUAL"
+    assert compare(Pair(old, new), Pair(old, new).start, SearchLimits(1000)).verdict == "EQUAL"
 
 
 def test_a_row_that_stays_or_leaves_and_enters_its_state_differs_in_timers_alone():
@@ -256,8 +255,8 @@ def test_what_one_guard_alone_can_say_differs():
 
 
 @pytest.mark.parametrize(("limits", "said"), [
-    (Limits(5), "the limit of 5 configurations"),
-    (Limits(10_000, expired=lambda: True), "the time limit"),
+    (SearchLimits(5), "the limit of 5 configurations"),
+    (SearchLimits(10_000, expired=lambda: True), "the time limit"),
 ])  # fmt: skip
 def test_a_limit_makes_it_unknown(limits, said):
     found = compared(limits=limits)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from dsa.checks.differ import prospect
-from dsa.checks.differ_pairs import Pair
-from dsa.checks.engines.found import Limits
+from dsa.checks.diff.equivalence import Pair, prospect
+from dsa.checks.search.engine import SearchLimits
 from dsa.lang import loads
 from dsa.trace import show_occurrence
 
@@ -44,7 +43,7 @@ TEXT = """# m
 | busy   | after 5s |                          |        |         | over   |
 """
 PASSED, MORE, LAST = "| g.passed                 |", "| not g.passed and n < 2   |", "| not g.passed and n == 2  |"
-LIMITS = Limits(1_000)
+LIMITS = SearchLimits(1_000)
 
 
 def ahead(*changes, before=(), limits=LIMITS):
@@ -147,14 +146,14 @@ def test_what_a_guard_could_not_say_before_is_new():
 
 
 def test_a_limit_leaves_it_open():
-    assert ahead(limits=Limits(2)).limit == "the limit of 2 configurations"
-    assert ahead(UNHANDLED, limits=Limits(3)).limit
+    assert ahead(limits=SearchLimits(2)).limit == "the limit of 2 configurations"
+    assert ahead(UNHANDLED, limits=SearchLimits(3)).limit
     wide = ("| 0..2   | 0       |", "| 0..2   | 0       |\n| m        | 0..99  | 0       |")
     counting = (
         "| idle   | go       |                          |        |",
         "| idle   | go       |                          | m += 1 |",
     )
-    found = ahead(UNHANDLED, before=[wide, counting, ("| over   |", "| idle   |")], limits=Limits(30))
+    found = ahead(UNHANDLED, before=[wide, counting, ("| over   |", "| idle   |")], limits=SearchLimits(30))
     assert (found.trouble, found.limit) == (None, "the limit of 30 configurations"), (
         "nobody knows whether the old one comes to it"
     )

@@ -3,9 +3,8 @@
 import pytest
 from attrs import evolve
 
-from dsa.checks.differ_declared import Detail, canonical
-from dsa.checks.differ_rows import changes, same_control
-from dsa.edge.files import load
+from dsa.checks.diff.document_diff import Detail, canonical, changes, same_control
+from dsa.edge.document_files import load
 from dsa.expr import unparse
 from dsa.lang import formatted, loads
 

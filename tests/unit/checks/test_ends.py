@@ -7,20 +7,18 @@ from functools import partial
 import pytest
 
 import dsa
-from dsa.checks.certify import Certifier, behaviour, certify_proofs, certify_verdicts
-from dsa.checks.certify_steps import require_same_steps
-from dsa.checks.differ import compare
-from dsa.checks.differ_moves import Moves
-from dsa.checks.differ_pairs import Pair
-from dsa.checks.engines.found import Limits
-from dsa.checks.odds.reckon import odds
-from dsa.checks.prove import prove
+from dsa.checks.certificate.certificate_proofs import require_same_steps
+from dsa.checks.certificate.certificate_writer import Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.diff.equivalence import Moves, Pair, compare
+from dsa.checks.odds.run_odds import odds
+from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
+from dsa.checks.search.engine import SearchLimits
 from dsa.errors import MachineError
 from dsa.kernel import STUCK, verify
 from dsa.lang import digest, dumps, loads
-from dsa.meaning import Configuration, Occurrence, Refusal, is_over, start, step
-from dsa.runtime.policies import event_step
+from dsa.runtime.policy.policies import event_step
+from dsa.semantics import Configuration, Occurrence, Refusal, is_over, start, step
 
 TABLE = """# tasks
 ## Parameters
@@ -121,7 +119,7 @@ def test_that_nothing_gets_stuck_is_certified_only_where_ends_are(checked):
 def test_a_run_that_is_over_in_one_table_alone_is_a_difference():
     other = loads(TABLE.replace(", end when done == n", ""))
     pair = Pair(MACHINE, other)
-    found = compare(pair, pair.start, Limits(100))
+    found = compare(pair, pair.start, SearchLimits(100))
     assert found.verdict == "DIFFERENT"
     assert (found.parting.old.ends, found.parting.new.ends) == (True, False)
 

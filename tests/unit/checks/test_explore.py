@@ -15,13 +15,13 @@ from example_machines import (
     two_phase_commit,
 )
 
-from dsa.checks.engines import bdd, python, vectors
-from dsa.checks.explore import explore
+from dsa.checks.search import bdd_engine, numpy_engine, python_engine
+from dsa.checks.search.exploration import explore
 from dsa.declarations import Event, Guard, Transition, Variable
 from dsa.expr import And, Integer
 from dsa.lang import loads
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Taken, step
+from dsa.semantics import Configuration, Occurrence, Taken, step
 
 
 @pytest.mark.parametrize(("machine", "configurations", "transitions"), [
@@ -41,7 +41,7 @@ def test_counts_are_those_of_a_plain_search_with_the_reference():
     moves = [("specification", {}), ("artifact", {}), *(("verdict", {"g": g}) for g in ("passed", "failed", "fatal"))]
     found = explore(machine)
     accepted = 0
-    from dsa.meaning import OccurrenceError
+    from dsa.semantics import OccurrenceError
 
     for configuration, (event, verdicts) in itertools.product(found.reached(), moves):
         try:
@@ -176,14 +176,16 @@ def test_progress_is_told():
 
 def test_an_engine_can_be_asked_for():
     assert explore(jugs()).engine == "python"
-    found = explore(jugs(), engine=vectors.search)
+    found = explore(jugs(), engine=numpy_engine.search)
     assert (found.engine, found.configurations, found.transitions) == ("numpy", 16, 96)
     assert found == explore(jugs())  # engine and seconds aside
     assert found.found.layers is not None
     assert found.ground.start == found.found.layers[0][0]
 
 
-@pytest.mark.parametrize("engine", [python.search, vectors.search, bdd.search], ids=["python", "numpy", "bdd"])
+@pytest.mark.parametrize(
+    "engine", [python_engine.search, numpy_engine.search, bdd_engine.search], ids=["python", "numpy", "bdd"]
+)
 def test_every_engine_gives_traces(engine):
     machine = dual_state(rmax=1)
     found = explore(machine, engine=engine)
@@ -195,7 +197,9 @@ def test_every_engine_gives_traces(engine):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", [python.search, vectors.search, bdd.search], ids=["python", "numpy", "bdd"])
+@pytest.mark.parametrize(
+    "engine", [python_engine.search, numpy_engine.search, bdd_engine.search], ids=["python", "numpy", "bdd"]
+)
 def test_what_is_not_reached_has_no_trace(engine):
     found = explore(dual_state(rmax=0), engine=engine)
     for missing in (

@@ -1,7 +1,7 @@
 import pytest
 from example_machines import emits, placed, states
 
-from dsa.checks.graph import dead_ends, vain_effects
+from dsa.checks.table_faults import dead_ends, vain_effects
 from dsa.declarations import Event, State, Transition
 from dsa.machine import Machine
 

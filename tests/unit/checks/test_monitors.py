@@ -3,11 +3,11 @@
 import pytest
 from example_machines import dual_state
 
-from dsa.checks.concrete import moments
-from dsa.checks.monitors import Watched, is_monitor, monitor
-from dsa.claims import Always, AtMost, EverywherePossible, LeadsTo, Never, OnlyAfter, Possible, Unchanged
+from dsa.checks.monitor import MonitorReport, is_monitor, monitor
+from dsa.checks.properties import moments
+from dsa.declarations import Always, AtMost, EverywherePossible, LeadsTo, Never, OnlyAfter, Possible, UnchangedClaim
 from dsa.expr import Integer, Name, Verdict
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 
 GO, ARTIFACT = Occurrence("specification"), Occurrence("artifact")
 FAILED, PASSED = Occurrence("verdict", {"g": "failed"}), Occurrence("verdict", {"g": "passed"})
@@ -23,8 +23,8 @@ RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
     (Never(SUCCEEDED), ONCE, "pending", None),
     (Never(SUCCEEDED), TWICE, "violated", 5),
     (Never(Name("failed", "state")), TWICE, "satisfied", None),
-    (Unchanged(Verdict("g", "failed"), (SATISFIED,)), ONCE, "pending", None),
-    (Unchanged(Verdict("g", "failed"), (SATISFIED, RETRIES)), ONCE, "violated", 3),
+    (UnchangedClaim(Verdict("g", "failed"), (SATISFIED,)), ONCE, "pending", None),
+    (UnchangedClaim(Verdict("g", "failed"), (SATISFIED, RETRIES)), ONCE, "violated", 3),
     (LeadsTo(SPECIFICATION, SUCCEEDED), [], "pending", None),
     (LeadsTo(SPECIFICATION, SUCCEEDED), ONCE, "pending", 1),
     (LeadsTo(SPECIFICATION, SUCCEEDED), TWICE, "satisfied", None),
@@ -43,7 +43,7 @@ def test_what_a_monitor_says(form, run, verdict, step):
     machine = dual_state()
     found = moments(machine, run)
     ended = found[-1].configuration.state in machine.final_states
-    assert monitor(form, found, ended=ended) == Watched(verdict, step)
+    assert monitor(form, found, ended=ended) == MonitorReport(verdict, step)
 
 
 def test_forms_about_all_runs_are_none():

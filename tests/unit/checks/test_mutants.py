@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 from repository import shipped_machines
 
-from dsa.checks.mutants import row_mutants
-from dsa.checks.mutate import differences
+from dsa.checks.mutation import differences, row_mutants
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dsa.checks.mutate import Judged, mutate, prover
-from dsa.edge.files import load
+from dsa.checks.mutation import MutantResult, mutate, prover
+from dsa.edge.document_files import load
 from dsa.lang import loads
 
 COUNTER = """# counter
@@ -30,7 +30,7 @@ COUNTER = """# counter
 """
 
 
-def found(strength, what: str) -> Judged:
+def found(strength, what: str) -> MutantResult:
     (one,) = (one for one in strength.judged if one.mutant.what == what)
     return one
 

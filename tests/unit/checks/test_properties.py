@@ -4,12 +4,23 @@ import families
 import pytest
 from example_machines import dual_state, emits, jugs, states, two_phase_commit
 
-from dsa.checks.engines.found import Limits
 from dsa.checks.properties import Questions, judge
 from dsa.checks.report import check
-from dsa.claims import Always, AtMost, EverywherePossible, Expected, LeadsTo, Never, OnlyAfter, Possible, Unchanged
-from dsa.declarations import Event, Transition
-from dsa.edge.files import locate
+from dsa.checks.search.engine import SearchLimits
+from dsa.declarations import (
+    Always,
+    AtMost,
+    Event,
+    EverywherePossible,
+    ExpectedCount,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    Transition,
+    UnchangedClaim,
+)
+from dsa.edge.document_files import locate
 from dsa.expr import Arithmetic, Compare, Integer, Name, Or, Verdict
 from dsa.lang import loads
 from dsa.machine import Machine
@@ -27,7 +38,7 @@ def state(name):
 
 def judged(machine, form, **options):
     questions = Questions(closed_system(machine), [form])
-    return judge(questions, questions.search(Limits(100_000)), Limits(100_000), **options)[form]
+    return judge(questions, questions.search(SearchLimits(100_000)), SearchLimits(100_000), **options)[form]
 
 
 def lines(judgement):
@@ -39,8 +50,8 @@ def lines(judgement):
     (Always(Compare(RETRIES, (("<", RMAX),))), "VIOLATED", [40, 41, 43], "retries < rmax is false at step 3"),
     (Never(state("failed")), "VIOLATED", [40, 41, 43, 41, 45], "failed is true at step 5"),
     (Never(state("idle")), "VIOLATED", [], "idle is true at the start"),
-    (Unchanged(Verdict("g", "failed"), (SATISFIED,)), "HOLDS", None, ""),
-    (Unchanged(Verdict("g", "failed"), (SATISFIED, RETRIES)), "VIOLATED", [40, 41, 43], "retries changes from 0 to 1 at step 3"),
+    (UnchangedClaim(Verdict("g", "failed"), (SATISFIED,)), "HOLDS", None, ""),
+    (UnchangedClaim(Verdict("g", "failed"), (SATISFIED, RETRIES)), "VIOLATED", [40, 41, 43], "retries changes from 0 to 1 at step 3"),
     (OnlyAfter(SATISFIED, Verdict("g", "passed")), "HOLDS", None, ""),
     (OnlyAfter(QUERY, Verdict("g", "failed")), "VIOLATED", [40], "query_llm at step 1, and g.failed never before"),
     (AtMost(Arithmetic("+", RMAX, Integer(1)), QUERY), "HOLDS", None, ""),
@@ -83,13 +94,13 @@ def test_a_limit_leaves_unknown_what_was_not_found():
     machine = two_phase_commit(3)
     never, possible = Never(state("nowhere")), Possible(state("deciding"))
     questions = Questions(closed_system(machine), [never, possible, LeadsTo(state("deciding"), state("nowhere"))])
-    found = judge(questions, questions.search(Limits(20)), Limits(20))
+    found = judge(questions, questions.search(SearchLimits(20)), SearchLimits(20))
     assert [judgement.verdict for judgement in found.values()] == ["UNKNOWN", "HOLDS", "UNKNOWN"]
     assert found[never].reason.startswith("the search stopped at the limit of 20 configurations, after ")
 
 
 def test_odds_are_asked_of_who_knows_them():
-    form = Expected(QUERY, 2.0)
+    form = ExpectedCount(QUERY, 2.0)
     assert judged(dual_state(), form).verdict == "UNKNOWN"
     found = judged(
         dual_state(), form, odds=lambda machine, form, _limits: ("HOLDS", f"{machine.name} {form.at_most}", ("fair",))
@@ -98,7 +109,7 @@ def test_odds_are_asked_of_who_knows_them():
 
 
 def asking(*rows, events):
-    """Give a machine that begins in `start`, asks, and goes on in `a` with the answers given."""
+    """Return a machine that begins in `start`, asks, and goes on in `a` with the answers given."""
     first = Transition("start", "go", "a", effects=emits("ask", *(["tell"] if "told" in events else [])))
     answers = [Event(name, "tell" if name == "told" else "ask") for name in events]
     return Machine("m", (first, *rows), states("start", ["a", "b", "goal"]), "start", events=(Event("go"), *answers))

@@ -5,12 +5,12 @@ import itertools
 import pytest
 from proving import HEAD, machine, one
 
-from dsa.checks.evidence import Explored, Fair, Inductive, Ranked
-from dsa.checks.proof.refuted import Start, explained
-from dsa.checks.proof.samples import Sample
-from dsa.checks.prove import prove
+from dsa.checks.proof.conclusion import InductionGap, explained
+from dsa.checks.proof.induction import ExhaustiveEvidence, Fair, Inductive, RankEvidence
+from dsa.checks.proof.lemma_candidates import Sample
+from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.expr import Compare, Name, Symbol, walk
 from dsa.lang import loads
 from dsa.system import closed_system
@@ -132,7 +132,7 @@ def test_a_location_that_is_never_reached_is_told_by_what_is_outstanding() -> No
     place = next(n for n, here in enumerate(system.locations) if here.outstanding)
     command = next(command for command in system.commands if command.source == place)
     sample = Sample((3,), ((0, (0, 0)),), (), (None,), complete=True)
-    gap = explained(system, Start(place, {"x": 1, "y": 0}, command), sample, ["x", "y"])
+    gap = explained(system, InductionGap(place, {"x": 1, "y": 0}, command), sample, ["x", "y"])
     assert gap.outstanding == ("look",)
     assert gap.reached == "here with look outstanding is never reached"
     assert gap.hint.endswith("never here and pending look and n == 3")
@@ -197,7 +197,7 @@ def test_leads_to_rests_on_ranks_promises_and_fairness(claim: str, verdict: str,
     proof = one(ANSWERED, ASKING, claim)
     assert proof.verdict == verdict
     if verdict == "PROVED":
-        assert isinstance(proof.evidence, Ranked)
+        assert isinstance(proof.evidence, RankEvidence)
         assert {item for item in proof.evidence.awaited if item is not None} == awaited
     else:
         assert proof.loop is not None
@@ -242,7 +242,7 @@ def test_few_values_are_explored_to_the_end() -> None:
     head = HEAD.replace("| n         | 0..    | 5       |", "| n         | 3..4   | 3       |")
     proof = one(head, PARITY, "never x == 3")
     assert proof.verdict == "PROVED"
-    assert isinstance(proof.evidence, Explored)
+    assert isinstance(proof.evidence, ExhaustiveEvidence)
     assert proof.evidence.valuations == ((("n", 3),), (("n", 4),))
 
 

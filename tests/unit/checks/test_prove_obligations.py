@@ -3,7 +3,7 @@
 import pytest
 from proving import HEAD, machine, one
 
-from dsa.checks.prove import Proof, ProofReport, prove
+from dsa.checks.proof.prover import Proof, ProofReport, prove
 from dsa.lang import loads
 
 

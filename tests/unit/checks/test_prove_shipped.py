@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dsa.checks.evidence import Inductive, Ranked
-from dsa.checks.mutants import row_mutants
-from dsa.checks.prove import ProofReport, judged, prove
-from dsa.edge.files import load
+from dsa.checks.mutation import row_mutants
+from dsa.checks.proof.induction import Inductive, RankEvidence
+from dsa.checks.proof.prover import ProofReport, judged, prove
+from dsa.edge.document_files import load
 from dsa.expr import Value
 from dsa.lang import loads, read_spec
 from dsa.machine import Machine
@@ -32,7 +32,7 @@ def test_everything_about_dual_state_is_proved_without_exploring(dual_state: Pro
     proofs = (*dual_state.obligations, *dual_state.properties)
     assert [(proof.text, proof.how) for proof in proofs if proof.verdict != "PROVED"] == []
     assert dual_state.proved
-    assert all(isinstance(proof.evidence, Inductive | Ranked) for proof in proofs)
+    assert all(isinstance(proof.evidence, Inductive | RankEvidence) for proof in proofs)
     assert all(proof.milliseconds is not None for proof in proofs)
 
 
@@ -65,7 +65,7 @@ def test_what_is_proved_of_the_workflow_holds_at_rmax_0_to_5(workflow: ProofRepo
 
 
 def lost(machines: Iterable[Machine], texts: set[str]) -> set[str]:
-    """Give the properties that stay PROVED, or open only because the table itself is wrong, in every machine."""
+    """Return the properties that stay PROVED, or open only because the table itself is wrong, in every machine."""
     for mutant in machines:
         texts = texts - {p.text for p in prove(mutant).properties if p.verdict in {"VIOLATED", "NOT INDUCTIVE"}}
         if not texts:
@@ -74,7 +74,7 @@ def lost(machines: Iterable[Machine], texts: set[str]) -> set[str]:
 
 
 def rewritten(*changes: tuple[str, str]) -> Machine:
-    """Give dual_state, as its spec checks it, with changes to its text."""
+    """Return dual_state, as its spec checks it, with changes to its text."""
     text = (ROOT / "machines" / "dual_state" / "machine.md").read_text(encoding="utf-8")
     for old, new in changes:
         assert old in text

@@ -6,11 +6,11 @@ import attrs
 import pytest
 from example_machines import dual_state
 
-from dsa.checks.replay import replay
-from dsa.edge.files import load
+from dsa.checks.monitor import replay
+from dsa.edge.document_files import load
 from dsa.errors import ParameterError
-from dsa.meaning import Occurrence
-from dsa.trace import Recorded, RecordedStep, follow, recorded
+from dsa.semantics import Occurrence
+from dsa.trace import RecordedStep, RecordedTrace, follow, recorded
 
 FAILED = Occurrence("verdict", {"g": "failed"})
 RUN = [Occurrence("specification"), Occurrence("artifact"), FAILED, Occurrence("artifact"), FAILED]
@@ -65,12 +65,12 @@ def test_parameters_that_the_machine_does_not_have():
 
 def test_properties_are_watched_on_the_run():
     machine = load("specs/dual_state")
-    found = replay(machine, Recorded(record(machine=None).steps, parameters=(("rmax", 1),)))
+    found = replay(machine, RecordedTrace(record(machine=None).steps, parameters=(("rmax", 1),)))
     said = {seen.text: seen.watched and (seen.watched.verdict, seen.watched.step) for seen in found.observations}
     assert said["specification leads to succeeded or failed or escalated"] == ("satisfied", None)
     assert said["execute_guard only after query_llm"] == ("satisfied", 1)
     assert said["possible succeeded"] is None
-    begun = replay(machine, Recorded((RecordedStep(Occurrence("specification")),)))
+    begun = replay(machine, RecordedTrace((RecordedStep(Occurrence("specification")),)))
     said = {seen.text: seen.watched for seen in begun.observations}
     leads_to = said["specification leads to succeeded or failed or escalated"]
     assert (leads_to.verdict, leads_to.step) == ("pending", 1)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from dsa.checks.scenarios import from_scenarios, run_scenario, run_scenarios
-from dsa.claims import Scenario, ScenarioStep
+from dsa.declarations import Scenario, ScenarioStep
 from dsa.lang import loads
 
 SHIPPED = (Path(__file__).parents[3] / "machines" / "dual_state" / "machine.md").read_text(encoding="utf-8")

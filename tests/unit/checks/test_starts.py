@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from dsa.checks.prove import prove
+from dsa.checks.proof.prover import prove
 from dsa.checks.report import check
 from dsa.cli.check import command
 from dsa.errors import ParameterError

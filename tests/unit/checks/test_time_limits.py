@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from dsa.checks.engines import python
-from dsa.checks.engines.found import Found, Limits
+from dsa.checks.proof.prover import prove
 from dsa.checks.properties import Questions, judge
-from dsa.checks.prove import prove
 from dsa.checks.report import check
-from dsa.ground import Ground, LateError, Watch, ground
+from dsa.checks.search import python_engine
+from dsa.checks.search.engine import SearchLimits, SearchResult
+from dsa.ground_system import Ground, GroundWatch, LateError, ground
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -85,14 +85,14 @@ def test_what_was_found_is_not_looked_at_after_the_time() -> None:
     searches = itertools.count()
     over = []
 
-    def engine(here: Ground, watches: tuple[Watch, ...], limits: Limits) -> Found:
-        found = python.search(here, watches, limits)
+    def engine(here: Ground, watches: tuple[GroundWatch, ...], limits: SearchLimits) -> SearchResult:
+        found = python_engine.search(here, watches, limits)
         over.extend([True] if next(searches) else [])
         return found
 
     machine = loads(COUNTERS)
     forms = [claim.form for claim in machine.properties]
-    questions, limits = Questions(closed_system(machine), forms), Limits(10**6, lambda: bool(over))
+    questions, limits = Questions(closed_system(machine), forms), SearchLimits(10**6, lambda: bool(over))
     found = judge(questions, questions.search(limits, engine), limits, engine=engine)
     assert [found[form].verdict for form in forms] == ["UNKNOWN", "UNKNOWN"]
     assert found[forms[0]].reason == "the time limit was met before what was found was looked at"

@@ -1,9 +1,19 @@
 import attrs
 from example_machines import FALSE, dual_state, ranged, var
 
-from dsa.checks.graph import unused
-from dsa.claims import Always, Property, Scenario, ScenarioStep
-from dsa.declarations import Effect, Event, Generator, Guard, Parameter, Variable
+from dsa.checks.table_faults import unused
+from dsa.declarations import (
+    Always,
+    Effect,
+    Event,
+    Generator,
+    Guard,
+    Property,
+    RunParameter,
+    Scenario,
+    ScenarioStep,
+    Variable,
+)
 from dsa.expr import BooleanDomain
 
 
@@ -25,7 +35,7 @@ def test_everything_of_dual_state_is_used():
 
 def test_each_kind_of_name_that_nothing_uses():
     machine = grown(
-        parameters=[Parameter("p", ranged(0, None), 0)],
+        parameters=[RunParameter("p", ranged(0, None), 0)],
         variables=[Variable("v", "environment", BooleanDomain(), FALSE)],
         events=[Event("e")],
         effects=[Effect("f")],
@@ -45,7 +55,7 @@ def test_each_kind_of_name_that_nothing_uses():
 
 def test_a_property_or_a_scenario_uses_a_variable_and_a_domain_a_parameter():
     more = grown(
-        parameters=[Parameter("p", ranged(0, None), 0)],
+        parameters=[RunParameter("p", ranged(0, None), 0)],
         variables=[Variable("v", "environment", ranged(0, "p"), var("p"))],
     )
     assert names(more) == ["variable v"]

@@ -16,7 +16,7 @@ def results(text, **options):
 
 @pytest.fixture
 def text():
-    from dsa.edge.files import locate
+    from dsa.edge.document_files import locate
 
     return locate("dual_state").read_text(encoding="utf-8")
 

@@ -1,8 +1,8 @@
 import pytest
 from example_machines import dual_state, two_phase_commit
 
-from dsa.checks.why import why
-from dsa.edge.files import locate
+from dsa.checks.explanation import why
+from dsa.edge.document_files import locate
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
 

@@ -8,10 +8,10 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, writ
 
 from dsa.errors import DocumentError
 from dsa.lang import digest, loads
-from dsa.meaning import Occurrence
-from dsa.runs.record import OtherMachineError, replayed
+from dsa.runs.archive import OtherMachineError, replayed
 from dsa.runtime.ledger import ChangeEntry, DecidedEntry, Ledger, ResumedEntry, RowEntry
 from dsa.runtime.run import ReplayError, replay
+from dsa.semantics import Occurrence
 
 ROOT = Path(".dsa")
 MORE = "| resting | more       |           | succeeded |"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dsa.checks.engines import choose, vectors
+from dsa.checks.search import exploration, numpy_engine
+from dsa.cli.command_line import ProgressLine
 from dsa.cli.main import program
-from dsa.cli.progress import Working
-from dsa.edge.files import load, locate
+from dsa.edge.document_files import load, locate
 from dsa.errors import CODES, MachineError
 
 DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
@@ -163,9 +163,9 @@ def test_sarif_has_a_result_with_a_region_for_everything_found():
 
 def test_progress_is_shown_after_a_second_and_taken_away(capsys, monkeypatch):
     now_s = [0.0]
-    monkeypatch.setattr("dsa.cli.progress.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("dsa.cli.command_line.time.monotonic", lambda: now_s[0])
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with Working("comparing rows") as working:
+    with ProgressLine("comparing rows") as working:
         now_s[0] = 1.1
         working(2_200, 5)
         _until("2,200 configurations, 5 steps deep, 2,000 states/s, 1 s", capsys)
@@ -200,12 +200,12 @@ def test_a_hundred_findings_are_told_and_all_are_in_json():
 
 
 def test_nothing_is_shown_of_what_is_soon_done_or_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("dsa.cli.progress._QUIET_S", 0.02)
-    with Working("comparing rows"):
+    monkeypatch.setattr("dsa.cli.command_line._QUIET_S", 0.02)
+    with ProgressLine("comparing rows"):
         time.sleep(0.1)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("dsa.cli.progress._QUIET_S", 60)
-    with Working("comparing rows"):
+    monkeypatch.setattr("dsa.cli.command_line._QUIET_S", 60)
+    with ProgressLine("comparing rows"):
         pass
     assert capsys.readouterr().err == ""
 
@@ -225,9 +225,9 @@ def test_one_error_takes_one_line_for_all_that_it_keeps_from_being_judged():
 
 
 def test_what_is_too_large_for_the_others_is_compiled_where_there_is_a_compiler(monkeypatch):
-    monkeypatch.setattr(choose, "TRIALS", 1)
-    monkeypatch.setattr(choose, "_THIN", 0)
-    monkeypatch.setattr(vectors, "MAX_BYTES", -1)
+    monkeypatch.setattr(exploration, "TRIALS", 1)
+    monkeypatch.setattr(exploration, "_THIN", 0)
+    monkeypatch.setattr(numpy_engine, "MAX_BYTES", -1)
 
     def engine() -> str:
         return json.loads(dsa("check", "--json", "--param", "rmax=3", "dual_state").stdout)["files"][0]["explorations"][

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
-from dsa.edge.files import locate, read_text
+from dsa.edge.document_files import locate, read_text
 from dsa.errors import DocumentError, MachineError, ParameterError
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import ResultEntry
+from dsa.semantics import Occurrence
 
 ROOT = Path(".dsa")
 AGENT = read_text(locate("dual_state"))

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dsa.cli.main import COMMANDS, program
-from dsa.edge.files import locate
+from dsa.edge.document_files import locate
 from dsa.lang import digest, dumps, expanded, loads
 
 DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`dsa export` and `dsa import`: files written, words on standard error, exit codes."""
+"""`dsa export`: files written, words on standard error, exit codes."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dsa.cli.main import program
-from dsa.edge.files import load, locate
-from dsa.lang import dumps, loads
+from dsa.edge.document_files import load, locate
+from dsa.lang import dumps
 
 
 def dsa(*arguments: str) -> Result:
@@ -128,24 +128,6 @@ def test_parameters_are_put_in():
     assert dsa("export", "dual_state", "--to", "uppaal").exit_code == 2
 
 
-def test_import_gives_back_what_was_exported():
-    dsa("export", "dual_state", "--to", "scxml", "-o", "d.scxml", "--param", "rmax=5")
-    done = dsa("import", "d.scxml")
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == dumps(load("dual_state").at(rmax=5))
-    assert dsa("import", "d.scxml", "-o", "d.md").stdout == "wrote d.md\n"
-    assert load("d.md") == load("dual_state").at(rmax=5)
-
-
-def test_import_overwrites_only_with_force():
-    dsa("export", "dual_state", "--to", "scxml", "-o", "d.scxml")
-    Path("d.md").write_text("mine", encoding="utf-8")
-    assert dsa("import", "d.scxml", "-o", "d.md").exit_code == 2
-    assert Path("d.md").read_text(encoding="utf-8") == "mine"
-    assert dsa("import", "d.scxml", "-o", "d.md", "--force").exit_code == 0
-    assert load("d.md") == load("dual_state")
-
-
 @pytest.mark.parametrize("command", [("export", "--to", "prism"), ("draw",)])
 def test_what_can_be_made_anew_overwrites_all_but_its_source(command):
     text = dumps(load("dual_state"))
@@ -154,44 +136,6 @@ def test_what_can_be_made_anew_overwrites_all_but_its_source(command):
     done = dsa(*command, "m.md", "-o", "m.md")
     assert (done.exit_code, "m.md is what is read here" in done.stderr) == (2, True)
     assert Path("m.md").read_text(encoding="utf-8") == text
-
-
-def test_import_by_states_keeps_rows_and_not_claims():
-    dsa("export", "dual_state", "--to", "scxml", "-o", "d.scxml")
-    read = loads(dsa("import", "d.scxml", "--states").stdout)
-    whole = load("dual_state")
-    assert {row.target for row in read.transitions} == {row.target for row in whole.transitions}
-    assert {event.origin for event in read.events} == {"outside"}
-    assert (read.parameters, read.properties, read.scenarios) == ((), (), ())
-
-
-def test_a_file_that_was_changed_is_read_by_its_states():
-    dsa("export", "dual_state", "--to", "scxml", "-o", "d.scxml")
-    text = Path("d.scxml").read_text(encoding="utf-8")
-    Path("d.scxml").write_text(text.replace("v_retries &lt; 3", "v_retries &lt; 2"), encoding="utf-8")
-    done = dsa("import", "d.scxml")
-    assert done.exit_code == 0
-    assert "changed since dsa wrote it" in done.stderr
-    assert "v_retries < 2" in done.stdout
-    commented = text.replace("<final id", "<!-- an end -->\n <final  id")
-    Path("d.scxml").write_text(commented, encoding="utf-8")
-    assert dsa("import", "d.scxml").stderr == ""
-
-
-def test_states_alone_can_be_asked_for():
-    dsa("export", "dual_state", "--to", "scxml", "-o", "d.scxml")
-    assert "waits_query_llm" in dsa("import", "--states", "d.scxml").stdout
-
-
-def test_import_says_with_lines_what_it_cannot():
-    Path("x.scxml").write_text(
-        "<scxml>\n<parallel id='p'/>\n<state id='a'>\n<script/></state></scxml>", encoding="utf-8"
-    )
-    done = dsa("import", "x.scxml")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "x.scxml:2: not read: parallel states" in done.stderr
-    assert "x.scxml:4: not read: scripts" in done.stderr
-    assert done.stderr.endswith("x.scxml: no machine was written\n")
 
 
 @pytest.mark.parametrize("tool", ["promela", "tla"])

@@ -3,17 +3,17 @@
 import pytest
 from kept_runs import begun
 
-from dsa.checks.engines.found import Limits
-from dsa.cli.fitting import Fitting
-from dsa.edge.files import locate, read_text
+from dsa.checks.search.engine import SearchLimits
+from dsa.edge.document_files import locate, read_text
 from dsa.lang import loads
-from dsa.meaning import Occurrence
+from dsa.runs.migration import FitJudge
 from dsa.runtime.ledger import ArtifactEntry, ResultEntry
-from dsa.runtime.policies import event_step
+from dsa.runtime.policy.policies import event_step
+from dsa.semantics import Occurrence
 from dsa.trace import show_occurrence
 
 AGENT = read_text(locate("dual_state"))
-LIMITS = Limits(10_000)
+LIMITS = SearchLimits(10_000)
 SPECIFICATION, ARTIFACT = Occurrence("specification"), Occurrence("artifact")
 FAILED = Occurrence("verdict", {"g": "failed"})
 WAITING = """# waiting
@@ -65,7 +65,7 @@ def edited(text, *changes):
 
 
 def fit(run, text, *changes, limits=LIMITS):
-    return Fitting(loads(edited(text, *changes)), limits).judge(run)
+    return FitJudge(loads(edited(text, *changes)), limits).judge(run)
 
 
 def waiting(*events):
@@ -257,12 +257,12 @@ def test_a_fault_that_only_other_places_come_to_does_not():
 
 def test_a_limit_leaves_it_unknown_and_never_compatible():
     change = ("| busy   | more     | n = 1  |", "| busy   | more     | n = 2  |")
-    found = fit(waiting("more"), WAITING, change, limits=Limits(1))
+    found = fit(waiting("more"), WAITING, change, limits=SearchLimits(1))
     assert (found.verdict, found.why) == ("UNKNOWN", "stopped at the limit of 1 configurations")
 
 
 def test_what_does_not_depend_on_the_history_is_found_once():
-    fitting = Fitting(loads(WAITING), LIMITS)
+    fitting = FitJudge(loads(WAITING), LIMITS)
     first, second = fitting.judge(waiting("more")), fitting.judge(waiting("sent", "more"))
     assert first.future is second.future
 
@@ -300,6 +300,6 @@ TWO_WAYS = """# two_ways
 
 
 def test_two_runs_in_one_state_may_differ_in_their_futures():
-    fitting = Fitting(loads(edited(TWO_WAYS, ("| busy   | lost  |        |", "| busy   | lost  | n == 0 |"))), LIMITS)
+    fitting = FitJudge(loads(edited(TWO_WAYS, ("| busy   | lost  |        |", "| busy   | lost  | n == 0 |"))), LIMITS)
     runs = [fed(TWO_WAYS, Occurrence(event)) for event in ("one", "other", "one")]
     assert [fitting.judge(run).verdict for run in runs] == ["compatible", "incompatible", "compatible"]

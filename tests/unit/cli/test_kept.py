@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
-from dsa.cli.faults import Ended
-from dsa.cli.kept import faults_told, find, line
+from dsa.cli.command_line import CommandExit
+from dsa.cli.run_options import faults_told, find, line
 from dsa.errors import DocumentError
 from dsa.runtime.artifacts import ArtifactStoreError
-from dsa.runtime.journal import HeldError, StoreError
+from dsa.runtime.run_store import HeldError, StoreError
 
 OTHER = "20260131T120001-shop-bbbbbb"
 COMMANDS = [["show", "x"], ["resume", "x"], ["send", "x", "order"], ["replay", "x"], ["runs"]]
@@ -100,7 +100,7 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
     (KeyboardInterrupt(), 130, "interrupted; what was done so far is kept in .dsa/r: `dsa resume r` goes on"),
 ])  # fmt: skip
 def test_what_goes_wrong_is_a_sentence_and_an_exit_code(fault, code, said):
-    with pytest.raises(Ended, match=said) as raised, faults_told(Path(".dsa"), lambda: Path(".dsa/r")):
+    with pytest.raises(CommandExit, match=said) as raised, faults_told(Path(".dsa"), lambda: Path(".dsa/r")):
         raise fault
     assert raised.value.exit_code == code
 

@@ -6,11 +6,11 @@ from kept_runs import dsa
 from packages import Shelf
 
 from dsa.cli.main import program
-from dsa.generators.library import KINDS as GENERATORS
-from dsa.guards.library import KINDS as GUARDS
+from dsa.generators.generator_kinds import KINDS as GENERATORS
+from dsa.guards.guard_kinds import KINDS as GUARDS
 
 OWN = '''
-from dsa.guards.library import register
+from dsa.guards.guard_kinds import register
 from dsa.runtime.content import GuardInterface, GuardResult
 
 @register("at_most_for_this_test")

@@ -3,10 +3,10 @@ import io
 from moments import show_to
 from rich.console import Console
 
-from dsa.cli.live import Progress
-from dsa.edge.files import load
-from dsa.runtime.ledger import ArtifactEntry, EffectEntry, Judgement, ResultEntry, RowEntry, VerdictEntry
-from dsa.runtime.policies import error_step
+from dsa.cli.run import Progress
+from dsa.edge.document_files import load
+from dsa.runtime.ledger import ArtifactEntry, EffectEntry, GuardVerdict, ResultEntry, RowEntry, VerdictEntry
+from dsa.runtime.policy.policies import error_step
 
 MACHINE = load("workflow")
 
@@ -16,7 +16,7 @@ def attempt(step, number, outcome, feedback=""):
     yield RowEntry(1, "idle", target)
     yield EffectEntry(f"{number}/1", "query_llm")
     yield ArtifactEntry(f"{number}/1", step, number, f"{step}{number}", "", seconds=1.25)
-    yield VerdictEntry(f"{number}/2", step, number, f"{step}{number}", [Judgement(step, outcome, feedback)], 0.25)
+    yield VerdictEntry(f"{number}/2", step, number, f"{step}{number}", [GuardVerdict(step, outcome, feedback)], 0.25)
 
 
 def shown(entries, *, terminal=False, quiet=False, height=24, width=72):

@@ -35,7 +35,7 @@ def test_it_runs_as_a_module_too():
 ENDING = """
 import asyncio, atexit, sys, time
 from dsa.cli.main import main
-from dsa.edge.threads import in_thread
+from dsa.edge.event_loop import in_thread
 atexit.register(print, "taken apart")
 async def play():
     call = asyncio.create_task(in_thread(lambda: time.sleep({seconds})))

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 from odds_documents import HUM, TOOLS, UNLIMITED, chain
 
-from dsa.checks.odds.answer import OddsAnswer
-from dsa.checks.odds.reckon import odds, question
-from dsa.checks.odds.target import smallest, varied
+from dsa.checks.odds.odds_report import OddsAnswer
+from dsa.checks.odds.retry_target import smallest, varied
+from dsa.checks.odds.run_odds import odds, question
 from dsa.cli.main import main, program
 from dsa.cli.odds import show
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.lang import dumps, loads
 
 ATTEMPT = '{{"run": "{run}", "guard": "g", "verdict": "{verdict}"}}\n'

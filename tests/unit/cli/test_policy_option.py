@@ -7,7 +7,7 @@ from shutil import rmtree
 import pytest
 from kept_runs import crashed_while, dsa, keep, recorded
 
-from dsa.edge.files import locate
+from dsa.edge.document_files import locate
 from dsa.errors import DsaError
 from dsa.runs.place import open_store
 from dsa.runtime.ledger import ResultEntry
@@ -16,8 +16,8 @@ from dsa.runtime.ledger import ResultEntry
 MINE = """
 from pathlib import Path
 
-from dsa.runtime.policies import Action, action_result_step, error_step, text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policies import Action, action_result_step, error_step, text_step
+from dsa.runtime.policy.policy_registry import Registry
 
 policies = Registry()
 
@@ -69,7 +69,7 @@ def did():
 
 
 def stopped_at(what):
-    """Give the result of a run that is stopped at one call, whose cause is gone then."""
+    """Return the result of a run that is stopped at one call, whose cause is gone then."""
     Path("break").write_text(what)
     result = trip()
     Path("break").unlink()

@@ -8,10 +8,10 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 import dsa.cli.replay as replay_command
-from dsa.edge.files import locate, read_text
-from dsa.meaning import Occurrence
-from dsa.runtime.ledger import ArtifactEntry, Judgement, Ledger, VerdictEntry
+from dsa.edge.document_files import locate, read_text
+from dsa.runtime.ledger import ArtifactEntry, GuardVerdict, Ledger, VerdictEntry
 from dsa.runtime.run import replay
+from dsa.semantics import Occurrence
 
 ROOT = Path(".dsa")
 AGENT = read_text(locate("dual_state"))
@@ -55,7 +55,7 @@ def rejected():
     run, _ = run.feed(Occurrence("specification"))
     run = run.record(ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64))
     run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"])
-    run = run.record(VerdictEntry(run.keys["execute_guard"], "g", 1, "a" * 64, [Judgement("g", "failed", "no")]))
+    run = run.record(VerdictEntry(run.keys["execute_guard"], "g", 1, "a" * 64, [GuardVerdict("g", "failed", "no")]))
     return run.feed(Occurrence("verdict", {"g": "failed"}), run.keys["execute_guard"])[0]
 
 

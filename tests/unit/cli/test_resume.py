@@ -9,10 +9,10 @@ import attrs
 import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, write_shop
 
-from dsa.edge.deciding import DoubtError
-from dsa.edge.files import locate, read_text
+from dsa.edge.document_files import locate, read_text
 from dsa.errors import BindingError
 from dsa.runs.place import open_store
+from dsa.runs.runs import DoubtError
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResumedEntry
 
 ROOT = Path(".dsa")
@@ -238,7 +238,7 @@ def test_a_script_is_found_from_anywhere(tmp_path, monkeypatch):
 
 
 def renamed(entry, old, new):
-    """Give an entry as it would stand in another run."""
+    """Return an entry as it would stand in another run."""
     changes = {}
     if getattr(entry, "run", None) == old:
         changes["run"] = new

@@ -8,10 +8,10 @@ import jsonschema
 import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, write_shop
 
-from dsa.meaning import Occurrence
 from dsa.runs.place import opened_place
 from dsa.runtime.ledger import ResultEntry
-from dsa.runtime.policies import error_step
+from dsa.runtime.policy.policies import error_step
+from dsa.semantics import Occurrence
 
 ROOT = Path(".dsa")
 SCHEMA = json.loads(files("dsa.cli").joinpath("run.schema.json").read_text(encoding="utf-8"))

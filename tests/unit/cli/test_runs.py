@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from kept_runs import SHOP, begun, crashed_while, dsa, keep
 
-from dsa.edge.files import load, locate, read_text
+from dsa.edge.document_files import load, locate, read_text
 from dsa.lang import digest
-from dsa.meaning import Occurrence
-from dsa.runs.one_policy import request
+from dsa.runs.bindings import request
 from dsa.runs.place import open_store
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry
-from dsa.runtime.policies import error_step, text_step
+from dsa.runtime.policy.policies import error_step, text_step
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 
 
 def run_id(number, name="shop"):
@@ -22,7 +22,7 @@ def run_id(number, name="shop"):
 
 
 def asked_policy(run, what):
-    """Give the ledger of a run of a policy that is at this point."""
+    """Return the ledger of a run of a policy that is at this point."""
     machine, key = load("policy"), "1/1"
     going, _ = begin(machine, run, digest=digest(machine))
     data = request("search", {"text": "tea"}, ["read"])

@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from dsa.cli.main import program
-from dsa.edge.files import locate
+from dsa.edge.document_files import locate
 
 DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def results(tmp_path: Path):
-    """Give a function that checks dual_state with one part of its text replaced, and gives the results of one rule."""
+    """Return a function that checks dual_state with one part of its text replaced, and gives the results of one rule."""
 
     def checked(old: str, new: str, rule: str) -> list[dict[str, Any]]:
         assert DUAL_STATE.count(old) == 1

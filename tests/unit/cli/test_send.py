@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from kept_runs import RUN, begun, crashed_while, dsa, keep, recorded, write_shop
 
-from dsa.edge.deciding import DoubtError
 from dsa.errors import OccurrenceError
+from dsa.runs.runs import DoubtError
 from dsa.runtime.ledger import EventEntry, RefusalEntry
 
 ROOT = Path(".dsa")

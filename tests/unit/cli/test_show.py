@@ -8,10 +8,9 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded
 
 from dsa.checks.report import check
-from dsa.edge.files import load, locate, read_text
+from dsa.edge.document_files import load, locate, read_text
 from dsa.lang import digest, loads
-from dsa.meaning import Occurrence
-from dsa.runs.one_policy import request
+from dsa.runs.bindings import request
 from dsa.runs.place import open_artifacts
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, Usage
@@ -20,13 +19,12 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     ResultEntry,
     ResumedEntry,
     VerdictEntry,
 )
-from dsa.runtime.moment import load_story
-from dsa.runtime.policies import (
+from dsa.runtime.policy.policies import (
     Action,
     action_call_step,
     action_result_step,
@@ -35,6 +33,8 @@ from dsa.runtime.policies import (
     event_step,
 )
 from dsa.runtime.run import begin
+from dsa.runtime.timeline import load_story
+from dsa.semantics import Occurrence
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def agent_run():
     run = run.record(stored).record(ResultEntry(stored.key, (event_step("query_llm", "artifact").without_id(),), 1.6))
     run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"], at_ms=2_700)
     key = run.keys["execute_guard"]
-    run = run.record(VerdictEntry(key, "g", 1, "a" * 64, [Judgement("g", "failed", "it\nis 2")]))
+    run = run.record(VerdictEntry(key, "g", 1, "a" * 64, [GuardVerdict("g", "failed", "it\nis 2")]))
     run, _ = run.feed(Occurrence("verdict", {"g": "failed"}), key, at_ms=2_800)
     key = run.keys["query_llm"]
     run = run.record(ResultEntry("3/1"))
@@ -183,7 +183,7 @@ def test_jsonl_is_the_story_one_entry_a_line():
 
 
 def test_a_long_story_is_told_in_pages(monkeypatch):
-    monkeypatch.setattr("dsa.cli.timeline.PAGE", 4)
+    monkeypatch.setattr("dsa.cli.ledger_view.PAGE", 4)
     entries = crashed_while(ROOT, doing="mail")
     first = shown()
     assert "1  order" in first
@@ -221,7 +221,7 @@ def test_json_goes_with_no_other_form(form):
 
 
 def pasted(text, section):
-    """Paste a section into a document; give how its scenarios run. Nothing else may be wrong with it."""
+    """Paste a section into a document; return how its scenarios run. Nothing else may be wrong with it."""
     machine = loads(f"{text}\n{section}")
     report = check(machine)
     assert [found for found in report.diagnostics if found.severity == "error"] == []
@@ -316,7 +316,7 @@ def test_attempts_stand_below_what_they_refine():
         stored = artifacts.store(made, "llm")
         assert ids.store(made, run_id=RUN).artifact_id == stored.artifact_id
         if outcome:
-            said = [Judgement("g", outcome, feedback)]
+            said = [GuardVerdict("g", outcome, feedback)]
             artifacts.record_verdict(VerdictEntry("k", step, version, stored.artifact_id, said))
         return stored.artifact_id
 

@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 from click.testing import CliRunner
 
+from dsa.cli.command_line import ColouredWord, printable, say, write
 from dsa.cli.main import program
-from dsa.cli.terminal import Painted, printable, say, write
 
 STEERING = (
     "\x1b]0;PWNED\x07\x1b[2J\x1b[H\x1b[32mx.md: 0 errors\x1b[0m\u202eevil\u2066\u200b\u200f\ufeff\u2028\x9b31m\x7f\r\b"
@@ -88,7 +88,7 @@ def test_colours_are_ours_alone(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     for stream, expected in (Terminal(), "\x1b[32mHOLDS\x1b[0m \\x1b[31m\n"), (io.StringIO(), "HOLDS \\x1b[31m\n"):
         monkeypatch.setattr(sys, "stdout", stream)
-        say(Painted("HOLDS", "green"), " \x1b[31m")
+        say(ColouredWord("HOLDS", "green"), " \x1b[31m")
         assert stream.getvalue() == expected
 
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from dsa.cli.check import command as check
 from dsa.cli.tests import command
-from dsa.edge.files import locate
+from dsa.edge.document_files import locate
 from dsa.lang import formatted, loads
 
 DOOR = """# door

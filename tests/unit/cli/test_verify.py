@@ -129,7 +129,7 @@ def test_a_folder_is_unreadable():
 
 
 def refusal(change) -> str:
-    """Give the sentence by which the certificate of dual_state is refused once something in it was changed."""
+    """Return the sentence by which the certificate of dual_state is refused once something in it was changed."""
     dsa("prove", "dual_state", "--certificate", "out.json")
     content = json.loads(Path("out.json").read_text(encoding="utf-8"))
     change(content)

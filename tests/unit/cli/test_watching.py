@@ -2,9 +2,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dsa.cli.watching import Watching, watching_options
-from dsa.runtime.secret_names import Chosen
-from dsa.runtime.secrets import Secrets
+from dsa.cli.run_options import WatchOptions, watching_options
+from dsa.runtime.secrets import SecretOptions, Secrets
 
 
 def parsed(*arguments):
@@ -24,10 +23,10 @@ def parsed(*arguments):
 def test_options_come_as_one_value_beside_the_commands_own(monkeypatch):
     monkeypatch.setenv("A", "one")
     monkeypatch.setenv("B", "")
-    assert parsed("--other", "x") == ("x", Watching())
+    assert parsed("--other", "x") == ("x", WatchOptions())
     arguments = ("--secret", "A", "--secret", "B", "--secret-pattern", "x+", "--not-secret", "C", "--log", "info")
     _, watching = parsed(*arguments, "--log-format", "json", "--no-otel")
-    assert watching == Watching(Chosen(("A", "B"), ("x+",), ("C",)), "info", "json", otel=False)
+    assert watching == WatchOptions(SecretOptions(("A", "B"), ("x+",), ("C",)), "info", "json", otel=False)
     assert watching.is_logging
     assert parsed("--log", "loud").exit_code == 2
 
@@ -41,12 +40,12 @@ def test_a_secret_is_named_by_a_variable_that_is_set_and_a_value_is_not_repeated
 
 
 def test_what_was_chosen_at_the_start_is_kept_and_added_to():
-    assert Watching().started() == {}
-    begun = Watching(Chosen(("A",), ("x",))).started()
+    assert WatchOptions().started() == {}
+    begun = WatchOptions(SecretOptions(("A",), ("x",))).started()
     assert begun == {"secrets": {"names": ("A",), "patterns": ("x",), "spared": ()}}
-    again = Watching(Chosen(("B",)), "info").continuing(begun)
-    assert again == Watching(Chosen(("A", "B"), ("x",)), "info")
-    assert Watching().continuing({}) == Watching()
+    again = WatchOptions(SecretOptions(("B",)), "info").continuing(begun)
+    assert again == WatchOptions(SecretOptions(("A", "B"), ("x",)), "info")
+    assert WatchOptions().continuing({}) == WatchOptions()
 
 
 @pytest.mark.parametrize(("data", "said"), [
@@ -57,6 +56,6 @@ def test_what_was_chosen_at_the_start_is_kept_and_added_to():
 ])  # fmt: skip
 def test_who_hands_in_a_secret_is_told(data, said, capsys, monkeypatch):
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
-    with Watching().watched(Secrets({"WORD": "opensesame"}, ())) as watched:
+    with WatchOptions().watched(Secrets({"WORD": "opensesame"}, ())) as watched:
         watched.note("DATA", data)
     assert capsys.readouterr() == ("", said)

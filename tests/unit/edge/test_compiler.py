@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge import compiler as module
-from dsa.edge.compiler import CompileError, compiled, compiler
+from dsa.edge import processes as module
+from dsa.edge.processes import CompileError, compiled, compiler
 
 
 def test_a_program_is_loaded_and_called():

@@ -3,13 +3,12 @@
 import pytest
 from kept_runs import begun
 
-from dsa.edge.deciding import DoubtError, require_decidable, settled
 from dsa.errors import OccurrenceError
-from dsa.meaning import Occurrence
+from dsa.runs.runs import DoubtError, require_decidable, settled
 from dsa.runtime.ledger import DecidedEntry, ResultEntry
-from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import replay
-from dsa.runtime.standing import standing
+from dsa.runtime.status import standing, unfinished
+from dsa.semantics import Occurrence
 
 PAY, LOG = "1/2", "1/1"
 

@@ -6,11 +6,11 @@ import pytest
 from hands import TWO_AT_ONCE, Hands, driver_of, finish, refusals
 from results import results_of
 
-from dsa.edge.effects import steps_of
+from dsa.edge.performer import steps_of
 from dsa.errors import OccurrenceError
-from dsa.meaning import Occurrence
-from dsa.runtime.policies import Step, event_step
+from dsa.runtime.policy.policies import Step, event_step
 from dsa.runtime.run import replay
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 

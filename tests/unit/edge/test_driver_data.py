@@ -8,16 +8,15 @@ from hands import driver_of, finish
 from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.content import GuardInterface, GuardResult
+from dsa.runtime.content import GuardInterface, GuardResult, messages_of, render
 from dsa.runtime.ledger import EffectEntry, EventEntry, dump_line
-from dsa.runtime.policies import Action, event_step
-from dsa.runtime.prompt import messages_of, render
-from dsa.runtime.recovery import unfinished
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policies import Action, event_step
+from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.secrets import Secrets
+from dsa.runtime.status import unfinished
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock, Texts
 from machines.dual_state.bindings import effects as agent
 
@@ -94,7 +93,7 @@ def looking(answer):
 
 
 def played(answer, text="It is 7.", machine=MACHINE, **others):
-    """Play the shop; give how it rests, its generator and its guard."""
+    """Play the shop; return how it rests, its generator and its guard."""
     generator, guard = Texts([text]), Right()
     effects = {**agent, "look": looking(answer), **others}
     driver = driver_of(machine, effects, {"right": guard}, {"llm": generator})

@@ -9,13 +9,13 @@ from hands import TWO_AT_ONCE, Hands, driver_of, finish
 from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.budgets import read_limit
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, Usage
+from dsa.runtime.costs import read_limit
 from dsa.runtime.ledger import ArtifactEntry, ResultEntry
-from dsa.runtime.policies import Step, event_step
+from dsa.runtime.policy.policies import Step, event_step
 from dsa.runtime.run import begin, replay
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock, Texts, Verdicts
 from machines.dual_state.bindings import effects
 

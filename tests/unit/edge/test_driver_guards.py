@@ -6,7 +6,6 @@ import pytest
 from hands import driver_of, finish
 
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import (
     ArtifactEntry,
@@ -15,6 +14,7 @@ from dsa.runtime.ledger import (
     VerdictEntry,
 )
 from dsa.runtime.run import replay
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import Texts, Verdicts
 from machines.dual_state.bindings import effects
 

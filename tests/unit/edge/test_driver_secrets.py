@@ -6,22 +6,20 @@ import pytest
 from hands import driver_of, finish
 
 from dsa.edge.binding import Bindings
+from dsa.edge.document_files import load, locate, read_text
 from dsa.edge.driver import Driver
-from dsa.edge.files import load, locate, read_text
 from dsa.errors import BindingError
 from dsa.lang import dumps, loads
-from dsa.meaning import Occurrence
 from dsa.runs.bindings import bind
-from dsa.runs.document import Document
 from dsa.runs.runs import open_runs
-from dsa.runs.setup import Options
+from dsa.runs.setup import MachineDocument, Options
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.ledger import ArtifactEntry, EventEntry, Judgement, VerdictEntry, dump_line
-from dsa.runtime.policies import event_step
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, GuardVerdict, VerdictEntry, dump_line
+from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import begin, replay
-from dsa.runtime.secret_names import SecretError
-from dsa.runtime.secrets import Secrets
+from dsa.runtime.secrets import SecretError, Secrets
+from dsa.semantics import Occurrence
 
 WORD = "opensesame"
 MACHINE = load("dual_state").at({"rmax": 1})
@@ -92,7 +90,7 @@ def forging(content):
 
     async def execute_guard(action, context):
         latest, key = context.run.step("g").latest, action.payload["key"]
-        context.record(VerdictEntry(key, "g", 1, latest, [Judgement("g", "passed", f"fine, {WORD}")]))
+        context.record(VerdictEntry(key, "g", 1, latest, [GuardVerdict("g", "passed", f"fine, {WORD}")]))
         return [event_step(action.policy, "verdict", verdicts={"g": "passed"})]
 
     others = ("advance_state", "refine_context", "reply_to_user", "reply_failure", "escalate_to_user")
@@ -163,7 +161,7 @@ def drive(root, document, effects, *sent, run_id=None):
 
 
 def test_what_a_run_is_started_with_is_kept_without_secrets(tmp_path):
-    document = Document(WAITING, dumps(WAITING), Path(f"/home/{WORD}/machine.md"))
+    document = MachineDocument(WAITING, dumps(WAITING), Path(f"/home/{WORD}/machine.md"))
     rest = drive(tmp_path, document, {"make": make})
     assert dict(rest.run.ledger[0].started)["file"] == "/home/[secret THE_TOKEN]/machine.md"
 
@@ -174,7 +172,7 @@ def test_a_document_with_a_secret_is_refused_before_anything_is_kept(tmp_path):
     with pytest.raises(
         SecretError, match=rf"line {lines} of the document has the secret THE_TOKEN .*--not-secret THE_TOKEN"
     ):
-        drive(tmp_path / "runs", Document(WAITING, text), {"make": make})
+        drive(tmp_path / "runs", MachineDocument(WAITING, text), {"make": make})
     assert not (tmp_path / "runs").exists()
 
 
@@ -185,7 +183,7 @@ def test_who_goes_on_without_the_secret_knows_what_had_it(tmp_path, monkeypatch)
         raise ConnectionError("no power")
 
     effects = {**forging(f"key = '{WORD}'"), "execute_guard": cut_off}
-    document = Document(MACHINE, read_text(locate("dual_state")))
+    document = MachineDocument(MACHINE, read_text(locate("dual_state")))
     rest = drive(tmp_path, document, effects, Occurrence("specification", data="x"))
     assert rest.kind == "stopped"
     monkeypatch.delenv("THE_TOKEN")

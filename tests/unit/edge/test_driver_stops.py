@@ -4,9 +4,9 @@ import pytest
 from hands import HOLES, TWO_AT_ONCE, Hands, driver_of, finish
 from results import results_of
 
-from dsa.meaning import Occurrence
-from dsa.runtime.policies import error_step, event_step
+from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import replay
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 

@@ -8,10 +8,10 @@ from hands import HOLES, TWO_AT_ONCE, Hands, driver_of, finish, refusals
 from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 

@@ -11,14 +11,13 @@ from results import results_of
 from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.budgets import Limit
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import ArtifactEntry, EffectEntry, ResultEntry, to_json
-from dsa.runtime.policies import answering, event_step
+from dsa.runtime.costs import BudgetLimit
+from dsa.runtime.ledger import ArtifactEntry, EffectEntry, Intents, ResultEntry, to_json
+from dsa.runtime.policy.policies import answering, event_step
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 TABLE = """# writes
@@ -394,7 +393,7 @@ def test_a_call_counts_before_it_is_written():
         "second": answer("second_done", is_eager=False),
     }
     run, commands = begin(BOTH, "r")
-    limits = [Limit("calls", 1)]
+    limits = [BudgetLimit("calls", 1)]
     driver = Driver(run, Bindings(effects), MemoryArtifacts(), commands=commands, limits=limits, clock=StillClock())
     rest = asyncio.run(driver.drive(Occurrence("go")))
     codes = {

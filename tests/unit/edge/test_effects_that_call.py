@@ -9,21 +9,21 @@ from crashes import RUN, Breaking, Crash
 from results import results_of
 
 from dsa.edge.binding import Bindings
-from dsa.edge.deciding import settled
 from dsa.edge.driver import Driver
-from dsa.edge.stores.memory import MemoryStore
+from dsa.edge.stores.memory_store import MemoryStore
 from dsa.lang import loads
-from dsa.meaning import Occurrence
+from dsa.runs.runs import settled
 from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.budgets import read_limit
-from dsa.runtime.decorators import invoke_action, loop_wrapper
-from dsa.runtime.journal import Beginning
+from dsa.runtime.costs import read_limit
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResumedEntry
-from dsa.runtime.policies import Action, action_call_step, action_result_step, event_step, text_step
-from dsa.runtime.recorded import ReplayMismatchError
-from dsa.runtime.recovery import unfinished
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.call_tree import ReplayMismatchError
+from dsa.runtime.policy.invocation import invoke_action, loop_wrapper
+from dsa.runtime.policy.policies import Action, action_call_step, action_result_step, event_step, text_step
+from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.run import begin, replay
+from dsa.runtime.run_store import NewJournal
+from dsa.runtime.status import unfinished
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 TRIP = loads("""# trip
@@ -111,7 +111,7 @@ class Agency:
         about = {"clock": StillClock(), "limits": limits}
         if RUN not in self.store.runs():
             run, commands = begin(TRIP, RUN)
-            journal = Breaking(Beginning(self.store, RUN, ""), countdown, late=late)
+            journal = Breaking(NewJournal(self.store, RUN, ""), countdown, late=late)
             return Driver(run, binding, MemoryArtifacts(), commands=commands, journal=journal, **about)
         held, recorded = self.store.hold(RUN, take=True)
         run = replay(TRIP, recorded.entries)
@@ -121,7 +121,7 @@ class Agency:
         return Driver(run, binding, MemoryArtifacts(), left=unfinished(run), journal=journal, **about)
 
     def live(self, countdown=0, *, late=False, limits=(), **decided):
-        """Drive until the run rests, or until the process ends; give how it rests, or None."""
+        """Drive until the run rests, or until the process ends; return how it rests, or None."""
         driver = self.driver(decided, countdown, late=late, limits=limits)
         sent = () if driver.run.seq else (Occurrence("go"),)
 
@@ -207,7 +207,7 @@ def test_a_try_has_calls_of_its_own_and_a_killed_one_goes_on_with_them():
 
 
 def killed_while_paying(in_doubt, plan=None, tried=()):
-    """Give an agency whose run was killed when the call of `pay` was durable, and under way."""
+    """Return an agency whose run was killed when the call of `pay` was durable, and under way."""
     for countdown in count(1):
         agency = Agency(plan, pay=in_doubt)
         if tried:

@@ -1,5 +1,5 @@
-from dsa.edge.environment import environment_secrets
-from dsa.runtime.secret_names import Chosen
+from dsa.edge.processes import environment_secrets
+from dsa.runtime.secrets import SecretOptions
 
 
 def test_paths_of_what_is_there_are_no_secrets(tmp_path, monkeypatch):
@@ -15,5 +15,5 @@ def test_paths_of_what_is_there_are_no_secrets(tmp_path, monkeypatch):
 def test_what_is_chosen_counts(monkeypatch):
     monkeypatch.setenv("MY_WORD", "opensesame")
     monkeypatch.setenv("MY_KEY", "no-secret-at-all")
-    secrets = environment_secrets(Chosen(("MY_WORD",), ("JIRA-[0-9]+",), ("MY_KEY",)))
+    secrets = environment_secrets(SecretOptions(("MY_WORD",), ("JIRA-[0-9]+",), ("MY_KEY",)))
     assert secrets.text("opensesame no-secret-at-all JIRA-1") == "[secret MY_WORD] no-secret-at-all [secret pattern-1]"

@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.edge.files import load, locate, read_document, read_text, shipped
+from dsa.edge.document_files import load, locate, read_document, read_text, shipped
 from dsa.errors import DocumentError, MachineError
 
 MACHINE = "# m\n## Transitions\n|source|event|target|\n|-|-|-|\n|a|go|a|\n"

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from dsa.edge import forks
-from dsa.edge.forks import spread
+from dsa.edge import processes
+from dsa.edge.processes import spread
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 MANY = 50
@@ -13,7 +13,7 @@ MANY = 50
 
 @pytest.fixture(autouse=True)
 def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "processors", lambda: 2)
+    monkeypatch.setattr(processes, "processors", lambda: 2)
 
 
 def require_waited_for(processes: set[int]) -> None:

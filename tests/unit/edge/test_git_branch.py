@@ -5,9 +5,8 @@ import pytest
 from artifact_runs import git, open_files
 from os_calls import before, handled
 
-from dsa.edge.git.branch import Branch
-from dsa.edge.git.objects import DurableObjects
-from dsa.edge.git.repository import make_ready
+from dsa.edge.git.git_branch import Branch, make_ready
+from dsa.edge.git.git_objects import DurableObjects
 from dsa.runtime.artifacts import ArtifactStoreError
 
 REF = "refs/heads/runs/r"

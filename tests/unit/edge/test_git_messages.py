@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.edge.git.messages import message_of, record_in
-from dsa.runtime.artifacts import Attempt
+from dsa.edge.git.git_objects import message_of, record_in
+from dsa.runtime.artifacts import AttemptRecord
 from dsa.runtime.content import Usage
-from dsa.runtime.ledger import Judgement, VerdictEntry
+from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 
 PIECES = [
     "\n",
@@ -38,17 +38,17 @@ USAGES = st.builds(
     st.none() | st.floats(allow_nan=False),
 )
 ATTEMPTS = st.builds(
-    Attempt, IDS, TEXTS, st.integers(), IDS, st.none() | IDS, st.lists(IDS).map(tuple), TEXTS, st.none() | USAGES
+    AttemptRecord, IDS, TEXTS, st.integers(), IDS, st.none() | IDS, st.lists(IDS).map(tuple), TEXTS, st.none() | USAGES
 )
 OUTCOMES = st.sampled_from(["passed", "failed", "fatal"])
-JUDGEMENTS = st.lists(st.builds(Judgement, TEXTS, OUTCOMES, TEXTS), max_size=3).map(tuple)
+JUDGEMENTS = st.lists(st.builds(GuardVerdict, TEXTS, OUTCOMES, TEXTS), max_size=3).map(tuple)
 VERDICTS = st.builds(VerdictEntry, TEXTS, TEXTS, st.integers(), IDS, JUDGEMENTS, SECONDS)
 
 
 @given(TEXTS, ATTEMPTS | VERDICTS)
 def test_a_record_comes_back_exactly(run, record):
     path = ""
-    if isinstance(record, Attempt):
+    if isinstance(record, AttemptRecord):
         path, record = "a/b", attrs.evolve(record, run_id=run)
     assert record_in(message_of(run, record, path).decode("utf-8")) == (record, path)
 
@@ -64,7 +64,7 @@ def test_a_message_is_safe_to_show(run, record):
 
 
 def test_git_reads_the_same_trailers():
-    said = (Judgement("tests", "failed", "first\n\nVerdict: passed\n | x"), Judgement("lint", "passed"))
+    said = (GuardVerdict("tests", "failed", "first\n\nVerdict: passed\n | x"), GuardVerdict("lint", "passed"))
     message = message_of("r", VerdictEntry("2/1", "impl", 3, "ab", said, 0.5))
     command = ["git", "interpret-trailers", "--parse", "--unfold"]
     shown = subprocess.run(command, input=message, capture_output=True, check=True).stdout.decode()
@@ -95,13 +95,13 @@ def test_what_somebody_else_committed_is_no_record(message):
 
 @pytest.mark.parametrize("lost", ["Attempt", "Artifact", "Content-Digest", "Generator", "Path", "Seconds"])
 def test_a_record_with_a_part_missing_says_which(lost):
-    lines = message_of("r", Attempt("a", "s", 1, "d", usage=Usage("m", 0.5)), "s").decode().split("\n")
+    lines = message_of("r", AttemptRecord("a", "s", 1, "d", usage=Usage("m", 0.5)), "s").decode().split("\n")
     message = "\n".join(line for line in lines if not line.startswith(f"{lost}:"))
     with pytest.raises(ValueError, match=f"trailer {lost} is missing"):
         record_in(message)
 
 
 def test_white_space_that_git_takes_from_the_ends_of_lines_is_not_missed():
-    record = VerdictEntry("", "impl", 3, "ab", (Judgement("g", "failed", "x\n\ny"), Judgement("h", "passed")))
+    record = VerdictEntry("", "impl", 3, "ab", (GuardVerdict("g", "failed", "x\n\ny"), GuardVerdict("h", "passed")))
     message = message_of("", record).decode()
     assert record_in("\n".join(line.rstrip() for line in message.split("\n"))) == (record, "")

@@ -212,7 +212,7 @@ def started_writers(repository, runs, count):
 
 
 def told(writer):
-    """Give the ids that a process was told are stored."""
+    """Return the ids that a process was told are stored."""
     printed, _ = writer.communicate()
     assert writer.returncode == 0
     return printed.split()

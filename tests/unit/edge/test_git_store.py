@@ -4,7 +4,7 @@ from artifact_runs import RUN, attempt, filled, git, memory_folder, require_clea
 from dsa.edge.git import GitArtifacts, run_ids
 from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.content import Artifact, Usage
-from dsa.runtime.ledger import Judgement, VerdictEntry
+from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 
 BRANCH = f"runs/{RUN}"
 
@@ -21,7 +21,7 @@ def repository():
 def test_a_record_is_a_commit_that_git_log_shows(repository):
     store = GitArtifacts(repository, RUN, now_s=lambda: 1_790_000_000.5)
     made = store.store(Artifact("x = 1\n", 1, step="impl", usage=Usage("m1", 0.5, 10, 20, 0.25)), author="llm")
-    store.record_verdict(VerdictEntry("2/1", "impl", 1, made.artifact_id, (Judgement("tests", "failed", "a\nb"),)))
+    store.record_verdict(VerdictEntry("2/1", "impl", 1, made.artifact_id, (GuardVerdict("tests", "failed", "a\nb"),)))
     assert (
         git(repository, "log", "--reverse", "--format=%an %at%n%B", BRANCH)
         == f"""\

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from dsa.edge.interrupts import run_to_end
+from dsa.edge.event_loop import run_to_end
 
 
 def test_it_gives_what_the_work_gives_and_raises_what_it_raises():

@@ -5,7 +5,7 @@ import logging
 import pytest
 from moments import show_to
 
-from dsa.edge.logs import LOGGER, LedgerLog, described, log_to
+from dsa.edge.telemetry import LOGGER, LedgerLog, described, log_to
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -14,7 +14,7 @@ from dsa.runtime.ledger import (
     DecidedEntry,
     EffectEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
@@ -22,7 +22,7 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.policies import error_step
+from dsa.runtime.policy.policies import error_step
 from dsa.runtime.secrets import Secrets
 
 SECRETS = Secrets({"WORD": "opensesame"}, ())
@@ -33,7 +33,7 @@ ENTRIES = [
     RowEntry(33, "idle", "writing", {"retries": 1}),
     EffectEntry("1/1", "query_llm"),
     ArtifactEntry("1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "m", 0.25, 12, 3, redacted=("A_KEY",)),
-    VerdictEntry("1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "a text of a guard")], 0.5),
+    VerdictEntry("1/1", "g", 1, "a" * 64, [GuardVerdict("g", "failed", "a text of a guard")], 0.5),
     ResultEntry("1/1", (), 0.75),
     EventEntry(2, "verdict", {"g": "failed"}, None, None, "1/1"),
     RefusalEntry("late", "too late", ("approved", "rejected")),

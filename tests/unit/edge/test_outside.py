@@ -3,12 +3,11 @@
 import pytest
 from kept_runs import begun
 
-from dsa.edge.binding import Bindings
-from dsa.edge.outside import FromOutside
+from dsa.edge.binding import Bindings, FromOutside
 from dsa.errors import OccurrenceError
-from dsa.meaning import Occurrence
-from dsa.runtime.policies import LONGEST_DATA
+from dsa.runtime.policy.policies import LONGEST_DATA
 from dsa.runtime.secrets import Secrets
+from dsa.semantics import Occurrence
 
 
 @pytest.mark.parametrize(("event", "source", "said"), [

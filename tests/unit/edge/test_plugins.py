@@ -14,8 +14,8 @@ from packages import Shelf
 from dsa.declarations import Generator, Guard
 from dsa.edge.plugins import Packages
 from dsa.errors import BindingError, Span
-from dsa.generators.library import build_generator
-from dsa.guards.library import KINDS, OWN, PACKAGES, build_guard
+from dsa.generators.generator_kinds import build_generator
+from dsa.guards.guard_kinds import KINDS, OWN, PACKAGES, build_guard
 from dsa.machine import Machine
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.programs import NoProgramError, run_program
+from dsa.edge.processes import NoProgramError, run_program
 
 
 def python(source, given=b"", *, timeout_s=20.0, most_bytes=1_000_000):

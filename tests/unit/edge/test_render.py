@@ -11,7 +11,7 @@ from drawing import Line, faults, read
 from hypothesis import HealthCheck, given, settings
 from repository import all_machines
 
-from dsa.edge.render import RenderError, png, renderer, svg
+from dsa.edge.images import RenderError, png, renderer, svg
 from dsa.errors import DsaError
 from dsa.lang import loads
 from dsa.targets.dot import dot

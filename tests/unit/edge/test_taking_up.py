@@ -5,17 +5,15 @@ import asyncio
 import pytest
 
 from dsa.edge.binding import Bindings
-from dsa.edge.driver import Driver
-from dsa.edge.news import came_before
+from dsa.edge.driver import Driver, came_before
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.budgets import read_limit
+from dsa.runtime.costs import read_limit
 from dsa.runtime.ledger import EventEntry, ResultEntry, ResumedEntry
-from dsa.runtime.policies import error_step, event_step
-from dsa.runtime.recovery import Unfinished, unfinished
+from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin, replay
-from dsa.runtime.standing import standing
+from dsa.runtime.status import UnfinishedWork, standing, unfinished
+from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
 SALE = """# sale
@@ -244,6 +242,6 @@ def test_a_row_for_the_failure_takes_a_time_limit():
 
 def test_timers_of_one_moment_come_as_they_were_started():
     timers = {("z", "after 2s"): 5, ("a", "after 1s"): 5, ("m", "after 3s"): 4, ("b", "after 9s"): 9}
-    earlier, armed = came_before(Unfinished(timers=timers), sale(), 6)
+    earlier, armed = came_before(UnfinishedWork(timers=timers), sale(), 6)
     assert [news.occurrence.source for news in earlier] == ["m", "z", "a"]
     assert armed == {("b", "after 9s"): 3}

@@ -15,26 +15,26 @@ from dsa.runtime.ledger import (
     ArtifactEntry,
     EffectEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     MachineEntry,
     ResultEntry,
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.policies import error_step
+from dsa.runtime.policy.policies import error_step
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.spans import trace_id_of
+from dsa.runtime.timeline import trace_id_of
 
 FIRST = MachineEntry("r1", "letters", "d" * 64)
 WRITES = EventEntry(1, "specification"), RowEntry(33, "idle", "writing"), EffectEntry("1/1", "query_llm")
 MADE = ArtifactEntry("1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/m", 1.0, 12, 3, redacted=("A_KEY",))
-JUDGED = VerdictEntry("1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "no")])
+JUDGED = VerdictEntry("1/1", "g", 1, "a" * 64, [GuardVerdict("g", "failed", "no")])
 RESULT = ResultEntry("1/1", (error_step("query_llm", "timeout", "too late").without_id(),), 1.5)
 NONE = Secrets({}, ())
 
 
 def trace(monkeypatch, address, *entries, secrets=NONE, patience_s=60.0):
-    """Trace entries to an address; give what is told of those that were not delivered.
+    """Trace entries to an address; return what is told of those that were not delivered.
 
     A busy machine may take long to deliver; who tests that nobody waits gives less patience.
     """

@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from dsa.edge import threads
-from dsa.edge.threads import Caller, in_thread, run_function
+from dsa.edge import event_loop
+from dsa.edge.event_loop import CallerThread, in_thread, run_function
 
 
 class MuteError(Exception):
@@ -97,7 +97,7 @@ def test_a_call_that_never_returns_can_be_given_up():
 async def all_free():
     """Wait until the threads that have made calls are free again, also one that an earlier test has left to itself. TimeoutError when one never is."""
     async with asyncio.timeout(90):
-        while any(isinstance(thread, Caller) and not thread.is_idle for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
+        while any(isinstance(thread, CallerThread) and not thread.is_idle for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
             await asyncio.sleep(0.001)
 
 
@@ -155,7 +155,7 @@ def test_what_a_call_gave_is_not_kept():
 
 
 def test_a_thread_without_calls_ends(monkeypatch):
-    monkeypatch.setattr(threads, "_LINGERS_S", 0.05)
+    monkeypatch.setattr(event_loop, "_LINGERS_S", 0.05)
 
     async def play():
         return await in_thread(threading.current_thread)
@@ -192,7 +192,7 @@ def test_a_forked_process_has_threads_of_its_own():
 
 FORKED = """
 import asyncio, os, time
-from dsa.edge.threads import in_thread
+from dsa.edge.event_loop import in_thread
 async def play(word):
     await in_thread(lambda: print(word, flush=True))
     await asyncio.sleep(0.05)

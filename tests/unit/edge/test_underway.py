@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from dsa.edge.clock import MonotonicClock
-from dsa.edge.underway import UnderWay
+from dsa.edge.driver import UnderWay
+from dsa.edge.event_loop import MonotonicClock
 
 
 def held(work, *, stopped=False, turns=0):
-    """Begin work in place, let so many turns of the loop pass, stop it if asked; give what happened and what broke."""
+    """Begin work in place, let so many turns of the loop pass, stop it if asked; return what happened and what broke."""
     seen, broken = [], []
 
     async def lived():

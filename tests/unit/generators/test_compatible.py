@@ -6,11 +6,11 @@ import pytest
 from stream_server import DROP, HANG, answered, events, lines, refusing, serving
 from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
-from dsa.edge.http.failures import ServerError
-from dsa.edge.http.streaming import Limits
+from dsa.edge.http.http_stream import StreamLimits
+from dsa.edge.http.model_server import ServerError
 from dsa.errors import GenerationError, PromptTooLong
 from dsa.generators import ChatClient, OpenAICompatibleGenerator
-from dsa.generators.requests import Settings
+from dsa.generators.compatible_server import ServerSettings
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
 from dsa.runtime.speech import is_unicode
 
@@ -182,7 +182,7 @@ def test_calls_come_with_the_text_on_the_way_and_can_be_sent_back():
     shown = []
     with serving(answered(events(chunks)), HELLO) as (address, requests):
         client = ChatClient(f"{address}/v1#m")
-        result = client.ask_and_wait(MESSAGES, TOOLS, Settings(more={"tool_choice": "auto"}), shown.append)
+        result = client.ask_and_wait(MESSAGES, TOOLS, ServerSettings(more={"tool_choice": "auto"}), shown.append)
         (call,) = result.executable
         tool = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
         client.ask_and_wait([*MESSAGES, result.as_message(), tool], TOOLS)
@@ -222,7 +222,7 @@ def test_what_breaks_off_is_a_result_that_nothing_of_is_executable():
 )  # fmt: skip
 def test_a_parameter_that_a_server_refuses_is_left_out(refusal, gone, instead):
     with serving(refusing(400, {"error": {"message": refusal}}), HELLO) as (address, requests):
-        ChatClient(f"{address}#m").ask_and_wait(MESSAGES, settings=Settings(0.2, 9, 1))
+        ChatClient(f"{address}#m").ask_and_wait(MESSAGES, settings=ServerSettings(0.2, 9, 1))
     before, after = (request.body for request in requests)
     assert set(before) - set(after) == {gone}
     assert instead is None or after[instead[0]] == instead[1]
@@ -231,7 +231,7 @@ def test_a_parameter_that_a_server_refuses_is_left_out(refusal, gone, instead):
 def test_a_server_that_refuses_everything_is_asked_a_bounded_number_of_times():
     refusal = refusing(400, {"error": "stream_options seed temperature max_tokens"})
     with serving(refusal) as (address, requests), pytest.raises(ServerError):
-        ChatClient(f"{address}#m").ask_and_wait(MESSAGES, settings=Settings(0.2, 9, 1))
+        ChatClient(f"{address}#m").ask_and_wait(MESSAGES, settings=ServerSettings(0.2, 9, 1))
     assert len(requests) == 5
 
 
@@ -251,7 +251,7 @@ def test_ollamas_own_protocol_has_its_own_requests():
     held = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, "think": False}
     with serving(OLLAMA_SAID) as (address, requests):
         client = ChatClient(f"{address}/api#m")
-        told = client.ask_and_wait(messages, TOOLS, Settings(0.2, 9, 1, held, 20_000))
+        told = client.ask_and_wait(messages, TOOLS, ServerSettings(0.2, 9, 1, held, 20_000))
     assert (told.content, told.usage) == ("hi", {"prompt_tokens": 5, "completion_tokens": 6})
     body = requests[0].body
     assert requests[0].path == "/api/chat"
@@ -278,7 +278,7 @@ def test_ollama_is_asked_for_room_step_by_step(characters, max_tokens, room):
     """Another room has it load the model anew."""
     with serving(OLLAMA_SAID) as (address, requests):
         said = [{"role": "user", "content": "x" * characters}]
-        ChatClient(f"{address}/api#m").ask_and_wait(said, settings=Settings(max_tokens=max_tokens))
+        ChatClient(f"{address}/api#m").ask_and_wait(said, settings=ServerSettings(max_tokens=max_tokens))
     assert requests[0].body["options"]["num_ctx"] == room
 
 
@@ -314,13 +314,13 @@ def test_several_threads_may_ask_one_client():
 
 def test_limits_may_be_given():
     with serving([HANG]) as (address, _), pytest.raises(GenerationError, match=r"did not answer within 0\.2 s"):
-        ChatClient(f"{address}#m", limits=Limits(first_s=0.2)).ask_and_wait(MESSAGES)
+        ChatClient(f"{address}#m", limits=StreamLimits(first_s=0.2)).ask_and_wait(MESSAGES)
 
 
 @pytest.mark.model
 def test_asks_a_real_model_over_http():
     xllamacpp = pytest.importorskip("xllamacpp")
-    from dsa.generators.local import model_path
+    from dsa.generators.local_model import model_path
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(model_path())

@@ -4,11 +4,11 @@ import pytest
 
 from dsa.declarations import Generator
 from dsa.errors import BindingError, DocumentError, Span
-from dsa.generators.compatible import OpenAICompatibleGenerator
-from dsa.generators.library import KINDS, build_generator, register
-from dsa.generators.lite import LiteLLMGenerator
-from dsa.generators.local import LocalGenerator
-from dsa.generators.scripted import ScriptedGenerator
+from dsa.generators.compatible_server import OpenAICompatibleGenerator
+from dsa.generators.generator_kinds import KINDS, build_generator, register
+from dsa.generators.local_model import LocalGenerator
+from dsa.generators.provider import LiteLLMGenerator
+from dsa.generators.substitutes import ScriptedGenerator
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GeneratorInterface
@@ -62,7 +62,7 @@ def test_the_users_generators_come_first_by_name_and_by_kind():
 
 
 def test_users_register_kinds_with_options_and_the_seed_of_the_run(monkeypatch):
-    monkeypatch.setattr("dsa.generators.library.KINDS", dict(KINDS))
+    monkeypatch.setattr("dsa.generators.generator_kinds.KINDS", dict(KINDS))
     register("mine")(Mine)
     built = build("g", Generator("g", kind="mine", options=(("size", "5"),)), seed=7)
     assert (built.seed, built.size) == (7, 5)

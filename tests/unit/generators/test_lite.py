@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from dsa.errors import GenerationError
-from dsa.generators.lite import LiteLLMGenerator
+from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
 
 pytest.importorskip("litellm", reason="the extra `llm` is not installed")
@@ -215,7 +215,7 @@ def test_what_is_no_address_is_told_at_once_with_where_it_is_from(monkeypatch, a
 @pytest.mark.model
 def test_asks_a_real_model_over_http():
     xllamacpp = pytest.importorskip("xllamacpp")
-    from dsa.generators.local import model_path
+    from dsa.generators.local_model import model_path
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(model_path())

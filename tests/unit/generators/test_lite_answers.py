@@ -11,7 +11,7 @@ from stream_shapes import chunk
 from wire_formats import ANTHROPIC, COMPLETION_TOKENS, FORMATS, OLLAMA, OPENAI, PROMPT_TOKENS
 
 from dsa.errors import GenerationError, PromptTooLong
-from dsa.generators.lite import LiteLLMGenerator
+from dsa.generators.provider import LiteLLMGenerator
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
 
 litellm = pytest.importorskip("litellm", reason="the extra `llm` is not installed")
@@ -259,7 +259,7 @@ def test_failures_that_may_pass_are_tried_again_and_each_is_told(ask, streamed):
 
 
 def test_what_a_try_has_cost_that_broke_off_nobody_knows(monkeypatch):
-    monkeypatch.setattr("dsa.edge.http.retries.Retries.pause_s", lambda self, error, failed: 0.0)
+    monkeypatch.setattr("dsa.edge.http.model_server.Retries.pause_s", lambda self, error, failed: 0.0)
     with serving([HANG], OPENAI.whole("hi")) as (address, _):
         usage = made(OPENAI, address, retries=1, timeout_s=0.5).generate(CONTEXT).usage
     assert (usage.retried, usage.cost_usd, usage.prompt_tokens) == (("timeout",), None, PROMPT_TOKENS)

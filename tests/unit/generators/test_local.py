@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dsa.errors import GenerationError, ModelUnavailable, PromptTooLong
-from dsa.generators.local import LocalGenerator, count_tokens, find_signature, model_path
+from dsa.generators.local_model import LocalGenerator, count_tokens, find_signature, model_path
 from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dsa.generators.names import require_model_name
+from dsa.generators.model_options import require_model_name
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from dsa.errors import DocumentError, GenerationError
-from dsa.generators.scripted import ScriptedGenerator, load_script, parse_script
+from dsa.generators.substitutes import ScriptedGenerator, load_script, parse_script
 from dsa.runtime.content import AmbientEnvironment, Context
 
 SCRIPT = """# A script

@@ -1,6 +1,6 @@
 from itertools import product
 
-from dsa.generators.model_calls import derive_seed
+from dsa.generators.model_options import derive_seed
 
 
 def test_each_call_has_its_own_seed_and_the_same_one_again():

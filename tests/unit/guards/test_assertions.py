@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.guards.assertions import forgotten_imports, kind_of_tests, missing_names
+from dsa.guards.pytest_guard import forgotten_imports, kind_of_tests, missing_names
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dsa.edge.sandbox import RUNGS, SandboxError, probed
 from dsa.errors import BindingError
 from dsa.guards import CommandGuard, build_guard
 from dsa.guards.feedback import MOST_CHARACTERS, MOST_LINES
-from dsa.guards.tool import ToolMissingError
+from dsa.guards.tool_guards import ToolMissingError
 from dsa.lang import loads
 from dsa.runtime.content import Artifact
 

@@ -3,7 +3,7 @@ import threading
 import attrs
 import pytest
 
-from dsa.guards.compose import AllOf, Combination
+from dsa.guards.composition import AllOf, Combination
 from dsa.guards.judge import ReviewGuard
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 

@@ -7,7 +7,7 @@ import pytest
 from dsa.declarations import Case, Cases, Guard
 from dsa.guards import GuardInterface, GuardResult
 from dsa.guards.feedback import MOST_CHARACTERS, MOST_LINES
-from dsa.guards.library import KINDS, build_guard
+from dsa.guards.guard_kinds import KINDS, build_guard
 from dsa.machine import Machine
 from dsa.runtime.content import Artifact, GeneratorInterface
 

@@ -1,7 +1,7 @@
 import pytest
 
 from dsa.errors import BindingError, GenerationError
-from dsa.generators.library import build_generator
+from dsa.generators.generator_kinds import build_generator
 from dsa.guards import Artifact, GuardResult, JudgeGuard, build_guard
 from dsa.lang import loads
 from dsa.testing.doubles import Texts

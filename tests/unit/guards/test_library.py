@@ -1,9 +1,9 @@
 import pytest
 
-from dsa.declarations import Case, Cases, Guard, WorkflowStep
+from dsa.declarations import Case, Cases, Guard, StepRow
 from dsa.errors import BindingError, Span
 from dsa.guards.code import SyntaxGuard
-from dsa.guards.library import KINDS, build_guard, register
+from dsa.guards.guard_kinds import KINDS, build_guard, register
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
@@ -31,7 +31,7 @@ def test_the_kind_is_the_name_where_none_is_given():
 
 
 def test_a_step_asks_its_guards_in_order_and_takes_its_own_cases_first():
-    step = WorkflowStep("g_impl", "llm", ("syntax", "cases"))
+    step = StepRow("g_impl", "llm", ("syntax", "cases"))
     both = machine(steps=(step,), cases=(cases("cases", "2"), cases("g_impl", "1")))
     assert build_guard("g_impl", both).validate(GOOD).passed
     assert build_guard("g_impl", both).validate(Artifact(content="f(")).feedback.startswith("syntax: ")
@@ -40,7 +40,7 @@ def test_a_step_asks_its_guards_in_order_and_takes_its_own_cases_first():
 
 
 def test_a_step_may_name_declared_guards():
-    step = WorkflowStep("s", "llm", ("mine",))
+    step = StepRow("s", "llm", ("mine",))
     declared = machine(Guard("mine", kind="cases"), steps=(step,), cases=(cases("mine"),))
     assert build_guard("s", declared).validate(GOOD).passed
 
@@ -77,7 +77,7 @@ def test_the_users_guards_come_first_by_name_and_by_kind():
 
 
 def test_users_register_kinds_with_options(monkeypatch):
-    monkeypatch.setattr("dsa.guards.library.KINDS", dict(KINDS))
+    monkeypatch.setattr("dsa.guards.guard_kinds.KINDS", dict(KINDS))
 
     @register("longest")
     class Longest(GuardInterface):

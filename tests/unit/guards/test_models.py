@@ -11,7 +11,7 @@ import pytest
 from dsa.errors import BindingError
 from dsa.guards import PydanticGuard, ToolMissingError, build_guard
 from dsa.guards.feedback import MOST_CHARACTERS
-from dsa.guards.models import model_at
+from dsa.guards.text_guards import model_at
 from dsa.lang import loads
 from dsa.runtime.content import Artifact
 

@@ -3,8 +3,8 @@ import importlib.util
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox import RUNGS, Outcome, probed
-from dsa.guards import MypyGuard, ToolFailedError, ToolMissingError, mypy
+from dsa.edge.sandbox import RUNGS, SandboxOutcome, probed
+from dsa.guards import MypyGuard, ToolFailedError, ToolMissingError, tool_guards
 from dsa.guards.feedback import MOST_CHARACTERS
 from dsa.runtime.content import Artifact
 
@@ -93,14 +93,14 @@ def test_what_is_no_python_and_what_takes_too_long_has_failed():
     ],
 )
 def test_a_fault_of_mypys_own_is_no_verdict(results, said):
-    outcome = Outcome("exited", 1, results, b"Traceback", 1.0, 1.0, "limits")
+    outcome = SandboxOutcome("exited", 1, results, b"Traceback", 1.0, 1.0, "limits")
     with pytest.raises(ToolFailedError, match=said):
-        mypy.faults_in(outcome)
+        tool_guards.faults_in(outcome)
 
 
 def test_where_mypy_is_not_installed_it_is_said_how(monkeypatch):
-    mypy.program.cache_clear()
+    tool_guards.program.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ToolMissingError, match=r"mypy is not installed: pip install '\.\[lint\]'"):
         MypyGuard()
-    mypy.program.cache_clear()
+    tool_guards.program.cache_clear()

@@ -1,9 +1,8 @@
 import pytest
 
 from dsa.edge.sandbox import SandboxError
-from dsa.guards.library import build_guard
-from dsa.guards.new_tests import NewTestsGuard
-from dsa.guards.tested import TestGuard
+from dsa.guards.guard_kinds import build_guard
+from dsa.guards.pytest_guard import NewTestsGuard, TestGuard
 from dsa.lang import loads
 from dsa.runtime.content import Artifact
 

@@ -1,8 +1,8 @@
 import pytest
 
 from dsa.edge.sandbox import SandboxError, ladder
-from dsa.guards import tested
-from dsa.guards.tested import TDDTestGuard, TestGuard
+from dsa.guards import pytest_guard
+from dsa.guards.pytest_guard import TDDTestGuard, TestGuard
 from dsa.runtime.content import Artifact
 
 ADD = "def add(a, b):\n    return a + b\n"
@@ -296,14 +296,14 @@ def test_given_tests_that_judge_nothing_are_refused(tests, message):
 
 
 def test_without_pytest_the_guard_says_what_to_install(monkeypatch):
-    tested.program.cache_clear()
-    find = tested.importlib.util.find_spec
+    pytest_guard.program.cache_clear()
+    find = pytest_guard.importlib.util.find_spec
     monkeypatch.setattr(
-        tested.importlib.util, "find_spec", lambda name, *rest: None if name == "pytest" else find(name, *rest)
+        pytest_guard.importlib.util, "find_spec", lambda name, *rest: None if name == "pytest" else find(name, *rest)
     )
     with pytest.raises(SandboxError, match=r"pip install '\.\[test\]'"):
         judge(ADD)
-    tested.program.cache_clear()
+    pytest_guard.program.cache_clear()
 
 
 def test_what_is_required_and_not_there_is_no_verdict():

@@ -49,7 +49,7 @@ SLOW = {"type": "object", "properties": {"email": {"type": "string", "pattern": 
 
 
 def test_a_text_with_which_a_schema_takes_for_ever_has_failed(monkeypatch):
-    monkeypatch.setattr("dsa.guards.texts._SCHEMA_S", 0.5)
+    monkeypatch.setattr("dsa.guards.text_guards._SCHEMA_S", 0.5)
     guard = SchemaGuard(SLOW)
     began_s = time.monotonic()
     told = says(guard, json.dumps({"email": "a" * 46 + "!"}))
@@ -59,7 +59,7 @@ def test_a_text_with_which_a_schema_takes_for_ever_has_failed(monkeypatch):
 
 
 def test_many_unlike_items_and_deep_nesting_take_no_longer_than_they_may(monkeypatch):
-    monkeypatch.setattr("dsa.guards.texts._SCHEMA_S", 0.5)
+    monkeypatch.setattr("dsa.guards.text_guards._SCHEMA_S", 0.5)
     unique = SchemaGuard({"uniqueItems": True})
     assert "could not be judged by the schema" in says(unique, json.dumps([{"a": n} for n in range(20_000)]))
     nested: dict = {}

@@ -68,7 +68,7 @@ def dual():
 
 
 def after(*changes):
-    """Give the document after each (old, new) was replaced once."""
+    """Return the document after each (old, new) was replaced once."""
     text = DUAL
     for old, new in changes:
         assert old in text, old
@@ -90,7 +90,7 @@ def faults():
 
 @pytest.fixture
 def machine():
-    """Give the machine that the changed document is."""
+    """Return the machine that the changed document is."""
 
     def read(*changes):
         reading = read_machine(after(*changes))

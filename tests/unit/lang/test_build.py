@@ -5,7 +5,7 @@ import pytest
 from dsa.declarations import Assign, Cancel, Emit, Revoke
 from dsa.expr import Arithmetic, Boolean, Choices, Integer, Interval, Name, Not
 from dsa.lang import dumps, loads, read_machine
-from dsa.meaning import start
+from dsa.semantics import start
 
 
 def test_a_document_is_a_machine(machine):

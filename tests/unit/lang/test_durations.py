@@ -2,9 +2,9 @@
 
 import pytest
 
-from dsa.durations import spelled_like, spelled_shortest
 from dsa.errors import MachineError
 from dsa.lang import digest, dumps, loads
+from dsa.machine import spelled_like, spelled_shortest
 
 TEXT = """# reminders
 ## Transitions

@@ -1,12 +1,12 @@
 import pytest
 
 from dsa.expr import unparse
-from dsa.lang.exprs import RESERVED, Parser, UnreadableError
+from dsa.lang.expression_parser import RESERVED, ExpressionParser, UnreadableError
 from dsa.lang.markdown import Cell
 
 
-def read(text, rule=Parser.expression):
-    parser = Parser(Cell(text, "m.md", 1, 1, text))
+def read(text, rule=ExpressionParser.expression):
+    parser = ExpressionParser(Cell(text, "m.md", 1, 1, text))
     value = rule(parser)
     parser.end()
     return value
@@ -118,8 +118,8 @@ def test_every_node_knows_its_place():
 @pytest.mark.parametrize("text", ["1 + 1", "(1)", "--1", "-x"])
 def test_a_literal_is_a_single_value(text):
     with pytest.raises(UnreadableError):
-        read(text, Parser.literal)
+        read(text, ExpressionParser.literal)
 
 
 def test_a_literal_may_have_a_sign():
-    assert unparse(read("-3", Parser.literal)) == "-3"
+    assert unparse(read("-3", ExpressionParser.literal)) == "-3"

@@ -1,7 +1,7 @@
 import pytest
 
 from dsa.errors import Span
-from dsa.lang.markdown import Bullet, Cell, Fence, Heading, Line, read, split_row
+from dsa.lang.markdown import Bullet, Cell, Fence, Heading, ParagraphLine, read, split_row
 
 TABLE = "| a | b |\n| - | - |\n| 1 | 2 |\n"
 
@@ -118,8 +118,8 @@ def test_a_heading_over_two_lines_is_one_line_of_text():
 def test_blocks_are_found_with_their_lines():
     (section,) = read("## s\n\none\ntwo\n\n- a\n- b\n  c\n\n### T\n```py\nx\n```\n", "m.md").sections
     one, two, a, b, heading, fence = section.blocks
-    assert isinstance(one, Line)
-    assert isinstance(two, Line)
+    assert isinstance(one, ParagraphLine)
+    assert isinstance(two, ParagraphLine)
     assert (one.text.line, two.text.line) == (3, 4)
     assert isinstance(a, Bullet)
     assert isinstance(b, Bullet)

@@ -1,16 +1,16 @@
 import pytest
 
-from dsa.claims import (
+from dsa.declarations import (
     Always,
     AtMost,
     EverywherePossible,
-    Expected,
+    ExpectedCount,
     LeadsTo,
     Never,
     OnlyAfter,
     Possible,
     Probability,
-    Unchanged,
+    UnchangedClaim,
     show,
 )
 from dsa.lang import dumps, loads
@@ -27,7 +27,7 @@ def read(text, machine):
         ("never over and not done", Never, "never over and not done"),
         (
             "on g.failed or artifact: done, retries unchanged",
-            Unchanged,
+            UnchangedClaim,
             "on g.failed or artifact: done, retries unchanged",
         ),
         ("specification leads to over", LeadsTo, "specification leads to over"),
@@ -47,9 +47,9 @@ def read(text, machine):
         ("possible pending query_llm", Possible, "possible pending query_llm"),
         ("from everywhere possible over", EverywherePossible, "from everywhere possible over"),
         ("done with probability >= 0.95", Probability, "done with probability >= 0.95"),
-        ("expected query_llm <= 2", Expected, "expected query_llm <= 2.0"),
-        ("expected (not done) <= 2.5", Expected, "expected (not done) <= 2.5"),
-        ("expected (retries > 1) <= 2.5", Expected, "expected (retries > 1) <= 2.5"),
+        ("expected query_llm <= 2", ExpectedCount, "expected query_llm <= 2.0"),
+        ("expected (not done) <= 2.5", ExpectedCount, "expected (not done) <= 2.5"),
+        ("expected (retries > 1) <= 2.5", ExpectedCount, "expected (retries > 1) <= 2.5"),
         ("always true in {(done or idle)}", Always, "always true in {(done or idle)}"),
         ("`always done`", Always, "always done"),
         ("always work", Always, "always work"),

@@ -1,7 +1,6 @@
 import pytest
 
-from dsa.claims import Refused, ScenarioStep
-from dsa.declarations import Cancel, Emit
+from dsa.declarations import Cancel, Emit, RefusedAction, ScenarioStep
 from dsa.lang import dumps, loads
 
 LAST = "| verdict g.failed | query_llm     | writing | 1       |"
@@ -22,8 +21,8 @@ def read(row, machine):
             ScenarioStep("verdict", (("g", "failed"),), (Cancel(), Emit("log")), "over", (("retries", 2),)),
         ),
         ("| after 30s | cancel query_llm | | |", ScenarioStep("after 30s", (), (Cancel("query_llm"),))),
-        ("| query_llm.failed | refused | | |", ScenarioStep("query_llm.failed", (), Refused())),
-        ("| artifact | refused: late | | |", ScenarioStep("artifact", (), Refused("late"))),
+        ("| query_llm.failed | refused | | |", ScenarioStep("query_llm.failed", (), RefusedAction())),
+        ("| artifact | refused: late | | |", ScenarioStep("artifact", (), RefusedAction("late"))),
     ],
 )
 def test_a_step_of_a_scenario(row, expected, machine):

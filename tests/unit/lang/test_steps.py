@@ -5,7 +5,7 @@ import pytest
 from dsa.declarations import Guard, Prompt
 from dsa.expr import unparse
 from dsa.lang import dumps, expanded, loads, read_machine
-from dsa.meaning import Occurrence, Refusal, start, step
+from dsa.semantics import Occurrence, Refusal, start, step
 
 CHAIN = """# w
 
@@ -19,7 +19,7 @@ CHOOSING = CHAIN.replace("| code | plan     |", "| code | not plan |")
 
 
 def run(machine, *percepts):
-    """Take the steps, each `event` or `event guard.verdict`; give the last state and effects."""
+    """Take the steps, each `event` or `event guard.verdict`; return the last state and effects."""
     configuration, effects = start(machine), ()
     for percept in percepts:
         event, _, said = percept.partition(" ")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks.why import why
+from dsa.checks.explanation import why
 from dsa.expr import unparse, walk
 from dsa.lang import dumps, loads, read_machine
 

@@ -7,11 +7,10 @@ the second and third artifact of table 3), it is written out.
 
 import pytest
 
-from dsa.generators.scripted import ScriptedGenerator
+from dsa.generators.substitutes import ScriptedGenerator
 from dsa.guards import ForbiddenGuard, TDDTestGuard
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
-from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, Intents, ResultEntry, RowEntry, VerdictEntry
 from machines import (
     ActionPair,
     DualStateAgent,

@@ -4,10 +4,9 @@ import signal
 
 import pytest
 
-from machines.chat.calls import TOOLS
-from machines.coding.plan import read_plan
-from machines.tool_use.call import ToolCall
-from machines.tool_use.reading import read_call
+from machines.chat.chat_tools import TOOLS
+from machines.coding.task_plan import read_plan
+from machines.tool_use.tool_call import ToolCall, read_call
 
 LENGTH = 1_000_000
 

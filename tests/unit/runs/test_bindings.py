@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.files import load, locate
+from dsa.edge.document_files import load, locate
 from dsa.errors import BindingError
 from dsa.guards.cases import CasesGuard
 from dsa.lang import loads
@@ -33,7 +33,7 @@ TABLE = """# m
 
 BINDINGS = """
 from dsa.runtime.content import GuardInterface, GuardResult, GeneratorInterface, Artifact
-from dsa.runtime.policies import answering
+from dsa.runtime.policy.policies import answering
 
 class Nice(GuardInterface):
     def validate(self, artifact, **dependencies):
@@ -175,7 +175,7 @@ def test_a_step_names_its_generator_and_a_plain_machine_has_one():
 
 
 POLICIES = """
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policy_registry import Registry
 
 policies = Registry()
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dsa.edge.files import load, locate
+from dsa.edge.document_files import load, locate
 from dsa.errors import BindingError
 from dsa.lang import loads
 from dsa.runs.bindings import bind
@@ -123,7 +123,7 @@ def test_a_kind_that_a_row_names_is_used(tmp_path):
         ("generator = {}", None),
         ("effect_s = {}", "effects"),
         ("effect = {}", "effects"),
-        ("from dsa.runtime.registry import Registry\npolicy = policie = Registry()", "policies"),
+        ("from dsa.runtime.policy.policy_registry import Registry\npolicy = policie = Registry()", "policies"),
         ("secret_name = ['A']", "secret_names"),
         ("_effects = {}", None),
         ("effects = {}\neffect = effects", None),

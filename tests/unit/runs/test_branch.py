@@ -10,12 +10,10 @@ from dsa.edge.driver import Driver
 from dsa.edge.git import GitArtifacts
 from dsa.generators import FunctionGenerator
 from dsa.lang import digest, loads
-from dsa.meaning import Occurrence
-from dsa.runs.branch import BranchError, branched, copy_artifacts, length_before
-from dsa.runs.record import replayed
+from dsa.runs.archive import replayed
+from dsa.runs.runs import BranchError, branched, copy_artifacts, length_before
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
-from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
     EffectEntry,
     EventEntry,
@@ -24,8 +22,10 @@ from dsa.runtime.ledger import (
     ResumedEntry,
     RowEntry,
 )
-from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import begin
+from dsa.runtime.run_store import StoredRun
+from dsa.runtime.status import unfinished
+from dsa.semantics import Occurrence
 from machines.dual_state.bindings import effects
 
 TEXT = """# loop
@@ -79,7 +79,7 @@ def recorded(moves, *, text=TEXT):
                 run = run.record(result(key, "work"))
                 run, _ = run.feed(Occurrence("done", data=7), key)
         rests.append(len(run.ledger))
-    return Recorded(OLD, text, run.ledger, 3, "somebody"), rests
+    return StoredRun(OLD, text, run.ledger, 3, "somebody"), rests
 
 
 def result(key, effect):
@@ -195,7 +195,7 @@ def test_a_branch_finds_its_artifacts_under_their_ids_and_makes_its_own(tmp_path
     rested = asyncio.run(driver.drive(Occurrence("specification", data="x"))).run
     length = len(rested.ledger)
     whole = asyncio.run(driver.drive(Occurrence("rejected", data="no"))).run
-    branch = branched(Recorded(OLD, STEPS, whole.ledger, 0, None), length, NEW)
+    branch = branched(StoredRun(OLD, STEPS, whole.ledger, 0, None), length, NEW)
     copy_artifacts(branch, old, new)
     [copied] = new.attempts()
     assert copied == attrs.evolve(old.attempts()[0], verdicts=copied.verdicts)

@@ -3,15 +3,14 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import DocumentError
-from dsa.meaning import Occurrence
-from dsa.runs.folder import RunFolder, accepted_artifacts, new_run_id
-from dsa.runs.place import opened_place
+from dsa.runs.place import RunFolder, accepted_artifacts, new_run_id, opened_place
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact
-from dsa.runtime.ledger import ArtifactEntry, Judgement, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, GuardVerdict, VerdictEntry
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 
 
 def test_run_ids_sort_by_time_and_differ():
@@ -35,7 +34,7 @@ def test_a_folder_is_written_as_the_run_goes(tmp_path):
     made = artifacts.store(Artifact("x = '\ud800é'", step="g_test"))
     folder.observe(ArtifactEntry("k", "g_test", 1, made.artifact_id, made.content_digest), artifacts)
     assert (folder.path / "g_test-1.py").exists(), "the artifact is there before its verdict"
-    rejected = VerdictEntry("k", "g_test", 1, made.artifact_id, [Judgement("g_test", "failed", "no")])
+    rejected = VerdictEntry("k", "g_test", 1, made.artifact_id, [GuardVerdict("g_test", "failed", "no")])
     folder.observe(rejected, artifacts)
     assert folder.write_final(accepted_artifacts(run, artifacts)) is None
     assert sorted(path.name for path in folder.path.iterdir()) == [
@@ -54,7 +53,7 @@ def test_what_a_person_says_later_renames_the_file_again(tmp_path):
     folder = RunFolder(tmp_path, begin(load("workflow"), "r1")[0], "")
     folder.observe(ArtifactEntry("k", "g_test", 1, made.artifact_id, ""), artifacts)
     for outcome in ("fatal", "failed"):
-        folder.observe(VerdictEntry("k", "g_test", 1, made.artifact_id, [Judgement("g", outcome)]), artifacts)
+        folder.observe(VerdictEntry("k", "g_test", 1, made.artifact_id, [GuardVerdict("g", outcome)]), artifacts)
     assert (folder.path / "g_test-1-rejected.py").exists()
     assert not (folder.path / "g_test-1-fatal.py").exists()
 

@@ -9,19 +9,18 @@ import pytest
 from kept_runs import keep
 
 from dsa.edge.binding import Bindings
-from dsa.edge.deciding import DoubtError
-from dsa.edge.files import locate
+from dsa.edge.document_files import locate
 from dsa.errors import BindingError, DocumentError, OccurrenceError
-from dsa.meaning import Occurrence
-from dsa.runs.one_policy import answer_text, calls_of_policy, perform, replayed_policy, request, steps_given
-from dsa.runs.runs import Resumption, open_runs
+from dsa.runs.bindings import answer_text, calls_of_policy, perform, replayed_policy, request, steps_given
+from dsa.runs.runs import DoubtError, Resumption, open_runs
 from dsa.runs.setup import Options
-from dsa.runtime.journal import HeldError
 from dsa.runtime.ledger import CallResultEntry, ResultEntry, ResumedEntry
-from dsa.runtime.policies import Action, action_result_step, error_step, text_step
-from dsa.runtime.recorded import ReplayMismatchError
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.call_tree import ReplayMismatchError
+from dsa.runtime.policy.policies import Action, action_result_step, error_step, text_step
+from dsa.runtime.policy.policy_registry import Registry
+from dsa.runtime.run_store import HeldError
 from dsa.runtime.secrets import Secrets
+from dsa.semantics import Occurrence
 
 PAY = "1/1/1.1.3"
 
@@ -106,14 +105,14 @@ def answer(rest):
 
 
 def stopped(root, **in_doubt):
-    """Give a run that no route has stopped while it paid."""
+    """Return a run that no route has stopped while it paid."""
     trip = Trip(**in_doubt)
     trip.breaking["pay"] = ConnectionError("no route")
     return trip, trip.begin(root)
 
 
 def cut_off(root, **in_doubt):
-    """Give a run whose process ended while it paid: what it could not write is missing."""
+    """Return a run whose process ended while it paid: what it could not write is missing."""
     trip, rest = stopped(root, **in_doubt)
     rmtree(root)
     kept = [entry for entry in rest.run.ledger if not isinstance(entry, ResultEntry)]

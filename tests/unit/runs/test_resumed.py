@@ -8,18 +8,17 @@ import pytest
 from kept_runs import RUN, SHOP, begun, keep, recorded
 
 from dsa.edge.binding import Bindings
-from dsa.edge.deciding import DoubtError
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
-from dsa.meaning import Occurrence
-from dsa.runs.record import OtherMachineError, replayed
-from dsa.runs.runs import Resumption, open_runs
+from dsa.runs.archive import OtherMachineError, replayed
+from dsa.runs.runs import DoubtError, Resumption, open_runs
 from dsa.runs.setup import Options
-from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import DecidedEntry, EventEntry, Ledger, ResultEntry, ResumedEntry
-from dsa.runtime.policies import event_step
-from dsa.runtime.recovery import unfinished
+from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import ReplayError
+from dsa.runtime.run_store import StoredRun
+from dsa.runtime.status import unfinished
+from dsa.semantics import Occurrence
 
 PAY, MAIL = "1/2", "2/1"
 
@@ -120,14 +119,14 @@ def test_what_cannot_be_sent_changes_nothing(doubted, event):
 
 def test_a_document_that_reads_otherwise_is_another_machine():
     entries = begun().ledger
-    run, first = replayed(Recorded(RUN, SHOP, entries, 1))
+    run, first = replayed(StoredRun(RUN, SHOP, entries, 1))
     assert (run.machine, first) == (loads(SHOP), entries[0])
     for text, reads in (
         (SHOP.replace("mail, log", "mail"), "reads as [0-9a-f]{12} now"),
         ("nothing", "reads as no machine now"),
     ):
         with pytest.raises(OtherMachineError, match=reads) as raised:
-            replayed(Recorded(RUN, text, entries, 1))
+            replayed(StoredRun(RUN, text, entries, 1))
         assert raised.value.run == RUN
 
 
@@ -135,7 +134,7 @@ def test_a_ledger_that_is_not_its_machines_is_not_taken_for_one():
     run, _ = begun().feed(Occurrence("order"))
     entries = [*run.ledger][:2]
     with pytest.raises(ReplayError, match="entry 2"):
-        replayed(Recorded(RUN, SHOP, Ledger([*entries, DecidedEntry("k", "ask")]), 1))
+        replayed(StoredRun(RUN, SHOP, Ledger([*entries, DecidedEntry("k", "ask")]), 1))
 
 
 def test_a_new_run_can_be_taken_up_at_once(tmp_path):

@@ -3,23 +3,23 @@
 import pytest
 from kept_runs import SHOP, begun
 
-from dsa.edge.files import load
-from dsa.edge.stores.memory import MemoryStore
+from dsa.edge.document_files import load
+from dsa.edge.stores.memory_store import MemoryStore
 from dsa.lang import digest
-from dsa.meaning import Occurrence
-from dsa.runs.one_policy import request
+from dsa.runs.bindings import request
 from dsa.runs.summary import SummaryJournal
-from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry, ResumedEntry
-from dsa.runtime.policies import error_step, event_step, text_step
+from dsa.runtime.policy.policies import error_step, event_step, text_step
 from dsa.runtime.run import begin
-from dsa.runtime.standing import asked_keys, standing
+from dsa.runtime.run_store import NewJournal
+from dsa.runtime.status import asked_keys, standing
+from dsa.semantics import Occurrence
 
 PAID = (event_step("pay", "paid").without_id(),)
 
 
 def shop(*, retries=0):
-    """Give a sale as it is after each commit: log, pay, which may fail first, mail, log."""
+    """Return a sale as it is after each commit: log, pay, which may fail first, mail, log."""
     text = SHOP.replace("| effect | kind     | in doubt |", "| effect | kind     | retries |")
     text = text.replace("| pay    | actuator |          |", f"| pay    | actuator | {retries} |")
     now = begun(text)
@@ -44,7 +44,7 @@ def shop(*, retries=0):
 
 
 def asking(in_doubt):
-    """Give a policy's run that calls two others, one after the other, as it is after each commit."""
+    """Return a policy's run that calls two others, one after the other, as it is after each commit."""
     machine = load("policy")
     now, _ = begin(machine, "20260131T120000-p-aaaaaa", digest=digest(machine))
     yield now
@@ -71,7 +71,7 @@ def asking(in_doubt):
 def test_summary_under_way_names_what_is_in_doubt_after_a_crash(states, doubted):
     states = list(states)
     store, written = MemoryStore(), 0
-    journal = SummaryJournal(Beginning(store, states[0].run_id, "text"), states[0], lambda: now)
+    journal = SummaryJournal(NewJournal(store, states[0].run_id, "text"), states[0], lambda: now)
     found = []
     for now in states:
         journal.append(now.ledger.after(written))

@@ -5,7 +5,7 @@ import pytest
 from dsa.edge.git import GitArtifacts
 from dsa.runtime.artifacts import MemoryArtifacts, identified, tree_of_attempts
 from dsa.runtime.content import Artifact, Usage
-from dsa.runtime.ledger import Judgement, VerdictEntry
+from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 
 NASTY = [
     "",
@@ -22,7 +22,7 @@ NASTY = [
 
 @pytest.fixture(params=["memory", "git"])
 def stores(request, tmp_path):
-    """Give a store, and what gives the store as a later process would find it."""
+    """Return a store, and what gives the store as a later process would find it."""
     if request.param == "git":
         path = tmp_path / "artifacts.git"
         return GitArtifacts(path, "r"), lambda: GitArtifacts(path, "r")
@@ -31,7 +31,7 @@ def stores(request, tmp_path):
 
 
 def verdict(artifact, outcome="failed", feedback="", key="2/1", guard="tests"):
-    said = (Judgement(guard, outcome, feedback),)
+    said = (GuardVerdict(guard, outcome, feedback),)
     return VerdictEntry(key, artifact.step, artifact.version, artifact.artifact_id, said, 0.25)
 
 
@@ -104,7 +104,9 @@ def test_every_text_comes_back_as_it_was(stores, text):
     store, look = stores
     usage = Usage(text, 0.1, 3, None, 1e-7)
     made = store.store(Artifact(text, 7, step=text, usage=usage), author=text)
-    said = VerdictEntry(text, text, 7, made.artifact_id, (Judgement(text, "fatal", text), Judgement("", "passed")), 1e9)
+    said = VerdictEntry(
+        text, text, 7, made.artifact_id, (GuardVerdict(text, "fatal", text), GuardVerdict("", "passed")), 1e9
+    )
     store.record_verdict(said)
     [attempt] = look().attempts()
     assert look().get_artifact(made.artifact_id) == made

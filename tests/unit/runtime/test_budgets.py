@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.runtime.budgets import BudgetError, Limit, Meter, read_limit
+from dsa.runtime.costs import BudgetError, BudgetLimit, Meter, read_limit
 from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, EffectEntry, Ledger, ResultEntry, ResumedEntry
 
 LEDGERS = {}
@@ -35,10 +35,10 @@ def generated(key, **usage):
 @pytest.mark.parametrize(
     ("text", "limit"),
     [
-        ("calls=20", Limit("calls", 20)),
-        ("usd=0.5", Limit("usd", 0.5)),
-        ("query_llm.tokens=4000", Limit("tokens", 4000, "query_llm")),
-        (" query_llm.seconds= 1.5", Limit("seconds", 1.5, "query_llm")),
+        ("calls=20", BudgetLimit("calls", 20)),
+        ("usd=0.5", BudgetLimit("usd", 0.5)),
+        ("query_llm.tokens=4000", BudgetLimit("tokens", 4000, "query_llm")),
+        (" query_llm.seconds= 1.5", BudgetLimit("seconds", 1.5, "query_llm")),
     ],
 )
 def test_a_limit_is_read(text, limit):
@@ -156,4 +156,4 @@ def test_what_is_left_is_told_as_limits():
         ResultEntry("1"),
     )
     spend(counted, EffectEntry("2", "execute_guard"), ResultEntry("2"))
-    assert counted.left() == (Limit("calls", 3, "query_llm"), Limit("usd", 0.3), Limit("calls", 0))
+    assert counted.left() == (BudgetLimit("calls", 3, "query_llm"), BudgetLimit("usd", 0.3), BudgetLimit("calls", 0))

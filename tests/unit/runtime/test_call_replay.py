@@ -7,13 +7,11 @@ import pytest
 from calling import World, said
 
 from dsa.errors import BindingError
-from dsa.runtime.call_replay import replay_calls
-from dsa.runtime.decorators import invoke_action, loop_wrapper
-from dsa.runtime.invocation import run
 from dsa.runtime.ledger import CallResultEntry
-from dsa.runtime.policies import Action, action_call_step, text_step
-from dsa.runtime.recorded import ReplayMismatchError
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.call_tree import ReplayMismatchError
+from dsa.runtime.policy.invocation import invoke_action, loop_wrapper, replay_calls, run
+from dsa.runtime.policy.policies import Action, action_call_step, text_step
+from dsa.runtime.policy.policy_registry import Registry
 
 
 class Trips(World):
@@ -123,7 +121,7 @@ def test_a_run_that_a_policy_has_stopped_is_derived_up_to_there(trips):
 
 
 def changed(policy, replacement, **about):
-    """Give policies of which one is another one now."""
+    """Return policies of which one is another one now."""
     trips = Trips()
     registry = Registry()
     registry.register(policy, **about)(replacement)

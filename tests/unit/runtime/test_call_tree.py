@@ -2,9 +2,9 @@
 
 import pytest
 
-from dsa.runtime.call_tree import call_key, call_named, calls_of, doubted_calls
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DecidedEntry, ResultEntry, ResumedEntry
-from dsa.runtime.policies import Action, action_call_step, action_result_step, error_step, text_step
+from dsa.runtime.policy.call_tree import call_key, call_named, calls_of, doubted_calls
+from dsa.runtime.policy.policies import Action, action_call_step, action_result_step, error_step, text_step
 
 KEY = "1/1"
 

@@ -6,8 +6,8 @@ import pytest
 from calling import World, said
 
 from dsa.runtime.ledger import CallEntry, CallResultEntry, Ledger
-from dsa.runtime.policies import Action, error_step, text_step
-from dsa.runtime.recorded import ReplayMismatchError
+from dsa.runtime.policy.call_tree import ReplayMismatchError
+from dsa.runtime.policy.policies import Action, error_step, text_step
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from calling import World, said
 
 from dsa.errors import BindingError
 from dsa.runtime.ledger import CallEntry, CallResultEntry
-from dsa.runtime.policies import Action, text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policies import Action, text_step
+from dsa.runtime.policy.policy_registry import Registry
 
 
 @pytest.fixture

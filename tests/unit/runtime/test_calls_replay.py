@@ -7,9 +7,9 @@ import pytest
 from calling import World, said
 
 from dsa.runtime.ledger import CallEntry, CallResultEntry
-from dsa.runtime.policies import Action, text_step
-from dsa.runtime.recorded import ReplayMismatchError
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.call_tree import ReplayMismatchError
+from dsa.runtime.policy.policies import Action, text_step
+from dsa.runtime.policy.policy_registry import Registry
 
 
 @pytest.fixture

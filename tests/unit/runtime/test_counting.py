@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.runtime.counting import counters, reasons_of
+from dsa.runtime.costs import counters, reasons_of
 from dsa.runtime.ledger import (
     EffectEntry,
     EventEntry,

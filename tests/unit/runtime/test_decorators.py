@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from dsa.runtime.calls import Calls
-from dsa.runtime.decorators import invoke_action, loop_wrapper
 from dsa.runtime.ledger import CallEntry, CallResultEntry
-from dsa.runtime.policies import Action, Step, action_call_step, approval_step, text_step
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.invocation import invoke_action, loop_wrapper
+from dsa.runtime.policy.policies import Action, Step, action_call_step, approval_step, text_step
+from dsa.runtime.policy.policy_calls import Calls
+from dsa.runtime.policy.policy_registry import Registry
 
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -171,7 +171,7 @@ def test_no_turn_and_no_action_is_made_again_after_a_crash(tools):
 
 
 def code_of(tools, call, **options):
-    """Give the payload that a model is told after it has asked for this."""
+    """Return the payload that a model is told after it has asked for this."""
     model = Model([call], [])
     tools.run(model, decorators=[loop_wrapper(2), invoke_action(**options)])
     first, *_, last = model.seen[1]

@@ -2,11 +2,11 @@
 
 import pytest
 
+from dsa.declarations import UnreadableReferenceError, read_reference
 from dsa.lang import loads
-from dsa.meaning import Occurrence
-from dsa.references import UnreadableReferenceError, read_reference
 from dsa.runtime.event_data import LONGEST_VALUE, EventData, MissingDataError, placeholder_values
 from dsa.runtime.run import begin
+from dsa.semantics import Occurrence
 
 TABLE = """# desk
 
@@ -44,7 +44,7 @@ MACHINE = loads(TABLE)
 
 
 def told(*events):
-    """Give the run that has heard these: an event, its data, and the key that it answers, if it answers one."""
+    """Return the run that has heard these: an event, its data, and the key that it answers, if it answers one."""
     run, _ = begin(MACHINE, "r")
     for event, data, *key in events:
         run, _ = run.feed(Occurrence(event, data=data), *key)

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from dsa.errors import BindingError
-from dsa.runtime.invocation import answer_of, entries_of, in_doubt, ledger_of, run
 from dsa.runtime.ledger import CallEntry, CallResultEntry, Ledger, ResultEntry, from_json, to_json
-from dsa.runtime.policies import Action, text_step
-from dsa.runtime.recorded import ReplayMismatchError
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.call_tree import ReplayMismatchError
+from dsa.runtime.policy.invocation import answer_of, entries_of, in_doubt, ledger_of, run
+from dsa.runtime.policy.policies import Action, text_step
+from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.secrets import Secrets
 
 called = []

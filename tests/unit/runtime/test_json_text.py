@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsa.runtime import json_text
-from dsa.runtime.json_text import Written, _encoder, request_text, sorted_text_of, text_of, value_of
+from dsa.runtime.json_text import WrittenJson, _encoder, request_text, sorted_text_of, text_of, value_of
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -55,7 +55,7 @@ def test_an_encoder_that_is_not_written_in_c_gives_the_same(monkeypatch):
 def test_the_body_of_a_request_is_what_was_given(body):
     assert json.loads(request_text(body)) == body
     written = {
-        name: [Written({"of": each}) for each in value] for name, value in body.items() if isinstance(value, list)
+        name: [WrittenJson({"of": each}) for each in value] for name, value in body.items() if isinstance(value, list)
     }
     assert json.loads(request_text(body | written)) == body | {
         name: [{"of": each} for each in value] for name, value in body.items() if isinstance(value, list)

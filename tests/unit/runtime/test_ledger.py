@@ -11,7 +11,7 @@ from dsa.runtime.ledger import (
     ChangeEntry,
     EffectEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     Ledger,
     MachineEntry,
     RefusalEntry,
@@ -36,7 +36,7 @@ ENTRIES = [
     EffectEntry("1/1", "query_llm"),
     ResultEntry("1/1", ({"id": "1", "payload": {}},)),
     ArtifactEntry("1/1", "g", 1, "id", "digest", ("p",), "llm", "model", 0.5, 3, None, 0.0),
-    VerdictEntry("2/1", "g", 1, "id", (Judgement("g", "failed", "no"), Judgement("h", "passed", "fine"))),
+    VerdictEntry("2/1", "g", 1, "id", (GuardVerdict("g", "failed", "no"), GuardVerdict("h", "passed", "fine"))),
     CallEntry("1/1", "1.2", "search", "d", {"query": "q"}, ("a", "b")),
     CallEntry("1/1", "1.2.1", "llm", "d"),
     CallResultEntry("1/1", "1.2", ({"id": "1.2/1", "payload": {"text": "a"}},)),
@@ -160,7 +160,11 @@ def test_appending_shares_storage():
 
 
 def test_the_worst_judgement_is_the_outcome_and_only_rejections_speak():
-    said = [Judgement("a", "passed", "good"), Judgement("b", "failed", "bad"), Judgement("c", "fatal", "worse")]
+    said = [
+        GuardVerdict("a", "passed", "good"),
+        GuardVerdict("b", "failed", "bad"),
+        GuardVerdict("c", "fatal", "worse"),
+    ]
     assert VerdictEntry("k", "g", 1, "id", said).outcome == "fatal"
     assert VerdictEntry("k", "g", 1, "id", said[:2]).outcome == "failed"
     assert VerdictEntry("k", "g", 1, "id", said[:1]).outcome == "passed"

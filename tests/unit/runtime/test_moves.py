@@ -3,8 +3,8 @@
 from unit.runtime.test_run import MACHINE
 
 from dsa.compiled_step import compiled_step
-from dsa.meaning import Configuration, Occurrence, start
-from dsa.runtime.moves import changes, keys_after
+from dsa.runtime.run import changes, keys_after
+from dsa.semantics import Configuration, Occurrence, start
 
 
 def moved(configuration, event):

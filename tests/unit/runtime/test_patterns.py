@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dsa.runtime.patterns import MOST_MATCHES, Pattern
+from dsa.runtime.secrets import MOST_MATCHES, SecretPattern
 
 LEAVES = st.sampled_from(("a", "b", ".", "[ab]", "[^a]", r"\d", r"\.", "(?i:B)", "é"))
 TIMES = st.sampled_from(("*", "+", "?", "{2}", "{1,2}", "{2,}"))
@@ -26,7 +26,7 @@ WRITTEN = st.recursive(
 def test_what_is_found_matches_and_what_re_finds_is_noticed(written, text):
     whole = re.compile(written, re.ASCII)
     assume(whole.search("") is None)
-    spans = list(Pattern(written).spans(text))
+    spans = list(SecretPattern(written).spans(text))
     assert all(whole.fullmatch(text, *span) for span in spans)
     assert all(one[1] <= two[0] for one, two in itertools.pairwise(spans))
     assert bool(spans) == (whole.search(text) is not None)
@@ -34,12 +34,12 @@ def test_what_is_found_matches_and_what_re_finds_is_noticed(written, text):
 
 @pytest.mark.parametrize("written", ["(a+)+b", "(a|a)*b", "[a-z]+@", "a*a*a*a*a*a*b", "(?:a?){60}a{60}b", "^(?:a+)+$"])
 def test_a_text_that_re_searches_for_ever_is_searched(written):
-    assert list(Pattern(written).spans("a" * 200_000 + "!")) == []
+    assert list(SecretPattern(written).spans("a" * 200_000 + "!")) == []
 
 
 def test_behind_very_many_matches_all_of_a_text_is_a_secret():
     text = "a" * 200_000 + "!"
-    spans = list(Pattern(".*b|a").spans(text))
+    spans = list(SecretPattern(".*b|a").spans(text))
     assert spans == [*((place, place + 1) for place in range(MOST_MATCHES)), (MOST_MATCHES, len(text))]
 
 
@@ -55,7 +55,7 @@ def test_behind_very_many_matches_all_of_a_text_is_a_secret():
 )
 def test_what_is_no_pattern_is_refused(written, fault):
     with pytest.raises(ValueError, match=fault):
-        list(Pattern(written).spans("ab"))
+        list(SecretPattern(written).spans("ab"))
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_what_is_no_pattern_is_refused(written, fault):
     ],
 )
 def test_what_is_found(written, text, found):
-    assert [text[start:stop] for start, stop in Pattern(written).spans(text)] == found
+    assert [text[start:stop] for start, stop in SecretPattern(written).spans(text)] == found

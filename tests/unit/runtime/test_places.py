@@ -3,9 +3,9 @@
 import pytest
 
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import RefusalEntry, dump_line, load_lines
 from dsa.runtime.run import begin, place_of, replay
+from dsa.semantics import Occurrence
 
 MACHINE = loads("""# approvals
 ## Events

@@ -5,7 +5,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from dsa.runtime.policies import (
+from dsa.runtime.policy.policies import (
     Action,
     Step,
     action_call_step,

@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate
-from dsa.runtime.prompt import fill, placeholders, render
+from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, fill, placeholders, render
 
 AMBIENT = AmbientEnvironment(constraints="No network.")
 

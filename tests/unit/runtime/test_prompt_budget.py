@@ -3,8 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from dsa.errors import GenerationError, PromptTooLong
-from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate
-from dsa.runtime.prompt import render
+from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, render
 from dsa.runtime.prompt_budget import TokenBudget, bytes_of
 
 TEMPLATE = PromptTemplate("You write Python.", "", "Write it.", "Rejected: {feedback}")

@@ -6,15 +6,16 @@ from dsa.runtime.content import Artifact, GuardResult, Usage
 from dsa.runtime.ledger import (
     ArtifactEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     MachineEntry,
     ResultEntry,
     VerdictEntry,
     dump_line,
 )
-from dsa.runtime.policies import Action, Step
-from dsa.runtime.redacting import (
+from dsa.runtime.policy.policies import (
+    Action,
     RedactingArtifacts,
+    Step,
     action_without,
     artifact_flagged,
     entry_without,
@@ -49,7 +50,7 @@ def test_a_request_is_compared_without_secrets_so_that_another_key_replays_the_s
     EventEntry(1, "e", {"g": "passed"}, None, {WORD: [WORD]}, "1/1"),
     ResultEntry("1/1", [{"id": "1", "actor": "a", "type": "t", "payload": {"text": WORD}}], 0.5),
     ArtifactEntry("1/1", "g", 1, "id", "digest", ("p",), f"by {WORD}", WORD, 0.5, 3, None, 0.1, WORD),
-    VerdictEntry("1/1", "g", 1, "id", [Judgement("g", "failed", f"not {WORD}"), Judgement("h", "passed")], 0.5),
+    VerdictEntry("1/1", "g", 1, "id", [GuardVerdict("g", "failed", f"not {WORD}"), GuardVerdict("h", "passed")], 0.5),
 ])  # fmt: skip
 def test_an_entry_is_cleaned_wherever_it_has_texts(entry):
     clean = entry_without(SECRETS, entry)
@@ -79,7 +80,7 @@ def test_a_text_is_stored_without_secrets_and_says_so_for_ever():
         ("WORD",),
         stored.content_digest,
     )
-    store.record_verdict(VerdictEntry("k", "g", 1, stored.artifact_id, [Judgement("g", "failed", WORD)]))
+    store.record_verdict(VerdictEntry("k", "g", 1, stored.artifact_id, [GuardVerdict("g", "failed", WORD)]))
     assert store.attempts()[0].verdicts[0].feedback == MARK
     assert store.get_provenance(stored.artifact_id) == [stored]
     assert [each.artifact_id for each in store.lineage(stored.artifact_id)] == [stored.artifact_id]
@@ -104,7 +105,7 @@ def test_no_guard_passes_a_text_that_had_secrets():
 
 
 def test_what_a_person_says_of_it_stands():
-    said = [Judgement("g", "passed"), Judgement("person", "passed"), Judgement("h", "fatal", "no")]
+    said = [GuardVerdict("g", "passed"), GuardVerdict("person", "passed"), GuardVerdict("h", "fatal", "no")]
     entry = never_passed(VerdictEntry("k", "g", 1, "id", said), ("WORD",))
     assert [(each.guard, each.outcome) for each in entry.judgements] == [
         ("g", "failed"),

@@ -1,8 +1,8 @@
 import pytest
 
 from dsa.errors import BindingError
-from dsa.runtime.policies import Action
-from dsa.runtime.registry import Registry
+from dsa.runtime.policy.policies import Action
+from dsa.runtime.policy.policy_registry import Registry
 
 QUERY = {
     "type": "object",

@@ -4,19 +4,19 @@ import pytest
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
 from dsa.machine import step_of
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import (
     ArtifactEntry,
     EffectEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     RefusalEntry,
     RowEntry,
     VerdictEntry,
     dump_line,
     load_lines,
 )
-from dsa.runtime.run import ArmTimer, DropTimer, Intent, ReplayError, Stop, begin, replay
+from dsa.runtime.run import ArmTimer, DropTimer, Intent, ReplayError, StopEffect, begin, replay
+from dsa.semantics import Occurrence
 
 LOOP = """# loop
 ## Parameters
@@ -60,7 +60,7 @@ def artifact(run, name, key="k", step="g"):
 
 
 def verdict(run, name, outcome, feedback="", step="g"):
-    said = (Judgement("g", outcome, feedback),)
+    said = (GuardVerdict("g", outcome, feedback),)
     return run.record(VerdictEntry("k", step, run.step(step).attempts, name, said))
 
 
@@ -101,7 +101,7 @@ def test_effects_without_answers_have_keys_and_are_not_outstanding():
 def test_an_answer_under_another_key_is_late_and_changes_nothing():
     first, _ = started()
     second, commands = first.feed(Occurrence("again"))
-    assert commands[0] == Stop("1/1", "query_llm")
+    assert commands[0] == StopEffect("1/1", "query_llm")
     assert commands[1].key == "2/1"
     late, nothing = second.feed(Occurrence("artifact"), "1/1")
     assert nothing == ()
@@ -278,7 +278,7 @@ def dropped(*timers):
 
 
 def timers_after(*events):
-    """Give what the last of these events does to timers."""
+    """Return what the last of these events does to timers."""
     run, commands = begin(TIMED, "r")
     for event in events:
         timer = {"IDLE": IDLE, "A": A, "B": B, "WORK": WORK, "ANY": ANY}.get(event)

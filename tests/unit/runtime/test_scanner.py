@@ -3,7 +3,7 @@ import json
 import pytest
 from hypothesis import given, settings, strategies
 
-from dsa.runtime.scanner import Scanner, end_of_value, values_in
+from dsa.runtime.speech import Scanner, end_of_value, values_in
 
 
 @pytest.mark.parametrize(

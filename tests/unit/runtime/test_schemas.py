@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from dsa.runtime.schemas import MOST_WORK, PayloadSchema
+from dsa.runtime.policy.policy_registry import MOST_WORK, PayloadSchema
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from((0.0, 1.0, 1.5)) | st.text("ab1", max_size=3),

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from dsa.runtime.secret_names import Chosen, SecretError, is_secret_name, secrets_in
-from dsa.runtime.secrets import SHAPES
+from dsa.runtime.secrets import SHAPES, SecretError, SecretOptions, is_secret_name, secrets_in
 
 SHAPE_NAMES = {shape.name for shape in SHAPES}
 
 
 def named(environment, **chosen):
     """The names of what is looked for, but the shapes."""
-    return set(secrets_in(environment, Chosen(**chosen)).names) - SHAPE_NAMES
+    return set(secrets_in(environment, SecretOptions(**chosen)).names) - SHAPE_NAMES
 
 
 @pytest.mark.parametrize("name", [
@@ -54,11 +53,11 @@ def test_short_values_are_left_alone_unless_somebody_names_them():
     environment = {"A_KEY": "1234567", "B_KEY": "12345678", "DEBUG_TOKEN": " true ", "PIN": "4711"}
     assert named(environment) == {"B_KEY"}
     assert named(environment, names=("PIN", "A_KEY", "GONE")) == {"A_KEY", "B_KEY", "PIN"}
-    assert secrets_in(environment, Chosen(("PIN",))).text("4711") == "[secret PIN]"
+    assert secrets_in(environment, SecretOptions(("PIN",))).text("4711") == "[secret PIN]"
     with pytest.raises(SecretError, match="the value of PIN has 3 characters"):
-        secrets_in({"PIN": "123"}, Chosen(("PIN",)))
+        secrets_in({"PIN": "123"}, SecretOptions(("PIN",)))
     with pytest.raises(SecretError, match="the value of WORD is a part of its own marker"):
-        secrets_in({"WORD": "secret"}, Chosen(("WORD",)))
+        secrets_in({"WORD": "secret"}, SecretOptions(("WORD",)))
 
 
 def test_passwords_in_addresses_and_values_of_headers_are_secrets():
@@ -83,16 +82,18 @@ def test_of_credentials_in_json_the_secret_parts_are_secrets_too():
 
 
 def test_patterns_are_numbered_and_anything_can_be_spared():
-    chosen = Chosen(patterns=("TICKET-[0-9]+", "cust_[a-z]+"), spared=("A_KEY", "openai-key", "pattern-2"))
+    chosen = SecretOptions(patterns=("TICKET-[0-9]+", "cust_[a-z]+"), spared=("A_KEY", "openai-key", "pattern-2"))
     secrets = secrets_in({"A_KEY": "12345678"}, chosen)
     text = "TICKET-12 12345678 cust_abc sk-abcDEF0123456789abcdef"
     assert secrets.text(text) == "[secret pattern-1] 12345678 cust_abc sk-abcDEF0123456789abcdef"
     for pattern, fault in (("(", "is no regular expression"), ("a*", "matches the empty text")):
         with pytest.raises(SecretError, match=re.escape(f"'{pattern}' {fault}")):
-            secrets_in({}, Chosen(patterns=(pattern,)))
+            secrets_in({}, SecretOptions(patterns=(pattern,)))
 
 
 def test_what_is_chosen_twice_is_chosen_once():
-    assert Chosen(("A",), ("x",)) | Chosen(("B", "A"), (), ("C",)) == Chosen(("A", "B"), ("x",), ("C",))
-    assert not Chosen()
-    assert Chosen(spared=("A",))
+    assert SecretOptions(("A",), ("x",)) | SecretOptions(("B", "A"), (), ("C",)) == SecretOptions(
+        ("A", "B"), ("x",), ("C",)
+    )
+    assert not SecretOptions()
+    assert SecretOptions(spared=("A",))

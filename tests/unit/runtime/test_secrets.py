@@ -172,9 +172,9 @@ def test_of_values_that_overlap_the_longest_names_the_place():
 
 
 def test_markers_are_left_alone_whatever_a_pattern_says():
-    from dsa.runtime.secret_names import Chosen, secrets_in
+    from dsa.runtime.secrets import SecretOptions, secrets_in
 
-    secrets = secrets_in({}, Chosen(patterns=(r"\w+",)))
+    secrets = secrets_in({}, SecretOptions(patterns=(r"\w+",)))
     once = secrets.text("a [secret KEY] b")
     assert once == "[secret pattern-1] [secret KEY] [secret pattern-1]"
     assert secrets.text(once) == once

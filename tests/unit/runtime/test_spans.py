@@ -6,7 +6,7 @@ from dsa.runtime.ledger import (
     CallResultEntry,
     EffectEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
@@ -14,8 +14,8 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.policies import error_step
-from dsa.runtime.spans import Spans, trace_id_of
+from dsa.runtime.policy.policies import error_step
+from dsa.runtime.timeline import Spans, trace_id_of
 
 FIRST = MachineEntry("r1", "letters", "d" * 64, {}, {"model": "openai/gpt-4o"})
 WRITES = EventEntry(1, "specification"), RowEntry(33, "idle", "writing"), EffectEntry("1/1", "query_llm")
@@ -103,7 +103,9 @@ def test_each_try_is_a_span_and_a_failed_one_says_why():
 
 def test_what_guards_say_are_events_of_their_effect_which_is_linked_to_the_model_call():
     judges = (EventEntry(2, "artifact"), RowEntry(34, "writing", "judging"), EffectEntry("2/1", "execute_guard"))
-    said = VerdictEntry("2/1", "g", 1, "a" * 64, [Judgement("syntax", "passed"), Judgement("g", "failed", "x" * 2000)])
+    said = VerdictEntry(
+        "2/1", "g", 1, "a" * 64, [GuardVerdict("syntax", "passed"), GuardVerdict("g", "failed", "x" * 2000)]
+    )
     made, judged = Told()(FIRST, *WRITES, MADE, ResultEntry("1/1"), *judges, said, ResultEntry("2/1"))
     assert (judged.name, judged.kind, judged.links) == ("execute_guard", "internal", (made.span_id,))
     passed, failed = judged.events

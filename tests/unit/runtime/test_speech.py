@@ -3,12 +3,12 @@
 import pytest
 
 from dsa.runtime.content import Artifact
-from dsa.runtime.speech import Addressed, Speech, as_unicode, heard, spoken
+from dsa.runtime.speech import FunctionText, Speech, as_unicode, heard, spoken
 
 ASKED = (
     '<|start|>assistant<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{"path": "a"}<|call|>'
 )
-CALL = Addressed("functions.read_file", '{"path": "a"}')
+CALL = FunctionText("functions.read_file", '{"path": "a"}')
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_mark_that_is_spoken_of_is_text(text):
         (f"{ASKED}{ASKED}", "", "", (CALL, CALL)),
         ('<|start|>assistant to=functions.read_file<|channel|>commentary json<|message|>{"path": "a"}', "", "", (CALL,)),
         ("<|channel|>commentary<|message|>Look.<|end|><|start|>assistant<|channel|>final<|message|>yes", "Look.\n\nyes", "", ()),
-        ('<|channel|>commentary to=f<|message|>{"a": "<|end|>"}<|call|>', "", "", (Addressed("f", '{"a": "<|end|>"}'),)),
+        ('<|channel|>commentary to=f<|message|>{"a": "<|end|>"}<|call|>', "", "", (FunctionText("f", '{"a": "<|end|>"}'),)),
         ("<|start|>functions.f to=assistant<|channel|>commentary<|message|>made up<|end|>", "", "made up", ()),
         ("<|channel|>commentary<|channel|>analysis<|message|>x<|end|>", "", "x", ()),
         ("<|channel|>final", "", "final", ()),

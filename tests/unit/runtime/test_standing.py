@@ -3,10 +3,10 @@
 import pytest
 from kept_runs import SHOP, begun
 
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry, ResumedEntry
-from dsa.runtime.policies import error_step, event_step
-from dsa.runtime.standing import outside_events, standing
+from dsa.runtime.policy.policies import error_step, event_step
+from dsa.runtime.status import outside_events, standing
+from dsa.semantics import Occurrence
 
 FAILED = (error_step("x", "NO", "the shop is closed").to_json(),)
 

@@ -5,9 +5,8 @@ import pytest
 from example_machines import dual_state
 from kept_runs import SHOP, begun
 
-from dsa.edge.files import locate, read_text
+from dsa.edge.document_files import locate, read_text
 from dsa.lang import loads
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -23,6 +22,7 @@ from dsa.runtime.timeline import (
     percepts,
     refused_from_outside,
 )
+from dsa.semantics import Occurrence
 
 TIMED = SHOP.replace(
     "| resting | more       |           | succeeded |", "| resting | after 2s | | succeeded |"

@@ -1,21 +1,20 @@
 import pytest
 
 from dsa.errors import GenerationError
-from dsa.runtime.budgets import Meter, read_limit
 from dsa.runtime.content import Usage
+from dsa.runtime.costs import Meter, read_limit, totals
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallResultEntry,
     EffectEntry,
     EventEntry,
-    Judgement,
+    GuardVerdict,
     Ledger,
     ResultEntry,
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.policies import error_of, error_step
-from dsa.runtime.totals import totals
+from dsa.runtime.policy.policies import error_of, error_step
 
 #: A row asks for both effects.
 ASKED = (
@@ -31,7 +30,7 @@ def call(author="llm", prompt=10, completion=5, cost=0.25, seconds=1.5):
 
 
 def test_everything_is_added_up_and_people_cost_nothing():
-    verdict = VerdictEntry("k", "g", 1, "id", [Judgement("g", "passed")], seconds=0.5)
+    verdict = VerdictEntry("k", "g", 1, "id", [GuardVerdict("g", "passed")], seconds=0.5)
     sums = totals([call(), verdict, call(), call("person"), verdict], "query_llm")
     assert (sums.calls, sums.prompt_tokens, sums.completion_tokens, sums.cost_usd) == (2, 20, 10, 0.5)
     assert (sums.model_seconds, sums.guard_seconds) == pytest.approx((3.0, 1.0))

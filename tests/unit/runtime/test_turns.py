@@ -2,11 +2,11 @@
 
 import asyncio
 
-from dsa.runtime.turns import Turns
+from dsa.runtime.policy.policy_calls import Turns
 
 
 def handed_out(turns, asking, *, rounds=400):
-    """Take what is asked for, each position so many rounds later; give the order in which they were handed out."""
+    """Take what is asked for, each position so many rounds later; return the order in which they were handed out."""
     order = []
 
     async def take(position, known, later):

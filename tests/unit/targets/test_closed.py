@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain import search
 
-from dsa.checks.engines.found import Limits
+from dsa.checks.search.engine import SearchLimits
 from dsa.expr import TRUE, Arithmetic, Integer, evaluate, unparse
 from dsa.lang import loads
 from dsa.targets import ExportError, emit
@@ -33,7 +33,7 @@ def test_every_step_names_its_line():
 
 def test_all_steps_are_there():
     laid = closed(jugs())
-    assert len(laid.steps) == len(search(laid.ground, (), Limits(1_000)).taken)
+    assert len(laid.steps) == len(search(laid.ground, (), SearchLimits(1_000)).taken)
 
 
 NAMES = ("a", "b", "c", "d")

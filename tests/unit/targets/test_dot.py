@@ -15,7 +15,7 @@ from dsa.testing.strategies import machines
 
 
 def arrows(text: str) -> list[str]:
-    """Give for each row that is an arrow the lines that draw it: its label, and its two halves."""
+    """Return for each row that is an arrow the lines that draw it: its label, and its two halves."""
     lines, count = text.splitlines(), text.count("label=<<FONT")
     found = [[line.strip() for line in lines if f'"arrow {number}"' in line] for number in range(1, count + 1)]
     assert {len(one) for one in found} <= {3}
@@ -65,7 +65,7 @@ def test_a_parent_is_entered_by_its_dot_and_left_from_the_box_for_all_its_states
 
 
 def ends(text: str) -> list[tuple[str, str]]:
-    """Give where each row's line begins, and where it has its head, at whichever end of its edge that is."""
+    """Return where each row's line begins, and where it has its head, at whichever end of its edge that is."""
     found = []
     for drawn in arrows(text):
         halves = re.findall(r'"(.*?)" -> "(.*?)" \[(.*)\]', drawn)

@@ -18,7 +18,7 @@ def leading_back(machine: Machine) -> list[tuple[str, str]]:
 
 
 def machine_of(states: str, *rows: str) -> Machine:
-    """Give a machine of states (the initial ones end in `!`) and of rows `source > target`."""
+    """Return a machine of states (the initial ones end in `!`) and of rows `source > target`."""
     names = [(name.rstrip("!"), "initial" if name.endswith("!") else "") for name in states.split()]
     transitions = tuple(Transition(row.split(" > ")[0], "go", row.split(" > ")[1]) for row in rows)
     return Machine("m", transitions, tuple(State(*name) for name in names), names[0][0], events=(Event("go"),))

@@ -23,7 +23,7 @@ LINE = re.compile(
 
 
 def machine_of(*names: str, events: tuple[str, ...] = ("go",), effects: tuple[str, ...] = ()) -> Machine:
-    """Give a chain through the names, one event after the other."""
+    """Return a chain through the names, one event after the other."""
     rows = tuple(
         Transition(one, events[index % len(events)], other, effects=tuple(Emit(effect) for effect in effects))
         for index, (one, other) in enumerate(pairwise(names))

@@ -12,7 +12,7 @@ from dsa.declarations import Emit, Event, State, Transition
 from dsa.expr import And, Compare, Integer, Name, Not, Or, Verdict
 from dsa.lang import loads
 from dsa.machine import Machine
-from dsa.meaning import Taken, start, step
+from dsa.semantics import Taken, start, step
 from dsa.targets import dot, mermaid
 from dsa.targets.picture import (
     Frame,

@@ -10,14 +10,14 @@ from dsa.declarations import OUTSIDE, Assign, Event, State, Transition, Variable
 from dsa.errors import OccurrenceError
 from dsa.expr import Integer, Name, RangeDomain
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.targets.statechart import Memory, StatechartRun, event_ids, state_ids, statechart
 
 NONE: frozenset[str] = frozenset()
 
 
 def occurrences_at(machine, configuration):
-    """Give every occurrence that names something of the machine, with every combination of the verdicts read here."""
+    """Return every occurrence that names something of the machine, with every combination of the verdicts read here."""
     events = [(None, event) for event in machine.event_named]
     for source, event in [*events, *(key for key in machine.rows_from if key[1].startswith("after "))]:
         rows = machine.rows_from[source, event] if source else machine.rows_for(configuration.state, event)

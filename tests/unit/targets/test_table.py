@@ -1,6 +1,6 @@
 """The Markdown table of the transitions."""
 
-from dsa.targets.table import table
+from dsa.trace import table
 
 
 def test_the_columns_are_aligned_and_there_is_a_line_for_each_row(review):

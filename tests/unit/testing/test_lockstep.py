@@ -5,31 +5,31 @@ import asyncio
 import pytest
 from agents import BREACH, NO_RESET, OFF_BY_ONE, Adapted, adapted
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
-from dsa.meaning import Occurrence
+from dsa.semantics import Occurrence
 from dsa.testing import (
-    Charted,
     Coverage,
     CoverageError,
     DisagreementError,
     Lockstep,
-    Refused,
-    Stepped,
+    RefusedAction,
+    StatechartMachine,
+    SteppedMachine,
     View,
     graph_of,
     play,
     tour,
 )
-from dsa.testing.coverage import forget_listener, listen
+from dsa.testing.explored_graph import forget_listener, listen
 
 MACHINE = load("dual_state").at(rmax=2)
 SPECIFICATION, ARTIFACT = Occurrence("specification"), Occurrence("artifact")
 PASSED, FAILED, FATAL = (Occurrence("verdict", {"g": said}) for said in ("passed", "failed", "fatal"))
 
 
-@pytest.mark.parametrize("make", [Adapted, lambda: Stepped(MACHINE), lambda: Charted(MACHINE)])
+@pytest.mark.parametrize("make", [Adapted, lambda: SteppedMachine(MACHINE), lambda: StatechartMachine(MACHINE)])
 def test_a_right_implementation_agrees_on_the_whole_tour(make):
     coverage = play(MACHINE, make, tour(MACHINE, refused=True))
     graph = graph_of(MACHINE)
@@ -59,7 +59,7 @@ def test_a_disagreement_says_what_led_to_it():
     )
 
 
-class Shows(Stepped):
+class Shows(SteppedMachine):
     """Right, but what it answers or shows is made to order."""
 
     def __init__(self, answer=None, **shown):
@@ -77,7 +77,7 @@ class Shows(Stepped):
 WRONG = {
     "other effects": (Shows(["reply"]), "the answer: dual_state says query_llm, the implementation reply"),
     "no effects": (Shows([]), "dual_state says query_llm, the implementation no effects"),
-    "refused": (Shows(Refused()), "dual_state says query_llm, the implementation refused"),
+    "refused": (Shows(RefusedAction()), "dual_state says query_llm, the implementation refused"),
     "a state": (
         Shows(state="validating"),
         "the state at the start: dual_state says idle, the implementation validating",
@@ -96,11 +96,11 @@ def test_whatever_differs_is_told(implementation, said):
 
 
 def test_a_refusal_is_compared_with_its_reason_when_there_is_one():
-    for right in (Refused(), Refused("late")):
+    for right in (RefusedAction(), RefusedAction("late")):
         lockstep = Lockstep(MACHINE, Shows(right))
         lockstep.feed(ARTIFACT)
     with pytest.raises(DisagreementError, match="dual_state says refused: late, the implementation refused: finished"):
-        Lockstep(MACHINE, Shows(Refused("finished"))).feed(ARTIFACT)
+        Lockstep(MACHINE, Shows(RefusedAction("finished"))).feed(ARTIFACT)
     with pytest.raises(DisagreementError, match="dual_state says refused: late, the implementation no effects"):
         Lockstep(MACHINE, Shows([])).feed(ARTIFACT)
 
@@ -124,7 +124,7 @@ CANCELS = loads("""# shop
 
 @pytest.mark.parametrize("answer", [["cancel charge", "notify"], ["cancel", "notify"]])
 def test_an_adapter_that_returns_a_cancellation_is_told_that_none_is_returned(answer):
-    class Cancels(Stepped):
+    class Cancels(SteppedMachine):
         def feed(self, occurrence, /):
             return answer if occurrence.event == "withdrawn" else super().feed(occurrence)
 
@@ -178,7 +178,7 @@ def test_what_an_implementation_raises_comes_through_with_its_story():
 def test_a_parent_stands_for_the_states_in_it():
     machine = load("workflow")
 
-    class Coarse(Stepped):
+    class Coarse(SteppedMachine):
         def view(self):
             return View(state=super().view().state.partition(".")[0])
 
@@ -203,7 +203,7 @@ def test_too_few_rows_are_named():
 def test_what_cannot_be_taken_is_not_asked_for():
     machine = load("dual_state").at(rmax=0)
     graph = graph_of(machine)
-    coverage = play(machine, lambda: Stepped(machine), tour(machine))
+    coverage = play(machine, lambda: SteppedMachine(machine), tour(machine))
     coverage.require(1.0, graph)
     assert coverage.report(graph).endswith(
         "rows that cannot be taken at these parameters: line 49 (validating | verdict | generating)"

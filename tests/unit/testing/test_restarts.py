@@ -9,23 +9,23 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from repository import shipped_machines
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.lang import loads
-from dsa.meaning import Occurrence, start
 from dsa.runtime.ledger import EventEntry, Ledger, ResultEntry, load_lines
 from dsa.runtime.run import replay
+from dsa.semantics import Occurrence, start
 from dsa.testing import (
     DisagreementError,
     Lockstep,
-    Replayed,
-    Stepped,
+    ReplayedMachine,
+    SteppedMachine,
     View,
     graph_of,
     run_walks,
     state_machine_test,
 )
-from dsa.testing.graph import TooLargeError
-from dsa.testing.stateful import DEFAULT
+from dsa.testing.explored_graph import GraphTooLargeError
+from dsa.testing.lockstep import DEFAULT
 from dsa.testing.strategies import machines
 
 MACHINE = load("dual_state").at(rmax=2)
@@ -72,14 +72,14 @@ SHIPPED = {**shipped_machines(), "tickets": TICKETS}
 
 
 def walked(machine, make, count=100):
-    """Walk so often; give the program that ended in a disagreement, and the disagreement."""
+    """Walk so often; return the program that ended in a disagreement, and the disagreement."""
     with pytest.raises(DisagreementError) as raised:
         run_walks(state_machine_test(machine, make, settings=settings(STEADY, max_examples=count)))
     told = [note for note in raised.value.__notes__ if note.startswith("state.") and "teardown" not in note]
     return told, str(raised.value)
 
 
-class Watched(Replayed):
+class Watched(ReplayedMachine):
     """Notes what was outstanding and armed whenever one of its kind was restarted."""
 
     seen: list[tuple[set[str], set[str]]]
@@ -102,7 +102,7 @@ def test_a_run_comes_back_from_its_ledger_anywhere(name, monkeypatch):
 
 
 def test_the_lines_of_a_ledger_are_what_it_comes_back_from():
-    run = Replayed(MACHINE)
+    run = ReplayedMachine(MACHINE)
     run.feed(Occurrence("specification"))
     run.feed(Occurrence("artifact"))
     assert [json.loads(line)["kind"] for line in run.text.splitlines()] == [
@@ -115,7 +115,7 @@ def test_the_lines_of_a_ledger_are_what_it_comes_back_from():
 
 
 def test_a_deadline_is_that_of_the_last_start_of_its_timer():
-    run = Replayed(TICKETS)
+    run = ReplayedMachine(TICKETS)
     hours_ms, timer = 4 * 3_600_000, "after 4h of open"
     for number, occurrence in enumerate(
         [Occurrence("opened"), Occurrence("looked"), Occurrence("after 4h", source="open")], 1
@@ -126,10 +126,10 @@ def test_a_deadline_is_that_of_the_last_start_of_its_timer():
 
 
 def test_who_offers_no_restart_is_never_restarted():
-    test = Lockstep(MACHINE, Stepped(MACHINE))
+    test = Lockstep(MACHINE, SteppedMachine(MACHINE))
     assert not test.can_restart
-    assert Lockstep(MACHINE, Replayed(MACHINE)).can_restart
-    run_walks(state_machine_test(MACHINE, lambda: Stepped(MACHINE), settings=settings(STEADY, max_examples=10)))
+    assert Lockstep(MACHINE, ReplayedMachine(MACHINE)).can_restart
+    run_walks(state_machine_test(MACHINE, lambda: SteppedMachine(MACHINE), settings=settings(STEADY, max_examples=10)))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -137,9 +137,9 @@ def test_who_offers_no_restart_is_never_restarted():
 def test_any_run_of_any_machine_comes_back(machine, data):
     try:
         graph = graph_of(machine, max_configurations=60)
-    except TooLargeError:
+    except GraphTooLargeError:
         return
-    test = Lockstep(machine, Replayed(machine))
+    test = Lockstep(machine, ReplayedMachine(machine))
     for occurrence in data.draw(st.lists(st.sampled_from(graph.alphabet), max_size=12)) if graph.alphabet else ():
         place = graph.index[test.configuration]
         if graph.answer(place, occurrence) is not None:
@@ -209,7 +209,7 @@ def test_a_counter_that_nobody_sees_is_found_by_what_it_does():
     assert program.count("state.restarts()") == 1
 
 
-class Numbered(Replayed):
+class Numbered(ReplayedMachine):
     """Gives keys of its own, counted from 1; after a restart it counts from where `again` says."""
 
     again = None
@@ -255,7 +255,7 @@ def test_a_key_that_is_not_its_own_any_more_is_found(make, said):
 
 
 def reading_without(lost):
-    """Give what reads a ledger, but some of its entries."""
+    """Return what reads a ledger, but some of its entries."""
     return lambda text: Ledger(entry for entry in load_lines(text) if not lost(entry))
 
 
@@ -268,7 +268,7 @@ def reading_later(text):
 
 
 def replaying_with(**forgotten):
-    """Give a replay that forgets a part of the run."""
+    """Return a replay that forgets a part of the run."""
     return lambda machine, ledger: attrs.evolve(replay(machine, ledger), **forgotten)
 
 
@@ -300,18 +300,18 @@ def replaying_with(**forgotten):
     ids=["a timer", "its deadline", "a result", "what is outstanding", "where it was"],
 )
 def test_a_fault_of_our_own_replay_is_found(monkeypatch, name, fault, said):
-    monkeypatch.setattr(f"dsa.testing.replayed.{name}", fault)
-    program, message = walked(TICKETS, lambda: Replayed(TICKETS))
+    monkeypatch.setattr(f"dsa.testing.implementations.{name}", fault)
+    program, message = walked(TICKETS, lambda: ReplayedMachine(TICKETS))
     assert said in message
     assert "state.restarts()" in program
 
 
-@pytest.mark.parametrize("make", [LastingAgent, lambda: Replayed(MACHINE)], ids=["by hand", "ours"])
+@pytest.mark.parametrize("make", [LastingAgent, lambda: ReplayedMachine(MACHINE)], ids=["by hand", "ours"])
 def test_what_goes_wrong_in_a_restart_is_told_with_what_led_there(make, monkeypatch):
     def fails(*_):
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("dsa.testing.replayed.replay", fails)
+    monkeypatch.setattr("dsa.testing.implementations.replay", fails)
     monkeypatch.setattr(LastingAgent, "restart", fails)
     with pytest.raises(OSError, match="the disk is gone") as raised:
         run_walks(state_machine_test(MACHINE, make, settings=settings(STEADY, max_examples=20)))

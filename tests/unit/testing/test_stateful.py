@@ -8,20 +8,20 @@ from agents import BREACH, NO_RESET, OFF_BY_ONE, Adapted, adapted
 from hypothesis import Phase, settings
 from repository import shipped_machines
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.lang import loads
 from dsa.testing import (
     CoverageError,
     DisagreementError,
-    Refused,
-    Stepped,
+    RefusedAction,
+    SteppedMachine,
     graph_of,
     play,
     run_walks,
     state_machine_test,
     tour,
 )
-from dsa.testing.stateful import DEFAULT
+from dsa.testing.lockstep import DEFAULT
 
 MACHINE = load("dual_state").at(rmax=2)
 SHIPPED = shipped_machines()
@@ -31,7 +31,7 @@ TestTheHandWrittenAgent = state_machine_test(MACHINE, Adapted, settings=settings
 
 
 def failing(machine, make, count=200):
-    """Give the error that walks end with."""
+    """Return the error that walks end with."""
     with pytest.raises(DisagreementError) as raised:
         run_walks(state_machine_test(machine, make, settings=settings(STEADY, max_examples=count)))
     return raised.value
@@ -39,7 +39,7 @@ def failing(machine, make, count=200):
 
 @pytest.mark.parametrize(("fault", "rmax", "steps"), [(OFF_BY_ONE, 1, 5), (NO_RESET, 2, 5), (BREACH, 2, 5)])
 def test_a_mutant_is_found_and_shrunk_to_rows(fault, rmax, steps, monkeypatch):
-    monkeypatch.setattr("dsa.testing.stateful.LONGEST_S", 600.0)  # on a busy machine, too, it is shrunk to its end
+    monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 600.0)  # on a busy machine, too, it is shrunk to its end
     error = failing(MACHINE.at(rmax=rmax), adapted(fault))
     assert error.step == steps
     program = [note for note in error.__notes__ if note.startswith("state.") and "teardown" not in note]
@@ -80,7 +80,7 @@ class SlowAndWrong(Slow):
 
 def test_walks_of_a_slow_implementation_end(monkeypatch):
     """5,000 steps of 5 ms would take half a minute: the implementation is asked while there is time, and all rows are taken in the end."""
-    monkeypatch.setattr("dsa.testing.stateful.LONGEST_S", 1.0)
+    monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 1.0)
     began = time.monotonic()
     with pytest.warns(
         UserWarning, match="after 1 s of walks the implementation was not asked any more: [0-9]+ walks were left"
@@ -91,7 +91,7 @@ def test_walks_of_a_slow_implementation_end(monkeypatch):
 
 
 def test_a_slow_counterexample_is_shrunk_as_far_as_there_is_time(monkeypatch):
-    monkeypatch.setattr("dsa.testing.stateful.LONGEST_S", 3.0)
+    monkeypatch.setattr("dsa.testing.lockstep.LONGEST_S", 3.0)
     began = time.monotonic()
     error = failing(MACHINE.at(rmax=1), SlowAndWrong)
     assert error.step >= 5
@@ -106,14 +106,14 @@ def test_a_counterexample_is_told_wherever_the_time_to_shrink_it_is_over(monkeyp
         if not patience.has_failed:
             patience.has_failed, patience.ends = True, time.monotonic() + limit_s
 
-    monkeypatch.setattr("dsa.testing.stateful.Patience.failed", failed)
+    monkeypatch.setattr("dsa.testing.lockstep.TimeBudget.failed", failed)
     assert failing(MACHINE.at(rmax=1), SlowAndWrong).step >= 5
 
 
 @pytest.mark.parametrize("name", ["dual_state", "workflow", "examples/two_phase_commit"])
 def test_our_engine_passes_and_every_row_is_taken(name):
     machine = SHIPPED[name]
-    test = state_machine_test(machine, lambda: Stepped(machine), settings=settings(STEADY, max_examples=12))
+    test = state_machine_test(machine, lambda: SteppedMachine(machine), settings=settings(STEADY, max_examples=12))
     coverage = run_walks(test)
     assert coverage.rows == graph_of(machine).rows
     assert coverage is test.plan.coverage
@@ -121,25 +121,29 @@ def test_our_engine_passes_and_every_row_is_taken(name):
 
 def test_walks_that_aim_meet_more_rows(monkeypatch):
     """Without an aim, random walks hardly leave the first step of a workflow of 25 rows."""
-    monkeypatch.setattr("dsa.testing.stateful.row_tour", lambda *_, **__: ())
+    monkeypatch.setattr("dsa.testing.lockstep.row_tour", lambda *_, **__: ())
 
     def rows_met():
         machine = SHIPPED["workflow"]
         chosen = settings(STEADY, max_examples=12)
         return len(
-            run_walks(state_machine_test(machine, lambda: Stepped(machine), settings=chosen, require_rows=0)).rows
+            run_walks(
+                state_machine_test(machine, lambda: SteppedMachine(machine), settings=chosen, require_rows=0)
+            ).rows
         )
 
     aiming = rows_met()
-    monkeypatch.setattr("dsa.testing.stateful.Walk._is_aim", lambda _, row: row is None)
+    monkeypatch.setattr("dsa.testing.lockstep.Walk._is_aim", lambda _, row: row is None)
     assert aiming > 2 * rows_met()
 
 
 def test_too_few_rows_fail(monkeypatch):
-    monkeypatch.setattr("dsa.testing.stateful.row_tour", lambda *_, **__: ())
+    monkeypatch.setattr("dsa.testing.lockstep.row_tour", lambda *_, **__: ())
     machine = SHIPPED["workflow"]
     with pytest.raises(CoverageError, match="100% are required"):
-        run_walks(state_machine_test(machine, lambda: Stepped(machine), settings=settings(STEADY, max_examples=1)))
+        run_walks(
+            state_machine_test(machine, lambda: SteppedMachine(machine), settings=settings(STEADY, max_examples=1))
+        )
 
 
 ORDERS = loads("""# orders
@@ -168,7 +172,7 @@ ORDERS = loads("""# orders
 """)
 
 
-class TakesTwice(Stepped):
+class TakesTwice(SteppedMachine):
     """Takes the answer `paid` also when it is not awaited any more."""
 
     def __init__(self):
@@ -187,7 +191,7 @@ class ShipsAfterAStop(TakesTwice):
     wrong = ("shop", "paid")
 
 
-class MovesByItself(Stepped):
+class MovesByItself(SteppedMachine):
     """Goes on when it was looked at a second time without an answer."""
 
     looked = 0
@@ -206,7 +210,7 @@ class MovesByItself(Stepped):
         return super().view()
 
 
-class ForgetsToRefuse(Stepped):
+class ForgetsToRefuse(SteppedMachine):
     """Says of everything it refuses that it took it."""
 
     def __init__(self):
@@ -214,7 +218,7 @@ class ForgetsToRefuse(Stepped):
 
     def feed(self, occurrence, /):
         answer = super().feed(occurrence)
-        return () if isinstance(answer, Refused) else answer
+        return () if isinstance(answer, RefusedAction) else answer
 
 
 @pytest.mark.parametrize(
@@ -230,7 +234,7 @@ def test_faults_of_the_world_find_careless_implementations(make, word):
     assert word in str(failing(ORDERS, make))
 
 
-class Notices(Stepped):
+class Notices(SteppedMachine):
     """Notes what is taken right after it was looked at a second time: an answer was lost then."""
 
     after_a_loss: set[str]
@@ -241,7 +245,7 @@ class Notices(Stepped):
 
     def feed(self, occurrence, /):
         answer = super().feed(occurrence)
-        if self.looked > 1 and not isinstance(answer, Refused):
+        if self.looked > 1 and not isinstance(answer, RefusedAction):
             self.after_a_loss.add(occurrence.event)
         self.looked = 0
         return answer

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsa.errors import OccurrenceError
-from dsa.meaning import require_known, start, step
+from dsa.semantics import require_known, start, step
 from dsa.testing.strategies import configurations, machines, occurrences
 
 RELAXED = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

@@ -6,18 +6,26 @@ from itertools import product
 import pytest
 from agents import OFF_BY_ONE, Adapted, Automaton, adapted
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import DsaError
 from dsa.lang import loads
-from dsa.meaning import Occurrence, Refusal
-from dsa.testing import Charted, DisagreementError, Observed, Stepped, TooLargeError, complete_suite, graph_of
+from dsa.semantics import Occurrence, Refusal
+from dsa.testing import (
+    DisagreementError,
+    GraphTooLargeError,
+    Observation,
+    StatechartMachine,
+    SteppedMachine,
+    complete_suite,
+    graph_of,
+)
 from dsa.testing.suites import InseparableError, TooManyTestsError
 
-ALL = Observed(state=True, values=("satisfied", "retries"), pending=True, reasons=True)
+ALL = Observation(state=True, values=("satisfied", "retries"), pending=True, reasons=True)
 
 
 def moves_of(graph):
-    """Give an explored machine as a table: for each configuration and occurrence, effects (None: refused) and the next."""
+    """Return an explored machine as a table: for each configuration and occurrence, effects (None: refused) and the next."""
     table = []
     for place in range(len(graph.configurations)):
         row = {}
@@ -30,7 +38,7 @@ def moves_of(graph):
 
 
 def equal(left, right):
-    """Tell whether two tables answer alike whatever comes."""
+    """Return whether two tables answer alike whatever comes."""
     known, waiting = {(0, 0)}, [(0, 0)]
     while waiting:
         one, other = waiting.pop()
@@ -57,7 +65,7 @@ def passes(suite, table, expected):
 
 
 def minimal(table):
-    """Give the table with equal states made one: the classes of Moore's refinement."""
+    """Return the table with equal states made one: the classes of Moore's refinement."""
     classes = [0] * len(table)
     while True:
         signatures = [(classes[n], tuple((a, classes[t]) for a, t in row.values())) for n, row in enumerate(table)]
@@ -82,7 +90,7 @@ def answers_of(table):
 
 
 def one_change(table):
-    """Give every table that differs in one transition: in where it leads, or in what is answered."""
+    """Return every table that differs in one transition: in where it leads, or in what is answered."""
     for state, row in enumerate(table):
         for occurrence, (answer, after) in row.items():
             for target in range(len(table)):
@@ -94,7 +102,7 @@ def one_change(table):
 
 
 def with_copies(table, count, chance):
-    """Give a table with `count` more states, copies in a chain before which some transition leads, and one change in the last."""
+    """Return a table with `count` more states, copies in a chain before which some transition leads, and one change in the last."""
     longer = [dict(row) for row in table]
     state, occurrence = chance.choice([(n, o) for n, row in enumerate(table) for o in row])
     answer, after = longer[state][occurrence]
@@ -193,18 +201,18 @@ PARTIAL = loads("""# partial
 def test_what_is_malformed_in_a_state_is_not_tried_there():
     suite = complete_suite(PARTIAL, 1)
     assert {guard for test in suite.tests for guard, _ in test[0].verdicts} == {"g"}
-    suite.run(lambda: Stepped(PARTIAL))
+    suite.run(lambda: SteppedMachine(PARTIAL))
 
 
 def test_states_that_differ_only_in_what_they_ask_are_told_apart_by_their_names():
     with pytest.raises(InseparableError, match="observe the state too"):
         complete_suite(load("workflow"))
-    assert complete_suite(load("workflow"), observed=Observed(state=True)).states == 51
+    assert complete_suite(load("workflow"), observed=Observation(state=True)).states == 51
 
 
 @pytest.mark.parametrize("extra", [0, pytest.param(1, marks=pytest.mark.full)])
-@pytest.mark.parametrize("observed", [Observed(), ALL])
-@pytest.mark.parametrize("make", [Stepped, Charted])
+@pytest.mark.parametrize("observed", [Observation(), ALL])
+@pytest.mark.parametrize("make", [SteppedMachine, StatechartMachine])
 def test_our_engines_pass(make, observed, extra):
     suite = complete_suite(DUAL_STATE, extra, observed=observed)
     engine = make(DUAL_STATE.machine)  # started anew for each test
@@ -214,10 +222,10 @@ def test_our_engines_pass(make, observed, extra):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("make", "extra"), [(Stepped, 1), (Charted, 0)])
+@pytest.mark.parametrize(("make", "extra"), [(SteppedMachine, 1), (StatechartMachine, 0)])
 def test_our_engines_pass_for_the_workflow(make, extra):
     engine = make(load("workflow").at(rmax=1))
-    complete_suite(load("workflow").at(rmax=1), extra, observed=Observed(state=True)).run(lambda: engine)
+    complete_suite(load("workflow").at(rmax=1), extra, observed=Observation(state=True)).run(lambda: engine)
 
 
 def test_an_agent_written_by_hand_passes_and_a_faulty_one_does_not():
@@ -228,16 +236,16 @@ def test_an_agent_written_by_hand_passes_and_a_faulty_one_does_not():
 
 
 def test_an_implementation_that_shows_less_than_was_promised_is_refused():
-    suite = complete_suite(DUAL_STATE, observed=Observed(state=True, values=("retries",), pending=True))
+    suite = complete_suite(DUAL_STATE, observed=Observation(state=True, values=("retries",), pending=True))
     with pytest.raises(TypeError, match="the value of retries, the state, without its children, what is pending"):
         suite.run(lambda: Automaton(TABLE))
     complete_suite(DUAL_STATE).run(lambda: Automaton(TABLE))
     with pytest.raises(TypeError, match="says why it refuses"):
-        complete_suite(DUAL_STATE, observed=Observed(reasons=True)).run(lambda: Automaton(TABLE))
+        complete_suite(DUAL_STATE, observed=Observation(reasons=True)).run(lambda: Automaton(TABLE))
 
 
 def test_the_claim_says_what_counts():
-    claim = complete_suite(DUAL_STATE, 1, observed=Observed(state=True)).claim
+    claim = complete_suite(DUAL_STATE, 1, observed=Observation(state=True)).claim
     assert "passes them and has at most 1 more state than the table equals it at rmax = 3" in claim
     for word in (
         "States of the table: 12",
@@ -252,6 +260,6 @@ def test_the_claim_says_what_counts():
 def test_what_is_too_much_is_said():
     with pytest.raises(TooManyTestsError, match="more than 100 tests"):
         complete_suite(DUAL_STATE, 1, max_tests=100)
-    with pytest.raises(TooLargeError, match="more than 10 configurations"):
+    with pytest.raises(GraphTooLargeError, match="more than 10 configurations"):
         graph_of(load("dual_state"), max_configurations=10)
-    assert issubclass(TooLargeError, DsaError)
+    assert issubclass(GraphTooLargeError, DsaError)

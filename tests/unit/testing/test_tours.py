@@ -5,18 +5,17 @@ from families import ordered
 from hypothesis import HealthCheck, given, settings
 from repository import SMALL, shipped_machines
 
-from dsa.checks.explore import explore
-from dsa.meaning import Refusal, Taken, start, step
-from dsa.testing.graph import TooLargeError, graph_of
+from dsa.checks.search.exploration import explore
+from dsa.semantics import Refusal, Taken, start, step
+from dsa.testing.explored_graph import GraphTooLargeError, graph_of, row_tour, tour
 from dsa.testing.strategies import machines
-from dsa.testing.tours import row_tour, tour
 
 SHIPPED = shipped_machines()
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 
 def taken(machine, tests):
-    """Run tests on the reference; give the (configuration, occurrence) pairs and rows taken, and those refused."""
+    """Run tests on the reference; return the (configuration, occurrence) pairs and rows taken, and those refused."""
     moves, rows, refused = set(), set(), set()
     places = {id(row): place for place, row in enumerate(machine.transitions)}
     for test in tests:
@@ -81,7 +80,7 @@ def test_rows_that_were_taken_before_are_left_out():
 def test_a_tour_of_any_machine_takes_what_exploration_finds(machine):
     try:
         graph = graph_of(machine, max_configurations=300)
-    except TooLargeError:
+    except GraphTooLargeError:
         return
     exploration = explore(machine)
     assert (len(graph.configurations), len(graph.moves)) == (exploration.configurations, exploration.transitions)

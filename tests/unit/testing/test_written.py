@@ -3,13 +3,12 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dsa.edge.files import load
+from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
-from dsa.meaning import Occurrence
-from dsa.testing.graph import TooLargeError, graph_of
+from dsa.semantics import Occurrence
+from dsa.testing.explored_graph import GraphTooLargeError, graph_of, tour
 from dsa.testing.strategies import machines
-from dsa.testing.tours import tour
-from dsa.testing.written import read_test, write_test
+from dsa.testing.suites import read_test, write_test
 
 
 def test_a_line_reads_as_a_scenario_does():
@@ -23,7 +22,7 @@ def test_a_line_reads_as_a_scenario_does():
 def test_any_test_of_any_machine_reads_back(machine):
     try:
         graph = graph_of(machine, max_configurations=100)
-    except TooLargeError:
+    except GraphTooLargeError:
         return
     for test in (*tour(graph, refused=True), graph.alphabet):
         assert read_test(machine, write_test(test)) == test

@@ -14,7 +14,7 @@ _PIECE_BYTES = 65_536
 
 
 def listening() -> socket.socket:
-    """Give a socket on which the sandbox's programs find the proxy."""
+    """Return a socket on which the sandbox's programs find the proxy."""
     return socket.create_server(("127.0.0.1", 0))
 
 

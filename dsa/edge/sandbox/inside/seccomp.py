@@ -9,7 +9,7 @@ import errno
 import platform
 import struct
 
-from dsa.edge.sandbox.inside import kernel
+from dsa.edge.sandbox.inside import system_calls
 
 _FILTER = 2  # SECCOMP_MODE_FILTER
 _SET_FILTER, _LISTEN = 1, 1 << 3  # SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER
@@ -98,7 +98,7 @@ _NAMESPACES = 0x7E020000  # CLONE_NEW..: linux/sched.h
 _HUGE_PAGES = 0x40000  # MAP_HUGETLB: the pool of them is the machine's
 #: TIOCSTI, TIOCLINUX, TIOCSETD: they type what others then run, or lead to rare parts of the kernel.
 _TERMINALS = (0x5412, 0x541C, 0x5423)
-_CONTROLS = (kernel.SECCOMP, 62)  # PR_SCHED_CORE: who runs beside whom
+_CONTROLS = (system_calls.SECCOMP, 62)  # PR_SCHED_CORE: who runs beside whom
 _ITSELF = (0,)
 
 
@@ -116,7 +116,7 @@ def fault() -> str:
         known = ", ".join(_ARCHITECTURES)
         return f"system calls are not filtered: their numbers are known for {known} (64 bits), not for {machine}"
     try:
-        kernel.control(kernel.SECCOMP, _FILTER, None)
+        system_calls.control(system_calls.SECCOMP, _FILTER, None)
     except OSError as error:
         if error.errno != errno.EFAULT:  # what a kernel says that would take a filter
             return f"system calls are not filtered: the kernel takes no filter (seccomp): {error}"
@@ -133,7 +133,7 @@ def built(families: tuple[int, ...] = (), *, asking: bool = False) -> Filter:
 
 def install(made: Filter) -> None:
     """Filter the calls of this process and of all it starts, for good; it must have given up new privileges."""
-    kernel.control(kernel.SECCOMP, _FILTER, ctypes.byref(made))
+    system_calls.control(system_calls.SECCOMP, _FILTER, ctypes.byref(made))
 
 
 def install_asking(made: Filter) -> int:
@@ -141,7 +141,7 @@ def install_asking(made: Filter) -> int:
 
     Raises OSError where the kernel cannot ask (before Linux 5.5), or asks somebody else already.
     """
-    return kernel.system_call("seccomp", _SECCOMP[platform.machine()], _SET_FILTER, _LISTEN, ctypes.byref(made))
+    return system_calls.system_call("seccomp", _SECCOMP[platform.machine()], _SET_FILTER, _LISTEN, ctypes.byref(made))
 
 
 def numbers(machine: str, text: str) -> dict[str, int]:

@@ -10,7 +10,7 @@ from benchmarks.tasks.references.lru import LRUCache
 from benchmarks.tasks.references.tdd_stack import Stack
 from benchmarks.tasks.tasks import KATAS, PUBLISHED, SETS, task_named
 
-from dsa.generators.scripted import parse_script
+from dsa.generators.substitutes import parse_script
 from dsa.runtime.content import Artifact
 
 REFERENCES = Path(oracles.__file__).parent / "references"
@@ -20,7 +20,7 @@ TWO_STEP = [name for name in PUBLISHED if name.startswith("tdd_")]
 
 
 def replies_of(name, step):
-    """Give the replies of a script for a step, each once."""
+    """Return the replies of a script for a step, each once."""
     replies = parse_script((SCRIPTS / f"{name}.md").read_text(encoding="utf-8"))
     return list(dict.fromkeys([*replies[step], *replies.get(f"{step}{AFTER_FEEDBACK}", ())]))
 

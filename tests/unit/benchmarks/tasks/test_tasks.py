@@ -10,8 +10,8 @@ from benchmarks.tasks.prompts import published_prompt
 from benchmarks.tasks.tasks import DOCUMENTS, KATAS, PUBLISHED, SETS, task_named, tasks_named
 
 from dsa.checks.report import check
-from dsa.edge.files import load
-from dsa.generators.scripted import parse_script
+from dsa.edge.document_files import load
+from dsa.generators.substitutes import parse_script
 from dsa.lang import formatted
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context
 from machines.dual_state.bindings import template_for
@@ -38,7 +38,7 @@ PROMPTS = {
 
 
 def asked(name, step, **used):
-    """Give what a model is asked first."""
+    """Return what a model is asked first."""
     dependencies = {of: Artifact(text) for of, text in used.items()}
     context = Context(AmbientEnvironment(), "", step=step, dependencies=dependencies)
     return published_prompt(context, template_for(task_named(name).machine, step, "query_llm"))

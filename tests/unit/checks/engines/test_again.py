@@ -5,18 +5,18 @@ from collections import Counter
 import attrs
 import pytest
 
-from dsa.checks.engines import python
-from dsa.checks.engines.again import Again
-from dsa.checks.engines.edges import graph
-from dsa.checks.engines.found import Found, Limits
-from dsa.checks.mutants import mutants
+from dsa.checks.mutation import mutants
+from dsa.checks.search import python_engine
+from dsa.checks.search.engine import SearchLimits, SearchResult
+from dsa.checks.search.incremental_search import Again
+from dsa.checks.search.state_graph import graph
 from dsa.expr import TRUE
-from dsa.ground import Ground, Watch, ground
+from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 from tests.repository import all_machines
 
-LIMITS = Limits(5_000)
+LIMITS = SearchLimits(5_000)
 MOST_ROWS = 30
 
 
@@ -26,25 +26,25 @@ def grounded(machine: Machine, like: Ground | None = None) -> Ground:
     return ground(attrs.evolve(closed_system(machine), memo=memo), hurries=True)
 
 
-def watches(here: Ground) -> list[Watch]:
+def watches(here: Ground) -> list[GroundWatch]:
     """Look out for every fault and every rule, for what is never true and for what always is."""
     system = here.system
     faults = here.watches((fault.location, fault.condition) for fault in system.faults)
-    rules = [Watch(rule.source, rule.condition) for rule in here.rules]
+    rules = [GroundWatch(rule.source, rule.condition) for rule in here.rules]
     return [
         *(watch for watch in faults if watch),
         *rules,
-        *(Watch(place, TRUE) for place in range(len(system.locations))),
+        *(GroundWatch(place, TRUE) for place in range(len(system.locations))),
     ]
 
 
-def summary(here: Ground, found: Found) -> tuple[object, ...]:
+def summary(here: Ground, found: SearchResult) -> tuple[object, ...]:
     layers = [sorted(layer) for layer in found.layers or ()]
     hits = [number is not None for number in found.hits]
     return found.configurations, found.transitions, found.locations, found.taken, hits, found.complete, layers
 
 
-def steps(here: Ground, found: Found) -> Counter[tuple[int, int, int]]:
+def steps(here: Ground, found: SearchResult) -> Counter[tuple[int, int, int]]:
     listed = graph(here, found)
     numbers = listed.numbers
     moves = zip(listed.sources, listed.rules, listed.targets, strict=True)
@@ -63,7 +63,7 @@ def test_a_later_search_finds_what_a_search_of_its_own_finds(machine: Machine) -
     again(first, watches(first), LIMITS)
     for mutant in [machine, *(each.machine for each in mutants(machine))]:
         here = grounded(mutant, first)
-        wanted = python.search(here, watches(here), LIMITS)
+        wanted = python_engine.search(here, watches(here), LIMITS)
         found = again(here, watches(here), LIMITS)
         if wanted.complete:
             assert summary(here, found) == summary(here, wanted)
@@ -75,16 +75,16 @@ def test_a_later_search_of_other_fields_is_one_of_its_own() -> None:
     names = iter(all_machines().values())
     for machine in (next(names), next(names)):
         here = grounded(machine.at({}))
-        assert summary(here, again(here, [], LIMITS)) == summary(here, python.search(here, [], LIMITS))
+        assert summary(here, again(here, [], LIMITS)) == summary(here, python_engine.search(here, [], LIMITS))
 
 
 def test_a_search_ends_with_the_layer_at_which_what_ends_it_is_met() -> None:
     machine = all_machines()["dual_state"]
     here = grounded(machine)
     (first, *_) = here.rules
-    watch = Watch(first.source, first.condition)
-    found = python.search(here, [attrs.evolve(watch, ends=True)], LIMITS)
-    assert found.hits == python.search(here, [watch], LIMITS).hits
+    watch = GroundWatch(first.source, first.condition)
+    found = python_engine.search(here, [attrs.evolve(watch, ends=True)], LIMITS)
+    assert found.hits == python_engine.search(here, [watch], LIMITS).hits
     assert found.ended
     assert not found.complete
-    assert found.configurations < python.search(here, [watch], LIMITS).configurations
+    assert found.configurations < python_engine.search(here, [watch], LIMITS).configurations

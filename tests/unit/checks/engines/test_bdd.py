@@ -11,16 +11,16 @@ from example_machines import jugs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.checks.engines import bdd
-from dsa.checks.engines.bdd import Circuits, field_order
-from dsa.checks.engines.found import Limits
+from dsa.checks.search import bdd_engine
+from dsa.checks.search.bdd_engine import Circuits, field_order
+from dsa.checks.search.engine import SearchLimits
 from dsa.expr import And, Arithmetic, Compare, Expr, Integer, Name, Negate, Not, Or, evaluate
-from dsa.ground import Ground, Watch, ground
+from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**40)
+UNLIMITED = SearchLimits(10**40)
 
 
 def grounded(machine: Machine) -> Ground:
@@ -28,7 +28,7 @@ def grounded(machine: Machine) -> Ground:
 
 
 def test_counts_beyond_2_to_the_53_are_exact():
-    found = bdd.search(grounded(families.any_order(34, 1)), (), UNLIMITED)
+    found = bdd_engine.search(grounded(families.any_order(34, 1)), (), UNLIMITED)
     assert found.configurations == families.any_order_configurations(34, 1) > 2**53
     assert sum(found.locations) == found.configurations
     assert found.complete
@@ -40,7 +40,7 @@ def test_a_way_is_a_shortest_one():
     assert expected.layers is not None
     for depth, layer in enumerate(expected.layers):
         for goal in layer:
-            way = bdd.path(system, goal, UNLIMITED)
+            way = bdd_engine.path(system, goal, UNLIMITED)
             assert way is not None
             assert (way[0], way[-1], len(way)) == (system.start, goal, depth + 1)
             for before, after in pairwise(way):
@@ -52,7 +52,7 @@ def test_a_way_through_updates_that_read_what_they_change():
     expected = plain.search(system, (), UNLIMITED)
     assert expected.layers is not None
     goal = expected.layers[-1][0]
-    way = bdd.path(system, goal, UNLIMITED)
+    way = bdd_engine.path(system, goal, UNLIMITED)
     assert way is not None
     assert len(way) == len(expected.layers)
     for before, after in pairwise(way):
@@ -63,37 +63,37 @@ def test_no_way_to_what_is_not_reached():
     system = grounded(jugs())
     never = next(number for number in range(system.domain_size) if system.values(number) == {"small": 1, "big": 1})
     with pytest.raises(ValueError, match="no way"):
-        bdd.path(system, never, UNLIMITED)
+        bdd_engine.path(system, never, UNLIMITED)
 
 
-@pytest.mark.parametrize("limits", [Limits(100), Limits(10**40, expired=lambda: True)])
-def test_a_limit_makes_it_incomplete(limits: Limits):
+@pytest.mark.parametrize("limits", [SearchLimits(100), SearchLimits(10**40, expired=lambda: True)])
+def test_a_limit_makes_it_incomplete(limits: SearchLimits):
     system = grounded(families.any_order(5, 3))
-    found = bdd.search(system, [Watch(0, system.rules[0].condition)], limits)
+    found = bdd_engine.search(system, [GroundWatch(0, system.rules[0].condition)], limits)
     assert not found.complete
     assert found.configurations < families.ANY_ORDER[5, 3]
 
 
 def test_a_limit_ends_the_search_for_a_way():
-    assert bdd.path(grounded(jugs()), 1, Limits(1, expired=lambda: True)) is None
+    assert bdd_engine.path(grounded(jugs()), 1, SearchLimits(1, expired=lambda: True)) is None
 
 
 def test_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bdd, "MEMORY_BYTES", 12 * 2**20)
-    found = bdd.search(grounded(families.any_order(16, 5)), (), UNLIMITED)
+    monkeypatch.setattr(bdd_engine, "MEMORY_BYTES", 12 * 2**20)
+    found = bdd_engine.search(grounded(families.any_order(16, 5)), (), UNLIMITED)
     assert not found.complete
 
 
 def test_memory_is_a_limit_without_cudd(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bdd, "MAX_NODES", 300)
+    monkeypatch.setattr(bdd_engine, "MAX_NODES", 300)
     with patch.dict(sys.modules, {"dd.cudd": None}):
-        found = bdd.search(grounded(families.any_order(5, 3)), (), UNLIMITED)
+        found = bdd_engine.search(grounded(families.any_order(5, 3)), (), UNLIMITED)
     assert not found.complete
 
 
 def test_progress_is_told():
     told: list[int] = []
-    bdd.search(grounded(jugs()), (), Limits(100, progress=lambda states, _: told.append(states)))
+    bdd_engine.search(grounded(jugs()), (), SearchLimits(100, progress=lambda states, _: told.append(states)))
     assert told == sorted(told)
     assert told[-1] == 16
 
@@ -108,7 +108,7 @@ def test_progress_is_told():
     ],
 )
 def test_what_it_is_worth_trying_on(machine, worth: bool):  # noqa: FBT001  (an expectation)
-    assert bdd.worth_it(grounded(machine())) is worth
+    assert bdd_engine.worth_it(grounded(machine())) is worth
 
 
 def test_related_fields_stand_together():

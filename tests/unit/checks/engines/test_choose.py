@@ -7,18 +7,18 @@ import families
 import pytest
 from example_machines import chain, compare, jugs, ranged
 
-from dsa.checks.engines import choose, vectors
-from dsa.checks.engines.choose import automatic
-from dsa.checks.engines.found import Found, Limits
+from dsa.checks.search import exploration, numpy_engine
+from dsa.checks.search.engine import SearchLimits, SearchResult
+from dsa.checks.search.exploration import automatic
 from dsa.declarations import Variable
-from dsa.edge.compiler import CompileError
-from dsa.edge.compiler import compiled as compile_c
+from dsa.edge.processes import CompileError
+from dsa.edge.processes import compiled as compile_c
 from dsa.expr import Integer
-from dsa.ground import Ground, ground
+from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**9)
+UNLIMITED = SearchLimits(10**9)
 
 
 def grounded(machine: Machine) -> Ground:
@@ -27,10 +27,10 @@ def grounded(machine: Machine) -> Ground:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(choose, "TRIALS", 1_000)
+    monkeypatch.setattr(exploration, "TRIALS", 1_000)
 
 
-def searched(machine: Machine, limits: Limits = UNLIMITED, **more) -> Found:
+def searched(machine: Machine, limits: SearchLimits = UNLIMITED, **more) -> SearchResult:
     return automatic(**more)(grounded(machine), (), limits)
 
 
@@ -46,7 +46,7 @@ def test_what_is_large_goes_to_numpy():
 def test_a_configuration_counts_as_often_as_rules_are_tried_on_it(monkeypatch):
     machine = families.any_order(5, 3)
     for trials, engine in ((50_000, "numpy"), (100_000, "python")):  # of 43,751 configurations, some take several
-        monkeypatch.setattr(choose, "TRIALS", trials)
+        monkeypatch.setattr(exploration, "TRIALS", trials)
         assert searched(machine).engine == engine
 
 
@@ -56,13 +56,13 @@ def test_what_is_thin_stays_in_python():
 
 
 def test_without_numpy_it_stays_in_python(monkeypatch):
-    monkeypatch.setattr(vectors, "installed", lambda: False)
+    monkeypatch.setattr(numpy_engine, "installed", lambda: False)
     found = searched(families.any_order(5, 3))
     assert (found.engine, found.configurations) == ("python", 43_751)
 
 
 def test_what_numpy_must_hash_goes_to_c_when_there_is_a_compiler(monkeypatch):
-    monkeypatch.setattr(vectors, "MAX_BYTES", -1)
+    monkeypatch.setattr(numpy_engine, "MAX_BYTES", -1)
     machine = families.any_order(5, 3)
     assert searched(machine).engine == "numpy"
     found = searched(machine, compile_c=compile_c)
@@ -73,7 +73,7 @@ def test_a_compiler_that_fails_is_passed_over(monkeypatch):
     def broken(_: str):
         raise CompileError("no")
 
-    monkeypatch.setattr(vectors, "MAX_BYTES", -1)
+    monkeypatch.setattr(numpy_engine, "MAX_BYTES", -1)
     assert searched(families.any_order(5, 3), compile_c=broken).engine == "numpy"
 
 
@@ -85,25 +85,25 @@ def test_what_is_wider_than_64_bits_stays_in_python():
 
 
 def test_what_cannot_be_held_goes_to_diagrams():
-    with patch.object(choose, "HELD", 10_000):
+    with patch.object(exploration, "HELD", 10_000):
         machine = families.any_order(12, 3)
-        found = searched(machine, Limits(10**10))
+        found = searched(machine, SearchLimits(10**10))
         assert (found.engine, found.configurations) == ("bdd", families.any_order_configurations(12, 3))
-        assert searched(machine, Limits(9_000)).engine == "numpy"  # not allowed so many, so none is needed
+        assert searched(machine, SearchLimits(9_000)).engine == "numpy"  # not allowed so many, so none is needed
 
 
 def test_limits_hold_whatever_engine_it_is():
     for most in (100, 400, 600, 10_000):
-        found = searched(families.any_order(5, 3), Limits(most))
+        found = searched(families.any_order(5, 3), SearchLimits(most))
         assert not found.complete
         assert found.configurations > most
     looks = iter([False] * 30 + [True] * 10)
-    assert not searched(families.any_order(5, 3), Limits(10**9, expired=lambda: next(looks))).complete
+    assert not searched(families.any_order(5, 3), SearchLimits(10**9, expired=lambda: next(looks))).complete
 
 
 def test_no_other_engine_is_asked_to_meet_a_limit_that_python_met(monkeypatch):
-    monkeypatch.setattr(choose, "TRIALS", 10_000)
-    assert searched(families.any_order(5, 3), Limits(3_000)).engine == "python"
+    monkeypatch.setattr(exploration, "TRIALS", 10_000)
+    assert searched(families.any_order(5, 3), SearchLimits(3_000)).engine == "python"
 
 
 def test_watches_are_kept_whatever_engine_it_is():

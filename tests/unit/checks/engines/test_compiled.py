@@ -6,15 +6,15 @@ from itertools import count
 import families
 import pytest
 
-from dsa.checks.engines import compiled
-from dsa.checks.engines.c_source import TooWideError, source
-from dsa.checks.engines.found import Found, Limits
-from dsa.edge.compiler import compiled as compile_c
-from dsa.ground import Ground, Watch, ground
+from dsa.checks.search import c_engine
+from dsa.checks.search.c_engine import TooWideError, source
+from dsa.checks.search.engine import SearchLimits, SearchResult
+from dsa.edge.processes import compiled as compile_c
+from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.lang import loads
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**12)
+UNLIMITED = SearchLimits(10**12)
 
 
 def system(text: str) -> Ground:
@@ -23,11 +23,11 @@ def system(text: str) -> Ground:
 
 def search(
     grounded: Ground,
-    limits: Limits = UNLIMITED,
-    watches: Sequence[Watch] = (),
-    memory_bytes: int = compiled.MEMORY_BYTES,
-) -> Found:
-    return compiled.search(grounded, watches, limits, compile_c, memory_bytes)
+    limits: SearchLimits = UNLIMITED,
+    watches: Sequence[GroundWatch] = (),
+    memory_bytes: int = c_engine.MEMORY_BYTES,
+) -> SearchResult:
+    return c_engine.search(grounded, watches, limits, compile_c, memory_bytes)
 
 
 def counters(*highs: int, condition: str = "x{i} < 300", down: bool = False) -> Ground:
@@ -52,20 +52,20 @@ def counters(*highs: int, condition: str = "x{i} < 300", down: bool = False) -> 
 
 
 def test_more_configurations_than_allowed_stop_the_search():
-    found = search(ground(closed_system(families.any_order(6, 3))), Limits(1_000))
+    found = search(ground(closed_system(families.any_order(6, 3))), SearchLimits(1_000))
     assert not found.complete
     assert found.configurations > 1_000
 
 
 def test_as_many_configurations_as_allowed_do_not():
     grounded = counters(400)
-    assert search(grounded, Limits(301)).complete
-    assert not search(grounded, Limits(300)).complete
+    assert search(grounded, SearchLimits(301)).complete
+    assert not search(grounded, SearchLimits(300)).complete
 
 
 def test_the_clock_is_asked_at_every_layer():
     looks = count(1)
-    found = search(counters(400), Limits(10**9, expired=lambda: next(looks) == 10))
+    found = search(counters(400), SearchLimits(10**9, expired=lambda: next(looks) == 10))
     assert not found.complete
     assert found.configurations == 11
     assert found.layers is not None
@@ -74,7 +74,7 @@ def test_the_clock_is_asked_at_every_layer():
 
 def test_progress_is_told_with_the_distance():
     told: list[tuple[int, int]] = []
-    search(counters(400), Limits(10**9, progress=lambda states, depth: told.append((states, depth))))
+    search(counters(400), SearchLimits(10**9, progress=lambda states, depth: told.append((states, depth))))
     assert told == [*((depth + 2, depth) for depth in range(300)), (301, 300)]
 
 
@@ -114,7 +114,7 @@ def test_too_little_memory_to_begin_is_an_error():
     ],
 )
 def test_what_could_leave_64_bits_is_refused(grounded: Callable[[], Ground]):
-    assert not compiled.fits(grounded())
+    assert not c_engine.fits(grounded())
     with pytest.raises(TooWideError, match="64 bits"):
         search(grounded())
 
@@ -133,7 +133,7 @@ def test_arithmetic_near_the_bound_is_exact():
 | - | - | - | - | - |
 | s | up | x * x < 3000000000 * 2999999995 | x += 1 | = |
 """)
-    assert compiled.fits(grounded)
+    assert c_engine.fits(grounded)
     expected = next(x for x in range(2_999_999_990, 3_000_000_001) if x * x >= 3_000_000_000 * 2_999_999_995)
     assert search(grounded).configurations == expected - 2_999_999_990 + 1
 
@@ -157,7 +157,7 @@ def test_negative_values_and_fields_below_zero():
 | - | - | - | - | - |
 | s | down | x > -7 and y - x <= 20 | x -= 1; y = -y | = |
 """)
-    watch = Watch(0, grounded.grounded(grounded.rules[0].condition))
+    watch = GroundWatch(0, grounded.grounded(grounded.rules[0].condition))
     found = search(grounded, watches=[watch])
     assert found.configurations == 6
     assert found.layers is not None
@@ -167,7 +167,7 @@ def test_negative_values_and_fields_below_zero():
 
 
 def named(*names: str) -> Ground:
-    """Give a system of two configurations with flags of these names."""
+    """Return a system of two configurations with flags of these names."""
     variables = "\n".join(f"| {name} | bool | false |" for name in names)
     rest = " and ".join(f"not {name}" for name in names[1:])
     return system(f"""# unlikely
@@ -192,13 +192,13 @@ def test_variables_may_be_called_like_what_the_program_uses():
 
 def test_no_name_of_the_document_is_in_the_program():
     grounded = named("unlikely_flag", "unlikely_other")
-    assert "unlikely" not in source(grounded, [Watch(0, grounded.rules[0].condition)], bitmap=True)
+    assert "unlikely" not in source(grounded, [GroundWatch(0, grounded.rules[0].condition)], bitmap=True)
 
 
 def test_long_programs_are_not_for_this_engine():
     grounded = counters(400)
-    assert compiled.fits(grounded)
-    assert not compiled.fits(grounded, [Watch(0, grounded.rules[0].condition)] * compiled.MAX_PARTS)
+    assert c_engine.fits(grounded)
+    assert not c_engine.fits(grounded, [GroundWatch(0, grounded.rules[0].condition)] * c_engine.MAX_PARTS)
 
 
 def test_events_that_do_the_same_are_each_counted_and_what_stays_is_not_new():

@@ -6,27 +6,29 @@ import plain
 import pytest
 from example_machines import compare, dual_state, jugs, two_phase_commit
 
-from dsa.checks.engines import edges, python, vectors
-from dsa.checks.engines.edges import graph
-from dsa.checks.engines.found import Limits
+from dsa.checks.search import numpy_engine, python_engine, state_graph
+from dsa.checks.search.engine import SearchLimits
+from dsa.checks.search.state_graph import graph
 from dsa.expr import TRUE, evaluate
-from dsa.ground import ground
+from dsa.ground_system import ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 
 MACHINES = pytest.mark.parametrize(
     "machine", [dual_state(rmax=2), jugs(), two_phase_commit(3), families.ordered(6, 5), families.any_order(3, 2)]
 )
-UNLIMITED = Limits(10**9)
+UNLIMITED = SearchLimits(10**9)
 
 
 @MACHINES
 @pytest.mark.parametrize("small", [0, 10**9], ids=["arrays", "lists"])
-@pytest.mark.parametrize("engine", [plain.search, python.search, vectors.search], ids=["plain", "python", "numpy"])
+@pytest.mark.parametrize(
+    "engine", [plain.search, python_engine.search, numpy_engine.search], ids=["plain", "python", "numpy"]
+)
 def test_the_graph_has_every_step(machine: Machine, small: int, engine):
     system = ground(closed_system(machine))
     found = engine(system, (), UNLIMITED)
-    with patch.object(edges, "_SMALL", small):
+    with patch.object(state_graph, "_SMALL", small):
         net = graph(system, found)
     assert isinstance(net.numbers, list) == bool(small)
     numbers = [int(number) for number in net.numbers]
@@ -49,8 +51,8 @@ def layered(numbers: list[int], sizes: list[int]) -> list[list[int]]:
 @pytest.mark.parametrize("small", [0, 10**9], ids=["arrays", "lists"])
 def test_where_conditions_hold(small: int):
     system = ground(closed_system(dual_state(rmax=2)))
-    with patch.object(edges, "_SMALL", small):
-        net = graph(system, python.search(system, (), UNLIMITED))
+    with patch.object(state_graph, "_SMALL", small):
+        net = graph(system, python_engine.search(system, (), UNLIMITED))
     conditions = {0: TRUE, 1: compare("retries", ">", 0), 10**6: TRUE}
     expected = [
         number // system.volume in conditions
@@ -64,4 +66,4 @@ def test_where_conditions_hold(small: int):
 def test_only_what_is_complete_has_a_graph():
     system = ground(closed_system(jugs()))
     with pytest.raises(ValueError, match="complete"):
-        graph(system, python.search(system, (), Limits(3)))
+        graph(system, python_engine.search(system, (), SearchLimits(3)))

@@ -7,16 +7,16 @@ import plain
 import pytest
 from example_machines import add, assign, chain, compare, dual_state, emits, jugs, placed, ranged, states, var
 
-from dsa.checks.engines import frontiers, python, vectors
-from dsa.checks.engines.found import Engine, Found, Limits
+from dsa.checks.search import numpy_engine, python_engine
+from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
 from dsa.declarations import Event, Transition, Variable
 from dsa.expr import TRUE, Arithmetic, Integer
-from dsa.ground import Ground, Watch, ground
+from dsa.ground_system import Ground, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**12)
-BOTH = pytest.mark.parametrize("engine", [python.search, vectors.search], ids=["python", "numpy"])
+UNLIMITED = SearchLimits(10**12)
+BOTH = pytest.mark.parametrize("engine", [python_engine.search, numpy_engine.search], ids=["python", "numpy"])
 
 
 def grounded(machine: Machine) -> Ground:
@@ -31,7 +31,7 @@ def counter(high: int, *rows: Transition, **more: int) -> Machine:
     return Machine("m", placed(rows), states("a"), "a", variables=tuple(variables), events=tuple(events))
 
 
-def everything(found: Found) -> tuple[object, ...]:
+def everything(found: SearchResult) -> tuple[object, ...]:
     assert found.layers is not None
     layers = [sorted(layer) for layer in found.layers]
     return found.configurations, found.transitions, found.locations, found.taken, found.complete, layers
@@ -47,8 +47,8 @@ def everything(found: Found) -> tuple[object, ...]:
 )  # fmt: skip
 def test_agrees_with_the_plainest_engine(engine: Engine, machine: Machine):
     system = grounded(machine)
-    watches = [Watch(rule.source, rule.condition) for rule in system.rules]
-    watches += [Watch(place, TRUE) for place in range(len(system.system.locations))]
+    watches = [GroundWatch(rule.source, rule.condition) for rule in system.rules]
+    watches += [GroundWatch(place, TRUE) for place in range(len(system.system.locations))]
     expected, found = plain.search(system, watches, UNLIMITED), engine(system, watches, UNLIMITED)
     assert everything(found) == everything(expected)
     distance = {number: depth for depth, layer in enumerate(expected.layers or ()) for number in layer}
@@ -62,7 +62,7 @@ COUNTS = [
     *((families.any_order, size, count) for size, count in families.ANY_ORDER.items()),
     *((families.two_phase_commit, (size,), count) for size, count in families.TWO_PHASE_COMMIT.items()),
 ]
-MOST = {python.search: 10_000_000, vectors.search: 10**9}
+MOST = {python_engine.search: 10_000_000, numpy_engine.search: 10**9}
 
 
 @BOTH
@@ -131,14 +131,14 @@ def test_ranges_may_begin_below_zero_and_hold_one_value(engine: Engine):
 @BOTH
 def test_a_limit_is_told(engine: Engine):
     system = grounded(families.any_order(4, 3))
-    found = engine(system, (), Limits(100))
+    found = engine(system, (), SearchLimits(100))
     assert not found.complete
     assert 100 < found.configurations == sum(map(len, found.layers or ()))
     looks = iter([False, False, True])
-    found = engine(system, (), Limits(10**9, expired=lambda: next(looks)))
+    found = engine(system, (), SearchLimits(10**9, expired=lambda: next(looks)))
     assert not found.complete
     told = []
-    found = engine(system, (), Limits(10**9, progress=lambda states, depth: told.append((states, depth))))
+    found = engine(system, (), SearchLimits(10**9, progress=lambda states, depth: told.append((states, depth))))
     assert told == sorted(told)
     assert told[-1] == (7126, len(found.layers or ()))
 
@@ -146,7 +146,7 @@ def test_a_limit_is_told(engine: Engine):
 @BOTH
 def test_memory_is_bounded_whatever_is_allowed(engine: Engine):
     system = grounded(families.any_order(5, 3))
-    with patch.object(frontiers, "MEMORY_BYTES", 4 * 1_000):
+    with patch.object(python_engine, "MEMORY_BYTES", 4 * 1_000):
         found = engine(system, (), UNLIMITED)
     assert not found.complete
     assert found.configurations < 43_751
@@ -154,8 +154,8 @@ def test_memory_is_bounded_whatever_is_allowed(engine: Engine):
 
 @BOTH
 def test_exactly_as_many_as_allowed_is_complete(engine: Engine):
-    assert engine(grounded(jugs()), (), Limits(16)).complete
-    assert not engine(grounded(jugs()), (), Limits(15)).complete
+    assert engine(grounded(jugs()), (), SearchLimits(16)).complete
+    assert not engine(grounded(jugs()), (), SearchLimits(15)).complete
 
 
 @BOTH
@@ -163,8 +163,8 @@ def test_large_frontiers_are_looked_at_in_slices(engine: Engine):
     system = grounded(families.any_order(5, 3))
     expected = everything(engine(system, (), UNLIMITED))
     looks: list[int] = []
-    limits = Limits(10**9, progress=lambda states, _: looks.append(states))
-    kind = python.Lists if engine is python.search else vectors._Arrays  # noqa: SLF001  (its slices, made small)
+    limits = SearchLimits(10**9, progress=lambda states, _: looks.append(states))
+    kind = python_engine.Lists if engine is python_engine.search else numpy_engine._Arrays  # noqa: SLF001  (its slices, made small)
     with patch.object(kind, "slice_size", 100):
         assert everything(engine(system, (), limits)) == expected
     assert len(looks) > 400
@@ -174,5 +174,7 @@ def test_effects_outstanding_are_part_of_the_configuration():
     rows = [Transition("a", "go", "b", effects=emits("one", "two"))]
     rows += [Transition("b", f"{name}_done", "=") for name in ("one", "two")]
     events = (Event("go"), Event("one_done", "one"), Event("two_done", "two"))
-    found = python.search(grounded(Machine("m", placed(rows), states("a", ["b"]), "a", events=events)), (), UNLIMITED)
+    found = python_engine.search(
+        grounded(Machine("m", placed(rows), states("a", ["b"]), "a", events=events)), (), UNLIMITED
+    )
     assert (found.configurations, found.transitions) == (5, 5)

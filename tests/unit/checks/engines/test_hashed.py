@@ -2,7 +2,7 @@ import random
 
 import numpy as np
 
-from dsa.checks.engines.vectors import HashTable
+from dsa.checks.search.numpy_engine import HashTable
 
 
 def test_what_was_met_before_is_not_new():

@@ -6,25 +6,25 @@ import plain
 import pytest
 from example_machines import dual_state, jugs
 
-from dsa.checks.engines import python, vectors
-from dsa.checks.engines.found import Engine, Found, Limits
-from dsa.checks.engines.paths import Paths
-from dsa.ground import Ground, ground
+from dsa.checks.search import numpy_engine, python_engine
+from dsa.checks.search.engine import Engine, SearchLimits, SearchResult
+from dsa.checks.search.exploration import Paths
+from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**9)
+UNLIMITED = SearchLimits(10**9)
 
 
-def flat(system: Ground, watches: object, limits: Limits) -> Found:
+def flat(system: Ground, watches: object, limits: SearchLimits) -> SearchResult:
     """Layers as an engine of another kind keeps them: numbers in any order."""
-    found = python.search(system, (), limits)
+    found = python_engine.search(system, (), limits)
     layers = tuple(array("Q", sorted(layer, reverse=True)) for layer in found.layers or ())
     return attrs.evolve(found, layers=layers)
 
 
 ENGINES = pytest.mark.parametrize(
-    "engine", [plain.search, python.search, vectors.search, flat], ids=["plain", "python", "numpy", "flat"]
+    "engine", [plain.search, python_engine.search, numpy_engine.search, flat], ids=["plain", "python", "numpy", "flat"]
 )
 MACHINES = pytest.mark.parametrize(
     "machine",
@@ -77,8 +77,8 @@ def test_large_layers_of_other_engines_are_split_too():
 
 def test_what_was_not_found_has_no_way():
     system = ground(closed_system(jugs()))
-    paths = Paths(system, python.search(system, (), UNLIMITED))
+    paths = Paths(system, python_engine.search(system, (), UNLIMITED))
     with pytest.raises(KeyError):
         paths.to(1 + 4 * 1)  # one gallon in each jug
     with pytest.raises(ValueError, match="bdd kept no layers"):
-        Paths(system, attrs.evolve(python.search(system, (), UNLIMITED), engine="bdd", layers=None)).layers  # noqa: B018
+        Paths(system, attrs.evolve(python_engine.search(system, (), UNLIMITED), engine="bdd", layers=None)).layers  # noqa: B018

@@ -1,9 +1,9 @@
 from example_machines import add, assign, compare, dual_state, emits, placed, ranged, states
 
-from dsa.checks.engines.plan import injective, plan, steps_of
+from dsa.checks.search.engine import injective, plan, steps_of
 from dsa.declarations import Event, Guard, Transition, Variable
 from dsa.expr import Expr, Integer, Verdict
-from dsa.ground import Ground, ground
+from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 

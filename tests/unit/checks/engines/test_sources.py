@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from example_machines import FALSE, add, assign, compare, placed, ranged, states, var
 
-from dsa.checks.engines.sources import Writer, after_all, first_where, leads_where, moved, pinned, truth_of
+from dsa.checks.search.engine import Writer, after_all, first_where, leads_where, moved, pinned, truth_of
 from dsa.declarations import Event, Transition, Variable
 from dsa.expr import TRUE, And, Arithmetic, BooleanDomain, Expr, Integer, Negate, Not, Or, evaluate
-from dsa.ground import Ground, ground
+from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 

@@ -1,15 +1,15 @@
 import pytest
 from example_machines import add, assign, compare, placed, ranged, states, var
 
-from dsa.checks.engines import python, vectors
-from dsa.checks.engines.found import Limits
+from dsa.checks.search import numpy_engine, python_engine
+from dsa.checks.search.engine import SearchLimits
 from dsa.declarations import Event, Transition, Variable
 from dsa.expr import Arithmetic, Expr, Integer
-from dsa.ground import Ground, ground
+from dsa.ground_system import Ground, ground
 from dsa.machine import Machine
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**6)
+UNLIMITED = SearchLimits(10**6)
 
 
 def wide(high: int, condition: Expr, *more: Transition) -> Ground:
@@ -28,8 +28,8 @@ def test_numbers_up_to_62_bits_are_right(high: int):
         "a", "far", "=", updates=(assign("y", high), assign("z", Arithmetic("-", Integer(high), var("y"))))
     )
     system = wide(high, compare("x", "<", 20), jump)
-    assert vectors.fits(system)
-    found, expected = (engine.search(system, (), UNLIMITED) for engine in (vectors, python))
+    assert numpy_engine.fits(system)
+    found, expected = (engine.search(system, (), UNLIMITED) for engine in (numpy_engine, python_engine))
     assert (found.configurations, found.transitions) == (expected.configurations, expected.transitions) == (63, 123)
     assert sorted(n for layer in found.layers or () for n in layer) == sorted(
         n for layer in expected.layers or () for n in layer
@@ -39,19 +39,19 @@ def test_numbers_up_to_62_bits_are_right(high: int):
 def test_products_that_are_too_wide_for_32_bits_are_right():
     product = Arithmetic("*", Arithmetic("+", var("x"), Integer(50_000)), Integer(50_000))
     system = wide(1, compare(product, "<", 50_010 * 50_000))
-    assert vectors.search(system, (), UNLIMITED).configurations == 11
+    assert numpy_engine.search(system, (), UNLIMITED).configurations == 11
 
 
 @pytest.mark.parametrize("wrong", [2**31, 2**40])
 def test_what_does_not_fit_is_refused_and_python_can(wrong: int):
     system = wide(wrong, compare("x", "<", 20))
-    assert not vectors.fits(system)
+    assert not numpy_engine.fits(system)
     with pytest.raises(ValueError, match="62 bits"):
-        vectors.search(system, (), UNLIMITED)
-    assert python.search(system, (), UNLIMITED).configurations == 21
+        numpy_engine.search(system, (), UNLIMITED)
+    assert python_engine.search(system, (), UNLIMITED).configurations == 21
 
 
 def test_a_comparison_with_a_number_too_wide_is_not_for_arrays():
     system = wide(1, compare(Arithmetic("*", var("x"), Integer(2**60)), "<", 2**61))
-    assert not vectors.fits(system)
-    assert python.search(system, (), UNLIMITED).configurations == 3
+    assert not numpy_engine.fits(system)
+    assert python_engine.search(system, (), UNLIMITED).configurations == 3

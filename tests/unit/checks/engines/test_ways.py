@@ -2,25 +2,27 @@ import attrs
 import pytest
 from example_machines import dual_state, jugs
 
-from dsa.checks.engines import bdd, python
-from dsa.checks.engines.found import Limits
-from dsa.checks.engines.paths import ways
-from dsa.ground import ground
+from dsa.checks.search import bdd_engine, python_engine
+from dsa.checks.search.engine import SearchLimits
+from dsa.checks.search.exploration import ways
+from dsa.ground_system import ground
 from dsa.system import closed_system
 
-UNLIMITED = Limits(10**9)
+UNLIMITED = SearchLimits(10**9)
 
 
 def forgetful(system, watches, limits):
     """An engine that keeps no layers."""
-    return attrs.evolve(python.search(system, watches, limits), engine="compiled", layers=None)
+    return attrs.evolve(python_engine.search(system, watches, limits), engine="compiled", layers=None)
 
 
-@pytest.mark.parametrize("engine", [python.search, forgetful, bdd.search], ids=["layers", "no layers", "bdd"])
+@pytest.mark.parametrize(
+    "engine", [python_engine.search, forgetful, bdd_engine.search], ids=["layers", "no layers", "bdd"]
+)
 @pytest.mark.parametrize("machine", [jugs(), dual_state(rmax=2)], ids=["jugs", "dual_state"])
 def test_whatever_the_engine_ways_are_shortest(engine, machine):
     system = ground(closed_system(machine))
-    expected = python.search(system, (), UNLIMITED)
+    expected = python_engine.search(system, (), UNLIMITED)
     found = ways(system, engine(system, (), UNLIMITED))
     for depth, layer in enumerate(expected.layers or ()):
         for number in layer:
@@ -40,7 +42,7 @@ def test_whatever_the_engine_ways_are_shortest(engine, machine):
 
 def test_what_diagrams_counted_cannot_be_listed():
     system = ground(closed_system(jugs()))
-    found = ways(system, bdd.search(system, (), UNLIMITED))
+    found = ways(system, bdd_engine.search(system, (), UNLIMITED))
     with pytest.raises(ValueError, match="kept no layers"):
         found.layers  # noqa: B018
     with pytest.raises(KeyError):

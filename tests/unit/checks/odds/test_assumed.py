@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks.odds.assumed import Odds, OddsError, assumed, left_over
+from dsa.checks.odds.assumptions import Odds, OddsError, assumed, left_over
 from dsa.lang import loads
 
 

@@ -4,7 +4,7 @@ from math import comb
 
 import pytest
 
-from dsa.checks.odds.binomial import at_least, at_most, incomplete_beta, two_sided
+from dsa.checks.odds.estimation import at_least, at_most, incomplete_beta, two_sided
 
 
 @pytest.mark.parametrize("risk", [0.2, 0.05, 0.01, 1e-6])

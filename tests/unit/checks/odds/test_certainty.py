@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from odds_chains import chains
 
-from dsa.checks.odds.certainty import is_possible, is_sure, rounded
+from dsa.checks.odds.chain_solver import is_possible, is_sure, rounded
 from dsa.checks.report import check
 from dsa.lang import loads
 

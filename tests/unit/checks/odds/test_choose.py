@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from odds_chains import bounds, chain_with, chains, gained
 
-from dsa.checks.odds.chain import TooLargeError
-from dsa.checks.odds.choose import Chosen
+from dsa.checks.odds.chain_solver import DecisionChain
+from dsa.checks.odds.markov_chain import ChainTooLargeError
 
 
 def both(chain, worth=None, *, gains=True):
-    """Give the least and the most of what is gained and of what ends are worth."""
-    solver, value = Chosen(chain), worth or {}
+    """Return the least and the most of what is gained and of what ends are worth."""
+    solver, value = DecisionChain(chain), worth or {}
     return tuple(solver.best(gained if gains else None, lambda end: value.get(end, 0.0), most=m) for m in (False, True))
 
 
@@ -104,5 +104,5 @@ def test_a_large_circle_is_solved():
 
 def test_the_time_limit_is_kept():
     chain = chain_with([[[(0.5, 0, 0), (0.5, 1, 0)], [(1.0, 1, 0)]], []], {1}, expired=lambda: True)
-    with pytest.raises(TooLargeError, match="the time limit was met before the odds were worked out"):
+    with pytest.raises(ChainTooLargeError, match="the time limit was met before the odds were worked out"):
         both(chain)

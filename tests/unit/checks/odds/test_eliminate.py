@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsa.checks.odds.solve import LARGEST, Elimination, as_float, precise
+from dsa.checks.odds.chain_solver import LARGEST, Elimination, as_float, precise
 
 
 def nothing():

@@ -6,21 +6,20 @@ import pytest
 from odds_documents import ceiling, chain, closed_form
 from odds_worlds import World
 
-from dsa.checks.odds.answer import odds_answer
-from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.estimate import Counts, Within, estimate, estimator
-from dsa.checks.odds.recorded import Attempt, Recorded
+from dsa.checks.odds.assumptions import OddsError
+from dsa.checks.odds.estimation import Counts, RecordedAttempts, VerdictSample, Within, estimate, estimator
+from dsa.checks.odds.odds_report import odds_answer
 
 FIVE = chain(*(f"s{number}" for number in range(5)))
 
 
 def seen(passed, total, *, fatal=0, steps=5):
-    """Give as many recorded attempts of each step, in runs of one attempt a step."""
+    """Return as many recorded attempts of each step, in runs of one attempt a step."""
     outcomes = ["passed"] * passed + ["fatal"] * fatal + ["failed"] * (total - passed - fatal)
     attempts = [
-        Attempt(str(run), f"s{step}", 0, outcome) for run, outcome in enumerate(outcomes) for step in range(steps)
+        VerdictSample(str(run), f"s{step}", 0, outcome) for run, outcome in enumerate(outcomes) for step in range(steps)
     ]
-    return Recorded(tuple(attempts), tuple(map(str, range(total))))
+    return RecordedAttempts(tuple(attempts), tuple(map(str, range(total))))
 
 
 def found(machine, runs, *, target=None, **given):
@@ -90,7 +89,7 @@ def test_a_guard_without_a_record_must_be_given_odds():
 
 
 def test_ends_of_whole_runs_give_a_bound_of_their_own():
-    runs = Recorded(seen(35, 50).attempts, tuple(map(str, range(50))), {"succeeded": 48, "failed": 2})
+    runs = RecordedAttempts(seen(35, 50).attempts, tuple(map(str, range(50))), {"succeeded": 48, "failed": 2})
     beta = pytest.importorskip("scipy.stats").beta
     assert found(FIVE, runs).whole_runs == pytest.approx(beta.ppf(0.05, 48, 3), abs=1e-9)
     assert found(FIVE, seen(35, 50)).whole_runs is None

@@ -5,10 +5,10 @@ from families import ordered
 from odds_documents import HUM, TOOLS, UNLIMITED, chain, closed_form
 
 import dsa
-from dsa.checks.engines.found import Limits
-from dsa.checks.odds.judge import judge
-from dsa.checks.odds.reckon import question
-from dsa.claims import Always
+from dsa.checks.odds.odds_properties import judge
+from dsa.checks.odds.run_odds import question
+from dsa.checks.search.engine import SearchLimits
+from dsa.declarations import Always
 from dsa.expr import TRUE
 from dsa.lang import loads
 
@@ -112,17 +112,17 @@ def form_of(text, claim, **at):
 def test_a_limit_makes_both_forms_unknown():
     for claim in ("succeeded with probability >= 0.5", "expected query_llm <= 9"):
         machine, form = form_of(steps(2, 2), claim)
-        assert judge(machine, form, Limits(10)) == ("UNKNOWN", "more than 10 configurations", ())
-        stopped = judge(machine, form, Limits(1_000, expired=lambda: True))
+        assert judge(machine, form, SearchLimits(10)) == ("UNKNOWN", "more than 10 configurations", ())
+        stopped = judge(machine, form, SearchLimits(1_000, expired=lambda: True))
         assert stopped == ("UNKNOWN", "the time limit was met after 0 configurations", ())
-        assert judge(machine, form, Limits(1_000))[0] == "HOLDS"
+        assert judge(machine, form, SearchLimits(1_000))[0] == "HOLDS"
 
 
 @pytest.mark.parametrize(("text", "looks"), [(steps(2, 2), 16), (TOOLS, 5)])
 def test_a_limit_met_while_solving_is_unknown_too(text, looks):
     asked = iter([False] * looks)  # time is left when the chain is laid out, and none when it is solved
     machine, form = form_of(text, "succeeded with probability >= 0.5")
-    found = judge(machine, form, Limits(1_000, expired=lambda: next(asked, True)))
+    found = judge(machine, form, SearchLimits(1_000, expired=lambda: next(asked, True)))
     assert found == ("UNKNOWN", "the time limit was met before the odds were worked out", ())
 
 

@@ -5,7 +5,7 @@ from families import ordered
 from odds_documents import chain
 
 import dsa
-from dsa.checks.odds.limit import NoLimitError, limit
+from dsa.checks.odds.retry_target import NoLimitError, limit
 from dsa.lang import loads
 from dsa.system import closed_system
 

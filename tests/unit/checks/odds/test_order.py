@@ -5,8 +5,8 @@ from itertools import permutations
 import pytest
 from odds_documents import chain, loose
 
-from dsa.checks.odds.order import Order, cheapest_order
-from dsa.checks.odds.reckon import odds, question
+from dsa.checks.odds.odds_report import Order, cheapest_order
+from dsa.checks.odds.run_odds import odds, question
 from dsa.lang import loads
 
 ODDS = {"a": [0.9], "b": [0.3], "c": [0.6, 0.9], "d": [0.5]}

@@ -7,8 +7,8 @@ from families import any_order, ordered
 from odds_documents import TOOLS, UNLIMITED, chain, closed_form
 
 import dsa
-from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.reckon import odds
+from dsa.checks.odds.assumptions import OddsError
+from dsa.checks.odds.run_odds import odds
 from dsa.lang import loads
 
 CLOSE = 1e-9

@@ -7,8 +7,8 @@ import pytest
 from odds_documents import chain
 from odds_worlds import World
 
-from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.recorded import Attempt, independence, numbered, recorded
+from dsa.checks.odds.assumptions import OddsError
+from dsa.checks.odds.estimation import VerdictSample, independence, numbered, recorded
 
 MACHINE = chain("a", "b")
 
@@ -30,10 +30,10 @@ def test_a_ledger_is_read_as_attempts_with_retry_numbers():
         MACHINE, [("story.jsonl", ledger({"a": "failed"}, {"a": "failed"}, {"a": "passed"}, {"b": "passed"}))]
     )
     assert found.attempts == (
-        Attempt("r1", "a", 0, "failed"),
-        Attempt("r1", "a", 1, "failed"),
-        Attempt("r1", "a", 2, "passed"),
-        Attempt("r1", "b", 0, "passed"),
+        VerdictSample("r1", "a", 0, "failed"),
+        VerdictSample("r1", "a", 1, "failed"),
+        VerdictSample("r1", "a", 2, "passed"),
+        VerdictSample("r1", "b", 0, "passed"),
     )
     assert (found.runs, dict(found.ended), found.notes) == (("r1",), {"succeeded": 1}, ())
 
@@ -153,7 +153,7 @@ def test_worlds_whose_attempts_hang_together_are_flagged(world, which):
 
 
 def test_too_few_attempts_say_nothing():
-    tests = independence([Attempt("r", "g", 0, "passed"), Attempt("s", "g", 0, "failed")])
+    tests = independence([VerdictSample("r", "g", 0, "passed"), VerdictSample("s", "g", 0, "failed")])
     assert [(test.rare, test.finding) for test in tests] == [(None, "too few attempts to tell")] * 2
 
 

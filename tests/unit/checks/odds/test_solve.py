@@ -5,9 +5,9 @@ from math import inf
 import pytest
 from odds_documents import TOOLS
 
-from dsa.checks.components import components
-from dsa.checks.odds.reckon import odds
-from dsa.checks.odds.solve import LARGEST
+from dsa.checks.odds.chain_solver import LARGEST
+from dsa.checks.odds.run_odds import odds
+from dsa.checks.search.state_graph import components
 from dsa.lang import loads
 
 

@@ -8,9 +8,9 @@ from families import any_order, ordered
 from odds_documents import TOOLS, UNLIMITED, ceiling, chain, closed_form
 
 import dsa
-from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.reckon import question
-from dsa.checks.odds.target import TRIED, smallest, varied
+from dsa.checks.odds.assumptions import OddsError
+from dsa.checks.odds.retry_target import TRIED, smallest, varied
+from dsa.checks.odds.run_odds import question
 from dsa.lang import loads
 
 

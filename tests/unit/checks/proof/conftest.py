@@ -2,10 +2,10 @@
 
 import pytest
 
-from dsa.checks.proof.session import Session
-from dsa.edge.files import load
+from dsa.checks.proof.proof_session import ProofSession
+from dsa.edge.document_files import load
 
 
 @pytest.fixture
-def session() -> Session:
-    return Session(load("specs/dual_state"), lambda: False)
+def session() -> ProofSession:
+    return ProofSession(load("specs/dual_state"), lambda: False)

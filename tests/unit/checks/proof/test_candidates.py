@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.checks.proof.candidates import Column, Table, candidates, linear
-from dsa.expr import BooleanDomain, EnumDomain, Integer, Name, RangeDomain, evaluate, unparse
-from dsa.simplify import FALSE
+from dsa.checks.proof.lemma_candidates import Column, SampleTable, candidates, linear
+from dsa.expr import FALSE, BooleanDomain, EnumDomain, Integer, Name, RangeDomain, evaluate, unparse
 
 NUMBERS = RangeDomain(Integer(0), None)
 DOMAINS = {
@@ -19,13 +18,13 @@ DOMAINS = {
 ROWS = st.tuples(*[st.integers(0, 3)] * 3, st.booleans(), st.booleans(), st.sampled_from(("r", "s", "t")))
 
 
-def table(rows: list[tuple[object, ...]]) -> Table:
+def table(rows: list[tuple[object, ...]]) -> SampleTable:
     kinds = {"p": "parameter"}
     columns = tuple(
         Column(Name(name, kinds.get(name, "variable")), domain, tuple(row[place] for row in rows))
         for place, (name, domain) in enumerate(DOMAINS.items())
     )
-    return Table(columns, tuple(int(str(row[0])) for row in rows))
+    return SampleTable(columns, tuple(int(str(row[0])) for row in rows))
 
 
 @given(st.lists(ROWS, min_size=1, max_size=12))

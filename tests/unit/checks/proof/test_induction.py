@@ -1,25 +1,23 @@
 """What is inductive stays, what is not goes, and a claim gets the few lemmas that it needs."""
 
-from dsa.checks.evidence import Lemma
-from dsa.checks.proof.induction import Induction, Needs, Slicer, whole
-from dsa.checks.proof.session import Session
-from dsa.expr import Expr, Integer, Name, unparse
-from dsa.simplify import compared, negated
+from dsa.checks.proof.induction import Induction, Lemma, Needs, Slicer, whole
+from dsa.checks.proof.proof_session import ProofSession
+from dsa.expr import Expr, Integer, Name, compared, negated, unparse
 
 RETRIES, RMAX, SATISFIED = Name("retries", "variable"), Name("rmax", "parameter"), Name("satisfied", "variable")
 
 
-def places(session: Session) -> dict[str, int]:
+def places(session: ProofSession) -> dict[str, int]:
     return {location.state: place for place, location in enumerate(session.system.locations)}
 
 
-def kept(session: Session, guessed: dict[int, list[Expr]]) -> dict[int, set[str]]:
+def kept(session: ProofSession, guessed: dict[int, list[Expr]]) -> dict[int, set[str]]:
     found = Induction(whole(session.system), session.logic, {}).largest(guessed)
     assert found is not None
     return {place: set(map(unparse, here)) for place, here in found.items()}
 
 
-def test_what_a_command_breaks_is_dropped_and_all_that_leaned_on_it(session: Session) -> None:
+def test_what_a_command_breaks_is_dropped_and_all_that_leaned_on_it(session: ProofSession) -> None:
     at = places(session)
     guessed: dict[int, list[Expr]] = {
         at["idle"]: [compared(RETRIES, "==", Integer(0))],
@@ -30,22 +28,22 @@ def test_what_a_command_breaks_is_dropped_and_all_that_leaned_on_it(session: Ses
     assert kept(session, guessed) == {at["idle"]: {"retries == 0"}}
 
 
-def test_not_satisfied_needs_the_start(session: Session) -> None:
+def test_not_satisfied_needs_the_start(session: ProofSession) -> None:
     at = places(session)
     working = {at[state]: [negated(SATISFIED)] for state in ("idle", "generating", "validating")}
     assert set(kept(session, working)) == set(working)
     assert kept(session, {at["generating"]: [negated(SATISFIED)]}) == {}
 
 
-def test_false_at_the_start_is_dropped(session: Session) -> None:
+def test_false_at_the_start_is_dropped(session: ProofSession) -> None:
     assert kept(session, {0: [compared(RETRIES, ">", Integer(0))]}) == {}
 
 
-def test_no_time_gives_nothing(session: Session) -> None:
+def test_no_time_gives_nothing(session: ProofSession) -> None:
     assert Induction(whole(session.system), session.logic, {}, lambda: True).largest({}) is None
 
 
-def test_a_claim_gets_what_it_needs_and_no_more(session: Session) -> None:
+def test_a_claim_gets_what_it_needs_and_no_more(session: ProofSession) -> None:
     at = places(session)
     needs = Needs(Slicer(whole(session.system), session.logic, session.lemmas))
     assert needs.impossible(at["succeeded"], [negated(SATISFIED)])

@@ -1,28 +1,27 @@
 """Questions to z3: what is known of names, what is needed, what is small."""
 
-from dsa.checks.proof.logic import Logic
-from dsa.checks.proof.session import Session
-from dsa.expr import BooleanDomain, EnumDomain, Integer, Name, RangeDomain
+from dsa.checks.proof.proof_session import ProofSession
+from dsa.checks.proof.solver import Logic
+from dsa.expr import FALSE, BooleanDomain, EnumDomain, Integer, Name, RangeDomain, any_of, compared, negated
 from dsa.lang import loads
 from dsa.machine import smallest_values
-from dsa.simplify import FALSE, any_of, compared, negated
 
 RETRIES, RMAX = Name("retries", "variable"), Name("rmax", "parameter")
 
 
-def test_domains_are_known(session: Session) -> None:
+def test_domains_are_known(session: ProofSession) -> None:
     assert session.logic.ask([compared(RETRIES, ">", RMAX)]).can_be == "no"
     assert session.logic.ask([compared(RMAX, "<", Integer(0))]).can_be == "no"
     assert session.logic.ask([compared(RETRIES, "==", RMAX)]).can_be == "yes"
 
 
-def test_the_values_given_make_the_conditions_true(session: Session) -> None:
+def test_the_values_given_make_the_conditions_true(session: ProofSession) -> None:
     answer = session.logic.ask([compared(RETRIES, ">", Integer(6)), negated(Name("satisfied", "variable"))])
     assert answer.values["satisfied"] is False
     assert 6 < int(answer.values["retries"]) <= int(answer.values["rmax"])
 
 
-def test_what_was_needed_is_told(session: Session) -> None:
+def test_what_was_needed_is_told(session: ProofSession) -> None:
     conditions = [
         negated(Name("satisfied", "variable")),
         compared(RETRIES, "<", Integer(3)),
@@ -33,7 +32,7 @@ def test_what_was_needed_is_told(session: Session) -> None:
     assert session.logic.ask([*conditions, FALSE], track=True).used == {3}
 
 
-def test_small_values_come_first(session: Session) -> None:
+def test_small_values_come_first(session: ProofSession) -> None:
     answer = session.logic.smallest([compared(RMAX, ">", Integer(2)), compared(RETRIES, "!=", Integer(0))], ["rmax"])
     assert dict(answer.values) == {"rmax": 3, "retries": 1}
 
@@ -43,23 +42,23 @@ def test_values_of_enumerations_are_told_apart() -> None:
         "# m\n## Variables\n| variable | domain | initial |\n| - | - | - |\n| lamp | {on, off} | off |\n| next | {off, broken} | off |\n\n"
         "## Transitions\n| source | event | if | target |\n| - | - | - | - |\n| here | go | lamp == next | here |\n"
     )
-    logic = Session(machine, lambda: False).logic
+    logic = ProofSession(machine, lambda: False).logic
     lamp, following = Name("lamp", "variable"), Name("next", "variable")
     assert logic.ask([compared(lamp, "==", following)]).values == {"lamp": "off", "next": "off"}
     assert logic.ask([compared(lamp, "!=", following), any_of([])]).can_be == "no"
 
 
-def test_more_than_z3_can_do_is_unknown_not_no(session: Session) -> None:
+def test_more_than_z3_can_do_is_unknown_not_no(session: ProofSession) -> None:
     cube = "rmax * rmax * rmax"
     machine = loads(
         "# m\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| rmax | 2.. | 2 |\n| b | 2.. | 2 |\n| c | 2.. | 2 |\n\n"
         f"## Transitions\n| source | event | if | target |\n| - | - | - | - |\n| here | go | {cube} + b * b * b == c * c * c | here |\n"
     )
-    logic = Session(machine, lambda: False).logic
+    logic = ProofSession(machine, lambda: False).logic
     assert logic.ask([machine.transitions[0].condition]).can_be == "unknown"
 
 
-def test_nothing_is_asked_once_the_time_is_over(session: Session) -> None:
+def test_nothing_is_asked_once_the_time_is_over(session: ProofSession) -> None:
     late = Logic(session.system, lambda: True)
     assert late.ask([compared(RETRIES, ">", RMAX)]).can_be == "unknown"
     assert late.smallest([compared(RETRIES, "<", RMAX)], ["rmax"]).can_be == "unknown"

@@ -2,17 +2,17 @@
 
 from dsa.checks.observers import observed
 from dsa.checks.proof.induction import whole
-from dsa.checks.proof.potential import bounding, terms
-from dsa.checks.proof.session import Session
-from dsa.claims import AtMost
-from dsa.edge.files import load
+from dsa.checks.proof.proof_session import ProofSession
+from dsa.checks.proof.safety import bounding, terms
+from dsa.declarations import AtMost
+from dsa.edge.document_files import load
 from dsa.expr import Expr, Name, unparse
 
 
-def claim(machine_name: str, start: str) -> tuple[Session, AtMost]:
+def claim(machine_name: str, start: str) -> tuple[ProofSession, AtMost]:
     machine = load(machine_name)
     forms = [item.form for item in machine.properties if isinstance(item.form, AtMost)]
-    return Session(machine, lambda: False), next(form for form in forms if unparse(form.bound).startswith(start))
+    return ProofSession(machine, lambda: False), next(form for form in forms if unparse(form.bound).startswith(start))
 
 
 def test_terms_have_products_only_where_the_bound_has() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from dsa.checks.evidence import Ranked
+from dsa.checks.proof.induction import RankEvidence
 from dsa.checks.proof.liveness import comes_to_rest, from_outside
-from dsa.checks.proof.session import Session
-from dsa.edge.files import load
+from dsa.checks.proof.proof_session import ProofSession
+from dsa.edge.document_files import load
 from dsa.expr import evaluate, unparse
 from dsa.lang import loads
 
@@ -41,7 +41,7 @@ NESTED = """# nested
 """
 
 
-def assert_falls(session: Session, evidence: Ranked) -> None:
+def assert_falls(session: ProofSession, evidence: RankEvidence) -> None:
     """Check by examples, without z3, that a rank falls with every step that nothing from outside takes."""
 
     def rank(sample: object, place: int) -> tuple[int, ...]:
@@ -63,14 +63,14 @@ def assert_falls(session: Session, evidence: Ranked) -> None:
     "machine", [load("dual_state"), load("workflow"), loads(NESTED)], ids=lambda machine: machine.name
 )
 def test_the_rank_of_a_retry_loop_falls(machine) -> None:
-    session = Session(machine, lambda: False)
+    session = ProofSession(machine, lambda: False)
     evidence = comes_to_rest(session)
     assert evidence is not None
     assert_falls(session, evidence)
 
 
 def test_nested_loops_are_ranked_lexicographically() -> None:
-    session = Session(loads(NESTED), lambda: False)
+    session = ProofSession(loads(NESTED), lambda: False)
     evidence = comes_to_rest(session)
     assert evidence is not None
     busy = next(place for place, location in enumerate(session.system.locations) if location.state == "busy")
@@ -92,4 +92,4 @@ def test_nested_loops_are_ranked_lexicographically() -> None:
 )
 def test_a_loop_without_an_end_has_no_rank(old: str, new: str) -> None:
     assert old in NESTED
-    assert comes_to_rest(Session(loads(NESTED.replace(old, new)), lambda: False)) is None
+    assert comes_to_rest(ProofSession(loads(NESTED.replace(old, new)), lambda: False)) is None

@@ -3,10 +3,10 @@
 import attrs
 import pytest
 
-from dsa.checks.explore import explore
-from dsa.checks.proof.samples import Sampler, valuations
-from dsa.checks.proof.session import Session
-from dsa.edge.files import load
+from dsa.checks.proof.lemma_candidates import Sampler, valuations
+from dsa.checks.proof.proof_session import ProofSession
+from dsa.checks.search.exploration import explore
+from dsa.edge.document_files import load
 from dsa.expr import Integer, RangeDomain
 from dsa.machine import every_valuation
 from dsa.trace import follow
@@ -15,7 +15,7 @@ from dsa.trace import follow
 @pytest.mark.parametrize("name", ["specs/dual_state", "specs/workflow", "examples/jugs", "examples/two_phase_commit"])
 def test_counts_are_those_of_an_exploration(name: str) -> None:
     machine = load(name)
-    session = Session(machine, lambda: False)
+    session = ProofSession(machine, lambda: False)
     for values in list(valuations(machine))[:4]:
         sample = session.sampler.sample(values, 10_000)
         explored = explore(machine.at(values))
@@ -23,7 +23,7 @@ def test_counts_are_those_of_an_exploration(name: str) -> None:
         assert sample.complete
 
 
-def test_ways_are_shortest_and_run(session: Session) -> None:
+def test_ways_are_shortest_and_run(session: ProofSession) -> None:
     sample = session.own_samples[-1]
     for place, (location, _) in enumerate(sample.configurations):
         way = sample.way_to(place)
@@ -34,12 +34,12 @@ def test_ways_are_shortest_and_run(session: Session) -> None:
     assert lengths == sorted(lengths)
 
 
-def test_a_limit_is_told(session: Session) -> None:
+def test_a_limit_is_told(session: ProofSession) -> None:
     assert not session.sampler.sample({"rmax": 5}, 3).complete
     assert not session.sampler.sample({"rmax": 5}, 1_000, lambda: True).complete
 
 
-def test_only_some_commands_may_be_taken(session: Session) -> None:
+def test_only_some_commands_may_be_taken(session: ProofSession) -> None:
     assert len(Sampler(session.system, [0]).sample({"rmax": 3}, 100).configurations) == 2
 
 

@@ -2,16 +2,15 @@
 
 from dsa.checks.observers import observed
 from dsa.checks.proof.induction import unseen, whole
+from dsa.checks.proof.proof_session import ProofSession
 from dsa.checks.proof.safety import invariants
-from dsa.checks.proof.session import Session
-from dsa.claims import Always, Never
-from dsa.expr import And, Integer, Name
-from dsa.simplify import compared, negated
+from dsa.declarations import Always, Never
+from dsa.expr import And, Integer, Name, compared, negated
 
 RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
 
 
-def test_an_invariant_is_found_and_inductive(session: Session) -> None:
+def test_an_invariant_is_found_and_inductive(session: ProofSession) -> None:
     found = observed(session.system, Never(And((Name("succeeded", "state"), negated(SATISFIED)))))
     guessed = invariants(session.logic, found, 20_000)
     assert guessed
@@ -19,6 +18,6 @@ def test_an_invariant_is_found_and_inductive(session: Session) -> None:
     assert all(unseen(session.logic, kept, sight).can_be == "no" for sight in found.sights)
 
 
-def test_nothing_is_found_for_what_is_false(session: Session) -> None:
+def test_nothing_is_found_for_what_is_false(session: ProofSession) -> None:
     found = observed(session.system, Always(compared(RETRIES, "<", Integer(2))))
     assert invariants(session.logic, found, 20_000) == {}

@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.edge.http.endpoint import read_endpoint
+from dsa.edge.http.model_server import read_endpoint
 
 
 @pytest.mark.parametrize(

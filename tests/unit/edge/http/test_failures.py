@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from dsa.edge.http.failures import Asked, reason_of, refused, refused_within, said_to_wait_s
-from dsa.edge.http.retries import Retries
+from dsa.edge.http.model_server import Retries, ServerName, reason_of, refused, refused_within, said_to_wait_s
 
-ASKED = Asked("m", "http://h/v1", "DSA_API_KEY", "k3y!")
+ASKED = ServerName("m", "http://h/v1", "DSA_API_KEY", "k3y!")
 
 
 @pytest.mark.parametrize(
@@ -115,13 +114,13 @@ def test_a_wait_is_said_in_seconds_or_as_a_date(headers, wait_s):
     ],
 )
 def test_an_error_with_a_good_status_has_its_reason(error, reason):
-    found = refused_within(Asked("m", "http://h/v1", "K"), {"error": error})
+    found = refused_within(ServerName("m", "http://h/v1", "K"), {"error": error})
     assert (found.reason, (error if isinstance(error, str) else error["message"]) in str(found)) == (reason, True)
 
 
 def test_an_answer_is_no_error():
-    assert refused_within(Asked("m", "http://h/v1", "K"), {"choices": [], "error": None}) is None
-    assert refused_within(Asked("m", "http://h/v1", "K"), {"choices": [{}], "error": "later"}) is None
+    assert refused_within(ServerName("m", "http://h/v1", "K"), {"choices": [], "error": None}) is None
+    assert refused_within(ServerName("m", "http://h/v1", "K"), {"choices": [{}], "error": "later"}) is None
 
 
 USED_UP = [

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from dsa.generators import ChatClient, Limits
+from dsa.generators import ChatClient, StreamLimits
 
 ANSWER = b'data: {"choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
 
@@ -82,7 +82,7 @@ def test_one_that_the_server_has_closed_is_opened_again(server):
 
     try:
         client = ChatClient(
-            f"http://127.0.0.1:{server.server_port}/v1#m", limits=Limits(retries=1), keeps_connection=True
+            f"http://127.0.0.1:{server.server_port}/v1#m", limits=StreamLimits(retries=1), keeps_connection=True
         )
         assert asyncio.run(with_a_pause(client)) == ["yes", "yes"]
     finally:

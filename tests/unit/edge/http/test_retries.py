@@ -2,8 +2,7 @@
 
 import pytest
 
-from dsa.edge.http.failures import ServerError
-from dsa.edge.http.retries import Retries
+from dsa.edge.http.model_server import Retries, ServerError
 from dsa.errors import GenerationError
 
 GONE = GenerationError("it is gone", "unreachable")

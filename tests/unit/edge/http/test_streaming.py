@@ -6,8 +6,8 @@ import pytest
 from stream_server import DROP, HANG, RESET, answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
-from dsa.edge.http.endpoint import read_endpoint
-from dsa.edge.http.streaming import Limits, Server
+from dsa.edge.http.http_stream import ModelServer, StreamLimits
+from dsa.edge.http.model_server import read_endpoint
 from dsa.errors import GenerationError
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
@@ -22,7 +22,7 @@ def chunks(address, **limits):
     """All chunks, and the error that came after them."""
 
     async def collect():
-        got, stream = [], Server(read_endpoint(f"{address}/v1#m"), limits=Limits(**limits)).chunks(BODY)
+        got, stream = [], ModelServer(read_endpoint(f"{address}/v1#m"), limits=StreamLimits(**limits)).chunks(BODY)
         try:
             while one := await anext(stream, None):
                 got.append(one)
@@ -121,7 +121,7 @@ def test_a_status_that_passes_is_tried_again(status, reason):
     told = []
 
     async def asked(address):
-        server = Server(read_endpoint(f"{address}/v1#m"), limits=Limits(retries=1, pause_s=0))
+        server = ModelServer(read_endpoint(f"{address}/v1#m"), limits=StreamLimits(retries=1, pause_s=0))
         return [one async for one in server.chunks(BODY, told.append)]
 
     with serving(refusing(status, {}), GOOD) as (address, _):
@@ -246,7 +246,7 @@ def test_what_is_no_stream_is_told(answer, told):
 
 def test_a_stream_may_be_left_in_the_middle():
     async def first(address):
-        stream = Server(read_endpoint(f"{address}/v1#m")).chunks(BODY)
+        stream = ModelServer(read_endpoint(f"{address}/v1#m")).chunks(BODY)
         one = await anext(stream)
         await stream.aclose()
         return one
@@ -257,7 +257,7 @@ def test_a_stream_may_be_left_in_the_middle():
 
 def test_a_task_that_waits_can_be_cancelled():
     async def given_up(address):
-        stream = Server(read_endpoint(f"{address}/v1#m")).chunks(BODY)
+        stream = ModelServer(read_endpoint(f"{address}/v1#m")).chunks(BODY)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(stream), 0.2)
         return len(asyncio.all_tasks())

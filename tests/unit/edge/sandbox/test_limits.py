@@ -12,7 +12,7 @@ import pytest
 from conftest import NOT_TESTED
 
 from dsa.edge.sandbox import RUNGS, Bounds, probed
-from dsa.edge.sandbox.inside import limits
+from dsa.edge.sandbox.inside import system_calls
 
 ASKED = {"cpu_s": 3, "memory_bytes": 1 << 29, "file_bytes": 1 << 20, "open_files": 64, "processes": 32}
 LACKS = [name for name in limited_callers.CASES if name.startswith(("hardly", "no "))]
@@ -54,7 +54,7 @@ def test_a_lack_that_has_passed_is_forgotten():
 def test_bounds_are_lower_only_where_the_process_may_not_have_more(monkeypatch):
     most = {resource.RLIMIT_NOFILE: 20, resource.RLIMIT_CPU: 3, resource.RLIMIT_AS: resource.RLIM_INFINITY}
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (0, most.get(kind, 1 << 40)))
-    assert limits.lowered(ASKED) == {"open_files": 20}
+    assert system_calls.lowered(ASKED) == {"open_files": 20}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS refuses some, and they are left out")
@@ -71,8 +71,8 @@ def test_a_limit_that_cannot_be_set_is_named(error, monkeypatch):
         raise error
 
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    with pytest.raises(limits.LimitError, match=r"the limit cpu_s = 3 cannot be set: .*; ask for another one"):
-        limits.set_all(ASKED)
+    with pytest.raises(system_calls.LimitError, match=r"the limit cpu_s = 3 cannot be set: .*; ask for another one"):
+        system_calls.set_all(ASKED)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.sandbox import Bounds, Program, SandboxError, best, close_all, pool, run_confined
+from dsa.edge.sandbox import Bounds, SandboxError, SandboxProgram, best, close_all, run_confined, sandbox_runner
 
-REPORT = Program("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
+REPORT = SandboxProgram("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
 WARM = pytest.mark.skipif(
     not {"own processes", "own user"} & best().features, reason="no process is kept warm on this rung"
 )
@@ -28,10 +28,10 @@ def gone(process):
 @WARM
 def test_calls_are_forked_off_one_process():
     run_confined(REPORT, "a")
-    with pool.zygote(best().name) as first:
+    with sandbox_runner.zygote(best().name) as first:
         pass
     run_confined(REPORT, "b")
-    with pool.zygote(best().name) as second:
+    with sandbox_runner.zygote(best().name) as second:
         assert first is second
 
 
@@ -44,7 +44,7 @@ def test_threads_get_what_is_theirs():
 @WARM
 def test_a_process_that_was_killed_is_started_again():
     run_confined(REPORT, "a")
-    with pool.zygote(best().name) as found:
+    with sandbox_runner.zygote(best().name) as found:
         os.killpg(found.process.pid, signal.SIGKILL)
         found.process.wait()
     assert run_confined(REPORT, "b").results == b"b"
@@ -61,13 +61,13 @@ def test_what_is_prepared_is_there_and_new_each_time():
         "import sys, os\ndef run(payload, fd):\n    sys.prepared.append(payload)\n"
         "    os.write(fd, f\"{sys.prepared} {'kept' in globals()}\".encode())"
     )
-    prepared = Program(text, prepare="import sys\nkept = sys.prepared = ['once']")
+    prepared = SandboxProgram(text, prepare="import sys\nkept = sys.prepared = ['once']")
     found = [run_confined(prepared, each).results for each in "ab"]
     assert found == [b"['once', 'a'] False", b"['once', 'b'] False"]
     with pytest.raises(SandboxError, match="division by zero"):
-        run_confined(Program(text, prepare="1 / 0"), "a")
+        run_confined(SandboxProgram(text, prepare="1 / 0"), "a")
     with pytest.raises(SyntaxError):
-        Program(text, prepare="1 /")
+        SandboxProgram(text, prepare="1 /")
 
 
 def test_hashes_are_the_same_in_every_process_where_that_is_wanted():
@@ -75,15 +75,15 @@ def test_hashes_are_the_same_in_every_process_where_that_is_wanted():
     found = []
     for seed in (0, 0, 1, None):
         close_all()
-        found.append(run_confined(Program(text, hash_seed=seed), "").results)
+        found.append(run_confined(SandboxProgram(text, hash_seed=seed), "").results)
     assert found[0] == found[1]
     assert len(set(found)) == 3
     with pytest.raises(ValueError, match="hash_seed = -1 is none"):
-        Program(text, hash_seed=-1)
+        SandboxProgram(text, hash_seed=-1)
 
 
 def test_what_is_imported_beforehand_is_there_and_new_each_time():
-    counts = Program(
+    counts = SandboxProgram(
         "import sys, os\ndef run(payload, fd):\n    had = 'colorsys' in sys.modules\n    import colorsys\n"
         "    colorsys.n = getattr(colorsys, 'n', 0) + 1\n    os.write(fd, f'{had} {colorsys.n}'.encode())",
         ("colorsys",),
@@ -95,13 +95,13 @@ def test_what_is_imported_beforehand_is_there_and_new_each_time():
 def test_a_fork_of_this_process_has_its_own():
     run_confined(REPORT, "a")
     good = False
-    with pool.zygote(best().name) as ours:
+    with sandbox_runner.zygote(best().name) as ours:
         pass
     child = os.fork()
     if child == 0:
         try:
             good = run_confined(REPORT, "child").results == b"child"
-            with pool.zygote(best().name) as other:
+            with sandbox_runner.zygote(best().name) as other:
                 good = good and other.process.pid != ours.process.pid
             close_all()
         finally:
@@ -113,7 +113,7 @@ def test_a_fork_of_this_process_has_its_own():
 @WARM
 def test_a_fork_of_this_process_does_not_keep_its_own_from_ending():
     run_confined(REPORT, "a")
-    with pool.zygote(best().name) as ours:
+    with sandbox_runner.zygote(best().name) as ours:
         pass
     waits, ends = os.pipe()
     child = os.fork()
@@ -133,10 +133,10 @@ def test_a_fork_of_this_process_does_not_keep_its_own_from_ending():
 )
 def test_nothing_outlives_who_asked(ends):
     code = (
-        "import os, threading, time\nfrom dsa.edge.sandbox import *\nfrom dsa.edge.sandbox import pool\n"
+        "import os, threading, time\nfrom dsa.edge.sandbox import *\nfrom dsa.edge.sandbox import sandbox_runner\n"
         "def call(): run_confined(Program('import time\\ndef run(p, f): time.sleep(600)'), '', Bounds(timeout_s=600))\n"
         "run_confined(Program('def run(p, f): pass'), '')\n"
-        "print(*(found.process.pid for found in pool._warm.values()), flush=True)\n" + ends
+        "print(*(found.process.pid for found in sandbox_runner._warm.values()), flush=True)\n" + ends
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.stderr == ""
@@ -149,10 +149,10 @@ def test_nothing_outlives_who_asked(ends):
     [("while True: time.sleep(1)", 1, "timeout"), ("while True: os.write(fd, b'x' * 4096)", 60, "flooded")],
 )
 def test_a_call_that_is_cut_off_leaves_the_others_and_their_process_alone(body, timeout_s, ended):
-    slow = Program("import os, time\ndef run(payload, fd):\n    time.sleep(0.5)\n    os.write(fd, b'slow')")
-    hang = Program(f"import os, time\ndef run(payload, fd):\n    {body}")
+    slow = SandboxProgram("import os, time\ndef run(payload, fd):\n    time.sleep(0.5)\n    os.write(fd, b'slow')")
+    hang = SandboxProgram(f"import os, time\ndef run(payload, fd):\n    {body}")
     run_confined(REPORT, "")
-    with pool.zygote(best().name) as before, ThreadPoolExecutor(2) as threads:
+    with sandbox_runner.zygote(best().name) as before, ThreadPoolExecutor(2) as threads:
         first = threads.submit(run_confined, slow, "")
         outcome = run_confined(hang, "", Bounds(timeout_s=timeout_s, cpu_s=timeout_s))
         assert (outcome.ended, outcome.cpu_s < 30) == (ended, True)

@@ -12,8 +12,8 @@ import pytest
 from conftest import NOT_TESTED
 from hostile_programs import SECRETS
 
-from dsa.edge.sandbox import FEATURES, RUNGS, best, boot, ladder, probed
-from dsa.edge.sandbox.commands import probed as probed_commands
+from dsa.edge.sandbox import FEATURES, RUNGS, best, ladder, probed, rungs
+from dsa.edge.sandbox.command_sandbox import probed as probed_commands
 from dsa.edge.sandbox.inside.seccomp import fault
 from dsa.edge.sandbox.trials import FAMILIES, OLD_CALLS
 
@@ -167,9 +167,9 @@ def test_root_does_without_user_namespaces_where_they_are_forbidden(rung, users)
 ANOTHER_INSIDE = """
 import json, sys
 from pathlib import Path
-from dsa.edge.sandbox import RUNGS, boot, commands, probed
-boot.INSIDE = Path(sys.argv[1])
-found = [probed(name) for name in RUNGS] + [commands.probed()]
+from dsa.edge.sandbox import RUNGS, command_sandbox, probed, rungs
+rungs.INSIDE = Path(sys.argv[1])
+found = [probed(name) for name in RUNGS] + [command_sandbox.probed()]
 print(json.dumps([[rung.fault, sorted(rung.features), rung.notes] for rung in found]))
 """
 
@@ -177,7 +177,7 @@ print(json.dumps([[rung.fault, sorted(rung.features), rung.notes] for rung in fo
 def found_with(tmp_path, old, new):
     """Each rung, and the sandbox for commands, with another filter."""
     inside = tmp_path / "inside"
-    shutil.copytree(boot.INSIDE, inside)
+    shutil.copytree(rungs.INSIDE, inside)
     text = (inside / "seccomp.py").read_text()
     assert old in text
     (inside / "seccomp.py").write_text(text.replace(old, new))

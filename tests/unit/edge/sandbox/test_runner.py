@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox import RUNGS, Bounds, Confinement, Program, SandboxError, probed, reached, run_confined
+from dsa.edge.sandbox import RUNGS, Bounds, Confinement, SandboxError, SandboxProgram, probed, reached, run_confined
 
-REPORT = Program("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
+REPORT = SandboxProgram("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
 
 
 def program(body):
     lines = "\n".join(f"    {line}" for line in body.splitlines())
-    return Program(f"import os, sys, json, time, signal, resource, errno\ndef run(payload, fd):\n{lines}")
+    return SandboxProgram(f"import os, sys, json, time, signal, resource, errno\ndef run(payload, fd):\n{lines}")
 
 
 @pytest.fixture(params=RUNGS)
@@ -59,7 +59,7 @@ def test_the_exit_status_and_the_signal_are_told(rung):
 
 
 def test_a_program_of_ours_that_fails_shows_its_traceback(rung):
-    outcome = run_confined(Program("def run(payload, fd):\n    1 / 0"), "", None, rung)
+    outcome = run_confined(SandboxProgram("def run(payload, fd):\n    1 / 0"), "", None, rung)
     assert outcome.code == 1
     assert b"ZeroDivisionError" in outcome.output
 
@@ -226,4 +226,4 @@ def test_less_than_is_required_is_refused_before_anything_is_started(rung):
 
 def test_a_program_that_is_no_python_is_refused_where_it_is_written():
     with pytest.raises(SyntaxError):
-        Program("def run(")
+        SandboxProgram("def run(")

@@ -3,8 +3,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dsa.edge.sandbox.inside import tree
-from dsa.edge.sandbox.visible import OWN, interpreter, visible
+from dsa.edge.sandbox.inside import confinement
+from dsa.edge.sandbox.rungs import OWN, interpreter, visible
 
 
 def test_python_its_library_and_shared_libraries_are_visible_and_little_else():
@@ -40,7 +40,7 @@ def test_what_lies_where_files_are_passed_is_shown_where_it_is():
 
 
 def test_both_sides_mean_the_same_folder():
-    assert tree.OWN == OWN
+    assert confinement.OWN == OWN
 
 
 def test_more_folders_can_be_shown(tmp_path):

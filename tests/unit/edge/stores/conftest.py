@@ -4,7 +4,7 @@ import pytest
 from artifact_runs import memory_folder
 from damaged_stores import FIRST, RUNS, Original, append, read, rows, write
 
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,11 @@ def other(folder):
 
 @pytest.fixture
 def after(folder, original):
-    """Give what edits a new copy of the store, and gives the runs of which somebody is told then."""
+    """Return what edits a new copy of the store, and gives the runs of which somebody is told then."""
     return lambda edit: original.after(folder / "copy.db", edit)
 
 
 @pytest.fixture
 def stored(folder, original):
-    """Give what gives the rows of a table, as they were written."""
+    """Return what gives the rows of a table, as they were written."""
     return lambda table: rows(folder / "original.db", table)

@@ -11,12 +11,12 @@ from contextlib import closing
 import pytest
 from damaged_stores import FIRST, event, place, put, read, rows, write
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import StoreError, UnknownRunError
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.run_store import StoreError, UnknownRunError
 
 
 def require_noticed_or_the_same(original, path, places, pattern):
-    """Flip bits of single bytes of the file; give how often somebody was told."""
+    """Flip bits of single bytes of the file; return how often somebody was told."""
     noticed = 0
     for at in places:
         damaged = bytearray(original.content)
@@ -55,7 +55,7 @@ def test_a_file_that_was_cut_is_noticed(folder, original):
 
 @pytest.fixture(scope="module")
 def crashed(folder):
-    """Give file and log as a process leaves them that is killed, and what it had written."""
+    """Return file and log as a process leaves them that is killed, and what it had written."""
     path = folder / "crashed.db"
     with SqliteStore(path) as store:
         journal = store.create("run 0", "# text", [FIRST])
@@ -66,7 +66,7 @@ def crashed(folder):
 
 
 def require_beginning(path, crashed, log):
-    """What is read must be a beginning of what was written; give how long it is, None when somebody was told."""
+    """What is read must be a beginning of what was written; return how long it is, None when somebody was told."""
     content, _, written = crashed
     place(path, content, log)
     try:

@@ -12,30 +12,29 @@ import attrs
 import pytest
 from damaged_stores import RUNS, add, bits, drop, flipped, put, rows, swap
 
-from dsa.edge.stores.contents import address
-from dsa.edge.stores.rows import END, SPAN, EndRow, RunRow
+from dsa.edge.stores.store_rows import END, SPAN, EndRow, RunRow, address
 
 ENTRY = ("epoch", "short", "line", "link")
 BOOKKEEPING = ("run", "machine", "epoch", "holder", "seal")
 
 
 def run_of(row):
-    """Give the run that a row of entries or of runs belongs to."""
+    """Return the run that a row of entries or of runs belongs to."""
     return RUNS[(number_of(row[0]) if "place" in row[0] else row[0]["number"]) - 1]
 
 
 def number_of(key):
-    """Give the number of the run that an entry belongs to."""
+    """Return the number of the run that an entry belongs to."""
     return key["place"] // SPAN
 
 
 def at(number, position):
-    """Give the key of a row of entries."""
+    """Return the key of a row of entries."""
     return {"place": number * SPAN + position}
 
 
 def without_ends(found):
-    """Give the rows that hold entries: behind those of each run stands one that seals its end."""
+    """Return the rows that hold entries: behind those of each run stands one that seals its end."""
     return [(key, columns) for key, columns in found if key["place"] % SPAN != END]
 
 
@@ -231,7 +230,7 @@ def test_what_seals_the_end_of_the_same_run_in_another_file_is_noticed(after, ot
 
 
 def bit_flips(stored):
-    """Give every bit of every value of every row; keys are values too."""
+    """Return every bit of every value of every row; keys are values too."""
     for table in ("entries", "contents", "runs"):
         for key, columns in stored(table):
             for name, value in columns.items():

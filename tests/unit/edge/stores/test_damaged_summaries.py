@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 from damaged_stores import add, bits, flipped, place, put, rows
 
-from dsa.edge.stores.rows import END, SPAN
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import DamageError, Message, Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.edge.stores.store_rows import END, SPAN
+from dsa.runtime.run_store import DamageError, InboxMessage, Summary
 
 SUMMARY = Summary(
     status="waiting", state="asked", machine="door", waits_for={"approved": "3"}, due_ms=5, about="an order"
@@ -24,13 +24,13 @@ def written(folder):
     with SqliteStore(path) as store:
         for run in RUNS:
             store.create(run, "# text", [], SUMMARY).release()
-            store.post(run, Message(f"to {run}", "approved", data="yes"))
+            store.post(run, InboxMessage(f"to {run}", "approved", data="yes"))
     return path, path.read_bytes()
 
 
 @pytest.fixture
 def listed(folder, written):
-    """Give what lists the runs of a copy that was edited."""
+    """Return what lists the runs of a copy that was edited."""
 
     def list_runs(edit):
         place(folder / "copy.db", written[1])
@@ -43,12 +43,12 @@ def listed(folder, written):
 
 
 def changing(table, key, columns):
-    """Give an edit that changes columns of one row. Texts stay texts, as they do in a file of which a byte is changed."""
+    """Return an edit that changes columns of one row. Texts stay texts, as they do in a file of which a byte is changed."""
     return lambda store: put(store, table, key, columns)
 
 
 def changed(value, bit):
-    """Give a value with one bit another one, of the same type; texts are ASCII."""
+    """Return a value with one bit another one, of the same type; texts are ASCII."""
     found = flipped(value, bit)
     return found.decode() if isinstance(value, str) else found
 

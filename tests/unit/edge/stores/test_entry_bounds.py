@@ -2,13 +2,13 @@
 
 import pytest
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import LONGEST_LINE, Message, Summary, TooLargeError
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry, MachineEntry
+from dsa.runtime.run_store import LONGEST_LINE, InboxMessage, Summary, TooLargeError
 
 FIRST = MachineEntry("r1", "door", "0" * 64)
 WAITING = Summary(status="waiting", state="checking")
-APPROVAL = Message("m1", "approved", [("is_exact", "passed")], {"by": "ann"}, "13", 1_500)
+APPROVAL = InboxMessage("m1", "approved", [("is_exact", "passed")], {"by": "ann"}, "13", 1_500)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_entry_of_more_than_16_mb_writes_nothing(store, journal):
         with pytest.raises(TooLargeError):
             store.create("r2", "", [said(data)])
         with pytest.raises(TooLargeError, match=r"message m2 has 16,777,[0-9]{3} characters"):
-            store.post("r1", Message("m2", "approved", data=data))
+            store.post("r1", InboxMessage("m2", "approved", data=data))
     assert (store.runs(), store.version("r1"), store.waiting_messages("r1")) == (("r1",), 1, (APPROVAL,))
     assert store.summary("r1").summary == Summary()
     fits = [said("x" * (longest - 60)), said("x" * (longest - 60))]

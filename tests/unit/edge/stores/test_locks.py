@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from artifact_runs import open_files
 
-from dsa.edge.stores.locks import Holder, Turn, is_alive
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import StoreError
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.edge.stores.store_file import Holder, WriteTurn, is_alive
+from dsa.runtime.run_store import StoreError
 
 KILLED = """
 import os, signal, sys, pathlib
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 SqliteStore(pathlib.Path(sys.argv[1]))
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -67,7 +67,7 @@ def test_whose_file_cannot_be_removed_is_dead_all_the_same(tmp_path, monkeypatch
 
 
 def test_who_waits_for_a_turn_in_vain_is_told_what_to_do(tmp_path):
-    first, second = Turn(tmp_path / "lock", 0), Turn(tmp_path / "lock", 0.01)
+    first, second = WriteTurn(tmp_path / "lock", 0), WriteTurn(tmp_path / "lock", 0.01)
     first.take()
     refusal = r"another process has been writing to it for 0.01 s; is it stopped\? `fuser .*/lock` says which"
     with pytest.raises(TimeoutError, match=refusal):

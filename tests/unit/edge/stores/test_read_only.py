@@ -10,14 +10,14 @@ import ordinary_user
 import pytest
 from artifact_runs import open_files
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import Message, StoreError, Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry
+from dsa.runtime.run_store import InboxMessage, StoreError, Summary
 
 WRITER = """
 import os, pathlib, signal, sys
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import Message, Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.run_store import Message, Summary
 from dsa.runtime.ledger import EventEntry
 store = SqliteStore(pathlib.Path(sys.argv[1]))
 journal = store.create("r1", "# door", [])
@@ -68,7 +68,7 @@ def test_store_opened_to_be_read_writes_nothing(killed, without):
         for write in (
             lambda: store.create("r2", "", []),
             lambda: store.hold("r1"),
-            lambda: store.post("r1", Message("m2", "told")),
+            lambda: store.post("r1", InboxMessage("m2", "told")),
             lambda: store.remove("r1"),
         ):
             with pytest.raises(StoreError, match=r"ledger\.db: cannot be written: it was opened only to be read"):

@@ -10,14 +10,14 @@ from copy import copy
 
 import pytest
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import HeldError, LeaseLostError, Message, StoreError, Summary
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry, MachineEntry
+from dsa.runtime.run_store import HeldError, InboxMessage, LeaseLostError, StoreError, Summary
 
 FIRST = MachineEntry("r1", "door", "0" * 64)
 CHILD = """
 import sys, pathlib
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry
 store = SqliteStore(pathlib.Path(sys.argv[1]))
 journal, _ = store.hold("r1")
@@ -108,7 +108,7 @@ def test_writer_that_does_not_know_what_it_has_written_does_not_write_over_it(pa
 def test_several_processes_write_different_runs_of_one_file(tmp_path):
     writer = """
 import sys, pathlib
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry
 with SqliteStore(pathlib.Path(sys.argv[1])) as store:
     journal = store.create(sys.argv[2], "text", [])
@@ -126,8 +126,8 @@ with SqliteStore(pathlib.Path(sys.argv[1])) as store:
 def test_messages_that_processes_post_at_once_all_arrive_while_another_one_holds_the_run(path, child):
     sender = """
 import sys, pathlib
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import Message
+from dsa.edge.stores.sqlite_store import SqliteStore
+from dsa.runtime.run_store import Message
 with SqliteStore(pathlib.Path(sys.argv[1])) as store:
     for number in range(100):
         store.post("r1", Message(f"{sys.argv[2]} {number}", "told", data=number))
@@ -151,7 +151,7 @@ def test_what_another_process_writes_is_seen_by_who_polls(path):
         journal, _ = other.hold("r1")
         journal.append([event(1)])
         assert store.version("r1") == 2
-        other.post("r1", Message("m1", "told"))
+        other.post("r1", InboxMessage("m1", "told"))
         assert [message.id for message in store.waiting_messages("r1")] == ["m1"]
         journal.append([event(2)], taking=[("m1", "null")])
         assert (store.version("r1"), store.waiting_messages("r1")) == (3, ())
@@ -159,7 +159,7 @@ def test_what_another_process_writes_is_seen_by_who_polls(path):
 
 REMOVER = """
 import os, pathlib, signal, sys
-from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.stores.sqlite_store import SqliteStore
 store, killed_at, seen = SqliteStore(pathlib.Path(sys.argv[1])), int(sys.argv[2]), 0
 def statement(_):
     global seen
@@ -176,7 +176,7 @@ def test_run_whose_removal_was_killed_is_there_or_gone(path):
     with SqliteStore(path) as store:
         journal, _ = store.hold("r1")
         journal.append([event(1, "long " * 2_000)], Summary(status="finished"))
-        store.post("r1", Message("m1", "told"))
+        store.post("r1", InboxMessage("m1", "told"))
         journal.release()
         whole = list(store.read("r1").entries)
     kept, gone = 0, 0

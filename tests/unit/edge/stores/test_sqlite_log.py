@@ -4,9 +4,9 @@ import sqlite3
 
 import pytest
 
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import StoreError
+from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.runtime.ledger import EventEntry
+from dsa.runtime.run_store import StoreError
 
 
 def mode_of(path):

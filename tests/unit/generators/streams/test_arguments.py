@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.generators.streams.arguments import Arguments
+from dsa.generators.streams.call_slots import Arguments
 
 
 def gathered(*pieces):

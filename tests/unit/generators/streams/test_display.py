@@ -1,13 +1,13 @@
 import pytest
 
-from dsa.generators.streams.reconcile import Display
-from dsa.generators.streams.tools import offered
+from dsa.generators.streams.offered_tools import offered
+from dsa.generators.streams.reconciliation import StreamText
 
 TOOLS = offered(["f"])
 
 
 def shown(*pieces, tools=TOOLS):
-    display = Display(tools)
+    display = StreamText(tools)
     return [display.feed(piece) for piece in pieces]
 
 

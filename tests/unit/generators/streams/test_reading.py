@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.generators.streams.reading import grown, read_object, read_value
+from dsa.generators.streams.offered_tools import grown, read_object, read_value
 
 
 @pytest.mark.parametrize(

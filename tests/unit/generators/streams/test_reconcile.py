@@ -4,7 +4,7 @@ import pytest
 from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.generators import StreamReconciler, reconcile_stream
-from dsa.generators.streams import ToolCall
+from dsa.generators.streams import StreamCall
 
 
 def pieces_of(calls, pieces):
@@ -121,7 +121,7 @@ def test_an_answer_goes_into_the_next_request():
 
 
 def test_results_are_frozen():
-    call = ToolCall("a", "f", {})
+    call = StreamCall("a", "f", {})
     with pytest.raises(AttributeError):
         call.name = "g"
 

@@ -11,7 +11,7 @@ EVERY = pytest.mark.parametrize("shape", SHAPES, ids=IDS)
 
 
 def _texts(value):
-    """Give every text in a JSON value."""
+    """Return every text in a JSON value."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [value] if isinstance(value, str) else [text for each in inner for text in _texts(each)]
 

@@ -1,7 +1,7 @@
 import pytest
 
+from dsa.generators.streams.offered_tools import offered
 from dsa.generators.streams.text_calls import recover, without_markers
-from dsa.generators.streams.tools import offered
 
 TOOLS = offered(
     {

@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.generators.streams.tools import offered
+from dsa.generators.streams.offered_tools import offered
 
 SCHEMA = {
     "type": "object",

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from machines.chat.conversation import Turn
-from machines.chat.files import Files
-from machines.chat.telling import as_pdf
+from machines.chat.chat_notices import as_pdf
+from machines.chat.chat_resources import Files
+from machines.chat.conversation import ChatTurn
 
 FRAGMENTS = (
     "# h\n", "text ", "**b**", "*i*", "`c`", "\n\n", "- a\n", "  - b\n", "1. x\n", "> q\n", "```\ncode\n```\n", "| a | b |\n| --- | --- |\n| 1 | **2** |\n",
@@ -17,11 +17,11 @@ FRAGMENTS = (
 
 
 def pdf_of(tmp_path, answer, title="How much?"):
-    return as_pdf(Turn(1, title, rerun=False, answer=answer), [], Files(tmp_path))
+    return as_pdf(ChatTurn(1, title, rerun=False, answer=answer), [], Files(tmp_path))
 
 
 def drawn(pdf):
-    """Give what the pages draw, unpacked."""
+    """Return what the pages draw, unpacked."""
     streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
     return b"".join(_unpacked(each) for each in streams)
 

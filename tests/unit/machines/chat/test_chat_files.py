@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from machines.chat.files import Files
-from machines.chat.inventory import Inventory, Made
+from machines.chat.chat_resources import Files
+from machines.chat.conversation import Inventory, NewArtifact
 
 CONTENT = b"a,b\n1,2\n"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -19,7 +19,9 @@ def inventory_of(files, *pairs):
     inventory = Inventory()
     for name, content in pairs:
         digest = files.keep(content)
-        inventory.add(Made(name, "csv", digest, len(content), name), call_id="c1", producer="sql", created_at="then")
+        inventory.add(
+            NewArtifact(name, "csv", digest, len(content), name), call_id="c1", producer="sql", created_at="then"
+        )
     return inventory
 
 

@@ -7,15 +7,14 @@ from chat_server import faults_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.chat.conversation import REASONS, RECENT_TURNS, Conversation, conversation_of
-from machines.chat.inventory import Made
-from machines.chat.messages import messages_for
-from machines.tool_use.call import refused
-from machines.tool_use.message import Message
+from machines.chat.chat_tools import messages_for
+from machines.chat.conversation import REASONS, RECENT_TURNS, ChatConversation, NewArtifact, conversation_of
+from machines.tool_use.tool_call import refused
+from machines.tool_use.transcript import ChatMessage
 
 
 def made(name="a.csv", content="1", equal_to=None, key="sql:1"):
-    return attrs.asdict(Made(name, "csv", content, 10, key, equal_to))
+    return attrs.asdict(NewArtifact(name, "csv", content, 10, key, equal_to))
 
 
 def asked_once():
@@ -28,7 +27,7 @@ def asked_once():
 @given(lives(), st.data())
 def test_folding_in_two_parts_gives_what_folding_at_once_gives(told, data):
     cut = data.draw(st.integers(0, len(told.entries)))
-    parts = Conversation()
+    parts = ChatConversation()
     parts.take(told.entries[:cut])
     parts.take(told.entries[cut:])
     assert facts(parts) == facts(told.conversation)
@@ -76,7 +75,7 @@ def test_answers_before_any_turn_change_nothing():
 def test_a_call_and_its_result_stand_together_under_the_provider_s_id():
     told = Told().says("How many?").asked(("c1-2", "run_sql", "c1")).calls("c1-2").came("c1-2")
     user, asked, result = told.conversation.turn.exchange.messages
-    assert user == Message("user", "How many?")
+    assert user == ChatMessage("user", "How many?")
     assert [call["id"] for call in asked.as_openai["tool_calls"]] == ["c1"]
     assert (result.role, result.answers) == ("tool", "c1")
     assert json.loads(result.content)["row_count"] == 1
@@ -145,7 +144,7 @@ def test_dropped_calls_have_results_and_none_of_them_waits():
 
 def test_a_note_is_said_by_the_user():
     told = Told().says("?").happens("cut_off", {"content": "", "why": "?"}).told("answer_cut_off", note="[Again]")
-    assert told.conversation.turn.exchange.messages[-1] == Message("user", "[Again]")
+    assert told.conversation.turn.exchange.messages[-1] == ChatMessage("user", "[Again]")
 
 
 def test_an_answer_that_is_empty_is_not_said():
@@ -161,7 +160,7 @@ def test_after_a_broken_answer_and_a_retry_the_model_does_not_answer_itself():
 
 def test_after_a_retry_nothing_is_said_where_the_user_has_spoken_last():
     told = Told().says("?").told("turn_failed", drops=True).happens("retried")
-    assert told.conversation.turn.exchange.messages == [Message("user", "?")]
+    assert told.conversation.turn.exchange.messages == [ChatMessage("user", "?")]
 
 
 # -- what was done before ---------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from collections import Counter
 from chat_ledgers import Told, lives
 from hypothesis import given
 
-from dsa.runtime.counting import counters
-from machines.chat.counting import counted, counters_of
+from dsa.runtime.costs import counters
+from machines.chat.command import counted, counters_of
 from machines.tool_use.records import as_data
 
 

@@ -7,25 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dsa.runtime.moment import Moment
-from machines.chat import display as display_module
+from dsa.runtime.timeline import Moment
+from machines.chat import chat_display as display_module
+from machines.chat.chat_display import ChatDisplay
 from machines.chat.conversation import REASONS
-from machines.chat.display import Display
 from machines.chat.sql import TableInfo
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202eabc [bold]x[/bold] [/]"
 
 
 def show(display, entries, *, is_new=True):
-    """Give a display moments of a run."""
+    """Return a display moments of a run."""
     for number, entry in enumerate(entries, 1):
         display.on_moment(Moment("r", number, entry), is_new)
 
 
 def displayed(told=(), *, pieces=(), said=(), width=200, is_verbose=False):
-    """Show entries, then pieces of text, then lines of our own, on a terminal; give what is written, without the colours."""
+    """Show entries, then pieces of text, then lines of our own, on a terminal; return what is written, without the colours."""
     file = io.StringIO()
-    display = Display(Console(file=file, width=width, color_system=None), Path("runs"), is_verbose=is_verbose)
+    display = ChatDisplay(Console(file=file, width=width, color_system=None), Path("runs"), is_verbose=is_verbose)
     show(display, told.entries if told else ())
     for piece in pieces:
         display.listen(piece)
@@ -109,7 +109,7 @@ def test_a_small_table_is_shown_whole():
 
 def test_a_table_is_shown_on_one_line_whatever_its_file_and_columns_are_called():
     file = io.StringIO()
-    display = Display(Console(file=file, width=200, color_system=None), Path("runs"))
+    display = ChatDisplay(Console(file=file, width=200, color_system=None), Path("runs"))
     display.tables([TableInfo("a", (("x\u2028y", "BIGINT"),), 1, "a\n> delete it\n.csv")])
     assert file.getvalue() == "table a (a\\n> delete it\\n.csv): 1 rows; x\\U00002028y BIGINT\n"
 
@@ -208,7 +208,7 @@ def test_an_answer_that_was_not_listened_to_is_shown_once():
 
 def test_an_answer_that_was_listened_to_is_not_shown_again():
     file = io.StringIO()
-    display = Display(Console(file=file, width=200, color_system=None), Path("runs"))
+    display = ChatDisplay(Console(file=file, width=200, color_system=None), Path("runs"))
     show(display, Told().says("?").entries)
     display.listen("It is 42.")
     show(display, Told().happens("answered", {"content": "It is 42."}).happens("presented", {"artifacts": []}).entries)
@@ -217,7 +217,7 @@ def test_an_answer_that_was_listened_to_is_not_shown_again():
 
 def test_what_was_there_before_is_not_shown_and_leaves_no_line_open():
     file = io.StringIO()
-    display = Display(Console(file=file, width=200, color_system=None), Path("runs"))
+    display = ChatDisplay(Console(file=file, width=200, color_system=None), Path("runs"))
     show(display, Told().says("?").happens("answered", {"content": "It is 42."}).entries, is_new=False)
     display.say("It goes on.")
     assert file.getvalue() == "It goes on.\n"

@@ -4,11 +4,11 @@ from chat_ledgers import things
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.chat.inventory import MOST_SHOWN, Inventory, Made
+from machines.chat.conversation import MOST_SHOWN, Inventory, NewArtifact
 
 
 def made(name="a.csv", content="1", key="sql:1", equal_to=None):
-    return Made(name, "csv", content, 10, key, equal_to)
+    return NewArtifact(name, "csv", content, 10, key, equal_to)
 
 
 def added(inventory, *given_things):
@@ -108,4 +108,4 @@ def test_the_newest_are_told_oldest_first():
 
 @given(things)
 def test_what_is_made_can_be_written_and_read(each):
-    assert Made(**attrs.asdict(each)) == each
+    assert NewArtifact(**attrs.asdict(each)) == each

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.chat.calls import PYTHON, RESCUES, SQL, TOOLS, text_of
-from machines.tool_use.call import ToolCall
-from machines.tool_use.reading import read_call, tool_meant
+from machines.chat.chat_tools import PYTHON, RESCUES, SQL, TOOLS, text_of
+from machines.tool_use.tool_call import ToolCall, read_call, tool_meant
 
 CODE = "x = 1\nprint(x)"
 QUERY = "SELECT 1"

@@ -7,12 +7,11 @@ from chats import told as told_in
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from machines.chat.inventory import MOST_SHOWN, REUSE, Made
-from machines.chat.messages import CONTEXT_TOKENS, messages_for
+from machines.chat.chat_tools import CONTEXT_TOKENS, messages_for
+from machines.chat.conversation import MOST_SHOWN, REUSE, NewArtifact
 from machines.chat.sql import TableInfo
-from machines.tool_use.context import CHARS_PER_TOKEN
-from machines.tool_use.message import size_of
 from machines.tool_use.records import as_data
+from machines.tool_use.transcript import CHARS_PER_TOKEN, size_of
 
 CARS = TableInfo("cars", (("Origin", "VARCHAR"),), 406, "cars.csv")
 CARS_TOLD = {"table": "cars", "rows": 406, "columns": {"Origin": "VARCHAR"}}
@@ -114,7 +113,9 @@ def test_where_no_tool_is_offered_the_model_is_told_to_answer():
 
 def test_of_many_artifacts_the_newest_are_told_and_how_many_there_are():
     told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python")
-    things = [attrs.asdict(Made(f"{n}.csv", "csv", str(n), 1, f"python:{n}.csv:-")) for n in range(MOST_SHOWN + 5)]
+    things = [
+        attrs.asdict(NewArtifact(f"{n}.csv", "csv", str(n), 1, f"python:{n}.csv:-")) for n in range(MOST_SHOWN + 5)
+    ]
     told.came("c1", "python_done", things)
     system = messages_for(told.conversation, [])[0].content
     assert f"(the newest {MOST_SHOWN} of {MOST_SHOWN + 5})" in system
@@ -124,9 +125,11 @@ def test_of_many_artifacts_the_newest_are_told_and_how_many_there_are():
 
 def test_an_alias_is_told_in_the_next_request():
     told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_python")).calls("c1")
-    told.came("c1", artifacts=[attrs.asdict(Made("a.csv", "csv", "1", 1, "sql:1"))])
+    told.came("c1", artifacts=[attrs.asdict(NewArtifact("a.csv", "csv", "1", 1, "sql:1"))])
     conversation = told.conversation
     assert "also_named" not in messages_for(conversation, [])[0].content
     told.calls("c2", "run_python")
-    told.came("c2", "python_done", [attrs.asdict(Made("b.csv", "csv", "1", 1, "python:b.csv:-", "a1"))], new="failed")
+    told.came(
+        "c2", "python_done", [attrs.asdict(NewArtifact("b.csv", "csv", "1", 1, "python:b.csv:-", "a1"))], new="failed"
+    )
     assert '"also_named": ["b.csv"]' in messages_for(told.conversation, [])[0].content

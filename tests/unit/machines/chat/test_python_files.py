@@ -3,7 +3,7 @@ import re
 import pytest
 
 from machines.chat.python import PythonError
-from machines.chat.python.files import kind_of, made, safe_name
+from machines.chat.python.interpreter import kind_of, made, safe_name
 
 PNG, PDF, ZIP = b"\x89PNG\r\n\x1a\n...", b"%PDF-1.4\n", b"PK\x03\x04..."
 

@@ -3,9 +3,9 @@ import re
 
 import pytest
 
-from dsa.edge.sandbox import Bounds, Outcome
+from dsa.edge.sandbox import Bounds, SandboxOutcome
 from machines.chat.python import PythonError
-from machines.chat.python.report import read
+from machines.chat.python.interpreter import read
 
 BOUNDS = Bounds(timeout_s=5, cpu_s=5, output_bytes=10)
 WELL = {"value": "42", "error": None, "fault": ""}
@@ -17,7 +17,7 @@ def report(said=WELL, status=0, files=(), content=b"", **more):
 
 
 def outcome(results=b"", ended="exited", code=0, output=b"", tail=b"", cpu_s=0.1):
-    return Outcome(ended, code, results, output, 1.5, cpu_s, "bubblewrap", frozenset({"no network"}), tail)
+    return SandboxOutcome(ended, code, results, output, 1.5, cpu_s, "bubblewrap", frozenset({"no network"}), tail)
 
 
 def test_a_whole_report_is_a_result():

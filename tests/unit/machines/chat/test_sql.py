@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from machines.chat.sql import Database, SqlError, compiles, for_spreadsheets, normal_sql
+from machines.chat.sql import SqlDatabase, SqlError, compiles, for_spreadsheets, normal_sql
 
 CARS = """name,origin,cylinders,mpg,made
 ford torino,USA,8,17.0,1970-01-01
@@ -18,7 +18,7 @@ datsun,Japan,4,,1972-01-01
 def database(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     (folder / "cars.csv").write_text(CARS, "utf-8")
-    with Database([folder / "cars.csv"], folder / "kept") as opened:
+    with SqlDatabase([folder / "cars.csv"], folder / "kept") as opened:
         yield opened
 
 
@@ -278,7 +278,7 @@ def test_queries_of_several_threads_each_get_their_own_result(database):
 
 
 def test_a_database_without_sources_has_no_tables(tmp_path):
-    with Database([], tmp_path) as empty:
+    with SqlDatabase([], tmp_path) as empty:
         assert empty.tables == ()
         assert cell(empty, "1 + 1") == 2
         assert refused(empty, "FROM cars")[1].endswith("no data is loaded")
@@ -341,12 +341,12 @@ def test_compiles_tells_the_parsers_error_in_one_line(database):
 
 def test_the_process_reads_no_module_of_the_folder_of_the_data(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('taken')", "utf-8")
-    with Database([], tmp_path) as opened:
+    with SqlDatabase([], tmp_path) as opened:
         assert cell(opened, "1") == 1
 
 
 def test_a_fault_of_the_process_is_told_whole(tmp_path):
-    with Database([], tmp_path) as opened:
+    with SqlDatabase([], tmp_path) as opened:
         opened.close()
         next(Path(tmp_path).glob("data-*.duckdb")).write_bytes(b"no database")
         with pytest.raises(RuntimeError, match=r"not a valid DuckDB database"):

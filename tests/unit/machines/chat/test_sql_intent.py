@@ -3,7 +3,7 @@ import json
 import duckdb
 import pytest
 
-from machines.chat.sql import Database, Intent
+from machines.chat.sql import QueryIntent, SqlDatabase
 from machines.tool_use.records import as_data, read_record
 
 
@@ -16,7 +16,7 @@ def database(tmp_path_factory):
             "DATE '2023-01-01' + (i % 730)::INT AS sold, i % 2 = 0 AS paid FROM range(1000) r(i)"
         )
         connection.execute("CREATE TABLE cities AS SELECT 'c' || i AS city, i * 1000 AS people FROM range(7) r(i)")
-    with Database([folder / "shop.duckdb"], folder / "kept") as opened:
+    with SqlDatabase([folder / "shop.duckdb"], folder / "kept") as opened:
         yield opened
 
 
@@ -108,7 +108,7 @@ def test_a_summary_is_small_and_reads_back(database):
     found = intent(database, f"SELECT {wide}")
     assert (len(found.columns), found.columns_left_out) == (24, 276)
     assert len(json.dumps(as_data(found))) < 3_000
-    assert read_record(Intent, json.loads(json.dumps(as_data(found)))) == found
+    assert read_record(QueryIntent, json.loads(json.dumps(as_data(found)))) == found
 
 
 def test_a_summary_has_all_its_names_in_the_order_in_which_events_have_them(database):
@@ -127,7 +127,7 @@ def test_what_is_read_has_nothing_to_do_with_the_rows(database):
 def test_each_type_of_duckdb_can_be_read_at_its_extremes(tmp_path):
     with duckdb.connect(tmp_path / "all.duckdb") as connection:
         connection.execute("CREATE TABLE types AS FROM test_all_types()")
-    with Database([tmp_path / "all.duckdb"], tmp_path / "kept") as opened:
+    with SqlDatabase([tmp_path / "all.duckdb"], tmp_path / "kept") as opened:
         for name, _ in opened.tables[0].columns:
             result = opened.query(f'SELECT "{name}" FROM types')
             assert (len(result.preview), result.kept, result.preview[-1]) == (3, 3, (None,)), name

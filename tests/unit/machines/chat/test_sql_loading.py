@@ -4,8 +4,8 @@ import sqlite3
 import duckdb
 import pytest
 
-from machines.chat.sql import Database, LoadError, TableInfo
-from machines.chat.sql.building import identifier, unique
+from machines.chat.sql import LoadError, SqlDatabase, TableInfo
+from machines.chat.sql.table_builder import identifier, unique
 
 
 def rows(database, sql):
@@ -24,7 +24,7 @@ def opened(tmp_path):
     kept = []
 
     def opens(*sources):
-        kept.append(Database(sources, tmp_path / "kept"))
+        kept.append(SqlDatabase(sources, tmp_path / "kept"))
         return kept[-1]
 
     yield opens
@@ -251,11 +251,11 @@ def test_the_folder_holds_the_copy_and_its_record_alone(folder, opened, tmp_path
 
 
 def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("machines.chat.sql.loading.find_spec", lambda _name: None)
+    monkeypatch.setattr("machines.chat.sql.data_files.find_spec", lambda _name: None)
     with pytest.raises(
         LoadError, match=r"DuckDB: it reads the data, and is not installed; run: pip install '\.\[chat\]'"
     ):
-        Database([], tmp_path)
+        SqlDatabase([], tmp_path)
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from machines.chat.sql import Database, LoadError
+from machines.chat.sql import LoadError, SqlDatabase
 
 DAYS = "".join(f"2025-0{number % 9 + 1}-01,north,{number}.5\n" for number in range(200))
 HEAD = "month,region,revenue\n"
@@ -41,14 +41,14 @@ def test_no_line_is_left_out_in_silence(tmp_path, name, packed):
     file = tmp_path / ("data.csv.gz" if packed else "data.csv")
     file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
     with pytest.raises(LoadError, match=says):
-        Database([file], tmp_path)
+        SqlDatabase([file], tmp_path)
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_is_whole_is_loaded(tmp_path, name):
     text, rows, columns = WHOLE[name]
     (tmp_path / "data.csv").write_text(text)
-    with Database([tmp_path / "data.csv"], tmp_path) as database:
+    with SqlDatabase([tmp_path / "data.csv"], tmp_path) as database:
         (table,) = database.tables
     assert (table.row_count, [column for column, _ in table.columns]) == (rows, columns)
 
@@ -64,7 +64,7 @@ def test_what_is_whole_is_loaded(tmp_path, name):
 def test_other_encodings_are_named_with_what_to_do(tmp_path, content, says):
     (tmp_path / "data.csv").write_bytes(content)
     with pytest.raises(LoadError, match=says):
-        Database([tmp_path / "data.csv"], tmp_path)
+        SqlDatabase([tmp_path / "data.csv"], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_dates_that_are_written_in_two_ways_are_texts(tmp_path, values, kind, pa
     text = "a,day of it\n" + "".join(f"{number},{value}\n" for number, value in enumerate(values))
     file = tmp_path / ("data.csv.gz" if packed else "data.csv")
     file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    with Database([file], tmp_path) as database:
+    with SqlDatabase([file], tmp_path) as database:
         (table,) = database.tables
     assert (table.row_count, dict(table.columns)) == (len(values), {"a": "BIGINT", "day of it": kind})
 
@@ -104,7 +104,7 @@ def test_dates_that_are_written_in_two_ways_are_texts(tmp_path, values, kind, pa
 def test_dates_whose_day_may_be_their_month_are_texts(tmp_path, values, kind):
     text = "a,on\n" + "".join(f"{number},{value}\n" for number, value in enumerate(values)) + "9,\n"
     (tmp_path / "data.csv").write_text(text)
-    with Database([tmp_path / "data.csv"], tmp_path) as database:
+    with SqlDatabase([tmp_path / "data.csv"], tmp_path) as database:
         (table,) = database.tables
         found = database.query('SELECT "on" FROM data ORDER BY a').preview
     assert dict(table.columns)["on"] == kind
@@ -128,7 +128,7 @@ def test_dates_whose_day_may_be_their_month_are_texts(tmp_path, values, kind):
 def test_numbers_keep_the_digits_that_the_file_has(tmp_path, values, kind, told):
     text = "a,on,day\n" + "".join(f"{number},{value},2024-01-01\n" for number, value in enumerate(values))
     (tmp_path / "data.csv").write_text(text)
-    with Database([tmp_path / "data.csv"], tmp_path) as database:
+    with SqlDatabase([tmp_path / "data.csv"], tmp_path) as database:
         (table,) = database.tables
         found = database.query('SELECT "on" FROM data ORDER BY a').preview
     assert dict(table.columns) == {"a": "BIGINT", "on": kind, "day": "DATE"}
@@ -147,7 +147,7 @@ def test_numbers_keep_the_digits_that_the_file_has(tmp_path, values, kind, told)
 def test_whole_numbers_of_json_keep_their_digits(tmp_path, name, ids, kind, told):
     lines = [f'{{"id": {each}, "to": {{"x": [1, null]}}, "day": "2024-01-0{n}"}}' for n, each in enumerate(ids, 1)]
     (tmp_path / name).write_text("\n".join(lines))
-    with Database([tmp_path / name], tmp_path) as database:
+    with SqlDatabase([tmp_path / name], tmp_path) as database:
         (table,) = database.tables
         found = database.query("SELECT id FROM told ORDER BY day").preview
     assert dict(table.columns) == {"id": kind, "to": "STRUCT(x BIGINT[])", "day": "DATE"}
@@ -158,7 +158,7 @@ def test_whole_numbers_of_sqlite_keep_their_digits_beside_fractions(tmp_path):
     with closing(sqlite3.connect(tmp_path / "data.sqlite")) as database, database:
         database.execute("CREATE TABLE data (a, b)")
         database.executemany("INSERT INTO data VALUES (?, ?)", [(9007199254740993, 1), (0.5, 1.5), (None, 2)])
-    with Database([tmp_path / "data.sqlite"], tmp_path) as database:
+    with SqlDatabase([tmp_path / "data.sqlite"], tmp_path) as database:
         (table,) = database.tables
         found = database.query("SELECT a FROM data ORDER BY b").preview
     assert dict(table.columns) == {"a": "DECIMAL(17,1)", "b": "DOUBLE"}

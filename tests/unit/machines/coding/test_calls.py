@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from machines.coding.calls import RESCUES, TOOLS
-from machines.tool_use.call import ToolCall
-from machines.tool_use.reading import read_call
+from machines.coding.coding_tools import RESCUES, TOOLS
+from machines.tool_use.tool_call import ToolCall, read_call
 
 KNOWN = {tool.name: tool for tool in TOOLS}
 

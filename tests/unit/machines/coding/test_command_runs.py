@@ -14,13 +14,21 @@ import attrs
 import pytest
 from conftest import NOT_TESTED
 
-from dsa.edge.sandbox.commands import BOUNDS, KEPT_FROM, Stop, probed, run_command, stop
-from dsa.edge.sandbox.hosts import serving
-from dsa.edge.sandbox.wrapping import Command, shown
-from machines.coding.tools import output
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.running import python, run
+from dsa.edge.sandbox.command_sandbox import (
+    BOUNDS,
+    KEPT_FROM,
+    ShellCommand,
+    StopSwitch,
+    probed,
+    run_command,
+    stop,
+    visible_paths,
+)
+from dsa.edge.sandbox.host_proxy import serving
+from machines.coding.tools import command_runner
+from machines.coding.tools.command_runner import python, run
+from machines.coding.tools.program_rules import Rules
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 CODE = Rules(code=True)
 
@@ -108,7 +116,7 @@ def test_what_ended_a_command_is_told(workspace):
 def test_a_command_is_stopped_from_another_thread(workspace):
     os.mkfifo(workspace / "started")
 
-    def stops(stopped: Stop):
+    def stops(stopped: StopSwitch):
         (workspace / "started").read_bytes()
         stopped.set()
 
@@ -130,13 +138,13 @@ def test_long_output_keeps_its_beginning_and_its_end(workspace):
     ran = run(("python", "-c", code), root=workspace, rules=CODE)
     assert ran.output.startswith("first\nxxx")
     assert ran.output.endswith("xxx\nlast\n")
-    assert ran.omitted == 6 + 100_000 + 5 - 2 * output.KEPT
+    assert ran.omitted == 6 + 100_000 + 5 - 2 * command_runner.KEPT
     assert f"[.. {ran.omitted:,} characters are left out ..]" in ran.output
 
 
 def test_of_endless_output_only_the_beginning_and_the_end_are_held(workspace):
-    command = Command(
-        ("/usr/bin/head", "-c", "5000000", "/dev/zero"), str(workspace), str(workspace), {}, shown("/usr")
+    command = ShellCommand(
+        ("/usr/bin/head", "-c", "5000000", "/dev/zero"), str(workspace), str(workspace), {}, visible_paths("/usr")
     )
     ended = run_command(command, attrs.evolve(BOUNDS, output_bytes=1_000))
     assert (len(ended.head), len(ended.tail), ended.bytes_between) == (1_000, 1_000, 4_998_000)
@@ -200,7 +208,7 @@ for n in range(300):
     ],
 )  # fmt: skip
 def test_codes_for_terminals_are_left_out(raw, text):
-    assert output.shown(raw, b"", 0, str) == (text, 0)
+    assert command_runner.shortened_output(raw, b"", 0, str) == (text, 0)
 
 
 def test_secrets_are_left_out_also_where_the_output_is_cut():
@@ -209,14 +217,14 @@ def test_secrets_are_left_out_also_where_the_output_is_cut():
     def redact(text):
         return text.replace(secret, "[secret]")
 
-    for before in (output.KEPT - 250, output.KEPT - 10, 5):
+    for before in (command_runner.KEPT - 250, command_runner.KEPT - 10, 5):
         raw = b"a" * before + secret.encode() + b"b" * 900_000
         head, rest = raw[: 9 << 10], raw[9 << 10 :]
-        text, _ = output.shown(head, rest[-(9 << 10) :], len(rest) - (9 << 10), redact)
+        text, _ = command_runner.shortened_output(head, rest[-(9 << 10) :], len(rest) - (9 << 10), redact)
         assert "kk" not in text
-    raw = b"b" * 900_000 + secret.encode() + b"a" * (output.KEPT - 250)
-    assert "kk" not in output.shown(raw[: 9 << 10], raw[-(9 << 10) :], 1, redact)[0]
-    assert "kk" not in output.shown(b"\x1b[1m".join((b"k" * 250, b"k" * 250)), b"", 0, redact)[0]
+    raw = b"b" * 900_000 + secret.encode() + b"a" * (command_runner.KEPT - 250)
+    assert "kk" not in command_runner.shortened_output(raw[: 9 << 10], raw[-(9 << 10) :], 1, redact)[0]
+    assert "kk" not in command_runner.shortened_output(b"\x1b[1m".join((b"k" * 250, b"k" * 250)), b"", 0, redact)[0]
 
 
 def test_what_is_protected_cannot_be_written_and_is_not_made(workspace):
@@ -244,16 +252,16 @@ os.unlink('link'); os.symlink('/etc/passwd', 'link'); os.mkdir('.dsa'); open('.d
 def test_a_folder_that_is_none_of_the_workspace_is_refused(cwd, workspace):
     (workspace / "link").symlink_to("/etc")
     (workspace / "file").write_text("")
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(WorkspaceToolError) as refused:
         run(("pytest",), root=workspace, cwd=cwd)
     assert refused.value.code == "bad_cwd"
 
 
 def test_run_judges_rules_itself(workspace):
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(WorkspaceToolError) as refused:
         run(("python", "-c", "1"), root=workspace)
     assert refused.value.code == "refused"
-    with pytest.raises(ToolError) as missing:
+    with pytest.raises(WorkspaceToolError) as missing:
         run(("no-such-program",), root=workspace, rules=Rules(programs={"no-such-program": None}))
     assert missing.value.code == "no_program"
 
@@ -265,8 +273,8 @@ def test_a_python_in_the_workspace_runs_and_cannot_be_changed(workspace):
 import sys
 sys.path += {[*sys.path, str(Path(__file__).parents[4])]!r}
 from pathlib import Path
-from machines.coding.tools.programs import Rules
-from machines.coding.tools.running import run
+from machines.coding.tools.program_rules import Rules
+from machines.coding.tools.command_runner import run
 ran = run(("python", "-c", "import sys; print(sys.prefix); open(sys.prefix + '/bin/made', 'w')"), root=Path({str(workspace)!r}), rules=Rules(code=True))
 print(ran.output)
 """

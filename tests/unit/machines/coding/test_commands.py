@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.commands import asked, fault
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.programs import Rules, python_start
+from machines.coding.tools.command_runner import asked, fault
+from machines.coding.tools.program_rules import Rules, python_start
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 # -- what is asked ----------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ def test_a_command_is_a_list_of_arguments(cmd, argv):
     ],
 )  # fmt: skip
 def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(WorkspaceToolError) as refused:
         asked(cmd)
     assert (refused.value.code, says in str(refused.value)) == (code, True), str(refused.value)
 
@@ -71,7 +71,7 @@ def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
 )  # fmt: skip
 def test_an_operator_of_a_shell_is_no_argument(operator):
     for cmd in (["python", "a.py", operator, "b"], ["python", "a.py", operator]):
-        with pytest.raises(ToolError, match="there is no shell here"):
+        with pytest.raises(WorkspaceToolError, match="there is no shell here"):
             asked(cmd)
 
 
@@ -79,7 +79,7 @@ def test_an_operator_of_a_shell_is_no_argument(operator):
 def test_anything_gives_arguments_or_a_tool_error(cmd):
     try:
         argv = asked(cmd)
-    except ToolError:
+    except WorkspaceToolError:
         return
     assert all(argv[:1])
     assert isinstance(fault(argv, Rules(), Path("/nowhere")), str)

@@ -2,17 +2,19 @@
 
 import pytest
 
-from machines.coding.events import CallRead, Came
-from machines.coding.evidence import files_named, given_of, lacking
-from machines.coding.tools.workspace import Change
+from machines.coding.coding_work import files_named, given_of, lacking
+from machines.coding.task_plan import CodingCall, CodingResult
+from machines.coding.tools.workspace import FileEdit
 
 NOTHING = "no tool has given a result in this subtask"
 NO_COMMAND = "no command has given a result in this subtask, which says to run or test something"
 
 
 def gave(tool, arguments=None, *, argv=(), changes=(), result=None):
-    call = CallRead(tool=tool, arguments=arguments or {}, argv=argv)
-    return given_of(call, Came("c1", result or {}, changes=tuple(Change(path, None, None) for path in changes)))
+    call = CodingCall(tool=tool, arguments=arguments or {}, argv=argv)
+    return given_of(
+        call, CodingResult("c1", result or {}, changes=tuple(FileEdit(path, None, None) for path in changes))
+    )
 
 
 LISTED = gave("list_dir", {"path": "."})

@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from dsa.edge.sandbox.commands import stop
-from machines.coding.tools.errors import ToolError
-from machines.coding.tools.exclusive import alone
+from dsa.edge.sandbox.command_sandbox import stop
+from machines.coding.tools.command_runner import alone
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 HOLDS = """import sys
 from pathlib import Path
-from dsa.edge.sandbox.commands import stop
-from machines.coding.tools.exclusive import alone
+from dsa.edge.sandbox.command_sandbox import stop
+from machines.coding.tools.command_runner import alone
 with stop() as stopped, alone(Path(sys.argv[1]), stopped):
     print("held", flush=True)
     sys.stdin.read()
@@ -32,7 +32,10 @@ def holder(tmp_path):
 
 def test_another_process_is_waited_for_and_not_for_ever(tmp_path, holder):
     with stop() as stopped:
-        with pytest.raises(ToolError, match="somebody else is changing the workspace"), alone(tmp_path, stopped, 0.2):
+        with (
+            pytest.raises(WorkspaceToolError, match="somebody else is changing the workspace"),
+            alone(tmp_path, stopped, 0.2),
+        ):
             pass
         threading.Timer(0.2, holder.stdin.close).start()
         with alone(tmp_path, stopped, 20):
@@ -50,13 +53,17 @@ def test_who_is_stopped_waits_no_longer(tmp_path, holder):
     assert holder.poll() is None
     with stop() as stopped:
         threading.Timer(0.2, stopped.set).start()
-        with pytest.raises(ToolError, match="somebody else"), alone(tmp_path, stopped, 60):
+        with pytest.raises(WorkspaceToolError, match="somebody else"), alone(tmp_path, stopped, 60):
             pass
 
 
 def test_two_callers_of_one_process_are_held_apart(tmp_path):
     with stop() as one, stop() as other:
-        with alone(tmp_path, one), pytest.raises(ToolError, match="somebody else"), alone(tmp_path, other, 0.1):
+        with (
+            alone(tmp_path, one),
+            pytest.raises(WorkspaceToolError, match="somebody else"),
+            alone(tmp_path, other, 0.1),
+        ):
             pass
         with alone(tmp_path, other, 0.1):
             pass

@@ -9,7 +9,7 @@ from git_workspaces import GitTools, git, make_repository, make_submodule, make_
 
 @pytest.fixture
 def root(tmp_path):
-    """Give a repository of one commit."""
+    """Return a repository of one commit."""
     return make_repository(tmp_path / "work")
 
 
@@ -143,7 +143,7 @@ def test_an_index_in_two_files(root, tools):
 
 @pytest.fixture
 def inner(root):
-    """Give a workspace in a repository that has changes elsewhere."""
+    """Return a workspace in a repository that has changes elsewhere."""
     (root / "sub" / "deep").mkdir(parents=True)
     (root / "sub" / "x.py").write_text("1\n", "utf-8")
     git(root, "add", ".")

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from machines.coding.history.ignoring import is_named, parts_of, rules_of
+from machines.coding.history.workspace_scan import is_named, parts_of, rules_of
 
 LINES = (
     """
@@ -42,7 +42,7 @@ NAMES = [
 
 
 def said_by_git(folder, paths):
-    """Give what git says, taking what leads to a path for folders and what is at its end for a file."""
+    """Return what git says, taking what leads to a path for folders and what is at its end for a file."""
     asked = ["git", "-C", folder, "check-ignore", "--no-index", "-z", "-v", "-n", "--stdin"]
     printed = subprocess.run(asked, input="\0".join(paths).encode(), capture_output=True, check=False).stdout
     fields = printed.decode().split("\0")[:-1]

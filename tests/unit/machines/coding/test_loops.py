@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.loops import BLOCK, END, KEPT, POLLS, SAME_POLLS, WINDOW, Did, key_of, reminder_of, round_of
+from machines.coding.coding_tools import BLOCK, END, KEPT, POLLS, SAME_POLLS, WINDOW, Did, key_of, reminder_of, round_of
 
 A, B = key_of("write_file", {"path": "a"}), key_of("write_file", {"path": "b"})
 

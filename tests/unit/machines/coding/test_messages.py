@@ -9,13 +9,11 @@ from chat_server import faults_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.events import Probe
-from machines.coding.messages import HISTORY_KEEP, messages_for, where_it_stands
-from machines.coding.standing import Chapter, Subtask
-from machines.coding.work import Work
-from machines.tool_use.call import ToolCall
-from machines.tool_use.context import CHARS_PER_TOKEN, shortened_to
-from machines.tool_use.message import Message, size_of
+from machines.coding.coding_resources import HISTORY_KEEP, messages_for, where_it_stands
+from machines.coding.coding_work import Work
+from machines.coding.task_plan import Chapter, Probe, Subtask
+from machines.tool_use.tool_call import ToolCall
+from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, shortened_to, size_of
 
 NOTHING = ("files_written", "files_missing", "commands_run", "recent_errors")
 
@@ -35,8 +33,8 @@ def work_with(*exchanges):
 def exchange(number, text="x", calls=1):
     ids = [f"c{number}_{at}" for at in range(calls)]
     asked = tuple(ToolCall(name, name, "read_file", {"path": text}) for name in ids)
-    results = [Message("tool", json.dumps({"content": text}), answers=name) for name in ids]
-    return [Message("assistant", None, asked), *results]
+    results = [ChatMessage("tool", json.dumps({"content": text}), answers=name) for name in ids]
+    return [ChatMessage("assistant", None, asked), *results]
 
 
 def sent(messages):
@@ -79,8 +77,8 @@ def test_a_request_fits_and_is_one_that_providers_take(sizes, tokens):
 @given(st.lists(st.sampled_from(["note", "call", "said"]), max_size=12), st.integers(1_000, 8_000))
 def test_messages_of_the_user_stand_alone_and_none_is_lost(kinds, tokens):
     def made(number, kind):
-        note = Message("user", f"note {number}")
-        said = Message("assistant", "words")
+        note = ChatMessage("user", f"note {number}")
+        said = ChatMessage("assistant", "words")
         return {"note": [note], "call": exchange(number), "said": [said, note]}[kind]
 
     work = work_with(*(made(number, kind) for number, kind in enumerate(kinds)))
@@ -98,7 +96,7 @@ def test_messages_of_the_user_stand_alone_and_none_is_lost(kinds, tokens):
 
 
 def test_what_is_cut_says_so_and_keeps_both_ends():
-    message = Message("user", "begin" + "x" * 5_000 + "end")
+    message = ChatMessage("user", "begin" + "x" * 5_000 + "end")
     cut = shortened_to(message, 100).content
     assert cut.startswith("begin")
     assert cut.endswith("end")
@@ -110,7 +108,7 @@ def test_what_is_cut_says_so_and_keeps_both_ends():
 def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
     told = {"output": text * times, "rc": 0}
     content = json.dumps(told, ensure_ascii=False)
-    cut = shortened_to(Message("tool", content, answers="c"), most).content
+    cut = shortened_to(ChatMessage("tool", content, answers="c"), most).content
     assert len(cut) <= most
     assert (json.loads(cut) == told) == (len(content) <= most)
     assert json.loads(cut).keys() == told.keys() | ({"shortened"} if len(content) > most else set())
@@ -119,7 +117,7 @@ def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
 @pytest.mark.parametrize("most", [100, 300, 4_000])
 def test_a_result_of_many_small_texts_keeps_its_beginning_and_says_what_is_left_out(most):
     content = json.dumps({"names": [f"file-{number}.txt" for number in range(900)], "more": False})
-    cut = shortened_to(Message("tool", content, answers="c"), most).content
+    cut = shortened_to(ChatMessage("tool", content, answers="c"), most).content
     said = json.loads(cut)
     assert content.startswith(said["beginning"])
     assert f"of {len(content):,} characters left out: call again" in said["shortened"]
@@ -135,7 +133,7 @@ def test_a_result_that_was_cut_to_make_room_does_not_say_that_it_is_whole(most):
         "truncated": False,
         "next_offset": None,
     }
-    cut = shortened_to(Message("tool", json.dumps(read), answers="c"), most).content
+    cut = shortened_to(ChatMessage("tool", json.dumps(read), answers="c"), most).content
     said = json.loads(cut)
     assert (said["truncated"], len(cut) <= most) == (True, True)
     left = int(said["shortened"].split()[0].replace(",", ""))
@@ -144,5 +142,5 @@ def test_a_result_that_was_cut_to_make_room_does_not_say_that_it_is_whole(most):
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
 def test_what_is_short_stays(role):
-    message = Message(role, "short")
+    message = ChatMessage(role, "short")
     assert shortened_to(message, 100) == message

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.plan import LONGEST, TEMPLATES, Task, fallback, faults_of, read_plan, tasks_from, template
+from machines.coding.task_plan import LONGEST, TEMPLATES, Task, fallback, faults_of, read_plan, tasks_from, template
 from machines.tool_use.records import as_data
 
 GOOD = [{"description": "Create it", "subtasks": ["write_file a.py"]}]

@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.errors import BindingError
-from machines.coding.settings import CodingSettings, settings_of, workspace_fault
+from machines.coding.coding_resources import CodingSettings, settings_of, workspace_fault
 from machines.tool_use.records import as_data
 
 CONFIG = {

@@ -1,13 +1,13 @@
 """How calls are written for people."""
 
-from machines.coding.events import CallRead
-from machines.coding.shown import arguments_shown, log_lines, outcome_of, remarks_on
-from machines.coding.work import WorkCall
+from machines.coding.coding_work import WorkCall
+from machines.coding.task_plan import CodingCall
+from machines.coding.workspace_view import arguments_shown, log_lines, outcome_of, remarks_on
 
 
 def test_arguments_of_a_command_are_told_apart():
     """Else an argument that only looks like a pipe would pass for one."""
-    about = CallRead(call_id="c1", tool="run_cmd", argv=("sh", "-c", "echo 1 | x", "a b", "c"))
+    about = CodingCall(call_id="c1", tool="run_cmd", argv=("sh", "-c", "echo 1 | x", "a b", "c"))
     assert arguments_shown(about) == "sh -c 'echo 1 | x' 'a b' c"
     called = WorkCall("c1", "run_cmd", "p1", "done", {"rc": 0, "output": ""}, about=about)
     assert log_lines(called) == ["CMD sh -c 'echo 1 | x' 'a b' c -> rc=0"]

@@ -1,7 +1,7 @@
 """Every tool that is offered is one that is done."""
 
-from machines.coding.calls import COMPLETE, TOOLS
-from machines.coding.tools.arguments import FILE_TOOLS
+from machines.coding.coding_tools import COMPLETE, TOOLS
+from machines.coding.tools.file_arguments import FILE_TOOLS
 
 
 def test_each_tool_is_of_a_kind_that_something_does():

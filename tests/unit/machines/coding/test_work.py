@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from dsa.expr import Value
 from dsa.runtime.ledger import EventEntry, RowEntry
-from machines.coding.calls import COMPLETE
+from machines.coding.coding_resources import MODES, CodingResources, CodingSettings
+from machines.coding.coding_tools import COMPLETE
+from machines.coding.coding_work import Work, WorkCall, work_of
+from machines.coding.command import counted
 from machines.coding.configuration import CodeConfiguration, checked, default_model, read_configuration
-from machines.coding.counting import counted
-from machines.coding.events import CallRead
-from machines.coding.projection import FOLDER, LOG, Projection, lines_in_log, loops, state
-from machines.coding.resources import MODES, Resources
-from machines.coding.settings import CodingSettings
-from machines.coding.work import Work, WorkCall, work_of
+from machines.coding.task_plan import CodingCall
+from machines.coding.workspace_view import FOLDER, LOG, Projection, lines_in_log, loops, state
 from machines.tool_use.records import as_data, read_record
 
 VALUES: dict[str, Value] = {"rounds": 1}
@@ -34,7 +33,7 @@ def ledger(tmp_path_factory):
 
 
 def facts(work):
-    """Give all that it says, as plain values."""
+    """Return all that it says, as plain values."""
     own = {
         name: value
         for each in (work, work.transcript)
@@ -116,7 +115,7 @@ def test_the_ledger_for_people_names_what_was_tried(tmp_path):
 
 def line_of(tool, status, about, result=None):
     return lines_in_log(
-        WorkCall("c", tool, "p", status, result, about=read_record(CallRead, {"call_id": "c", "tool": tool, **about}))
+        WorkCall("c", tool, "p", status, result, about=read_record(CodingCall, {"call_id": "c", "tool": tool, **about}))
     )
 
 
@@ -164,7 +163,7 @@ def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
     ],
 )
 def test_what_a_mode_lets_happen(tmp_path, mode, expected):
-    agent = Resources({"mode": mode, "workspace": str(tmp_path)}, tmp_path)
+    agent = CodingResources({"mode": mode, "workspace": str(tmp_path)}, tmp_path)
     found = tuple(agent.approval(needs, needs, set()).leave for needs in ("look", "edit", "run", "never"))
     assert found == expected
     assert mode in MODES

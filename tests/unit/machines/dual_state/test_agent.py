@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from dsa.generators.scripted import ScriptedGenerator
-from dsa.runtime.prompt import render
+from dsa.generators.substitutes import ScriptedGenerator
+from dsa.runtime.content import render
 from machines import (
     ActionPair,
     AmbientEnvironment,

@@ -8,7 +8,7 @@ import pytest
 import dsa
 from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard
-from dsa.runtime.prompt import render
+from dsa.runtime.content import render
 from machines import (
     ActionPair,
     AmbientEnvironment,

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from dsa.edge.binding import Bindings
+from dsa.edge.document_files import load
 from dsa.edge.driver import Driver
-from dsa.edge.files import load
-from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
-from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import begin, replay
+from dsa.runtime.status import unfinished
+from dsa.semantics import Occurrence
 from machines import (
     ActionPair,
     Artifact,
@@ -82,7 +82,7 @@ def dag(request, tmp_path):
 
 
 def said_in(dag):
-    """Give what was said of each artifact, by its id."""
+    """Return what was said of each artifact, by its id."""
     if isinstance(dag, OwnDAG):
         return dag.said
     return {each.artifact_id: [verdict.outcome for verdict in each.verdicts] for each in dag.attempts()}

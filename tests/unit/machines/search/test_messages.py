@@ -1,10 +1,10 @@
 import json
 import re
 
-from dsa.runtime.policies import Action, Step, action_call_step, action_result_step, error_step, text_step
-from machines.search.policies import Reply, messages_of, steps_of
-from machines.tool_use.call import ToolCall
-from machines.tool_use.message import Message
+from dsa.runtime.policy.policies import Action, Step, action_call_step, action_result_step, error_step, text_step
+from machines.search.policies import SearchReply, messages_of, steps_of
+from machines.tool_use.tool_call import ToolCall
+from machines.tool_use.transcript import ChatMessage
 
 
 def call(step_id, name="search", actor="assistant", **payload):
@@ -16,7 +16,7 @@ def result(call_id, actor="search", **payload):
 
 
 def shape(messages):
-    """Give roles, with the ids of calls and answers as small numbers."""
+    """Return roles, with the ids of calls and answers as small numbers."""
     names = {}
     told = []
     for message in (message.as_openai for message in messages):
@@ -42,7 +42,7 @@ def test_a_conversation_with_calls_in_openais_format():
     assert messages[1].as_openai["tool_calls"][0]["type"] == "function"
     assert messages[1].as_openai["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query": "cat"}'}
     assert [json.loads(message.content) for message in messages[2:4]] == [{"found": 1}, {"found": 0}]
-    assert messages[4] == Message("assistant", "In a.md:3.")
+    assert messages[4] == ChatMessage("assistant", "In a.md:3.")
 
 
 def test_each_turn_is_a_message_of_its_own():
@@ -81,7 +81,7 @@ def test_ids_that_come_again_in_a_longer_conversation_are_kept_apart():
 
 def test_texts_of_people_are_the_users():
     steps = [text_step("person", "a"), text_step("system", "b"), Step("", "person", "approval", {"digest": "d"})]
-    assert messages_of(steps) == [Message("user", "a"), Message("system", "b")]
+    assert messages_of(steps) == [ChatMessage("user", "a"), ChatMessage("system", "b")]
 
 
 def asks(name, arguments, error="", text=""):
@@ -90,16 +90,18 @@ def asks(name, arguments, error="", text=""):
 
 def test_a_reply_becomes_steps():
     calls = (asks("search", {"query": "cat"}), asks("list", {}))
-    steps = steps_of(Reply("Let me see.", calls, {"prompt_tokens": 3}))
+    steps = steps_of(SearchReply("Let me see.", calls, {"prompt_tokens": 3}))
     assert [step.type for step in steps] == ["text", "action_call", "action_call"]
     assert steps[0].payload == {"text": "Let me see.", "usage": {"prompt_tokens": 3}}
     asked = Action("search", {"query": "cat"})
     assert steps[1].payload == {"policy": "search", "payload": {"query": "cat"}, "digest": asked.digest}
     assert steps[2].payload["payload"] == {}
-    assert steps_of(Reply("", (asks("list", {}),), {"prompt_tokens": 3}))[0].payload["usage"] == {"prompt_tokens": 3}
+    assert steps_of(SearchReply("", (asks("list", {}),), {"prompt_tokens": 3}))[0].payload["usage"] == {
+        "prompt_tokens": 3
+    }
 
 
 def test_arguments_that_cannot_be_read_are_told_and_not_guessed():
-    (step,) = steps_of(Reply("", (asks("search", None, "invalid_arguments", '{"query": '),)))
+    (step,) = steps_of(SearchReply("", (asks("search", None, "invalid_arguments", '{"query": '),)))
     assert step.payload["payload"] == {}
     assert step.payload["fault"] == 'the arguments are no JSON object: {"query": '

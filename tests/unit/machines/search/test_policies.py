@@ -16,9 +16,9 @@ from stream_server import serving as streaming
 from stream_shapes import call_chunk, chunk, entry, finished
 
 from dsa.errors import DocumentError, GenerationError
-from dsa.runtime.invocation import answer_of, ledger_of, run
 from dsa.runtime.ledger import CallEntry, CallResultEntry
-from dsa.runtime.policies import text_step
+from dsa.runtime.policy.invocation import answer_of, ledger_of, run
+from dsa.runtime.policy.policies import text_step
 from machines.search.policies import registry
 
 QUESTION = {"text": "What is the latest Python version?"}
@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 
 def ask(config, *, entries=(), append=None, payload=QUESTION, seed=()):
-    """Run the search agent; give the entries too."""
+    """Run the search agent; return the entries too."""
     saved = list(entries)
 
     def keep(entry):

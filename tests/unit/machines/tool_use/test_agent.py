@@ -12,9 +12,9 @@ from stream_server import answered, events, serving
 from stream_shapes import call_chunk, chunk, entry, finished
 
 import dsa
-from machines.tool_use import TEXT, CallRead, FunctionGuard, FunctionTool, Parameter, ToolAgent, ToolError
-from machines.tool_use import agent as agent_module
-from machines.tool_use.agent import came_brought
+from machines.tool_use import TEXT, AgentCall, FunctionGuard, FunctionTool, Parameter, ToolAgent, ToolError
+from machines.tool_use import tool_agent as agent_module
+from machines.tool_use.tool_agent import came_brought
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
@@ -125,7 +125,7 @@ def allowed(call):
 
 def bound(_machine, started):
     agent = ToolAgent("You know the weather.", TOOLS)
-    guards = {"harmless": FunctionGuard(CallRead, harmless), "allowed": FunctionGuard(CallRead, allowed)}
+    guards = {"harmless": FunctionGuard(AgentCall, harmless), "allowed": FunctionGuard(AgentCall, allowed)}
     return dsa.Bindings(effects=agent.effects, guards=guards, config={"model": started["model"], "seed": 0})
 
 
@@ -140,7 +140,7 @@ SAYS = answered(events([chunk({"content": "It is sunny."}), finished("stop")]))
 
 
 async def talked(folder, address, *sent, table=TABLE):
-    """Say something, and then what else is sent; give the state, and the texts that the user was told."""
+    """Say something, and then what else is sent; return the state, and the texts that the user was told."""
     path = folder / "desk.md"
     path.write_text(table)
     async with dsa.open_runs(folder / "runs") as runs:
@@ -154,7 +154,7 @@ async def talked(folder, address, *sent, table=TABLE):
 
 @pytest.fixture
 def talk(tmp_path):
-    """Talk with a model that gives these answers; give the state at the end, and what it was sent."""
+    """Talk with a model that gives these answers; return the state at the end, and what it was sent."""
 
     def with_answers(answers, *sent, table=TABLE):
         with serving(*answers) as (address, requests):

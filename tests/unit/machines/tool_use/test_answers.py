@@ -5,8 +5,8 @@ from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.generators import reconcile_stream
 from dsa.generators.streams import StreamResult
-from machines.tool_use.answers import MOST_MISPLACED, Usage, answer_of
 from machines.tool_use.tool import Tool
+from machines.tool_use.tool_call import MOST_MISPLACED, ModelUsage, answer_of
 
 OFFERED = [Tool(each["function"]["name"], "", schema=each["function"]["parameters"]) for each in TOOLS]
 CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
@@ -80,11 +80,11 @@ def test_a_text_that_speaks_of_calls_is_an_answer(text):
 def test_a_count_that_is_not_one_is_unknown(odd):
     usage = {"prompt_tokens": odd, "completion_tokens": 3, "cost": 0.5}
     _, told = answer_of(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
-    assert told.usage == Usage(None, 3, 0.5)
+    assert told.usage == ModelUsage(None, 3, 0.5)
 
 
 @pytest.mark.parametrize("odd", ["0.5", -1e308, -0.1, float("inf"), float("nan"), True, 10**400, [1]])
 def test_a_cost_that_is_not_one_is_unknown(odd):
     usage = {"prompt_tokens": 2, "completion_tokens": 3, "cost": odd}
     _, told = answer_of(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
-    assert told.usage == Usage(2, 3, None)
+    assert told.usage == ModelUsage(2, 3, None)

@@ -7,13 +7,19 @@ import pytest
 from stream_server import answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
-from dsa.edge.http.failures import reason_of
+from dsa.edge.http.model_server import reason_of
 from dsa.errors import GenerationError
-from machines.tool_use.answers import Room
-from machines.tool_use.call import ToolCall
-from machines.tool_use.context import asked_within, room_known, room_taken, shortened_to, within
-from machines.tool_use.message import Message, size_of
-from machines.tool_use.model import Wanted, model_of
+from machines.tool_use.chat_model import ModelOptions, model_of
+from machines.tool_use.tool_call import Room, ToolCall
+from machines.tool_use.transcript import (
+    ChatMessage,
+    asked_within,
+    room_known,
+    room_taken,
+    shortened_to,
+    size_of,
+    within,
+)
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
@@ -36,11 +42,11 @@ WORDS = {
 
 def told(*sizes):
     """A conversation with results of these sizes."""
-    messages = [Message("user", "?")]
+    messages = [ChatMessage("user", "?")]
     for number, size in enumerate(sizes):
         call = ToolCall(f"c{number}", f"c{number}", "f", {})
-        messages.append(Message("assistant", None, (call,)))
-        messages.append(Message("tool", json.dumps({"output": "z" * size}), answers=f"c{number}"))
+        messages.append(ChatMessage("assistant", None, (call,)))
+        messages.append(ChatMessage("tool", json.dumps({"output": "z" * size}), answers=f"c{number}"))
     return messages
 
 
@@ -49,7 +55,7 @@ def sent(request):
 
 
 def asked(address, messages, notices=None):
-    model = model_of(f"{address}/v1#m", Wanted())
+    model = model_of(f"{address}/v1#m", ModelOptions())
 
     def ask(shorter):
         return model.ask(shorter, (), number=0, on_text=None)
@@ -94,7 +100,7 @@ def test_what_is_over_by_the_server_s_numbers_is_left_out():
 def test_where_nothing_can_be_left_out_the_refusal_is_told():
     with serving(refusing(400, {"error": {"message": WORDS["OpenAI"]}})) as (address, requests):
         with pytest.raises(GenerationError) as error:
-            asked(address, [Message("user", "z" * 9_000)])
+            asked(address, [ChatMessage("user", "z" * 9_000)])
         assert (error.value.reason, len(requests)) == ("context_too_long", 1)
 
 
@@ -127,5 +133,5 @@ def test_a_room_holds_for_the_same_model_and_wish_alone():
 
 
 def test_a_result_that_is_shortened_stays_json():
-    message = Message("tool", json.dumps({"a": "z" * 500}), answers="a")
+    message = ChatMessage("tool", json.dumps({"a": "z" * 500}), answers="a")
     assert json.loads(shortened_to(message, 300).content)["a"].startswith("z")

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from machines.coding.calls import TOOLS
-from machines.tool_use.call import ToolCall
-from machines.tool_use.json_mode import Reply, WrittenCall, as_texts, read_reply, response_format, with_tools_told
-from machines.tool_use.message import Message
+from machines.coding.coding_tools import TOOLS
+from machines.tool_use.chat_model import ModelReply, WrittenCall, as_texts, read_reply, response_format, with_tools_told
+from machines.tool_use.tool_call import ToolCall
+from machines.tool_use.transcript import ChatMessage
 
 
 def schema():
@@ -30,9 +30,9 @@ def test_what_the_schema_takes_is_a_call_or_an_answer(answer):
     Draft202012Validator(schema()).validate(answer)
     said = read_reply(json.dumps(answer))
     if answer["tool"] == "answer":
-        assert said == Reply("It is done.")
+        assert said == ModelReply("It is done.")
     else:
-        assert said == Reply(calls=(WrittenCall(answer["tool"], answer["arguments"]),))
+        assert said == ModelReply(calls=(WrittenCall(answer["tool"], answer["arguments"]),))
 
 
 @pytest.mark.parametrize(
@@ -53,29 +53,29 @@ def test_what_is_no_call_is_not_taken(answer):
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)).map(json.dumps))  # fmt: skip
 def test_any_text_is_a_reply_or_none(text):
     found = read_reply(text)
-    assert found is None or isinstance(found, Reply)
+    assert found is None or isinstance(found, ModelReply)
 
 
 def test_history_is_told_as_the_model_would_write_it():
     call = ToolCall("1", "c1", "read_file", {"path": "a"})
     told = as_texts(
         [
-            Message("system", "S"),
-            Message("user", "U"),
-            Message("assistant", None, (call,)),
-            Message("tool", '{"content": "x"}', answers="c1"),
-            Message("user", "[note]"),
+            ChatMessage("system", "S"),
+            ChatMessage("user", "U"),
+            ChatMessage("assistant", None, (call,)),
+            ChatMessage("tool", '{"content": "x"}', answers="c1"),
+            ChatMessage("user", "[note]"),
         ]
     )
     assert told == [
-        Message("system", "S"),
-        Message("user", "U"),
-        Message("assistant", '{"tool": "read_file", "arguments": {"path": "a"}}'),
-        Message("user", '[read_file gave] {"content": "x"}\n[note]'),
+        ChatMessage("system", "S"),
+        ChatMessage("user", "U"),
+        ChatMessage("assistant", '{"tool": "read_file", "arguments": {"path": "a"}}'),
+        ChatMessage("user", '[read_file gave] {"content": "x"}\n[note]'),
     ]
 
 
 def test_the_tools_are_named_with_what_they_need():
-    first, *_ = with_tools_told([Message("system", "S"), Message("user", "U")], TOOLS)
+    first, *_ = with_tools_told([ChatMessage("system", "S"), ChatMessage("user", "U")], TOOLS)
     assert "- write_file(path, content, create_dirs?): Write a file" in first.content
     assert "- answer(text)" in first.content

@@ -12,16 +12,16 @@ from stream_server import RESET, answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
 from dsa.errors import GenerationError, ModelUnavailable
-from machines.tool_use.answers import answer_of
-from machines.tool_use.message import Message
-from machines.tool_use.model import ASKED_AGAIN, VARIABLE, Wanted, model_of, most_bytes
+from machines.tool_use.chat_model import ASKED_AGAIN, VARIABLE, ModelOptions, model_of, most_bytes
 from machines.tool_use.tool import Tool
+from machines.tool_use.tool_call import answer_of
+from machines.tool_use.transcript import ChatMessage
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
 GOOD = answered(events([chunk({"content": "Hello"}), finished("stop")]))
 HALF = events([chunk({"content": "Hel"})], done=False)
-MESSAGES = [Message("user", "?")]
+MESSAGES = [ChatMessage("user", "?")]
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def patient(monkeypatch):
 
 
 def asked(address, on_text=None, **wanted):
-    model = model_of(f"{address}/v1#m", Wanted(**wanted))
+    model = model_of(f"{address}/v1#m", ModelOptions(**wanted))
     return asyncio.run(model.ask(MESSAGES, (), number=0, on_text=on_text))
 
 
@@ -230,7 +230,7 @@ def test_what_an_answer_may_have_depends_on_its_tokens():
 
 def test_what_a_model_in_json_mode_has_said_without_end_is_told_too():
     with serving(endless("more " * 1000, 0)) as (address, _):
-        model = model_of(f"{address}/v1#m", Wanted(max_tokens=8, json_mode=True))
+        model = model_of(f"{address}/v1#m", ModelOptions(max_tokens=8, json_mode=True))
         tool = Tool("t", "d", schema={"type": "object"})
-        result = asyncio.run(model.ask([Message("system", "x")], [tool], number=0, on_text=None))
+        result = asyncio.run(model.ask([ChatMessage("system", "x")], [tool], number=0, on_text=None))
     assert json.dumps(cut_off(result).content).startswith('"Helmore')

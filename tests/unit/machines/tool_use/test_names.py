@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.tool_use.names import name_sent, name_told
+from machines.tool_use.tool import name_sent, name_told
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dsa.runtime.speech import as_unicode
-from machines.tool_use.json_values import is_writable
-from machines.tool_use.texts import shell_line
+from machines.tool_use.records import is_writable, shell_line
 
 BASH = shutil.which("bash")
 

@@ -4,8 +4,7 @@ import pytest
 import simulations
 from simulations import written
 
-from dsa.testing.simulation.campaign import Outcome, enough, played, simulate
-from dsa.testing.simulation.story import Story
+from dsa.testing.simulation.story import CampaignResult, Story, enough, played, simulate
 
 LETTER = written(simulations.LETTER)
 FROUGHT = written(f"{simulations.LETTER}\n## Properties\n- never done\n")
@@ -35,7 +34,7 @@ def test_figures_are_those_of_the_stories():
 
 def test_what_was_found_stands_in_the_order_of_seeds():
     parts = [played(FROUGHT, range(begin, begin + 30)) for begin in (60, 0, 30)]
-    outcome = Outcome()
+    outcome = CampaignResult()
     for part in parts:
         outcome.add(part)
     seeds = [found.seed for found in outcome.found]

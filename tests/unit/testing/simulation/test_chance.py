@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from dsa.testing.simulation.chance import Chance
+from dsa.testing.simulation.seed_plan import Chance
 
 
 def test_the_same_question_gets_the_same_answer():

@@ -1,7 +1,7 @@
 """What a power cut leaves of a file: what was synced, always; of the rest nothing, a part, all but a sector, or everything."""
 
-from dsa.testing.simulation.chance import Chance
-from dsa.testing.simulation.disk import File
+from dsa.testing.simulation.disk_store import File
+from dsa.testing.simulation.seed_plan import Chance
 
 SYNCED, LATER = b"synced " * 10, bytes(range(1, 201))
 

@@ -2,7 +2,7 @@
 
 from simulations import written
 
-from dsa.testing.simulation.chance import Chance
+from dsa.testing.simulation.seed_plan import Chance
 
 ABOUT = written("""# ways
 ## Events

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from dsa.testing.simulation.loop import BEGIN_MS, SpinningError, Time, VirtualClock, VirtualLoop
+from dsa.testing.simulation.virtual_loop import BEGIN_MS, SpinningError, Time, VirtualClock, VirtualLoop
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def nobody():
 
 
 def run(loop, coroutine):
-    """Run to the end, and give what comes of it."""
+    """Run to the end, and return what comes of it."""
     task = loop.create_task(coroutine)
     assert loop.play(task, wake(loop))
     return task.result()

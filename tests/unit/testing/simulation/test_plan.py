@@ -3,8 +3,8 @@
 import simulations
 from simulations import subject, written
 
-from dsa.meaning import Occurrence
-from dsa.testing.simulation.plan import plan_of
+from dsa.semantics import Occurrence
+from dsa.testing.simulation.seed_plan import plan_of
 
 LETTER = written(simulations.LETTER)
 EVERY = len(LETTER.triples)

@@ -3,10 +3,9 @@
 import attrs
 import pytest
 
-from dsa.runtime.journal import DamageError, HeldError, LeaseLostError, StoreError, UnknownRunError
 from dsa.runtime.ledger import EventEntry, MachineEntry, RowEntry
-from dsa.testing.simulation.disk import File
-from dsa.testing.simulation.store import DiskStore, frames
+from dsa.runtime.run_store import DamageError, HeldError, LeaseLostError, StoreError, UnknownRunError
+from dsa.testing.simulation.disk_store import DiskStore, File, frames
 
 TEXT = "# a machine\n\nwith \ud800 half a character, and lines\nrows 1\n"
 FIRST = (MachineEntry("sim", "m", "digest"),)
@@ -62,7 +61,7 @@ def alive():
 
 @pytest.fixture
 def opened(files, alive):
-    """Give what opens the store as one process has it open."""
+    """Return what opens the store as one process has it open."""
 
     def open_store(name="process 1", ends=()):
         alive.add(name)

@@ -6,14 +6,14 @@ import simulations
 from simulations import written
 
 from dsa.testing.simulation.faults import FITTING, Triple
-from dsa.testing.simulation.plan import plan_of
-from dsa.testing.simulation.strikes import Strikes
+from dsa.testing.simulation.mishaps import Strikes
+from dsa.testing.simulation.seed_plan import plan_of
 
 LETTER = written(simulations.LETTER)
 
 
 def aimed(*triple, seed=0):
-    """Give the strikes of a seed of the first lap that aims at a triple."""
+    """Return the strikes of a seed of the first lap that aims at a triple."""
     plan = plan_of(LETTER, seed)
     return Strikes(attrs.evolve(plan, aim=Triple(*triple), chance=plan.chance, guide=LETTER.guide))
 

@@ -7,12 +7,12 @@ import pytest
 from facts_of_runs import ABOUT, BUSY, DRAFT, LEDGER, facts
 from simulations import subject
 
-from dsa.edge.effects import fault_in
-from dsa.edge.files import load
+from dsa.edge.document_files import load
+from dsa.edge.performer import fault_in
 from dsa.runtime.content import Artifact
-from dsa.runtime.policies import Action
-from dsa.testing.simulation.loop import VirtualLoop
-from dsa.testing.simulation.plan import plan_of
+from dsa.runtime.policy.policies import Action
+from dsa.testing.simulation.seed_plan import plan_of
+from dsa.testing.simulation.virtual_loop import VirtualLoop
 from dsa.testing.simulation.world import World, data_of
 
 DRAFTING = LEDGER[:4]  # a letter was asked for
@@ -41,7 +41,7 @@ class Played:
     loop: VirtualLoop
 
     def call(self, caller, fate="answers", event=None):
-        """Call the policy of `draft`, let it go on when it waits, and give the steps; None when it never comes back."""
+        """Call the policy of `draft`, let it go on when it waits, and return the steps; None when it never comes back."""
         binding = self.world.binding(caller)
         perform = binding.effects["draft"](
             Action("draft", {"key": DRAFT.key}, frozenset({"written"})), SimpleNamespace(key=f"{DRAFT.key}/1")

@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.paths import Protection
-from machines.coding.tools.planted import looked
+from machines.coding.tools.planted_files import looked
+from machines.coding.tools.workspace_paths import Protection
 
 NAMES = (
     "a",
@@ -31,7 +31,7 @@ PATTERNS = (
 
 
 def covered_below(root, protection):
-    """Give the paths of what is protected in a folder, the uppermost only."""
+    """Return the paths of what is protected in a folder, the uppermost only."""
     with looked(str(root), protection) as sight:
         return sorted(str(Path(path).relative_to(root)) for path in sight.named)
 

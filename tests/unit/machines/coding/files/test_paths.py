@@ -5,7 +5,7 @@ from file_tools import FileTools, given_or_refused, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.paths import Pattern, named, parts_of
+from machines.coding.tools.workspace_paths import PathPattern, named, parts_of
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_any_text_is_names_that_stay_inside_or_is_refused(text):
     ],
 )
 def test_patterns(pattern, covered, free):
-    made = Pattern(pattern)
+    made = PathPattern(pattern)
     assert [path for path in [*covered, *free] if made.covers(path.split("/"))] == covered
 
 

@@ -9,7 +9,7 @@ from file_tools import FileTools, contents, prepared, refused, sha
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.workspace import Change
+from machines.coding.tools.workspace import FileEdit
 
 
 def test_a_file_is_written_as_the_seed_says(workspace, tmp_path):
@@ -174,7 +174,7 @@ def test_what_is_planned_is_what_happens(workspace, tmp_path):
         assert contents(tmp_path) == before
         assert all(f"+++ {change.path}\n" in shown for change in planned)
         done = workspace.apply(tool, arguments, planned)
-        assert [Change(**said) for said in json.loads(json.dumps(done["changes"]))] == list(planned)
+        assert [FileEdit(**said) for said in json.loads(json.dumps(done["changes"]))] == list(planned)
         assert [workspace.digest(change.path) for change in planned] == [change.after for change in planned]
         assert workspace.apply(tool, arguments, planned) == done
     assert workspace.planned("read_file", {"path": "a"}) == ()

@@ -3,7 +3,7 @@
 import pytest
 from workspaces import make_workspace
 
-from machines.coding.history import History
+from machines.coding.history import WorkspaceHistory
 
 
 @pytest.fixture
@@ -13,4 +13,4 @@ def root(tmp_path):
 
 @pytest.fixture
 def history(tmp_path, root):
-    return History(tmp_path / "history", root)
+    return WorkspaceHistory(tmp_path / "history", root)

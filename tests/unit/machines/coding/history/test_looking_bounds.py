@@ -10,14 +10,14 @@ import time
 import pytest
 from coding_typed import DONE, PLAN, block, calls, typed_in
 
-from dsa.edge.sandbox.commands import stop
-from machines.coding.events import CallRead
-from machines.coding.history import History, HistoryError, looking
+from dsa.edge.sandbox.command_sandbox import stop
+from machines.coding.history import HistoryError, WorkspaceHistory, workspace_scan
+from machines.coding.task_plan import CodingCall
 from machines.coding.toolbox import Toolbox
-from machines.coding.tools.arguments import WriteFile
+from machines.coding.tools.file_arguments import WriteFile
 
-SIZE = looking.LARGEST_BYTES
-FIT = looking.MOST_BYTES // SIZE
+SIZE = workspace_scan.LARGEST_BYTES
+FIT = workspace_scan.MOST_BYTES // SIZE
 
 
 def sparse(folder, count):
@@ -47,7 +47,7 @@ def test_what_was_left_out_never_seems_to_be_new(history, root, tmp_path):
     for number in range(50):
         (root / "a" / f"f{number:03}").unlink()
     history.mark("some are gone, and there is room")
-    again = History(tmp_path / "history", root).mark("last")
+    again = WorkspaceHistory(tmp_path / "history", root).mark("last")
     assert {each.path for each in history.changed(first, again)} == {f"a/f{number:03}" for number in range(50)}
     assert history.unkept(again) == history.unkept(first)
 
@@ -63,13 +63,13 @@ def test_a_file_that_is_named_is_kept_whatever_else_there_is(history, root):
 
 
 def test_what_is_not_read_in_time_is_left_out_and_told(history, root, monkeypatch):
-    monkeypatch.setattr(looking, "MOST_S", -1.0)
+    monkeypatch.setattr(workspace_scan, "MOST_S", -1.0)
     assert " not read within 60 s, as " in history.unkept(history.mark("first"))
 
 
 def test_what_was_read_once_is_looked_at_however_late_it_is(history, root, monkeypatch):
     first = history.mark("first")
-    monkeypatch.setattr(looking, "MOST_S", -1.0)
+    monkeypatch.setattr(workspace_scan, "MOST_S", -1.0)
     (root / "src" / "a.py").write_text("changed")
     assert [each.path for each in history.changed(first, history.mark("last"))] == ["src/a.py"]
 
@@ -85,7 +85,7 @@ def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp
     toolbox = Toolbox({"workspace": str(root)}, tmp_path)
     write = {"path": "new.txt", "content": "x"}
     planned = tuple(toolbox.workspace.planned(WriteFile(**write)))
-    call = CallRead(call_id="c1", tool="write_file", kind="changing", arguments=write, planned=planned)
+    call = CodingCall(call_id="c1", tool="write_file", kind="changing", arguments=write, planned=planned)
     with stop() as stopped:
         stopped.set()
         with pytest.raises(HistoryError, match="it was stopped"):
@@ -96,9 +96,9 @@ def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp
 
 def test_progress_is_told_after_two_seconds_and_taken_away(monkeypatch):
     clock = iter([0.0, 1.0, 1.9, 2.0, 2.1, 2.6])
-    monkeypatch.setattr(looking.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(workspace_scan.time, "monotonic", lambda: next(clock))
     told = []
-    effort = looking.Effort(tell=told.append)
+    effort = workspace_scan.ScanBudget(tell=told.append)
     for size in (0, 0, 0, 1_000_000, 0):
         effort.go_on(size)
     effort.end()

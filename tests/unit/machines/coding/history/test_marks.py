@@ -11,8 +11,8 @@ from workspaces import git_of_history as git
 from workspaces import state
 
 from dsa.runtime.artifacts import ArtifactStoreError
-from machines.coding.history import Changed, History
-from machines.coding.history.looking import IGNORED, LARGEST_BYTES, HistoryError, Seen, blob_id, look
+from machines.coding.history import ChangedFile, WorkspaceHistory
+from machines.coding.history.workspace_scan import IGNORED, LARGEST_BYTES, FileState, HistoryError, blob_id, look
 
 UNKNOWN = "0" * 40
 
@@ -27,7 +27,7 @@ def paths(changes):
 def test_an_unchanged_workspace_has_the_same_mark(history, root, tmp_path):
     first = history.mark("as it was")
     assert history.mark("nothing done") == first
-    assert History(tmp_path / "history", root).mark("another process") == first
+    assert WorkspaceHistory(tmp_path / "history", root).mark("another process") == first
     assert git(tmp_path, "log", "--format=%H %s", "runs/workspace") == f"{first} as it was\n"
 
 
@@ -57,11 +57,11 @@ def test_every_kind_of_change_is_found(history, root):
     last = history.mark("last")
     script = blob_id(b"#!/bin/sh\n")
     assert history.changed(first, last) == (
-        Changed("link", blob_id(b"src/a.py"), blob_id(b"src/b.py"), "120000", "120000"),
-        Changed("new/c.py", None, blob_id(b"c\n"), None, "100644"),
-        Changed("run.sh", script, script, "100755", "100644"),
-        Changed("src/a.py", blob_id(b"a = 1\n"), blob_id(b"a = 2\n"), "100644", "100644"),
-        Changed("src/b.py", blob_id(b"b = 1\n"), None, "100644", None),
+        ChangedFile("link", blob_id(b"src/a.py"), blob_id(b"src/b.py"), "120000", "120000"),
+        ChangedFile("new/c.py", None, blob_id(b"c\n"), None, "100644"),
+        ChangedFile("run.sh", script, script, "100755", "100644"),
+        ChangedFile("src/a.py", blob_id(b"a = 1\n"), blob_id(b"a = 2\n"), "100644", "100644"),
+        ChangedFile("src/b.py", blob_id(b"b = 1\n"), None, "100644", None),
     )
     assert paths(history.changed(last, first)) == paths(history.changed(first, last))
 
@@ -131,7 +131,7 @@ def test_what_is_left_out(history, root):
 
 
 def test_the_history_itself_is_left_out_wherever_it_is(root):
-    history = History(root / "kept", root)
+    history = WorkspaceHistory(root / "kept", root)
     first = history.mark("first")
     assert history.mark("last") == first
 
@@ -167,9 +167,9 @@ def test_permissions_that_git_does_not_keep_are_a_change(history, root, tmp_path
     assert history.diff(first, last).startswith(
         f"Permissions of {name}: 0{'644' if name == 'src/a.py' else '755'}, then 0"
     )
-    assert History(tmp_path / "history", root).mark("another process") == last
+    assert WorkspaceHistory(tmp_path / "history", root).mark("another process") == last
     (tmp_path / "history" / "dsa-seen.json").unlink()
-    assert History(tmp_path / "history", root).mark("all read again") == last
+    assert WorkspaceHistory(tmp_path / "history", root).mark("all read again") == last
 
 
 def test_what_we_write_for_people_is_no_change(history, root):
@@ -188,14 +188,14 @@ def test_without_what_was_seen_all_is_read_again(history, root, tmp_path, torn):
     first = history.mark("first")
     seen = tmp_path / "history" / "dsa-seen.json"
     seen.unlink() if torn is None else seen.write_bytes(torn)
-    again = History(tmp_path / "history", root)
+    again = WorkspaceHistory(tmp_path / "history", root)
     assert again.mark("nothing done") == first
     (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
     assert paths(again.changed(first, again.mark("last"))) == ["src/a.py"]
 
 
 def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
-    other = History(tmp_path / "history", root)
+    other = WorkspaceHistory(tmp_path / "history", root)
     first = history.mark("first")
     (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
     second = other.mark("second")
@@ -208,7 +208,7 @@ def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
 
 def test_something_else_in_the_place_of_the_history(tmp_path, root):
     with pytest.raises(ArtifactStoreError, match="no bare git repository"):
-        History(root, root)
+        WorkspaceHistory(root, root)
 
 
 def test_without_git_it_is_said_what_is_missing(root, tmp_path):
@@ -281,7 +281,7 @@ def test_a_file_is_read_again_when_anything_of_it_is_another(root, other):
     stamp = [found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
     if other is not None:
         stamp[other] += 1
-    seen = Seen(tuple(stamp), "100755", UNKNOWN, settled=True)
+    seen = FileState(tuple(stamp), "100755", UNKNOWN, settled=True)
     blob = looked(root, {"run.sh": seen}).files["run.sh"].blob
     assert blob == (UNKNOWN if other is None else blob_id(b"#!/bin/sh\n"))
 

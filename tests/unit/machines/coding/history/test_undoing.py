@@ -12,8 +12,8 @@ from file_tools import FileTools
 from workspaces import change_all, state
 from workspaces import git_of_history as git
 
-from machines.coding.history import UNKEPT, UNKNOWN, Conflict, History, looking
-from machines.coding.history.looking import LARGEST_BYTES
+from machines.coding.history import UNKEPT, UNKNOWN, Conflict, WorkspaceHistory, workspace_scan
+from machines.coding.history.workspace_scan import LARGEST_BYTES
 
 
 def test_an_undo_puts_all_back(history, root):
@@ -196,13 +196,13 @@ def test_what_is_over_the_bounds_is_neither_new_nor_removed(history, root):
 
 
 def test_ignored_names_are_bounded_and_what_is_beyond_is_told(history, root, monkeypatch):
-    monkeypatch.setattr(looking, "MOST_IGNORED", 3)
+    monkeypatch.setattr(workspace_scan, "MOST_IGNORED", 3)
     (root / ".gitignore").write_text("many/\n", "utf-8")
     (root / "many").mkdir()
     for number in range(5):
         (root / "many" / f"{number}.txt").write_text("x", "utf-8")
     mark = history.mark("first")
-    assert list(history.left_out(mark).values()).count(looking.IGNORED) == 3
+    assert list(history.left_out(mark).values()).count(workspace_scan.IGNORED) == 3
     assert "not told when it is gone: what is beyond" in history.unkept(mark)
     (root / "many" / "0.txt").unlink()
     assert "not told when it is gone" in history.unkept(history.mark("last"))
@@ -366,14 +366,14 @@ def killed(folder, first, last, at):
 
 @pytest.mark.parametrize("by", ["another undo", "a write"])
 def test_a_file_whose_undo_was_killed_before_its_other_name_was_gone_is_mended(tmp_path, root, by):
-    history = History(tmp_path / "history", root)
+    history = WorkspaceHistory(tmp_path / "history", root)
     first = history.mark("first")
     (root / "src" / "a.py").unlink()
     last = history.mark("last")
     assert killed(tmp_path, first, last, "os.remove")
     assert (root / "src" / "a.py").stat().st_nlink == 2
     if by == "another undo":
-        History(tmp_path / "history", root).undo(first, last)
+        WorkspaceHistory(tmp_path / "history", root).undo(first, last)
     else:
         with FileTools(root) as workspace:
             assert workspace.fault("write_file", {"path": "src/a.py", "content": "x"}) == ""
@@ -391,7 +391,7 @@ def test_another_name_of_a_file_that_no_undo_has_left_is_still_refused(tmp_path,
 
 def test_an_undo_that_was_killed_anywhere_can_be_done_again(tmp_path, root, fired):
     original = state(root)
-    history = History(tmp_path / "history", root)
+    history = WorkspaceHistory(tmp_path / "history", root)
     first = history.mark("first")
     change_all(root)
     last = history.mark("last")
@@ -404,7 +404,7 @@ def test_an_undo_that_was_killed_anywhere_can_be_done_again(tmp_path, root, fire
         shutil.copytree(kept, tmp_path, symlinks=True)
         if not killed(tmp_path, first, last, at):
             break
-        again = History(tmp_path / "history", root)
+        again = WorkspaceHistory(tmp_path / "history", root)
         assert again.undo(first, last).conflicts == ()
         (root / "by_person").unlink()
         assert state(root) == original

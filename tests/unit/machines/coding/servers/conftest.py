@@ -29,6 +29,6 @@ def opened():
 
 @pytest.fixture
 def mark(tmp_path):
-    """Give a pipe with a name: who reads it waits until a server has written."""
+    """Return a pipe with a name: who reads it waits until a server has written."""
     os.mkfifo(tmp_path / "mark")
     return tmp_path / "mark"

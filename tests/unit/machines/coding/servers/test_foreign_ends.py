@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from foreign_servers import SHORT_S, TESTS, Foreign, real, refused, rogue, text, wait_until_gone
 
-from dsa.edge.sandbox.commands import stop
-from machines.coding.servers.server import Server
-from machines.coding.servers.session import Live
+from dsa.edge.sandbox.command_sandbox import stop
+from machines.coding.servers.mcp_results import McpServer
+from machines.coding.servers.mcp_session import Live
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 
@@ -100,7 +100,7 @@ def test_no_thread_and_no_file_is_left():
 
 PROGRAM = """
 import sys
-from machines.coding.servers.foreign import Foreign, Server
+from machines.coding.servers.mcp_tools import Foreign, Server
 foreign = Foreign({"test": Server([sys.executable, sys.argv[1]])})
 foreign.tools()
 foreign.call("test__slow", {"seconds": 600 * (sys.argv[3] == "waits"), "mark": sys.argv[2]})
@@ -122,7 +122,7 @@ def test_neither_ctrl_c_nor_an_end_leaves_a_server(mark, how, code):
 
 INTERRUPTED = """
 import sys
-from machines.coding.servers.foreign import Foreign, Server
+from machines.coding.servers.mcp_tools import Foreign, Server
 with Foreign({"test": Server([sys.executable, sys.argv[1]])}) as foreign:
     try:
         foreign.call("test__slow", {"seconds": 600, "mark": sys.argv[2]})
@@ -144,8 +144,8 @@ def test_a_call_that_is_interrupted_does_not_go_on(mark):
 WITHOUT = """
 import sys
 sys.modules["mcp"] = None
-from machines.coding.tools.errors import ToolError
-from machines.coding.servers.foreign import Foreign, Server
+from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.servers.mcp_tools import Foreign, Server
 try:
     Foreign({"test": Server(["x"])}).tools()
 except ToolError as error:
@@ -161,7 +161,7 @@ def test_without_the_package_it_says_how_to_install_it():
 
 def test_a_package_that_cannot_be_imported_is_told_before_a_server_is_started(opened, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp.shared.message", None)
-    code, said = refused(opened(odd=Server(["program-that-nobody-has"])).tools)
+    code, said = refused(opened(odd=McpServer(["program-that-nobody-has"])).tools)
     assert code == "not_installed"
     assert "the package mcp cannot be imported (import of mcp.shared.message halted" in said
 

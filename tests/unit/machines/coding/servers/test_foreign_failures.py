@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from foreign_servers import LONG_S, SHORT_S, real, refused, rogue, text, wait_until_gone
 
-from dsa.edge.sandbox.commands import stop
-from machines.coding.servers.server import Server
+from dsa.edge.sandbox.command_sandbox import stop
+from machines.coding.servers.mcp_results import McpServer
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 
@@ -43,10 +43,10 @@ def test_a_server_that_does_not_start_is_told_by_name(opened, how, code, says):
 @pytest.mark.parametrize(
     ("server", "says"),
     [
-        (Server(["/nowhere/server"]), "cannot be started: No such file or directory: /nowhere/server"),
-        (Server(["no-such-program-at-all"]), "No such file or directory: no-such-program-at-all"),
-        (Server([sys.executable], cwd="/nowhere"), "No such file or directory: /nowhere"),
-        (Server(["/etc/passwd"]), "Permission denied: /etc/passwd"),
+        (McpServer(["/nowhere/server"]), "cannot be started: No such file or directory: /nowhere/server"),
+        (McpServer(["no-such-program-at-all"]), "No such file or directory: no-such-program-at-all"),
+        (McpServer([sys.executable], cwd="/nowhere"), "No such file or directory: /nowhere"),
+        (McpServer(["/etc/passwd"]), "Permission denied: /etc/passwd"),
     ],
 )
 def test_a_program_that_is_not_there_is_told(opened, server, says):

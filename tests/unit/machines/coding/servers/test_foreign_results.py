@@ -6,7 +6,7 @@ import os
 import pytest
 from foreign_servers import Foreign, real, refused, rogue, text
 
-from machines.coding.tools.errors import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 
@@ -71,7 +71,7 @@ def test_odd_values_are_json_or_refused(opened, how):
     foreign = opened(odd=rogue(how))
     try:
         json.dumps(foreign.call("odd__good", {}), allow_nan=False).encode("ascii")
-    except ToolError as error:
+    except WorkspaceToolError as error:
         if error.code not in {"bad_result", "server_garbled", "too_large"} or how == "half_a_character":
             raise
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from foreign_servers import real, refused, rogue, text
 
-from machines.coding.servers.tools import MOST_TOOLS, fitted, read_tool, tools_of
+from machines.coding.servers.mcp_results import MOST_TOOLS, fitted, read_tool, tools_of
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 

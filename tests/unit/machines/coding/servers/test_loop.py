@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from machines.coding.servers.foreign import BesideLoop, Ended
+from machines.coding.servers.mcp_tools import BesideLoop, LoopClosedError
 
 
 @pytest.fixture
@@ -47,5 +47,5 @@ def test_work_is_given_up_whenever_its_caller_is_interrupted(beside, begun, monk
 
 def test_work_for_a_loop_that_was_ended_is_refused(beside):
     beside.end()
-    with pytest.raises(Ended):
+    with pytest.raises(LoopClosedError):
         beside.done(asyncio.sleep(0))

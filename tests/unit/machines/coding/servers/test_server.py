@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from dsa.errors import ParameterError
-from machines.coding.servers.server import Server
+from machines.coding.servers.mcp_results import McpServer
 
 TOML = """
 [mcp.files]
@@ -23,10 +23,10 @@ command = ["server"]
 
 def test_settings_are_read():
     said = tomllib.loads(TOML)["mcp"]
-    assert Server.from_mapping("files", said["files"]) == Server(
+    assert McpServer.from_mapping("files", said["files"]) == McpServer(
         ("uvx", "server", "--all"), {"TOKEN": "x"}, "/tmp", 5, ("read",), "always", 90
     )
-    assert Server.from_mapping("plain", said["plain"]) == Server(("server",))
+    assert McpServer.from_mapping("plain", said["plain"]) == McpServer(("server",))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ def test_settings_are_read():
 )
 def test_settings_that_are_wrong_are_refused(said, says):
     with pytest.raises(ParameterError) as error:
-        Server.from_mapping("x", said)
+        McpServer.from_mapping("x", said)
     assert str(error.value).startswith("[mcp.x]")
     assert says in str(error.value)

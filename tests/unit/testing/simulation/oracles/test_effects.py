@@ -21,20 +21,21 @@ from facts_of_runs import (
 )
 from simulations import written
 
-from dsa.meaning import Occurrence, start, step
-from dsa.runtime.budgets import BUDGET, Limit
-from dsa.runtime.ledger import ArtifactEntry, DecidedEntry, Judgement, ResumedEntry, VerdictEntry
-from dsa.runtime.recorded import IN_DOUBT
-from dsa.testing.simulation.facts import Answering
-from dsa.testing.simulation.oracles import Oracle, effects
+from dsa.runtime.costs import BUDGET, BudgetLimit
+from dsa.runtime.ledger import ArtifactEntry, DecidedEntry, GuardVerdict, ResumedEntry, VerdictEntry
+from dsa.runtime.policy.call_tree import IN_DOUBT
+from dsa.semantics import Occurrence, start, step
+from dsa.testing.simulation import effect_oracles
+from dsa.testing.simulation.facts import ReplyFact
+from dsa.testing.simulation.oracles import Oracle
 
 BEFORE, DURING, AFTER = LEDGER[:3], LEDGER[:4], LEDGER[: DRAFTED + 1]
 POSTING = LEDGER[:POSTED]
 DOUBT = ResumedEntry(effects={DRAFT.key: "retry"})
 FAILED, TIMED_OUT, SPENT = failed(DRAFT, "MADE"), failed(MAKE, "TimeoutError"), failed(DRAFT, BUDGET)
-LIMITS = (Limit("calls", 1, "draft"),)
+LIMITS = (BudgetLimit("calls", 1, "draft"),)
 DONE = result(NOTE)
-VERDICT = VerdictEntry("2/1", "poem", 2, "new", (Judgement("g", "passed"),))
+VERDICT = VerdictEntry("2/1", "poem", 2, "new", (GuardVerdict("g", "passed"),))
 ATTEMPTS = [ArtifactEntry("1/1", "poem", n, name, "digest") for n, name in enumerate(("old", "new"), start=1)]
 TIMER = ("making", "after 5s")
 TAKEN = step(ABOUT.machine, start(ABOUT.machine), Occurrence("write"))
@@ -56,170 +57,178 @@ def to_meet(*events, **known):
 
 
 BROKEN = [
-    (effects.an_effect_begins_after_its_intent_is_durable, facts(BEFORE), begun(DRAFT)),
-    (effects.who_cannot_write_begins_nothing, facts(DURING), begun(DRAFT, may_write=False)),
-    (effects.what_has_a_result_is_not_performed_again, facts(AFTER), begun(DRAFT)),
+    (effect_oracles.an_effect_begins_after_its_intent_is_durable, facts(BEFORE), begun(DRAFT)),
+    (effect_oracles.who_cannot_write_begins_nothing, facts(DURING), begun(DRAFT, may_write=False)),
+    (effect_oracles.what_has_a_result_is_not_performed_again, facts(AFTER), begun(DRAFT)),
     (
-        effects.what_may_have_happened_is_performed_again_only_when_reported,
+        effect_oracles.what_may_have_happened_is_performed_again_only_when_reported,
         facts(DURING, begun={DRAFT.key: 1}),
         begun(DRAFT),
     ),
     (
-        effects.what_may_have_happened_is_performed_again_only_when_reported,
+        effect_oracles.what_may_have_happened_is_performed_again_only_when_reported,
         facts((*DURING, DOUBT), begun={DRAFT.key: 2}),
         begun(DRAFT),
     ),
-    (effects.what_a_person_must_decide_waits_for_the_person, facts((*POSTING, doubted(POST, "retry"))), begun(POST)),
-    (effects.only_what_is_outstanding_is_performed, facts(POSTING), begun(DRAFT)),
-    (effects.effects_without_answers_are_complete_before_the_next_begins, facts(ASKED, BUSY), begun(MAKE)),
     (
-        effects.effects_without_answers_are_complete_before_the_next_begins,
+        effect_oracles.what_a_person_must_decide_waits_for_the_person,
+        facts((*POSTING, doubted(POST, "retry"))),
+        begun(POST),
+    ),
+    (effect_oracles.only_what_is_outstanding_is_performed, facts(POSTING), begun(DRAFT)),
+    (effect_oracles.effects_without_answers_are_complete_before_the_next_begins, facts(ASKED, BUSY), begun(MAKE)),
+    (
+        effect_oracles.effects_without_answers_are_complete_before_the_next_begins,
         facts((*ASKED, failed(NOTE, "MADE")), BUSY),
         begun(SEND),
     ),
-    (effects.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY), begun(SEND)),
-    (effects.a_budget_counts_every_call, facts(DURING, limits=LIMITS, begun={DRAFT.key: 1}), begun(DRAFT)),
+    (effect_oracles.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY), begun(SEND)),
+    (effect_oracles.a_budget_counts_every_call, facts(DURING, limits=LIMITS, begun={DRAFT.key: 1}), begun(DRAFT)),
     (
-        effects.a_budget_counts_every_call,
-        facts(DURING, limits=(Limit("calls", 1),), begun={DRAFT.key: 1}),
+        effect_oracles.a_budget_counts_every_call,
+        facts(DURING, limits=(BudgetLimit("calls", 1),), begun={DRAFT.key: 1}),
         begun(DRAFT),
     ),
-    (effects.a_result_belongs_to_an_intent, facts(BEFORE), LEDGER[DRAFTED]),
-    (effects.an_effect_has_one_result, facts(AFTER), LEDGER[DRAFTED]),
-    (effects.an_effect_has_one_result, facts(AFTER), FAILED),
-    (effects.a_result_is_what_came_back, facts(DURING), LEDGER[DRAFTED]),
-    (effects.a_result_is_what_came_back, facts(DURING, given={DRAFT.key: ["MADE"]}), LEDGER[DRAFTED]),
-    (effects.a_result_is_what_came_back, facts(DURING), failed(DRAFT, IN_DOUBT)),
-    (effects.a_result_is_what_came_back, later(facts(ASKED, BUSY, begun_s={MAKE.key: 0.0}), 1.9), TIMED_OUT),
-    (effects.a_result_is_what_came_back, facts(DURING, limits=LIMITS), SPENT),
-    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(POSTING), doubted(POST, "retry")),
-    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "fail")),
+    (effect_oracles.a_result_belongs_to_an_intent, facts(BEFORE), LEDGER[DRAFTED]),
+    (effect_oracles.an_effect_has_one_result, facts(AFTER), LEDGER[DRAFTED]),
+    (effect_oracles.an_effect_has_one_result, facts(AFTER), FAILED),
+    (effect_oracles.a_result_is_what_came_back, facts(DURING), LEDGER[DRAFTED]),
+    (effect_oracles.a_result_is_what_came_back, facts(DURING, given={DRAFT.key: ["MADE"]}), LEDGER[DRAFTED]),
+    (effect_oracles.a_result_is_what_came_back, facts(DURING), failed(DRAFT, IN_DOUBT)),
+    (effect_oracles.a_result_is_what_came_back, later(facts(ASKED, BUSY, begun_s={MAKE.key: 0.0}), 1.9), TIMED_OUT),
+    (effect_oracles.a_result_is_what_came_back, facts(DURING, limits=LIMITS), SPENT),
+    (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts(POSTING), doubted(POST, "retry")),
+    (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "fail")),
     (
-        effects.what_is_in_doubt_is_handled_as_the_table_says,
+        effect_oracles.what_is_in_doubt_is_handled_as_the_table_says,
         facts(POSTING, decided={POST.key: ["fail"]}),
         doubted(POST, "done"),
     ),
-    (effects.a_decision_is_what_a_person_said, facts(POSTING), DecidedEntry(POST.key, "retry")),
+    (effect_oracles.a_decision_is_what_a_person_said, facts(POSTING), DecidedEntry(POST.key, "retry")),
     (
-        effects.a_decision_is_what_a_person_said,
+        effect_oracles.a_decision_is_what_a_person_said,
         facts(DURING, decided={DRAFT.key: ["retry", "written"]}),
         DecidedEntry(DRAFT.key, "retry"),
     ),
-    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "again")),
-    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "failed"}), VERDICT),
-    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS[:1], said={("2/1", "g"): "passed"}), VERDICT),
-    (effects.an_answer_is_fed_after_its_result_is_recorded, facts(DURING), LEDGER[5]),
-    (effects.an_answer_is_fed_after_its_result_is_recorded, facts((*DURING, FAILED)), LEDGER[5]),
-    (effects.events_from_outside_were_sent, facts(LEDGER[:1]), LEDGER[1]),
-    (effects.events_from_outside_were_sent, facts(DURING, sent={"write": 1}), fed("write", seq=2)),
-    (effects.a_sender_is_told_what_became_of_it, facts(DURING), Answering("stop", TAKEN)),
-    (effects.a_sender_is_told_what_became_of_it, facts(DURING), Answering("write", REFUSED)),
-    (effects.verdicts_are_what_guards_said, facts(ASKED, BUSY), fed("made", MAKE.key, verdicts={"g": "passed"})),
+    (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "again")),
+    (effect_oracles.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "failed"}), VERDICT),
+    (effect_oracles.a_verdict_is_what_the_guard_said, facts(ATTEMPTS[:1], said={("2/1", "g"): "passed"}), VERDICT),
+    (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts(DURING), LEDGER[5]),
+    (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts((*DURING, FAILED)), LEDGER[5]),
+    (effect_oracles.events_from_outside_were_sent, facts(LEDGER[:1]), LEDGER[1]),
+    (effect_oracles.events_from_outside_were_sent, facts(DURING, sent={"write": 1}), fed("write", seq=2)),
+    (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), ReplyFact("stop", TAKEN)),
+    (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), ReplyFact("write", REFUSED)),
+    (effect_oracles.verdicts_are_what_guards_said, facts(ASKED, BUSY), fed("made", MAKE.key, verdicts={"g": "passed"})),
     (
-        effects.verdicts_are_what_guards_said,
+        effect_oracles.verdicts_are_what_guards_said,
         facts(ASKED, BUSY, said={("", "g"): "failed"}),
         fed("made", MAKE.key, verdicts={"g": "passed"}),
     ),
-    (effects.a_timer_rings_when_it_is_due, later(facts(ASKED, BUSY), 4.9), RANG),
-    (effects.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY, overdue={TIMER}), fed("go", seq=2)),
-    (effects.what_is_cancelled_is_stopped, facts(POSTING), [POST.key, DRAFT.key]),
-    (effects.no_timer_is_overslept, facts((*ASKED, DONE), BUSY), 5.1),
-    (effects.a_run_meets_what_it_would_have_met, to_meet("stop"), LEDGER[1]),
+    (effect_oracles.a_timer_rings_when_it_is_due, later(facts(ASKED, BUSY), 4.9), RANG),
+    (effect_oracles.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY, overdue={TIMER}), fed("go", seq=2)),
+    (effect_oracles.what_is_cancelled_is_stopped, facts(POSTING), [POST.key, DRAFT.key]),
+    (effect_oracles.no_timer_is_overslept, facts((*ASKED, DONE), BUSY), 5.1),
+    (effect_oracles.a_run_meets_what_it_would_have_met, to_meet("stop"), LEDGER[1]),
 ]
 KEPT = [
-    (effects.an_effect_begins_after_its_intent_is_durable, facts(DURING), begun(DRAFT)),
-    (effects.who_cannot_write_begins_nothing, facts(DURING), begun(DRAFT)),
-    (effects.what_has_a_result_is_not_performed_again, facts(DURING), begun(DRAFT)),
-    (effects.what_has_a_result_is_not_performed_again, facts((*DURING, FAILED)), begun(DRAFT)),
-    (effects.what_has_a_result_is_not_performed_again, facts(AFTER), begun(DRAFT, is_stale=True)),
-    (effects.what_may_have_happened_is_performed_again_only_when_reported, facts(DURING), begun(DRAFT)),
+    (effect_oracles.an_effect_begins_after_its_intent_is_durable, facts(DURING), begun(DRAFT)),
+    (effect_oracles.who_cannot_write_begins_nothing, facts(DURING), begun(DRAFT)),
+    (effect_oracles.what_has_a_result_is_not_performed_again, facts(DURING), begun(DRAFT)),
+    (effect_oracles.what_has_a_result_is_not_performed_again, facts((*DURING, FAILED)), begun(DRAFT)),
+    (effect_oracles.what_has_a_result_is_not_performed_again, facts(AFTER), begun(DRAFT, is_stale=True)),
+    (effect_oracles.what_may_have_happened_is_performed_again_only_when_reported, facts(DURING), begun(DRAFT)),
     (
-        effects.what_may_have_happened_is_performed_again_only_when_reported,
+        effect_oracles.what_may_have_happened_is_performed_again_only_when_reported,
         facts((*DURING, DOUBT), begun={DRAFT.key: 1}),
         begun(DRAFT),
     ),
     (
-        effects.what_may_have_happened_is_performed_again_only_when_reported,
+        effect_oracles.what_may_have_happened_is_performed_again_only_when_reported,
         facts((*DURING, FAILED), begun={DRAFT.key: 1}),
         begun(DRAFT),
     ),
     (
-        effects.what_a_person_must_decide_waits_for_the_person,
+        effect_oracles.what_a_person_must_decide_waits_for_the_person,
         facts((*POSTING, doubted(POST, "retry")), decided={POST.key: ["retry"]}),
         begun(POST),
     ),
-    (effects.what_a_person_must_decide_waits_for_the_person, facts((*DURING, DOUBT)), begun(DRAFT)),
-    (effects.only_what_is_outstanding_is_performed, facts(DURING), begun(DRAFT)),
-    (effects.only_what_is_outstanding_is_performed, facts(POSTING), begun(POST)),
-    (effects.effects_without_answers_are_complete_before_the_next_begins, facts(ASKED, BUSY), begun(NOTE)),
-    (effects.effects_without_answers_are_complete_before_the_next_begins, facts((*ASKED, DONE), BUSY), begun(MAKE)),
-    (effects.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY), begun(MAKE)),
-    (effects.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY, begun={MAKE.key: 1}), begun(SEND)),
-    (effects.a_budget_counts_every_call, facts(DURING, limits=LIMITS), begun(DRAFT)),
-    (effects.a_budget_counts_every_call, facts(POSTING, limits=LIMITS, begun={DRAFT.key: 1}), begun(POST)),
-    (effects.a_result_belongs_to_an_intent, facts(DURING), LEDGER[DRAFTED]),
-    (effects.an_effect_has_one_result, facts((*DURING, FAILED)), LEDGER[DRAFTED]),
-    (effects.a_result_is_what_came_back, facts(DURING, given={DRAFT.key: ["MADE", "written"]}), LEDGER[DRAFTED]),
-    (effects.a_result_is_what_came_back, facts((*DURING, doubted(DRAFT, "fail"))), failed(DRAFT, IN_DOUBT)),
-    (effects.a_result_is_what_came_back, later(facts(ASKED, BUSY, begun_s={MAKE.key: 0.0}), 2), TIMED_OUT),
-    (effects.a_result_is_what_came_back, facts(DURING, limits=LIMITS, begun={DRAFT.key: 1}), SPENT),
-    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), DOUBT),
+    (effect_oracles.what_a_person_must_decide_waits_for_the_person, facts((*DURING, DOUBT)), begun(DRAFT)),
+    (effect_oracles.only_what_is_outstanding_is_performed, facts(DURING), begun(DRAFT)),
+    (effect_oracles.only_what_is_outstanding_is_performed, facts(POSTING), begun(POST)),
+    (effect_oracles.effects_without_answers_are_complete_before_the_next_begins, facts(ASKED, BUSY), begun(NOTE)),
     (
-        effects.what_is_in_doubt_is_handled_as_the_table_says,
+        effect_oracles.effects_without_answers_are_complete_before_the_next_begins,
+        facts((*ASKED, DONE), BUSY),
+        begun(MAKE),
+    ),
+    (effect_oracles.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY), begun(MAKE)),
+    (effect_oracles.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY, begun={MAKE.key: 1}), begun(SEND)),
+    (effect_oracles.a_budget_counts_every_call, facts(DURING, limits=LIMITS), begun(DRAFT)),
+    (effect_oracles.a_budget_counts_every_call, facts(POSTING, limits=LIMITS, begun={DRAFT.key: 1}), begun(POST)),
+    (effect_oracles.a_result_belongs_to_an_intent, facts(DURING), LEDGER[DRAFTED]),
+    (effect_oracles.an_effect_has_one_result, facts((*DURING, FAILED)), LEDGER[DRAFTED]),
+    (effect_oracles.a_result_is_what_came_back, facts(DURING, given={DRAFT.key: ["MADE", "written"]}), LEDGER[DRAFTED]),
+    (effect_oracles.a_result_is_what_came_back, facts((*DURING, doubted(DRAFT, "fail"))), failed(DRAFT, IN_DOUBT)),
+    (effect_oracles.a_result_is_what_came_back, later(facts(ASKED, BUSY, begun_s={MAKE.key: 0.0}), 2), TIMED_OUT),
+    (effect_oracles.a_result_is_what_came_back, facts(DURING, limits=LIMITS, begun={DRAFT.key: 1}), SPENT),
+    (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), DOUBT),
+    (
+        effect_oracles.what_is_in_doubt_is_handled_as_the_table_says,
         facts(POSTING, decided={POST.key: ["done"]}),
         doubted(POST, "done"),
     ),
     (
-        effects.a_decision_is_what_a_person_said,
+        effect_oracles.a_decision_is_what_a_person_said,
         facts(POSTING, decided={POST.key: ["done", "fail"]}),
         DecidedEntry(POST.key, "fail"),
     ),
     (
-        effects.a_decision_is_what_a_person_said,
+        effect_oracles.a_decision_is_what_a_person_said,
         facts(DURING, decided={DRAFT.key: ["written"]}),
         DecidedEntry(DRAFT.key, "done"),
     ),
     (
-        effects.a_result_is_what_came_back,
+        effect_oracles.a_result_is_what_came_back,
         facts((*DURING, DecidedEntry(DRAFT.key, "done")), decided={DRAFT.key: ["written"]}),
         LEDGER[DRAFTED],
     ),
-    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts((*DURING, FAILED)), doubted(DRAFT, "again")),
-    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "passed"}), VERDICT),
-    (effects.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), LEDGER[5]),
-    (effects.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), fed("written", "0/1", seq=2)),
-    (effects.events_from_outside_were_sent, facts(LEDGER[:1], sent={"write": 1}), LEDGER[1]),
-    (effects.a_sender_is_told_what_became_of_it, facts(DURING), Answering("write", TAKEN)),
+    (effect_oracles.what_is_in_doubt_is_handled_as_the_table_says, facts((*DURING, FAILED)), doubted(DRAFT, "again")),
+    (effect_oracles.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "passed"}), VERDICT),
+    (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), LEDGER[5]),
+    (effect_oracles.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), fed("written", "0/1", seq=2)),
+    (effect_oracles.events_from_outside_were_sent, facts(LEDGER[:1], sent={"write": 1}), LEDGER[1]),
+    (effect_oracles.a_sender_is_told_what_became_of_it, facts(DURING), ReplyFact("write", TAKEN)),
     (
-        effects.a_sender_is_told_what_became_of_it,
+        effect_oracles.a_sender_is_told_what_became_of_it,
         facts((*DURING, fed("write", seq=2))),
-        Answering("write", REFUSED),
+        ReplyFact("write", REFUSED),
     ),
     (
-        effects.verdicts_are_what_guards_said,
+        effect_oracles.verdicts_are_what_guards_said,
         facts(ASKED, BUSY, said={("", "g"): "passed"}),
         fed("made", MAKE.key, verdicts={"g": "passed"}),
     ),
-    (effects.a_timer_rings_when_it_is_due, later(facts(ASKED, BUSY), 5), RANG),
+    (effect_oracles.a_timer_rings_when_it_is_due, later(facts(ASKED, BUSY), 5), RANG),
     (
-        effects.effects_begin_in_the_order_written,
+        effect_oracles.effects_begin_in_the_order_written,
         later(facts((*ASKED, DONE), BUSY), 5),
         begun(SEND),
     ),  # nobody needs what it makes
-    (effects.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY), fed("go", seq=2)),
-    (effects.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY, overdue={TIMER}), RANG),
+    (effect_oracles.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY), fed("go", seq=2)),
+    (effect_oracles.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY, overdue={TIMER}), RANG),
     (
-        effects.what_is_overdue_comes_before_what_is_sent,
+        effect_oracles.what_is_overdue_comes_before_what_is_sent,
         facts(ASKED, BUSY, overdue={TIMER}),
         fed("made", MAKE.key, seq=2),
     ),
-    (effects.what_is_cancelled_is_stopped, facts(DURING), [DRAFT.key]),
-    (effects.no_timer_is_overslept, facts((*ASKED, DONE), BUSY), 5.0),
-    (effects.no_timer_is_overslept, facts(ASKED, BUSY), 5.1),  # the note is not done
-    (effects.a_run_meets_what_it_would_have_met, to_meet("write"), LEDGER[1]),
-    (effects.a_run_meets_what_it_would_have_met, to_meet("stop", unplanned=True), LEDGER[1]),
+    (effect_oracles.what_is_cancelled_is_stopped, facts(DURING), [DRAFT.key]),
+    (effect_oracles.no_timer_is_overslept, facts((*ASKED, DONE), BUSY), 5.0),
+    (effect_oracles.no_timer_is_overslept, facts(ASKED, BUSY), 5.1),  # the note is not done
+    (effect_oracles.a_run_meets_what_it_would_have_met, to_meet("write"), LEDGER[1]),
+    (effect_oracles.a_run_meets_what_it_would_have_met, to_meet("stop", unplanned=True), LEDGER[1]),
 ]
-ALL = {each for each in vars(effects).values() if isinstance(each, Oracle)}
+ALL = {each for each in vars(effect_oracles).values() if isinstance(each, Oracle)}
 
 
 @pytest.mark.parametrize(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
@@ -242,8 +251,11 @@ def test_verdicts_may_come_with_an_answer():
     answer = result(MAKE, "made")
     steps = [step | {"payload": step["payload"] | {"verdicts": {"g": "fatal"}}} for step in answer.steps]
     known = facts((*ASKED, type(answer)(MAKE.key, steps)), BUSY)
-    assert effects.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "fatal"})) is None
-    assert effects.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "passed"}))
+    assert (
+        effect_oracles.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "fatal"}))
+        is None
+    )
+    assert effect_oracles.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "passed"}))
 
 
 WAITING_LONGER = """# two_timers
@@ -265,7 +277,7 @@ def test_a_timer_rings_no_later_than_a_longer_one_that_waits_for_it(other_s, is_
     about = written(WAITING_LONGER)
     found = facts((), about, due_s={("here", "after 5s"): 30.0, ("here", "after 9s"): float(other_s)})
     rung = fed("after 5s", source="here", seq=1)
-    assert bool(effects.a_timer_rings_when_it_is_due.judge(later(found, 3), rung)) == is_broken
-    assert effects.a_timer_rings_when_it_is_due.judge(found, fed("after 9s", source="here", seq=1)) == (
+    assert bool(effect_oracles.a_timer_rings_when_it_is_due.judge(later(found, 3), rung)) == is_broken
+    assert effect_oracles.a_timer_rings_when_it_is_due.judge(found, fed("after 9s", source="here", seq=1)) == (
         None if not is_broken else "after 9s of here rang 1 s too early"
     )

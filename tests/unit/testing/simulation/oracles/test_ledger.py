@@ -4,11 +4,12 @@ import attrs
 import pytest
 from facts_of_runs import ABOUT, ASKED, BUSY, LEDGER, facts, fed, lived
 
-from dsa.meaning import Occurrence
 from dsa.runtime.ledger import RefusalEntry, RowEntry
-from dsa.testing.simulation.facts import Reading, Writing
-from dsa.testing.simulation.loop import Time
-from dsa.testing.simulation.oracles import Oracle, ledger
+from dsa.semantics import Occurrence
+from dsa.testing.simulation import ledger_oracles
+from dsa.testing.simulation.facts import LedgerRead, LedgerWrite
+from dsa.testing.simulation.oracles import Oracle
+from dsa.testing.simulation.virtual_loop import Time
 
 NOW_MS = Time().wall_ms()
 CHANGED = (*LEDGER[:2], attrs.evolve(LEDGER[2], target="idle"), *LEDGER[3:])
@@ -17,66 +18,82 @@ FATAL, FAILED, PASSED = (fed("made", "1/2", seq=2, verdicts={"g": said}) for sai
 SET = RowEntry(None, "making", "making", {"good": True})
 
 BROKEN = [
-    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER[:3])),
-    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(())),
-    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(CHANGED)),
-    (ledger.what_is_read_was_written, facts(LEDGER[:4]), Reading(LEDGER[:5])),
-    (ledger.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:5])),
-    (ledger.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:7])),
-    (ledger.who_lost_a_run_writes_nothing, facts(LEDGER[:4], epoch=2), Writing(LEDGER[4:5], 1, may_write=True)),
-    (ledger.a_handle_that_failed_writes_nothing, facts(LEDGER[:4]), Writing(LEDGER[4:5], 1, may_write=False)),
-    (ledger.an_event_is_durable_with_all_that_follows, facts(LEDGER[:2]), None),
-    (ledger.an_event_is_durable_with_all_that_follows, facts(LEDGER[:3]), None),
-    (ledger.an_event_is_durable_with_all_that_follows, facts(ASKED[:-1], BUSY), None),
-    (ledger.a_ledger_begins_with_its_machine, facts(()), LEDGER[1]),
-    (ledger.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[0]),
-    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), CHANGED[2]),
-    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), RefusalEntry("late", "")),
-    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), attrs.evolve(LEDGER[3], key="1/2")),
-    (ledger.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=5)),
-    (ledger.an_entry_says_when_it_was_written, facts(()), attrs.evolve(LEDGER[0], at_ms=5)),
-    (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[2]),
-    (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[3]),
-    (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=3)),
-    (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=1)),
-    (ledger.a_refusal_changes_nothing, facts(LEDGER[:4]), RefusalEntry("late", "")),
-    (ledger.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, FAILED), BUSY), SET),
-    (ledger.only_what_is_durable_is_shown, facts(LEDGER[:4]), (4, LEDGER[4])),
-    (ledger.only_what_is_durable_is_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:3])),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(())),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(CHANGED)),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:5])),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:5])),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:7])),
+    (
+        ledger_oracles.who_lost_a_run_writes_nothing,
+        facts(LEDGER[:4], epoch=2),
+        LedgerWrite(LEDGER[4:5], 1, may_write=True),
+    ),
+    (
+        ledger_oracles.a_handle_that_failed_writes_nothing,
+        facts(LEDGER[:4]),
+        LedgerWrite(LEDGER[4:5], 1, may_write=False),
+    ),
+    (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:2]), None),
+    (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:3]), None),
+    (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(ASKED[:-1], BUSY), None),
+    (ledger_oracles.a_ledger_begins_with_its_machine, facts(()), LEDGER[1]),
+    (ledger_oracles.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[0]),
+    (ledger_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), CHANGED[2]),
+    (ledger_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), RefusalEntry("late", "")),
+    (ledger_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), attrs.evolve(LEDGER[3], key="1/2")),
+    (ledger_oracles.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=5)),
+    (ledger_oracles.an_entry_says_when_it_was_written, facts(()), attrs.evolve(LEDGER[0], at_ms=5)),
+    (ledger_oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[2]),
+    (ledger_oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[3]),
+    (ledger_oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=3)),
+    (ledger_oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=1)),
+    (ledger_oracles.a_refusal_changes_nothing, facts(LEDGER[:4]), RefusalEntry("late", "")),
+    (ledger_oracles.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, FAILED), BUSY), SET),
+    (ledger_oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (4, LEDGER[4])),
+    (ledger_oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
 ]
 KEPT = [
-    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER[:4])),
-    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER)),
-    (ledger.what_is_read_was_written, facts(LEDGER[:4]), Reading(LEDGER[:4])),
-    (ledger.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:4])),
-    (ledger.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:6])),
-    (ledger.who_lost_a_run_writes_nothing, facts(LEDGER[:4], epoch=2), Writing(LEDGER[4:5], 2, may_write=True)),
-    (ledger.a_handle_that_failed_writes_nothing, facts(LEDGER[:4]), Writing(LEDGER[4:5], 1, may_write=True)),
-    (ledger.an_event_is_durable_with_all_that_follows, facts(LEDGER[:4]), None),
-    (ledger.an_event_is_durable_with_all_that_follows, facts(LEDGER), None),
-    (ledger.a_ledger_begins_with_its_machine, facts(()), LEDGER[0]),
-    (ledger.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[1]),
-    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), LEDGER[2]),
-    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), attrs.evolve(LEDGER[2], accepted={"a": "b"})),
-    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), LEDGER[3]),
-    (ledger.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=NOW_MS)),
-    (ledger.an_entry_says_when_it_was_written, facts(()), LEDGER[0]),
-    (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:2]), LEDGER[2]),
-    (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=2)),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
+    (ledger_oracles.what_was_acknowledged_survives, facts(LEDGER[:4]), LedgerRead(LEDGER)),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4]), LedgerRead(LEDGER[:4])),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:4])),
+    (ledger_oracles.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), LedgerRead(LEDGER[:6])),
     (
-        ledger.a_refusal_changes_nothing,
+        ledger_oracles.who_lost_a_run_writes_nothing,
+        facts(LEDGER[:4], epoch=2),
+        LedgerWrite(LEDGER[4:5], 2, may_write=True),
+    ),
+    (
+        ledger_oracles.a_handle_that_failed_writes_nothing,
+        facts(LEDGER[:4]),
+        LedgerWrite(LEDGER[4:5], 1, may_write=True),
+    ),
+    (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER[:4]), None),
+    (ledger_oracles.an_event_is_durable_with_all_that_follows, facts(LEDGER), None),
+    (ledger_oracles.a_ledger_begins_with_its_machine, facts(()), LEDGER[0]),
+    (ledger_oracles.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[1]),
+    (ledger_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), LEDGER[2]),
+    (ledger_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), attrs.evolve(LEDGER[2], accepted={"a": "b"})),
+    (ledger_oracles.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), LEDGER[3]),
+    (ledger_oracles.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=NOW_MS)),
+    (ledger_oracles.an_entry_says_when_it_was_written, facts(()), LEDGER[0]),
+    (ledger_oracles.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:2]), LEDGER[2]),
+    (ledger_oracles.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=2)),
+    (
+        ledger_oracles.a_refusal_changes_nothing,
         facts((*LEDGER[:4], fed("written", "0/1", seq=2))),
         RefusalEntry("late", ""),
     ),
-    (ledger.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, PASSED), BUSY), SET),
+    (ledger_oracles.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, PASSED), BUSY), SET),
     (
-        ledger.workflow_state_changes_on_passed_verdicts_only,
+        ledger_oracles.workflow_state_changes_on_passed_verdicts_only,
         facts((*ASKED, FATAL), BUSY),
         attrs.evolve(SET, changed={}),
     ),
-    (ledger.only_what_is_durable_is_shown, facts(LEDGER[:4]), (3, LEDGER[3])),
+    (ledger_oracles.only_what_is_durable_is_shown, facts(LEDGER[:4]), (3, LEDGER[3])),
 ]
-ALL = {each for each in vars(ledger).values() if isinstance(each, Oracle)}
+ALL = {each for each in vars(ledger_oracles).values() if isinstance(each, Oracle)}
 
 
 @pytest.mark.parametrize(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
@@ -101,5 +118,5 @@ def test_a_run_that_is_told_rightly_breaks_none():
         for place, entry in enumerate(entries):
             known = facts(entries[:place])
             if known.expected:
-                assert ledger.a_run_is_the_fold_of_its_events.judge(known, entry) is None
+                assert ledger_oracles.a_run_is_the_fold_of_its_events.judge(known, entry) is None
             assert known.configuration == facts(entries[:place]).configuration

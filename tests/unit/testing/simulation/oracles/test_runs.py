@@ -5,52 +5,57 @@ import pytest
 from facts_of_runs import ABOUT, BUSY, DRAFT, LEDGER, POST, POSTED, facts, failed
 from simulations import LETTER, written
 
-from dsa.meaning import Occurrence
 from dsa.runtime.run import begin
-from dsa.testing.simulation.facts import Resting
-from dsa.testing.simulation.oracles import Oracle, runs
+from dsa.semantics import Occurrence
+from dsa.testing.simulation import run_oracles
+from dsa.testing.simulation.facts import RestFact
+from dsa.testing.simulation.oracles import Oracle
 
 RUN = begin(ABOUT.machine, "sim")[0]
 WRITING = RUN.feed(Occurrence("write"))[0]
-WAITING, FINISHED = Resting("waiting", "", RUN, ()), Resting("finished", "", RUN, ())
+WAITING, FINISHED = RestFact("waiting", "", RUN, ()), RestFact("finished", "", RUN, ())
 FROUGHT = written(LETTER + "\n## Properties\n- possible drafting\n- at most 1 draft\n- never done\n")
 SOUND = written(LETTER + "\n## Properties\n- possible drafting\n- at most 1 draft\n- post only after written\n")
-DOUBTED = Resting("in doubt", "", RUN, (DRAFT,))
+DOUBTED = RestFact("in doubt", "", RUN, (DRAFT,))
 DURING, POSTING = LEDGER[:4], LEDGER[:POSTED]
 
 BROKEN = [
-    (runs.the_run_is_where_its_ledger_is, facts(DURING), WAITING),
-    (runs.a_run_rests_only_where_it_may, facts(DURING), WAITING),
-    (runs.a_run_rests_only_where_it_may, facts(DURING), FINISHED),
-    (runs.a_run_rests_only_where_it_may, facts((), BUSY, due_s={("making", "after 5s"): 5.0}), WAITING),
-    (runs.a_run_stops_only_for_a_cause, facts(DURING), attrs.evolve(WAITING, kind="stopped", code="MADE")),
-    (runs.what_was_asked_for_is_done, facts(POSTING), None),
-    (runs.what_was_asked_for_is_done, facts((*POSTING, failed(POST, "MADE"))), None),
-    (runs.what_a_person_decides_happens_once, facts(LEDGER, happened={POST.key: 2}), None),
-    (runs.the_properties_of_the_document_hold, facts(LEDGER, FROUGHT), None),
-    (runs.nothing_happens_that_nobody_foresaw, facts(()), "it goes no further"),
-    (runs.nothing_happens_that_nobody_foresaw, facts(()), ValueError("odd")),
+    (run_oracles.the_run_is_where_its_ledger_is, facts(DURING), WAITING),
+    (run_oracles.a_run_rests_only_where_it_may, facts(DURING), WAITING),
+    (run_oracles.a_run_rests_only_where_it_may, facts(DURING), FINISHED),
+    (run_oracles.a_run_rests_only_where_it_may, facts((), BUSY, due_s={("making", "after 5s"): 5.0}), WAITING),
+    (run_oracles.a_run_stops_only_for_a_cause, facts(DURING), attrs.evolve(WAITING, kind="stopped", code="MADE")),
+    (run_oracles.what_was_asked_for_is_done, facts(POSTING), None),
+    (run_oracles.what_was_asked_for_is_done, facts((*POSTING, failed(POST, "MADE"))), None),
+    (run_oracles.what_a_person_decides_happens_once, facts(LEDGER, happened={POST.key: 2}), None),
+    (run_oracles.the_properties_of_the_document_hold, facts(LEDGER, FROUGHT), None),
+    (run_oracles.nothing_happens_that_nobody_foresaw, facts(()), "it goes no further"),
+    (run_oracles.nothing_happens_that_nobody_foresaw, facts(()), ValueError("odd")),
 ]
 KEPT = [
-    (runs.the_run_is_where_its_ledger_is, facts(DURING), attrs.evolve(WAITING, run=WRITING)),
-    (runs.a_run_rests_only_where_it_may, facts(LEDGER[:1]), WAITING),
-    (runs.a_run_rests_only_where_it_may, facts(DURING), DOUBTED),
-    (runs.a_run_rests_only_where_it_may, facts(LEDGER), FINISHED),
+    (run_oracles.the_run_is_where_its_ledger_is, facts(DURING), attrs.evolve(WAITING, run=WRITING)),
+    (run_oracles.a_run_rests_only_where_it_may, facts(LEDGER[:1]), WAITING),
+    (run_oracles.a_run_rests_only_where_it_may, facts(DURING), DOUBTED),
+    (run_oracles.a_run_rests_only_where_it_may, facts(LEDGER), FINISHED),
     (
-        runs.a_run_stops_only_for_a_cause,
+        run_oracles.a_run_stops_only_for_a_cause,
         facts(DURING, excused={"MADE": 1}.keys()),
         attrs.evolve(WAITING, kind="stopped", code="MADE"),
     ),
-    (runs.a_run_stops_only_for_a_cause, facts(DURING), WAITING),
-    (runs.what_was_asked_for_is_done, facts(LEDGER), None),
-    (runs.what_was_asked_for_is_done, facts(DURING), None),
-    (runs.what_a_person_decides_happens_once, facts(LEDGER, happened={POST.key: 1, DRAFT.key: 3}), None),
-    (runs.what_a_person_decides_happens_once, facts((*POSTING, failed(POST, "MADE")), happened={POST.key: 2}), None),
-    (runs.what_a_person_decides_happens_once, facts(LEDGER, happened={POST.key: 2}, was_taken=True), None),
-    (runs.the_properties_of_the_document_hold, facts(LEDGER, SOUND), None),
-    (runs.the_properties_of_the_document_hold, facts(DURING, FROUGHT), None),
+    (run_oracles.a_run_stops_only_for_a_cause, facts(DURING), WAITING),
+    (run_oracles.what_was_asked_for_is_done, facts(LEDGER), None),
+    (run_oracles.what_was_asked_for_is_done, facts(DURING), None),
+    (run_oracles.what_a_person_decides_happens_once, facts(LEDGER, happened={POST.key: 1, DRAFT.key: 3}), None),
+    (
+        run_oracles.what_a_person_decides_happens_once,
+        facts((*POSTING, failed(POST, "MADE")), happened={POST.key: 2}),
+        None,
+    ),
+    (run_oracles.what_a_person_decides_happens_once, facts(LEDGER, happened={POST.key: 2}, was_taken=True), None),
+    (run_oracles.the_properties_of_the_document_hold, facts(LEDGER, SOUND), None),
+    (run_oracles.the_properties_of_the_document_hold, facts(DURING, FROUGHT), None),
 ]
-ALL = {each for each in vars(runs).values() if isinstance(each, Oracle)}
+ALL = {each for each in vars(run_oracles).values() if isinstance(each, Oracle)}
 
 
 @pytest.mark.parametrize(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
@@ -67,8 +72,8 @@ def test_and_nothing_else(oracle, known, new):
 
 def test_none_is_left_out():
     assert {oracle for oracle, _, _ in BROKEN} == ALL
-    assert {oracle for oracle, _, _ in KEPT} == ALL - {runs.nothing_happens_that_nobody_foresaw}
+    assert {oracle for oracle, _, _ in KEPT} == ALL - {run_oracles.nothing_happens_that_nobody_foresaw}
 
 
 def test_the_first_property_that_is_violated_is_named_with_the_event():
-    assert runs.the_properties_of_the_document_hold.judge(facts(LEDGER, FROUGHT), None) == "never done (event 2)"
+    assert run_oracles.the_properties_of_the_document_hold.judge(facts(LEDGER, FROUGHT), None) == "never done (event 2)"

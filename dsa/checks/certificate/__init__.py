@@ -1,0 +1,1 @@
+"""Certificates: what a verdict rests on, for a kernel that does not believe us."""

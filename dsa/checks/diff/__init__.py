@@ -1,0 +1,1 @@
+"""Two documents compared by what they mean."""

@@ -1,0 +1,454 @@
+"""What two documents declare otherwise: everything but rows, compared by meaning.
+
+Takes two machines, gives `DocumentChange` values. Order, notes and the spelling of expressions make no difference. A change is one of *control* when a run
+could go another way by it; of *content* when guards, generators or effects do their work otherwise under the same control; of *claims* when only what
+is claimed of the machine changes.
+
+Which transitions two machines have otherwise: rows compared by what they mean, not by how or where they are written.
+
+Takes two machines, gives `DocumentChange` values with the lines of both documents. A condition or an update is the same when it is after constants are
+folded and operands sorted; a target, when the same leaf is entered. Whether other rows come to the same is not asked here: that is for `dsa.checks.diff.equivalence`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal
+
+import attrs
+
+from dsa.declarations import (
+    STAY,
+    Assign,
+    Effect,
+    Guard,
+    RefusedAction,
+    Scenario,
+    ScenarioStep,
+    StepRow,
+    Transition,
+    show,
+    show_duration,
+)
+from dsa.errors import Span
+from dsa.expr import (
+    And,
+    Arithmetic,
+    Compare,
+    Domain,
+    EnumDomain,
+    Expr,
+    Not,
+    Or,
+    guards_read,
+    show_value,
+    simplified,
+    unparse,
+    unparse_domain,
+)
+from dsa.machine import Machine, spelled_like
+from dsa.semantics import Occurrence
+from dsa.trace import show_occurrence, show_values, state_kind, transition_cells
+
+Aspect = Literal["control", "content", "claims"]
+Kind = Literal["added", "removed", "changed"]
+
+
+@attrs.frozen
+class Detail:
+    """One field that reads otherwise: its column, and its text in the old and in the new document."""
+
+    field: str
+    old: str
+    new: str
+
+
+@attrs.frozen
+class DocumentChange:
+    """One thing that was added, removed or changed: a `what` (transition, variable, ..) of some name, with its lines where it has any."""
+
+    aspect: Aspect
+    what: str
+    kind: Kind
+    name: str
+    old_line: int | None = None
+    new_line: int | None = None
+    details: tuple[Detail, ...] = ()
+
+
+@attrs.frozen
+class _Declaration:
+    """Something declared: its place, and its fields as texts that are equal when they mean the same."""
+
+    span: Span | None
+    fields: Mapping[str, str]
+
+
+_Things = dict[str, _Declaration]
+
+
+def declared_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
+    """Yield every change but those of rows, control first."""
+    for aspect, what, mine, theirs in _compared(old, new):
+        yield from _changes(aspect, what, mine, theirs)
+    yield from _claims(old, new)
+
+
+def _compared(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Things, _Things]]:
+    yield "control", "initial state", _initial(old), _initial(new)
+    yield "control", "state", _states(old), _states(new)
+    yield "control", "parameter", _parameters(old), _parameters(new)
+    yield "control", "variable", _variables(old), _variables(new)
+    yield "control", "event", _events(old), _events(new)
+    yield "control", "guard", _judging(old.guards), _judging(new.guards)
+    both = {guard.name for guard in old.guards} & {guard.name for guard in new.guards}
+    yield "content", "guard", _bound(old, both), _bound(new, both)
+    named = {effect.name for effect in (*old.effects, *new.effects)}
+    yield "content", "effect", _effects(old, named), _effects(new, named)
+    yield "content", "generator", _generators(old), _generators(new)
+    yield "content", "step", _steps(old.steps), _steps(new.steps)
+    yield "content", "cases", _cases(old), _cases(new)
+    yield "content", "prompt", _prompts(old), _prompts(new)
+    yield "content", "document", _document(old), _document(new)
+
+
+def _changes(aspect: Aspect, what: str, mine: _Things, theirs: _Things) -> Iterator[DocumentChange]:
+    for name in dict.fromkeys([*mine, *theirs]):
+        old, new = mine.get(name), theirs.get(name)
+        if old is None or new is None:
+            kind: Kind = "added" if old is None else "removed"
+            yield DocumentChange(aspect, what, kind, name, _line(old), _line(new), _fields(old, new))
+        elif old.fields != new.fields:
+            yield DocumentChange(aspect, what, "changed", name, _line(old), _line(new), _fields(old, new))
+
+
+def _fields(old: _Declaration | None, new: _Declaration | None) -> tuple[Detail, ...]:
+    """Return the fields that differ; of what was added or removed, those that say something."""
+    mine, theirs = (old.fields if old else {}), (new.fields if new else {})
+    pairs = ((name, mine.get(name, ""), theirs.get(name, "")) for name in dict.fromkeys([*mine, *theirs]))
+    return tuple(Detail(*pair) for pair in pairs if pair[1] != pair[2])
+
+
+def _line(thing: _Declaration | None) -> int | None:
+    return None if thing is None else line_at(thing.span)
+
+
+def line_at(span: Span | None) -> int | None:
+    """Return a place's line; None where there is no text."""
+    return None if span is None else span.line
+
+
+# -- control ----------------------------------------------------------------------------------------------------------
+
+
+def _initial(machine: Machine) -> _Things:
+    state = machine.state_named[machine.initial]
+    return {"": _Declaration(state.span, {"": machine.entered(machine.initial)})}
+
+
+def _states(machine: Machine) -> _Things:
+    return {
+        state.name: _Declaration(
+            state.span,
+            {
+                "kind": state_kind(attrs.evolve(state, kind="")) or state.kind.removeprefix("initial"),
+                "enters": _entered(machine, state.name) if state.name in machine.parents else "",
+            },
+        )
+        for state in machine.states
+    }
+
+
+def _entered(machine: Machine, parent: str) -> str:
+    """Return the leaf that is entered with a parent; empty for one that nothing enters, which needs no initial child."""
+    children = [state for state in machine.states if state.parent == parent]
+    initial = next((state.name for state in children if state.kind == "initial"), "")
+    return _entered(machine, initial) if initial in machine.parents else initial
+
+
+def _parameters(machine: Machine) -> _Things:
+    return {
+        p.name: _Declaration(p.span, {"domain": unparse_domain(p.domain), "default": show_value(p.default)})
+        for p in machine.parameters
+    }
+
+
+def _variables(machine: Machine) -> _Things:
+    return {
+        v.name: _Declaration(
+            v.span, {"scope": v.scope, "domain": _domain(v.domain), "initial": unparse(canonical(v.initial))}
+        )
+        for v in machine.variables
+    }
+
+
+def _domain(domain: Domain) -> str:
+    return unparse_domain(EnumDomain(tuple(sorted(domain.values))) if isinstance(domain, EnumDomain) else domain)
+
+
+def _events(machine: Machine) -> _Things:
+    return {event.name: _Declaration(event.span, {"from": event.origin}) for event in machine.events}
+
+
+def _judging(guards: Iterable[Guard]) -> _Things:
+    return {
+        guard.name: _Declaration(
+            guard.span, {"judges": ", ".join(sorted(guard.judges)), "verdicts": ", ".join(sorted(guard.outcomes))}
+        )
+        for guard in guards
+    }
+
+
+# -- content ----------------------------------------------------------------------------------------------------------
+
+
+def _bound(machine: Machine, both: set[str]) -> _Things:
+    """Return what guards are bound to; one that only one document has is named as control already."""
+    return {
+        guard.name: _Declaration(
+            guard.span,
+            {
+                "is": guard.kind,
+                "options": _options(guard.options),
+                "uses": _options(tuple((name, str(reference)) for name, reference in guard.uses)),
+                "pass": ", ".join(map(str, guard.pass_odds)),
+                "fatal": ", ".join(map(str, guard.fatal_odds)),
+            },
+        )
+        for guard in machine.guards
+        if guard.name in both
+    }
+
+
+def _effects(machine: Machine, named: set[str]) -> _Things:
+    """Return what drivers are told of effects; that one is there or not is for rows to say."""
+    known = {effect.name: effect for effect in machine.effects}
+    return {
+        name: _Declaration(known[name].span if name in known else None, _policy(known.get(name)))
+        for name in sorted(named)
+    }
+
+
+def _policy(effect: Effect | None) -> dict[str, str]:
+    if effect is None:
+        return _policy(Effect(""))
+    return {
+        "kind": effect.kind,
+        "in doubt": effect.in_doubt,
+        "time limit": "" if effect.time_limit_ms is None else show_duration(effect.time_limit_ms),
+        "retries": "" if effect.retries is None else str(effect.retries),
+    }
+
+
+def _generators(machine: Machine) -> _Things:
+    return {g.name: _Declaration(g.span, {"is": g.kind, "options": _options(g.options)}) for g in machine.generators}
+
+
+def _steps(steps: Iterable[StepRow]) -> _Things:
+    return {
+        step.name: _Declaration(
+            step.span,
+            {
+                "generator": step.generator,
+                "guard": ", ".join(step.guards),
+                "uses": _options(step.uses),
+                "task": step.task,
+            },
+        )
+        for step in steps
+    }
+
+
+def _cases(machine: Machine) -> _Things:
+    return {
+        cases.name: _Declaration(cases.span, {"": "; ".join(f"{case.call} = {case.expected}" for case in cases.cases)})
+        for cases in machine.cases
+    }
+
+
+def _prompts(machine: Machine) -> _Things:
+    return {
+        p.name: _Declaration(
+            p.span,
+            {
+                "system": p.system,
+                "role": p.role,
+                "constraints": p.constraints,
+                "task": p.task,
+                "feedback": p.feedback,
+            },
+        )
+        for p in machine.prompts
+    }
+
+
+def _document(machine: Machine) -> _Things:
+    return {"": _Declaration(machine.span, {"name": machine.name, "constraints": machine.constraints})}
+
+
+def _options(options: tuple[tuple[str, str], ...]) -> str:
+    return "; ".join(f"{key} = {value}" for key, value in options)
+
+
+# -- claims -----------------------------------------------------------------------------------------------------------
+
+
+def _claims(old: Machine, new: Machine) -> Iterator[DocumentChange]:
+    mine, theirs = ([(show(claim.form), claim.span) for claim in machine.properties] for machine in (old, new))
+    for kind, ones, others in (("removed", mine, theirs), ("added", theirs, mine)):
+        left = Counter(text for text, _ in others)
+        for text, span in ones:
+            left[text] -= 1
+            if left[text] < 0:
+                lines = (line_at(span), None) if kind == "removed" else (None, line_at(span))
+                yield DocumentChange("claims", "property", kind, text, *lines)  # type: ignore[arg-type]  # one of the two
+    yield from _changes("claims", "scenario", _scenarios(old.scenarios), _scenarios(new.scenarios))
+
+
+def _scenarios(scenarios: Iterable[Scenario]) -> _Things:
+    return {
+        each.name: _Declaration(each.span, {"": "; ".join([show_values(each.parameters), *map(_percept, each.steps)])})
+        for each in scenarios
+    }
+
+
+def _percept(step: ScenarioStep) -> str:
+    """Write a step of a scenario in one line."""
+    action = step.action
+    did = f"refused {action.reason or ''}".strip() if isinstance(action, RefusedAction) else ", ".join(map(str, action))
+    said = show_occurrence(Occurrence(step.event, step.verdicts))
+    uses = "" if step.dependencies is None else f" with {_options(step.dependencies)}"
+    return f"{said} -> {did} ({', '.join(filter(None, (step.state, show_values(step.values))))}){uses}"
+
+
+# -- expressions ------------------------------------------------------------------------------------------------------
+
+
+def canonical(expr: Expr) -> Expr:
+    """Return an expression of the same value everywhere, spelled in one way: operands whose order says nothing are sorted."""
+    return _ordered(simplified(expr))
+
+
+def _ordered(expr: Expr) -> Expr:
+    match expr:
+        case And(operands) | Or(operands):
+            return type(expr)(tuple(sorted(map(_ordered, operands), key=unparse)))
+        case Not(operand):
+            return Not(_ordered(operand))
+        case Arithmetic("+" | "*" as sign, left, right):
+            one, other = sorted((_ordered(left), _ordered(right)), key=unparse)
+            return Arithmetic(sign, one, other)
+        case Arithmetic(sign, left, right):
+            return Arithmetic(sign, _ordered(left), _ordered(right))
+        case Compare(left, ((">" | ">=" as sign, right),)):
+            return _ordered(Compare(right, (("<" if sign == ">" else "<=", left),)))
+        case Compare(left, (("==" | "!=" as sign, right),)):
+            first, second = sorted((_ordered(left), _ordered(right)), key=unparse)
+            return Compare(first, ((sign, second),))
+        case Compare(left, ((sign, right),)):
+            return Compare(_ordered(left), ((sign, _ordered(right)),))
+        case _:
+            return expr
+
+
+#: What a row says, column by column, equal when it means the same.
+_Meaning = tuple[object, ...]
+_COLUMNS = ("source", "event", "if", "update", "effects", "target")
+_PLACE = slice(0, 2)
+_DOES = slice(2, None)
+
+
+class _Row:
+    """A row with what it means."""
+
+    def __init__(self, machine: Machine, row: Transition) -> None:
+        self.row = row
+        # at most one of each variable, so that nothing else is compared
+        updates = sorted((u.variable, canonical(u.value) if isinstance(u, Assign) else None) for u in row.updates)
+        self.meaning: _Meaning = (
+            row.source,
+            ("after", row.duration_ms) if row.is_timer else row.event,
+            # S2: which guards are asked is said by those that stand there, also where their verdict decides nothing
+            (row.is_else, canonical(row.condition), guards_read(row.condition)),
+            tuple(updates),
+            row.effects,
+            row.target if row.target == STAY else machine.entered(row.target),
+        )
+
+    def alike(self, other: "_Row") -> int:
+        """Count the columns that mean the same."""
+        return sum(mine == theirs for mine, theirs in zip(self.meaning, other.meaning, strict=True))
+
+
+_Match = Callable[[_Row, _Row], bool]
+
+
+def changes(old: Machine, new: Machine) -> tuple[DocumentChange, ...]:
+    """Return every change from one machine to another, transitions first."""
+    new = spelled_like(new, old)
+    return (*_row_changes(old, new), *declared_changes(old, new))
+
+
+def same_control(found: tuple[DocumentChange, ...]) -> bool:
+    """Return whether no change is one of control: then both machines do the same, whatever the parameters' values."""
+    return all(change.aspect != "control" for change in found)
+
+
+def _row_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
+    mine, theirs = ([_Row(machine, row) for row in machine.transitions] for machine in (old, new))
+    left, added = _without_same(mine, theirs), _without_same(theirs, mine)
+    matched: list[tuple[_Row, _Row]] = []
+    for match in (_same_place, _moved):
+        matched += _paired(left, added, match)
+    yield from (_changed(one, other) for one, other in sorted(matched, key=lambda pair: line_at(pair[0].row.span) or 0))
+    for row in (each.row for each in left):
+        yield DocumentChange("control", "transition", "removed", str(row), line_at(row.span), None, _cells(row, None))
+    for row in (each.row for each in added):
+        yield DocumentChange("control", "transition", "added", str(row), None, line_at(row.span), _cells(None, row))
+
+
+def _without_same(ones: list[_Row], others: list[_Row]) -> list[_Row]:
+    """Leave out the rows that the other machine has too, each as often as it has it."""
+    counts, left = Counter(row.meaning for row in others), []
+    for row in ones:
+        counts[row.meaning] -= 1
+        if counts[row.meaning] < 0:
+            left.append(row)
+    return left
+
+
+def _same_place(one: _Row, other: _Row) -> bool:
+    return one.meaning[_PLACE] == other.meaning[_PLACE]
+
+
+def _moved(one: _Row, other: _Row) -> bool:
+    """Return whether a row does the same for another source or another event."""
+    return one.meaning[_DOES] == other.meaning[_DOES] and one.alike(other) == len(_COLUMNS) - 1
+
+
+def _paired(left: list[_Row], added: list[_Row], match: _Match) -> Iterator[tuple[_Row, _Row]]:
+    """Take the pairs that match out of both lists, those that have most in common first."""
+    pairs = [(one, other) for one in left for other in added if match(one, other)]
+    for one, other in sorted(pairs, key=lambda pair: -pair[0].alike(pair[1])):
+        if one in left and other in added:
+            left.remove(one)
+            added.remove(other)
+            yield one, other
+
+
+def _changed(one: _Row, other: _Row) -> DocumentChange:
+    details = _cells(one.row, other.row)
+    pairs = zip(_COLUMNS, one.meaning, other.meaning, strict=True)
+    meant = {column for column, mine, theirs in pairs if mine != theirs}
+    told = tuple(detail for detail in details if detail.field in meant)
+    if "target" in meant - {detail.field for detail in told}:  # the same parent enters another child
+        told = (*told, Detail("target", str(one.meaning[-1]), str(other.meaning[-1])))
+    old_line, new_line = line_at(one.row.span), line_at(other.row.span)
+    return DocumentChange("control", "transition", "changed", str(one.row), old_line, new_line, told)
+
+
+def _cells(old: Transition | None, new: Transition | None) -> tuple[Detail, ...]:
+    """Return the cells that are written otherwise; of a row that only one document has, those that its name does not tell."""
+    mine, theirs = (transition_cells(row) if row else {} for row in (old, new))
+    columns = _COLUMNS if old and new else ("if", "update", "effects")
+    pairs = ((column, mine.get(column, ""), theirs.get(column, "")) for column in columns)
+    return tuple(Detail(*pair) for pair in pairs if pair[1] != pair[2])

@@ -1,0 +1,538 @@
+"""What may come to a machine in a configuration, and what the machine makes of it: asked one configuration at a time.
+
+Takes a machine at its parameters' values; knows nothing of another one. What may come is what S12 and the closed system say: events from
+outside that have rows there, answers of what is outstanding (`E.failed` where some row names it), armed timers.
+
+Two machines side by side in one configuration: what stands otherwise, what may come to either, and what each makes of it.
+
+Takes two machines at their parameters' values. Variables that only one of them has are its own affair: they take part in what it does, and
+are not compared. An event from outside that one has not heard of counts as one that it has no row for.
+
+Do two machines do the same from where they are, for ever; and if not, by what shortest trace are they told apart?
+
+Takes a `Pair` of machines at their parameters' values; gives a `Comparison`. As long as nothing tells them apart both stand in the same
+configuration, so this explores the configurations of one machine and asks at each: what may come, what is asked of guards, what
+is taken or refused, with which effects in which order, which timers start, where it leads.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from math import prod
+from typing import Literal, TypeVar
+
+import attrs
+
+from dsa.checks.search.engine import SearchLimits
+from dsa.compiled_step import compiled_step
+from dsa.declarations import OUTSIDE, Variable
+from dsa.errors import OccurrenceError
+from dsa.expr import OUTCOMES, BooleanDomain, EnumDomain, Outcome, Value, show_value
+from dsa.machine import ArmTimer, Machine, Precedence, preceding, read_guards, spelled_like, timers_after
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over, start
+from dsa.system import MAX_COMBINATIONS
+
+#: An event by its name, or a timer by `after DURATION` and its source.
+Key = tuple[str, str | None]
+Timers = frozenset[tuple[str, str]]
+Place = TypeVar("Place")
+#: Where each place was come to from, and by what; None where the search began.
+Came = dict[Place, tuple[Place, Occurrence] | None]
+
+
+class TooManyVerdictsError(Exception):
+    """Raised where more combinations of verdicts are possible than are looked at; its text says of which event."""
+
+
+@attrs.frozen
+class Input:
+    """Something that may come: whether rows are for it there, the guards that they read, whether it must be taken (S7, S11)."""
+
+    has_rows: bool
+    guards: tuple[str, ...]
+    must_be_taken: bool
+
+
+class Moves:
+    """One machine's moves. What does not depend on the variables' values is found once for each leaf and what is outstanding."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._step = compiled_step(machine).step
+        self._coming: dict[tuple[str, frozenset[str], Precedence], dict[Key, Input]] = {}
+        self._ways: dict[tuple[Key, tuple[str, ...]], tuple[Occurrence, ...]] = {}
+
+    def coming(self, here: Configuration) -> dict[Key, Input]:
+        """Return all that may come, in declared order; nothing in a final state."""
+        place = (here.state, here.outstanding, here.precedence)
+        if place not in self._coming:
+            self._coming[place] = {} if here.state in self.machine.final_states else dict(self._may_come(here))
+        return self._coming[place]
+
+    def _may_come(self, here: Configuration) -> Iterator[tuple[Key, Input]]:
+        machine = self.machine
+        for event in machine.event_named.values():
+            rows = machine.rows_for(here.state, event.name)
+            is_failure = event.name == f"{event.origin}.failed" and event.origin in machine.answers
+            is_read = not is_failure or event.origin in machine.failures_handled
+            comes = bool(rows) if event.origin == OUTSIDE else is_read and event.origin in here.outstanding
+            if comes:
+                yield (event.name, None), Input(bool(rows), read_guards(rows), event.origin != OUTSIDE)
+        for source, timer in machine.armed(here.state):
+            if preceding(here.precedence, (source, timer)):
+                continue
+            guards = read_guards(machine.rows_from[source, timer])
+            yield (timer, source), Input(has_rows=True, guards=guards, must_be_taken=True)
+
+    def ways(self, key: Key, guards: tuple[str, ...]) -> tuple[Occurrence, ...]:
+        """Return an event with each combination of what the guards can say. Raises TooManyVerdictsError."""
+        if (key, guards) not in self._ways:
+            said = [self.machine.guard_named[guard].outcomes for guard in guards]
+            self._ways[key, guards] = tuple(occurrences(key, guards, said))
+        return self._ways[key, guards]
+
+    def react(self, here: Configuration, occurrence: Occurrence) -> Taken | Refusal | None:
+        """Return what `step` gives; None where the occurrence means nothing to the machine."""
+        try:
+            return self._step(here, occurrence)
+        except OccurrenceError:
+            return None
+
+    def is_over(self, here: Configuration) -> bool:
+        """Return whether a run is finished here."""
+        return is_over(self.machine, here)
+
+    def started(self, before: str, taken: Taken) -> Timers:
+        """Return the timers that a row starts from zero: those of the states entered, and its own when it stays (S11)."""
+        timers = timers_after(self.machine, before, taken.transition, taken.configuration.state)
+        return frozenset((timer.source, timer.event) for timer in timers if isinstance(timer, ArmTimer))
+
+
+def occurrences(key: Key, guards: tuple[str, ...], said: list[tuple[Outcome, ...]]) -> Iterator[Occurrence]:
+    """Yield an event with each combination of verdicts. Raises TooManyVerdictsError."""
+    event, source = key
+    if prod(map(len, said)) > MAX_COMBINATIONS:
+        raise TooManyVerdictsError(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
+    for outcomes in product(*said):
+        yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source)
+
+
+def way_to(came: Mapping[Place, tuple[Place, Occurrence] | None], place: Place) -> tuple[Occurrence, ...]:
+    """Return what happened on the way to a place."""
+    steps = []
+    before = came[place]
+    while before is not None:
+        place, occurrence = before
+        steps.append(occurrence)
+        before = came[place]
+    return tuple(reversed(steps))
+
+
+#: Where both machines are: the configurations of the old one and of the new one.
+Both = tuple[Configuration, Configuration]
+#: What is to be said of the old machine and of the new one.
+Words = tuple[str, str]
+
+
+@attrs.frozen
+class Reaction:
+    """What one machine makes of something, from where it was: the row it takes, or its refusal; or `said`, where words must do.
+
+    `started` are the timers that the row starts from zero, `ends` tells that the run is finished after it.
+    """
+
+    here: Configuration
+    outcome: Taken | Refusal | None = None
+    said: str = ""
+    started: Timers = frozenset()
+    ends: bool = False
+
+
+@attrs.frozen
+class Arrival:
+    """One way in which something may come, as either machine is told of it.
+
+    `is_strange`: one of them has no row for it, and need not have heard of it.
+    """
+
+    old: Occurrence
+    new: Occurrence
+    is_strange: bool = False
+
+
+@attrs.frozen
+class InputPlan:
+    """All that may come to either machine; `apart` is something that tells them apart by coming, or by what is asked, with words for each."""
+
+    ways: tuple[Arrival, ...]
+    apart: tuple[Arrival, Words] | None = None
+
+
+class Pair:
+    """Two machines, the old one and the new one, whose timers are spelled alike."""
+
+    def __init__(self, old: Machine, new: Machine) -> None:
+        new = spelled_like(new, old)
+        self.old, self.new = Moves(old), Moves(new)
+        places = {variable.name: place for place, variable in enumerate(new.variables)}
+        #: The places of each variable that both have.
+        self._places = tuple((place, places[v.name]) for place, v in enumerate(old.variables) if v.name in places)
+        in_order = all(place == there for place, there in self._places)
+        self._is_in_order = in_order and len(old.variables) == len(new.variables) == len(self._places)
+        self._retyped = next(
+            ((old.variables[o], new.variables[n]) for o, n in self._places if _kind(old.variables[o]) != _kind(new.variables[n])),
+            None,
+        )  # fmt: skip
+        #: The leaves in which a run may be finished for one of them alone.
+        self._finality = (old.final_states ^ new.final_states) | {
+            leaf for leaf in old.ends.keys() | new.ends.keys() if old.ends.get(leaf) != new.ends.get(leaf)
+        }
+        self._plans: dict[tuple[str, frozenset[str], Precedence, Precedence], InputPlan] = {}
+
+    @property
+    def start(self) -> Both:
+        """Where both begin."""
+        return start(self.old.machine), start(self.new.machine)
+
+    # -- where they stand ---------------------------------------------------------------------------------------
+
+    def shared(self, configuration: Configuration, *, of_new: bool) -> tuple[Value, ...]:
+        """Return the values of the variables that both machines have, in the old one's order."""
+        return tuple(configuration.values[pair[of_new]] for pair in self._places)
+
+    def are_alike(self, here: Both) -> bool:
+        """Return whether both are in the same configuration: state, what is outstanding, values; and both at their end, or neither.
+
+        The order of timers is no part of it: it shows in what may come next.
+        """
+        old, new = here
+        if self._is_in_order:
+            same = (old.state, old.outstanding, old.values) == (new.state, new.outstanding, new.values)
+            return same and self._retyped is None and not self._is_over_for_one(here)
+        return self.apart(here) is None
+
+    def _is_over_for_one(self, here: Both) -> bool:
+        old, new = here
+        return old.state in self._finality and self.old.is_over(old) != self.new.is_over(new)
+
+    def apart(self, here: Both) -> Words | None:
+        """Return what is not the same where both are; None when all is."""
+        old, new = here
+        if old.state != new.state:
+            return f"in {old.state}", f"in {new.state}"
+        if self._is_over_for_one(here):
+            kind = "an end" if old.state in self.old.machine.ends.keys() | self.new.machine.ends.keys() else "final"
+            words = f"{old.state} is not {kind}", f"{old.state} is {kind}"
+            return words[self.old.is_over(old)], words[self.new.is_over(new)]
+        if old.outstanding != new.outstanding:
+            return _waiting(old), _waiting(new)
+        if self._retyped is not None:
+            one, other = self._retyped
+            return f"{one.name} is {_kind(one)}", f"{other.name} is {_kind(other)}"
+        for place, there in self._places:
+            if old.values[place] != new.values[there]:
+                name = self.old.machine.variables[place].name
+                return (f"{name} = {show_value(old.values[place])}", f"{name} = {show_value(new.values[there])}")
+        return None
+
+    # -- what may come there ------------------------------------------------------------------------------------
+
+    def plan(self, here: Both) -> InputPlan:
+        """Return what may come where both are alike. Raises TooManyVerdictsError."""
+        place = (here[0].state, here[0].outstanding, here[0].precedence, here[1].precedence)
+        if place not in self._plans:
+            mine, theirs = self.old.coming(here[0]), self.new.coming(here[1])
+            found = [self._ways(key, mine.get(key), theirs.get(key)) for key in dict.fromkeys([*mine, *theirs])]
+            apart = next((plan.apart for plan in found if plan.apart is not None), None)
+            self._plans[place] = InputPlan(tuple(way for plan in found for way in plan.ways), apart)
+        return self._plans[place]
+
+    def _ways(self, key: Key, mine: Input | None, theirs: Input | None) -> InputPlan:
+        """Return the ways in which one thing may come to either."""
+        there = [coming for coming in (mine, theirs) if coming is not None]
+        asking = [coming for coming in there if coming.has_rows]
+        guards = asking[0].guards if asking else ()
+        ways = tuple(self._told(key, guards, mine, theirs))
+        if len(there) == 1 and there[0].must_be_taken:
+            said = self._missing(key)
+            return InputPlan((), (ways[0], ("", said) if theirs is None else (said, "")))
+        if len(asking) > 1 and asking[0].guards != asking[1].guards:
+            unsaid = Occurrence(key[0], (), key[1])
+            return InputPlan((), (Arrival(unsaid, unsaid), (_asks(asking[0]), _asks(asking[1]))))
+        return InputPlan(ways)
+
+    def _told(self, key: Key, guards: tuple[str, ...], mine: Input | None, theirs: Input | None) -> Iterator[Arrival]:
+        """Yield each combination of what the guards can say in either machine; a machine without rows for it is told of no verdicts."""
+        declared = (self.old.machine.guard_named, self.new.machine.guard_named)
+        said = [
+            tuple(o for o in OUTCOMES if any(guard in each and o in each[guard].outcomes for each in declared))
+            for guard in guards
+        ]
+        silent = Occurrence(key[0], (), key[1])
+        has_rows = [coming is not None and coming.has_rows for coming in (mine, theirs)]
+        for occurrence in occurrences(key, guards, said):
+            old, new = (occurrence if rows else silent for rows in has_rows)
+            yield Arrival(old, new, is_strange=mine is None or theirs is None)
+
+    def _missing(self, key: Key) -> str:
+        """Return why an answer or a timer of one machine cannot come to the other."""
+        event, source = key
+        if source is not None:
+            return f"the timer {event} of {source} is not armed"
+        effect = event.removesuffix(".failed")
+        if effect != event and effect in self.old.machine.answers and effect in self.new.machine.answers:
+            return f"no row names {event}: then the run stops, and can be resumed"
+        return f"{event} is no answer of what is outstanding"
+
+    # -- what they make of it -----------------------------------------------------------------------------------
+
+    def reactions(self, here: Both, way: Arrival, words: Words = ("", "")) -> tuple[Reaction, Reaction]:
+        """Return what each makes of something, for telling it; `words` are said in place of what is not empty there."""
+        old = self._reaction(self.old, here[0], way.old, words[0])
+        return old, self._reaction(self.new, here[1], way.new, words[1])
+
+    def _reaction(self, moves: Moves, here: Configuration, occurrence: Occurrence, words: str) -> Reaction:
+        outcome = None if words else moves.react(here, occurrence)
+        if isinstance(outcome, Taken):
+            is_final = moves.is_over(outcome.configuration)
+            return Reaction(here, outcome, "", moves.started(here.state, outcome), is_final)
+        return Reaction(here, outcome, words if outcome is not None else words or "means nothing to it")
+
+    def tried(self, here: Both, way: Arrival) -> tuple[bool, Both | None]:
+        """Return whether both make the same of something, and where that leads; None when nothing is taken."""
+        old, new = self.old.react(here[0], way.old), self.new.react(here[1], way.new)
+        if isinstance(old, Taken) and isinstance(new, Taken):
+            same = old.effects == new.effects and old.cancelled == new.cancelled and self._alike_after(here, old, new)
+            return same, (old.configuration, new.configuration)
+        if isinstance(old, Taken) or isinstance(new, Taken):
+            return False, None
+        unknown = "invalid_state" if way.is_strange else ""
+        return (old.reason if old else unknown) == (new.reason if new else unknown), None
+
+    def _alike_after(self, here: Both, old: Taken, new: Taken) -> bool:
+        started = self.old.started(here[0].state, old) == self.new.started(here[1].state, new)
+        return started and self.are_alike((old.configuration, new.configuration))
+
+
+def _kind(variable: Variable) -> str:
+    if isinstance(variable.domain, BooleanDomain):
+        return "a truth value"
+    return "a name" if isinstance(variable.domain, EnumDomain) else "a number"
+
+
+def _waiting(here: Configuration) -> str:
+    return f"outstanding: {', '.join(sorted(here.outstanding)) or 'nothing'}"
+
+
+def _asks(coming: Input) -> str:
+    return f"asks {', '.join(coming.guards)}" if coming.guards else "asks no guard"
+
+
+Verdict = Literal["EQUAL", "DIFFERENT", "UNKNOWN"]
+#: Once in so many configurations a search looks at the clock.
+EVERY = 256
+
+
+@attrs.frozen
+class Divergence:
+    """Where two machines part: the `way` that both take alike, what comes then, and what each makes of it.
+
+    `occurrence` is None when they are not in the same configuration to begin with.
+    """
+
+    way: tuple[Occurrence, ...]
+    occurrence: Occurrence | None
+    old: Reaction
+    new: Reaction
+
+
+@attrs.frozen
+class Comparison:
+    """EQUAL: in all `configurations` there are; DIFFERENT, by a shortest parting; UNKNOWN: a limit was met first, which `limit` names."""
+
+    verdict: Verdict
+    configurations: int
+    parting: Divergence | None = None
+    limit: str = ""
+
+
+def compare(pair: Pair, here: Both, limits: SearchLimits) -> Comparison:
+    """Compare two machines from where they are."""
+    apart = pair.apart(here)
+    if apart is not None:
+        old, new = (Reaction(one, said=said) for one, said in zip(here, apart, strict=True))
+        return Comparison("DIFFERENT", 1, Divergence((), None, old, new))
+    search = _PairSearch(pair, here)
+    try:
+        return search.run(limits)
+    except TooManyVerdictsError as fault:
+        return Comparison("UNKNOWN", len(search.order), limit=str(fault))
+
+
+class _PairSearch:
+    """A breadth-first search that ends where the machines part."""
+
+    def __init__(self, pair: Pair, here: Both) -> None:
+        self._pair = pair
+        self.order = [here]
+        self._came: Came[Both] = {here: None}
+
+    def run(self, limits: SearchLimits) -> Comparison:
+        for count, here in enumerate(self.order):  # grows while it is walked
+            if stopped := met(limits, count, len(self.order)):
+                return Comparison("UNKNOWN", len(self.order), limit=stopped)
+            parting = self._parting(here)
+            if parting is not None:
+                return Comparison("DIFFERENT", len(self.order), parting)
+        return Comparison("EQUAL", len(self.order))
+
+    def _parting(self, here: Both) -> Divergence | None:
+        """Try all that may come, and note where it leads; return the first that tells the machines apart."""
+        pair, plan = self._pair, self._pair.plan(here)
+        if plan.apart is not None:
+            way, words = plan.apart
+            return Divergence(way_to(self._came, here), _fuller(way.old, way.new), *pair.reactions(here, way, words))
+        for way in plan.ways:
+            same, there = pair.tried(here, way)
+            if not same:
+                return Divergence(way_to(self._came, here), _fuller(way.old, way.new), *pair.reactions(here, way))
+            if there is not None and there not in self._came:
+                self._came[there] = (here, way.old)
+                self.order.append(there)
+        return None
+
+
+def _fuller(old: Occurrence, new: Occurrence) -> Occurrence:
+    """Return the occurrence of the machine that asks for verdicts."""
+    return old if old.verdicts else new
+
+
+def met(limits: SearchLimits, count: int, found: int) -> str:
+    """Name the limit that a search has met after so many configurations of those found; empty when there is none."""
+    if found > limits.max_states:
+        return f"the limit of {limits.max_states} configurations"
+    if count % EVERY == 0:
+        limits.progress(found, 0)
+        if limits.expired():
+            return "the time limit"
+    return ""
+
+
+# -- what can go wrong ------------------------------------------------------------------------------------------------
+# A fault is what `check` calls an error at a configuration that can be reached: an answer or a timer that no row takes, an event on which two
+# rows are enabled, an update that leaves its domain, an effect emitted twice, or nothing that can go on before the end (S3, S5, S7, S11).
+
+
+Verdicts = tuple[tuple[str, Outcome], ...]
+
+
+@attrs.frozen
+class Trouble:
+    """A fault, and a shortest way to it: what is refused there, or, without an occurrence, that nothing goes on."""
+
+    way: tuple[Occurrence, ...]
+    here: Configuration
+    occurrence: Occurrence | None = None
+    refusal: Refusal | None = None
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """What the guards said."""
+        return () if self.occurrence is None else self.occurrence.verdicts
+
+
+@attrs.frozen
+class Prospect:
+    """What the new machine may come to: a trouble that the old one cannot come to, or none; `limit` when it cannot be said which."""
+
+    trouble: Trouble | None = None
+    limit: str = ""
+
+
+def prospect(pair: Pair, here: Both, limits: SearchLimits) -> Prospect:
+    """Look for a fault to which the new machine can come from where it is, and the old one cannot.
+
+    It is the same fault when state, values of the variables that both have, and what is outstanding are the same there, and the same
+    thing is refused for the same reason, whatever is said by guards that only one of them asks.
+    """
+    troubles, known, doubt = _Troubles(pair.new, here[1], limits), None, ""
+    for trouble in troubles:
+        known = known or _OldFaults(pair, here[0], limits)
+        if not known.has(trouble):
+            if not known.limit:
+                return Prospect(trouble)
+            doubt = known.limit
+    return Prospect(limit=troubles.limit or doubt)
+
+
+class _OldFaults:
+    """The faults of the old machine."""
+
+    def __init__(self, pair: Pair, here: Configuration, limits: SearchLimits) -> None:
+        self._pair = pair
+        #: By what makes a fault the same, but verdicts: for each configuration the verdicts on which it is refused.
+        self._refused: dict[object, dict[Configuration, set[Verdicts]]] = {}
+        troubles = _Troubles(pair.old, here, limits)
+        for trouble in troubles:
+            found = self._refused.setdefault(self._key(trouble, of_new=False), {}).setdefault(trouble.here, set())
+            found.add(trouble.verdicts)
+        self.limit = troubles.limit
+
+    def has(self, trouble: Trouble) -> bool:
+        """Return whether a fault of the new machine is one of the old machine too."""
+        found = self._refused.get(self._key(trouble, of_new=True), {})
+        said = dict(trouble.verdicts)
+        ways = [
+            way for way in self._ways(trouble) if all(said.get(guard, outcome) == outcome for guard, outcome in way)
+        ]
+        return bool(ways) and any(refused.issuperset(ways) for refused in found.values())
+
+    def _ways(self, trouble: Trouble) -> tuple[Verdicts, ...]:
+        """Return the verdicts with which the same thing may come to the old machine where the fault is."""
+        if trouble.occurrence is None:
+            return ((),)
+        key = (trouble.occurrence.event, trouble.occurrence.source)
+        coming = self._pair.old.coming(trouble.here).get(key)  # which looks at no values
+        return () if coming is None else tuple(way.verdicts for way in self._pair.old.ways(key, coming.guards))
+
+    def _key(self, trouble: Trouble, *, of_new: bool) -> object:
+        here, occurrence, refusal = trouble.here, trouble.occurrence, trouble.refusal
+        what = None if occurrence is None or refusal is None else (occurrence.event, occurrence.source, refusal.reason)
+        return here.state, here.outstanding, self._pair.shared(here, of_new=of_new), what
+
+
+class _Troubles:
+    """All faults of a machine from where it is, the nearest first; afterwards `limit` names what ended the search before its end."""
+
+    def __init__(self, moves: Moves, here: Configuration, limits: SearchLimits) -> None:
+        self._moves, self._here, self._limits = moves, here, limits
+        self._came: Came[Configuration] = {here: None}
+        self.limit = ""
+
+    def __iter__(self) -> Iterator[Trouble]:
+        order = [self._here]
+        for count, here in enumerate(order):  # grows while it is walked
+            self.limit = met(self._limits, count, len(order))
+            if self.limit:
+                return
+            try:
+                yield from self._at(here, order)
+            except TooManyVerdictsError as fault:
+                self.limit = str(fault)
+                return
+
+    def _at(self, here: Configuration, order: list[Configuration]) -> Iterator[Trouble]:
+        moves, is_stuck = self._moves, not (self._moves.is_over(here) or here.outstanding)
+        for key, coming in moves.coming(here).items():
+            is_stuck = is_stuck and not coming.must_be_taken
+            for occurrence in moves.ways(key, coming.guards):
+                outcome = moves.react(here, occurrence)
+                if isinstance(outcome, Taken):
+                    is_stuck = False
+                    there = outcome.configuration
+                    if there not in self._came:
+                        self._came[there] = (here, occurrence)
+                        order.append(there)
+                elif outcome is not None and (coming.must_be_taken or outcome.reason != "invalid_state"):
+                    yield Trouble(way_to(self._came, here), here, occurrence, outcome)
+        if is_stuck:
+            yield Trouble(way_to(self._came, here), here)

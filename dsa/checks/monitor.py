@@ -1,0 +1,224 @@
+"""Properties as monitors over one recorded run: satisfied, violated, or pending.
+
+Takes a form and the moments of a run so far, gives a `MonitorReport`. *Violated*: some moment breaks it, and nothing that follows can mend that.
+*Satisfied*: the run is over, or nothing that follows can break it. *Pending*: neither yet. Each moment is looked at once.
+
+A recorded trace, run again: does the table do what the record says, and what do the properties say of that run?
+
+Takes a machine and a record, gives a `Replay`: the steps that fit, the first that does not with the reason (which row took it, which
+conjuncts were false), and a verdict of each property that can be watched on a single run.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, TypeGuard
+
+import attrs
+
+from dsa.checks.places import rows_at, show_false, show_row
+from dsa.checks.properties import TraceMoment, moments
+from dsa.checks.report import text_of
+from dsa.declarations import Always, AtMost, Form, LeadsTo, Never, OnlyAfter, Property, UnchangedClaim
+from dsa.errors import OccurrenceError
+from dsa.expr import Expr, Value, show_value
+from dsa.machine import Machine
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over, start, step
+from dsa.trace import RecordedStep, RecordedTrace, Trace, follow, show_occurrence
+
+MonitorVerdict = Literal["satisfied", "violated", "pending"]
+#: The forms that speak of single runs. The others speak of all runs together, and no run can tell.
+Monitored = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost
+
+
+@attrs.frozen
+class MonitorReport:
+    """What a monitor says of a run. `step` is the moment that decided: the one that breaks it, or from which something is owed."""
+
+    verdict: MonitorVerdict
+    step: int | None = None
+
+
+def is_monitor(form: Form) -> TypeGuard[Monitored]:
+    """Return whether a form can be watched on a single run."""
+    return isinstance(form, Monitored)
+
+
+def monitor(form: Monitored, run: Sequence[TraceMoment], *, ended: bool) -> MonitorReport:
+    """Watch a run of at least the start; `ended` tells that nothing can follow."""
+    if isinstance(form, LeadsTo):
+        return _leads_to(form, run, ended=ended)
+    broken = next(_breaches(form, run), None)
+    if broken is not None:
+        return MonitorReport("violated", broken)
+    if isinstance(form, OnlyAfter):
+        earlier = next((place for place, moment in enumerate(run) if moment.holds(form.earlier)), None)
+        if earlier is not None:
+            return MonitorReport("satisfied", earlier)
+    return MonitorReport("satisfied" if ended else "pending")
+
+
+def _leads_to(form: LeadsTo, run: Sequence[TraceMoment], *, ended: bool) -> MonitorReport:
+    since: int | None = None
+    for place, moment in enumerate(run):
+        if moment.holds(form.goal):
+            since = None
+        elif since is None and moment.holds(form.cause):
+            since = place
+    if ended:
+        return MonitorReport("satisfied" if since is None else "violated", since)
+    return MonitorReport("pending", since)
+
+
+def _breaches(form: Monitored, run: Sequence[TraceMoment]) -> Iterator[int]:
+    """Yield the moments that break a form which no later moment can mend."""
+    match form:
+        case Always(condition):
+            yield from (place for place, moment in enumerate(run) if not moment.holds(condition))
+        case Never(condition):
+            yield from (place for place, moment in enumerate(run) if moment.holds(condition))
+        case UnchangedClaim(trigger, expressions):
+            for place, (before, after) in enumerate(pairwise(run), 1):
+                if after.holds(trigger) and any(before.value(expr) != after.value(expr) for expr in expressions):
+                    yield place
+        case OnlyAfter(later, earlier):
+            for place, moment in enumerate(run):
+                if moment.holds(earlier):
+                    return
+                if moment.holds(later):
+                    yield place
+        case AtMost(bound, counted, between):
+            yield from _too_many(bound, counted, between, run)
+
+
+def _too_many(
+    bound: Expr, counted: Expr, between: tuple[Expr, Expr] | None, run: Sequence[TraceMoment]
+) -> Iterator[int]:
+    """Yield the moments at which the count of the open scope exceeds the bound: it closes, then opens, then counts."""
+    count = None if between else 0
+    for place, moment in enumerate(run):
+        if between and moment.holds(between[1]):
+            count = None
+        if between and count is None and moment.holds(between[0]):
+            count = 0
+        if count is not None:
+            count += moment.holds(counted)
+            most = moment.value(bound)
+            assert isinstance(most, int), "a bound is a number"
+            if count > most:
+                yield place
+
+
+@attrs.frozen
+class Mismatch:
+    """The first step of a record that the table does not do: its number (0: the start), and why."""
+
+    step: int
+    message: str
+
+
+@attrs.frozen
+class MonitorResult:
+    """A property, its line, and what it says of the run; `watched` is None for a form that no single run decides."""
+
+    text: str
+    line: int
+    watched: MonitorReport | None
+    claim: Property = attrs.field(repr=False)
+
+
+@attrs.frozen
+class Replay:
+    """What came of running a record of `total` steps again: the trace as far as it fits, and what properties say of it."""
+
+    trace: Trace
+    mismatch: Mismatch | None
+    observations: tuple[MonitorResult, ...]
+    total: int
+    loop: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Return whether the record does not fit, or breaks a property."""
+        broken = any(seen.watched is not None and seen.watched.verdict == "violated" for seen in self.observations)
+        return self.mismatch is not None or broken
+
+
+def replay(machine: Machine, record: RecordedTrace) -> Replay:
+    """Run a record again. Raises ParameterError for parameters that the machine does not have."""
+    there = machine.at(dict(record.parameters))
+    here, fitting = start(there), list[Occurrence]()
+    wrong = _compared_start(there, record, here)
+    mismatch = Mismatch(0, f"at the start: {wrong}") if wrong else None
+    for number, recorded in enumerate(() if mismatch else record.steps, 1):
+        after, wrong = _again(there, here, recorded)
+        if wrong:
+            what = show_occurrence(recorded.occurrence)
+            mismatch = Mismatch(number, f"step {number}, {what} in {here.state}: {wrong}")
+            break
+        here = after
+        fitting.append(recorded.occurrence)
+    run = moments(there, fitting)
+    ended = is_over(there, here)
+    watched = []
+    for claim in there.properties:
+        found = monitor(claim.form, run, ended=ended) if is_monitor(claim.form) else None
+        watched.append(MonitorResult(text_of(claim), claim.span.line if claim.span else 0, found, claim))
+    trace, loop = follow(there, fitting), None if mismatch else record.loop
+    return Replay(trace, mismatch, tuple(watched), len(record.steps), loop)
+
+
+def _compared_start(machine: Machine, record: RecordedTrace, here: Configuration) -> str:
+    """Return what the record has otherwise at its start."""
+    if record.machine is not None and record.machine != machine.name:
+        return f"the trace is one of {record.machine}, this machine is {machine.name}"
+    if record.state is not None and record.state != here.state:
+        return f"the machine starts in {here.state}, the record has {record.state}"
+    return _different(machine, here, dict(record.values))
+
+
+def _again(machine: Machine, here: Configuration, recorded: RecordedStep) -> tuple[Configuration, str]:
+    """Take a recorded step again, and say what is otherwise than recorded."""
+    try:
+        result = step(machine, here, recorded.occurrence)
+    except OccurrenceError as fault:
+        return here, str(fault)
+    if isinstance(result, Refusal):
+        return here, _refused(machine, here, recorded.occurrence, result)
+    return result.configuration, _compared(machine, here, result, recorded)
+
+
+def _refused(machine: Machine, here: Configuration, occurrence: Occurrence, refusal: Refusal) -> str:
+    """Return why nothing was taken: which conjuncts of the candidates were false."""
+    false = "" if refusal.reason in {"finished", "late"} else show_false(rows_at(machine, here, occurrence))
+    accepted = f"; accepted there: {', '.join(refusal.accepted)}" if refusal.accepted and not false else ""
+    return f"refused: {refusal.reason} ({refusal.message})" + (f"; {false}" if false else accepted)
+
+
+def _compared(machine: Machine, before: Configuration, taken: Taken, recorded: RecordedStep) -> str:
+    after, row = taken.configuration, show_row(taken.transition)
+    if recorded.state is not None and recorded.state != after.state:
+        return f"{row} leads to {after.state}, the record has {recorded.state}"
+    if recorded.changed is not None:
+        names = (variable.name for variable in machine.variables)
+        old, wanted = dict(zip(names, before.values, strict=True)), dict(recorded.changed)
+        if different := _different(machine, after, {**old, **wanted}):
+            return f"after {row}, {different}"
+    if recorded.effects is not None and recorded.effects != taken.effects:
+        return f"{row} emits {_listed(taken.effects)}, the record has {_listed(recorded.effects)}"
+    if recorded.cancelled is not None and recorded.cancelled != taken.cancelled:
+        return f"{row} cancels {_listed(taken.cancelled)}, the record has {_listed(recorded.cancelled)}"
+    return ""
+
+
+def _different(machine: Machine, here: Configuration, wanted: dict[str, Value]) -> str:
+    values = dict(zip((variable.name for variable in machine.variables), here.values, strict=True))
+    for name, value in wanted.items():
+        if name not in values:
+            return f"the machine has no variable {name}"
+        if values[name] != value:
+            return f"{name} is {show_value(values[name])}, the record has {show_value(value)}"
+    return ""
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nothing"

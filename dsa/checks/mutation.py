@@ -1,0 +1,662 @@
+"""The small faults that `dsa mutate` makes: in rows, in declarations, and in what Effects says to the driver.
+
+Takes a machine, gives one `Mutant` for each fault: a machine like any other.
+
+How strong a spec is: which small faults of a machine its checks, properties and scenarios notice.
+
+Takes a machine that passes `check`; gives one `MutantResult` for each mutant. A mutant that nothing notices is compared with the machine:
+equal, when no run can tell the two apart, or a survivor. What Effects says to the driver no run of the table shows: of that, new warnings are noticed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property, partial
+from itertools import pairwise
+from typing import Literal
+
+import attrs
+
+from dsa import expr
+from dsa.checks.definition4 import definition4
+from dsa.checks.observers import Observer, WatchedCondition
+from dsa.checks.proof.conclusion import ProofResult
+from dsa.checks.proof.proof_session import ProofSession
+from dsa.checks.proof.safety import Safety
+from dsa.checks.properties import Questions
+from dsa.checks.reachability import from_explorations
+from dsa.checks.report import check, violated_at
+from dsa.checks.scenarios import run_scenarios
+from dsa.checks.search.engine import Engine, SearchLimits, Writer, first_where
+from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic, explored
+from dsa.checks.search.incremental_search import Again
+from dsa.checks.search.python_engine import search
+from dsa.checks.table_faults import dead_ends, said_otherwise, start_outside, vain_effects
+from dsa.declarations import STAY, Assign, Effect, Emit, Revoke, RunParameter, Transition, Variable, show
+from dsa.errors import Diagnostic
+from dsa.expr import (
+    FALSE,
+    TRUE,
+    Expr,
+    Name,
+    Value,
+    all_of,
+    any_of,
+    compared,
+    constant,
+    evaluate,
+    negated,
+    simplified,
+    substituted,
+)
+from dsa.ground_system import GroundWatch, ground
+from dsa.machine import Machine, Timer, minima
+from dsa.semantics import Occurrence
+from dsa.system import GuardedCommand, Location, Promise, System, closed_system
+
+_NEIGHBOUR = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
+#: `rows` change what a run does; `declarations` where it starts, and what Definition 4 keeps; `Effects` what a driver does about failures and doubts.
+Group = Literal["rows", "declarations", "Effects"]
+GROUPS: tuple[Group, ...] = ("rows", "declarations", "Effects")
+
+
+@attrs.frozen
+class Mutant:
+    """A machine with one fault: in which row or declaration of the original, and what was changed, in words."""
+
+    machine: Machine = attrs.field(repr=False)
+    at: Transition | Variable | RunParameter | Effect
+    what: str
+
+    @property
+    def group(self) -> Group:
+        """What the fault is one of."""
+        if isinstance(self.at, Transition):
+            return "rows"
+        return "Effects" if isinstance(self.at, Effect) else "declarations"
+
+    @property
+    def place(self) -> str:
+        """The row, or the declaration, in words."""
+        if isinstance(self.at, Transition):
+            return str(self.at)
+        return f"{type(self.at).__name__.lower()} {self.at.name}"
+
+
+def mutants(machine: Machine) -> Iterator[Mutant]:
+    """Yield every mutant, row by row, then declaration by declaration."""
+    yield from row_mutants(machine)
+    yield from _declared(machine)
+
+
+def row_mutants(machine: Machine) -> Iterator[Mutant]:
+    """Yield the mutants of rows; the rows of a workflow are those that its steps expand into."""
+    rows = machine.transitions
+    for place, row in enumerate(rows):
+        if len(rows) > 1:
+            yield Mutant(attrs.evolve(machine, transitions=(*rows[:place], *rows[place + 1 :])), row, "row deleted")
+        met = {row}
+        for what, changed in _changed(machine, row):
+            if changed not in met:
+                met.add(changed)
+                mutated = (*rows[:place], changed, *rows[place + 1 :])
+                yield Mutant(attrs.evolve(machine, transitions=mutated), row, what)
+    yield from _swapped_durations(machine)
+
+
+def _swapped_durations(machine: Machine) -> Iterator[Mutant]:
+    """Yield the machines in which two timers of a source ring in each other's place."""
+    timers: dict[str, dict[str, Transition]] = {}
+    for row in machine.transitions:
+        if row.is_timer:
+            timers.setdefault(row.source, {}).setdefault(row.event, row)
+    for source, rows in timers.items():
+        events = [*rows]
+        for one, other in pairwise(events):
+            swapped = {one: other, other: one}
+            mutated = tuple(
+                attrs.evolve(row, event=swapped.get(row.event, row.event)) if row.source == source else row
+                for row in machine.transitions
+            )
+            yield Mutant(attrs.evolve(machine, transitions=mutated), rows[one], f"{one} and {other} swapped")
+
+
+def _declared(machine: Machine) -> Iterator[Mutant]:
+    """Yield the mutants of declarations; those that Steps make are nobody's to get wrong."""
+    if not machine.steps:
+        for place, variable in enumerate(machine.variables):
+            for what, changed in _variable_faults(machine, variable):
+                variables = (*machine.variables[:place], changed, *machine.variables[place + 1 :])
+                yield Mutant(attrs.evolve(machine, variables=variables), variable, what)
+    for place, parameter in enumerate(machine.parameters):
+        for value in _others(parameter.domain, parameter.default, machine):
+            other = attrs.evolve(parameter, default=value)
+            parameters = (*machine.parameters[:place], other, *machine.parameters[place + 1 :])
+            what = f"default {expr.show_value(value)} instead of {expr.show_value(parameter.default)}"
+            yield Mutant(attrs.evolve(machine, parameters=parameters), parameter, what)
+    for place, effect in enumerate(machine.effects):
+        for what, about in _effect_faults(machine, effect):
+            effects = (*machine.effects[:place], about, *machine.effects[place + 1 :])
+            yield Mutant(attrs.evolve(machine, effects=effects), effect, what)
+
+
+def _variable_faults(machine: Machine, variable: Variable) -> Iterator[tuple[str, Variable]]:
+    start = dict(zip((v.name for v in machine.variables), machine.initial_values, strict=True))[variable.name]
+    for value in _others(variable.domain, start, machine):
+        what = f"initial {expr.show_value(value)} instead of {expr.unparse(variable.initial)}"
+        yield what, attrs.evolve(variable, initial=constant(value))
+    other: Literal["workflow", "environment"] = "environment" if variable.scope == "workflow" else "workflow"
+    yield f"scope {other} instead of {variable.scope}", attrs.evolve(variable, scope=other)
+
+
+def _others(domain: expr.Domain, value: expr.Value, machine: Machine) -> Iterator[expr.Value]:
+    """Yield the next values of a domain on both sides, at the machine's parameter values."""
+    if isinstance(value, bool):
+        yield not value
+        return
+    if isinstance(domain, expr.EnumDomain):
+        place = domain.values.index(str(value))
+        yield from (v for v in (domain.values[(place + 1) % len(domain.values)],) if v != value)
+        return
+    known = expr.concrete(domain, machine.constants)
+    yield from (int(value) + by for by in (1, -1) if known.contains(int(value) + by))
+
+
+def _effect_faults(machine: Machine, effect: Effect) -> Iterator[tuple[str, Effect]]:
+    if effect.time_limit_ms is not None:
+        yield "time limit dropped", attrs.evolve(effect, time_limit_ms=None)
+    if effect.name in machine.answers or effect.in_doubt:
+        for other in ("retry", "ask", "fail"):
+            if effect.in_doubt and other != effect.in_doubt:
+                yield f"in doubt {other} instead of {effect.in_doubt}", attrs.evolve(effect, in_doubt=other)
+
+
+def _changed(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
+    yield from _conditions(machine, row)
+    yield from _updates(machine, row)
+    yield from _effects(machine, row)
+    yield from _other_event(machine, row)
+    now = row.target if row.target == STAY else machine.entered(row.target)
+    for target in (*machine.leaves, STAY):
+        if target != now:
+            yield f"target {target} instead of {row.target}", attrs.evolve(row, target=target)
+
+
+def _other_event(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
+    """Yield the row for the next two events of the same origin, where its guards judge them too."""
+    event = machine.event_named.get(row.event)
+    if event is None:
+        return
+    kin = [e.name for e in machine.events if e.origin == event.origin]
+    read = [machine.guard_named[guard] for guard in expr.guards_read(row.condition)]
+    place = kin.index(row.event) + 1 if row.event in kin else 0
+    for other in (kin[place:] + kin[:place])[:2]:
+        if other != row.event and all(other in guard.judges for guard in read):
+            yield f"event {other} instead of {row.event}", attrs.evolve(row, event=other)
+
+
+def _conditions(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
+    for what, condition in _faulty(row.condition, lambda node: _node_faults(machine, node)):
+        yield what, attrs.evolve(row, condition=condition)
+    parts = row.condition.operands if isinstance(row.condition, expr.And) else (row.condition,)
+    for place, part in enumerate(parts):
+        if part != expr.TRUE:
+            rest = expr.conjunction([*parts[:place], *parts[place + 1 :]])
+            yield f"'{expr.unparse(part)}' dropped", attrs.evolve(row, condition=rest)
+    if row.is_else:
+        yield "'else' dropped", attrs.evolve(row, is_else=False)
+
+
+def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.Expr]]:
+    """Yield the faults of one node of a condition: a comparison shifted, a verdict changed."""
+    match node:
+        case expr.Verdict(guard, outcome):
+            for other in machine.guard_named[guard].outcomes:
+                if other != outcome:
+                    yield f"{guard}.{other} instead of {guard}.{outcome}", expr.Verdict(guard, other)
+        case expr.Compare(first, ((sign, second),)):
+            shifted = [expr.Compare(first, ((_NEIGHBOUR[sign], second),))]
+            if _is_number(machine, second) and _is_number(machine, first):
+                shifted += [expr.Compare(first, ((sign, _plus(second, by)),)) for by in (1, -1)]
+            yield from ((f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new) for new in shifted)
+        case expr.Compare(first, rest):
+            for place, (sign, second) in enumerate(rest):
+                new = expr.Compare(first, (*rest[:place], (_NEIGHBOUR[sign], second), *rest[place + 1 :]))
+                yield f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new
+        case expr.Member(operand, choices) if len(choices) > 1:
+            for place in range(len(choices)):
+                new_member = expr.Member(operand, (*choices[:place], *choices[place + 1 :]))
+                yield f"'{expr.unparse(new_member)}' instead of '{expr.unparse(node)}'", new_member
+
+
+def _faulty(
+    node: expr.Expr, faults: Callable[[expr.Expr], Iterator[tuple[str, expr.Expr]]]
+) -> Iterator[tuple[str, expr.Expr]]:
+    """Yield the expression with one fault, for every fault of every node in it."""
+    yield from faults(node)
+    for place, child in enumerate(expr.children(node)):
+        for what, changed in _faulty(child, faults):
+            yield what, _with_child(node, place, changed)
+
+
+def _with_child(node: expr.Expr, place: int, child: expr.Expr) -> expr.Expr:
+    parts = list(expr.children(node))
+    parts[place] = child
+    match node:
+        case expr.Not() | expr.Negate():
+            return type(node)(parts[0])
+        case expr.Arithmetic(sign):
+            return expr.Arithmetic(sign, parts[0], parts[1])
+        case expr.Compare(_, rest):
+            return expr.Compare(parts[0], tuple((sign, part) for (sign, _), part in zip(rest, parts[1:], strict=True)))
+        case expr.Member():
+            return expr.Member(parts[0], tuple(parts[1:]))
+        case expr.And() | expr.Or():
+            return type(node)(tuple(parts))
+        case _:
+            raise AssertionError(f"{node} has no children")
+
+
+def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
+    for place, update in enumerate(row.updates):
+        before, following = row.updates[:place], row.updates[place + 1 :]
+        yield f"update of {update.variable} dropped", attrs.evolve(row, updates=(*before, *following))
+        for what, changed in _update_faults(machine, update):
+            yield what, attrs.evolve(row, updates=(*before, changed, *following))
+
+
+def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[str, Assign]]:
+    if isinstance(update, Revoke):
+        return
+    name, value = update.variable, update.value
+    if name in expr.names(value):
+        twice = _read_again(value, name)
+        yield f"{name} = {expr.unparse(twice)}, its update doubled", Assign(name, twice)
+    domain = machine.values_of[name]
+    if domain.contains(True):  # noqa: FBT003  (a truth value)
+        yield f"{name} = {expr.unparse(negated(value))} instead of {expr.unparse(value)}", Assign(name, negated(value))
+    elif _is_number(machine, value):
+        for by in (1, -1):
+            shifted = _plus(value, by)
+            yield f"{name} = {expr.unparse(shifted)} instead of {expr.unparse(value)}", Assign(name, shifted)
+
+
+def _read_again(value: expr.Expr, name: str) -> expr.Expr:
+    return substituted(value, lambda node: value if isinstance(node, expr.Name) and node.name == name else node)
+
+
+def _effects(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
+    items = row.effects
+    for place, item in enumerate(items):
+        yield f"effect {item} dropped", attrs.evolve(row, effects=(*items[:place], *items[place + 1 :]))
+        if isinstance(item, Emit):
+            yield f"effect {item} duplicated", attrs.evolve(row, effects=(*items[:place], item, *items[place:]))
+            for other in _kin(machine, item.effect):
+                swapped = (*items[:place], Emit(other), *items[place + 1 :])
+                yield f"effect {other} instead of {item}", attrs.evolve(row, effects=swapped)
+        if place and item != items[place - 1]:
+            swapped = (*items[: place - 1], item, items[place - 1], *items[place + 1 :])
+            yield f"effects {items[place - 1]} and {item} swapped", attrs.evolve(row, effects=swapped)
+
+
+def _plus(node: expr.Expr, by: int) -> expr.Expr:
+    if isinstance(node, expr.Integer):
+        return expr.Integer(node.value + by)
+    return simplified(expr.Arithmetic("+" if by > 0 else "-", node, expr.Integer(abs(by))))
+
+
+def _is_number(machine: Machine, whole: expr.Expr) -> bool:
+    """Return whether an expression of a row is a whole number: its leaves are."""
+    leaf = next(node for node in expr.walk(whole) if not expr.children(node))
+    if isinstance(leaf, expr.Integer):
+        return True
+    if isinstance(leaf, expr.Name) and leaf.kind in {"variable", "parameter"}:
+        value = machine.constants.get(leaf.name)
+        if value is None:
+            value = dict(zip((v.name for v in machine.variables), machine.initial_values, strict=True))[leaf.name]
+        return type(value) is int and not isinstance(whole, expr.Compare | expr.Not | expr.And | expr.Or | expr.Member)
+    return False
+
+
+def _kin(machine: Machine, effect: str) -> tuple[str, ...]:
+    """Return the next two effects that have answers as this one has, or none as it."""
+    kin = [each.name for each in machine.effects if (each.name in machine.answers) == (effect in machine.answers)]
+    place = kin.index(effect) + 1
+    return tuple(other for other in (kin[place:] + kin[:place])[:2] if other != effect)
+
+
+#: So many configurations are looked at one by one: a function for them is not worth its making.
+_FEW = 100
+
+Kind = Literal["noticed", "survived", "equal", "not judged"]
+#: What became of a mutant: its kind, and what noticed it or why it is of that kind.
+Outcome = tuple[Kind, str]
+#: Does work for each number below a count, and gives the results in order.
+Spread = Callable[[Callable[[int], Outcome], int], Iterable[Outcome]]
+_LATE: Outcome = ("not judged", "the time limit was met")
+#: Given where a mutant differs: tells whether that is proved never to be reached, whatever the parameters.
+Prover = Callable[[tuple[WatchedCondition, ...]], bool]
+#: Gives the engine for a search: of which of the valuations, and for which property, if it is one's own.
+Engines = Callable[..., Engine]
+
+
+@attrs.frozen
+class MutantResult:
+    """What became of one mutant.
+
+    `by` is what noticed it: a diagnostic's code, a property or a scenario; for an equal one, how that is known; for a survivor, empty
+    when some run tells the two apart, or that no difference was found and none is excluded; for one that is not judged, why.
+    """
+
+    mutant: Mutant
+    kind: Kind
+    by: str
+
+
+@attrs.frozen
+class Strength:
+    """The judged mutants of one machine."""
+
+    machine: Machine = attrs.field(repr=False)
+    judged: tuple[MutantResult, ...]
+
+    def of_kind(self, kind: Kind, group: Group | None = None) -> tuple[MutantResult, ...]:
+        """Return the mutants of one kind, and of one group where one is named."""
+        return tuple(one for one in self.judged if one.kind == kind and group in {None, one.mutant.group})
+
+    @property
+    def score(self) -> float | None:
+        """The share noticed of the faults in rows that are not equal, from 0 to 1; None when there are none."""
+        return self.share("rows")
+
+    def share(self, group: Group) -> float | None:
+        """Return the share noticed of a group's faults that are not equal, from 0 to 1; None when there are none."""
+        noticed, survived = len(self.of_kind("noticed", group)), len(self.of_kind("survived", group))
+        return noticed / (noticed + survived) if noticed + survived else None
+
+
+_USUAL = SearchLimits(MAX_STATES)
+
+
+def _one_by_one(work: "Callable[[int], Outcome]", count: int) -> "Iterable[Outcome]":
+    return map(work, range(count))
+
+
+def mutate(
+    machine: Machine,
+    *,
+    parameters: Mapping[str, Value] | None = None,
+    limits: SearchLimits = _USUAL,
+    prove: Prover | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+    spread: Spread = _one_by_one,
+) -> Strength:
+    """Judge every mutant of a machine.
+
+    It is looked at with the smallest parameters, and with `parameters` or the defaults. A mutant is noticed when `check` of it has an error, a violated property or a scenario that fails. `prove`, when given, is asked about
+    parameters that are not explored; without it a mutant of a machine with parameters is equal only if its rows read the same. Mutants that are not judged when the time of `limits` is over are
+    of the kind `not judged`. `spread` does work for each number below a count, and gives the results in order. ValueError when the machine itself does not pass.
+    """
+    judging = _MutantJudge(machine, parameters, limits, prove)
+    every = [each for each in mutants(machine) if not _is_set(each, parameters)]
+    judged = []
+    for mutant, (kind, by) in zip(every, spread(lambda number: judging(every[number]), len(every)), strict=True):
+        judged.append(MutantResult(mutant, kind, by))
+        progress(len(judged), len(every))
+    return Strength(machine, tuple(judged))
+
+
+class _MutantJudge:
+    """Judges mutants of a machine that passes itself; ValueError for another."""
+
+    def __init__(
+        self, machine: Machine, parameters: Mapping[str, Value] | None, limits: SearchLimits, prove: Prover | None
+    ) -> None:
+        self._machine, self._parameters, self._limits = machine, parameters, limits
+        self._values = _looked_at(machine, parameters)
+        self._engines = cache(lambda *_: Again())
+        self._own = closed_system(machine, limits.expired)
+        unsound = complaint(machine, self._values, limits, lambda: self._own, engines=self._engines)
+        if unsound and not limits.expired():
+            raise ValueError(f"{machine.name} itself does not pass: {unsound}")
+        self._compare = _MutantComparison(self._own, self._values, limits, prove)
+
+    @cached_property
+    def _usual(self) -> frozenset[str]:
+        return self._warnings(self._machine)
+
+    def __call__(self, mutant: Mutant) -> Outcome:
+        """Judge one mutant: its kind, and what noticed it or why it is that."""
+        judged = _LATE if self._limits.expired() else self._judged(mutant)
+        return _LATE if self._limits.expired() else judged  # what was found in a hurry may be for want of time
+
+    def _judged(self, mutant: Mutant) -> Outcome:
+        if mutant.group == "Effects":
+            more = sorted(self._warnings(mutant.machine) - self._usual)
+            return ("noticed", more[0]) if more else ("survived", "")
+        is_default = isinstance(mutant.at, RunParameter)
+        looked_at = _looked_at(mutant.machine, self._parameters) if is_default else self._values
+        laid_out = cache(partial(closed_system, mutant.machine, self._limits.expired, self._own))
+        differs = cache(lambda: is_default or self._compare.told_apart(laid_out()))
+        noticed = complaint(mutant.machine, looked_at, self._limits, laid_out, differs, self._engines)
+        if noticed or differs():
+            return "noticed" if noticed else "survived", noticed or ""
+        return self._compare(laid_out())
+
+    def _warnings(self, machine: Machine) -> frozenset[str]:
+        """Return the codes, each with its words, of what `check` finds at these values."""
+        most = self._limits.max_states
+        reports = (check(machine, parameters=there, max_states=most) for there in self._values)
+        return frozenset(f"{found.code} ({found.message})" for report in reports for found in report.diagnostics)
+
+
+def _is_set(mutant: Mutant, parameters: Mapping[str, Value] | None) -> bool:
+    """Return whether a mutant's fault is in the default of a parameter that has another value here."""
+    return isinstance(mutant.at, RunParameter) and mutant.at.name in (parameters or {})
+
+
+def complaint(
+    machine: Machine,
+    values: Sequence[Mapping[str, Value]],
+    limits: SearchLimits,
+    laid_out: Callable[[], System],
+    differs: Callable[[], bool] = lambda: True,
+    engines: Engines = lambda *_: automatic(),
+) -> str | None:
+    """Return the first thing that makes a check fail, the cheapest ones first: a scenario, an error, a violated property.
+
+    `values` are the parameters to explore at; `laid_out` gives the machine's system. Properties are judged where it `differs` there from a machine that has them.
+    """
+    for result in run_scenarios(machine):
+        if not result.ok:
+            return f"scenario {result.name}"
+    static = (*said_otherwise(machine), *dead_ends(machine), *vain_effects(machine), *definition4(machine))
+    places = [machine.at(there) for there in values]
+    if found := _first_error((*static, *(found for there in places for found in start_outside(there)))):
+        return found
+    system = laid_out()
+    found_at: list[Exploration] = []
+    for number, there in enumerate(places):
+        here = attrs.evolve(system, machine=there)
+        questions = Questions(here, [claim.form for claim in machine.properties])
+        found_at.append(explored(here, limits, engine=engines(number), also=questions.conditions, hurries=True))
+        errors = from_explorations(found_at[-1:], given=True, warned=False)
+        if found := _first_error(errors) or (
+            _first_error(from_explorations(found_at, warned=False)) if there is places[-1] else ""
+        ):
+            return found
+        if differs() and (form := next(violated_at(questions, found_at[-1], limits, partial(engines, number)), None)):
+            return show(form)
+    return None
+
+
+def _first_error(found: Sequence[Diagnostic]) -> str | None:
+    return next((diagnostic.code for diagnostic in found if diagnostic.severity == "error"), None)
+
+
+def prover(machine: Machine) -> Prover:
+    """Return what proves by induction that a machine never comes to a difference. Raises NoSolverError when z3 is not installed."""
+    session = ProofSession(machine, lambda: False)
+
+    def never(sights: tuple[WatchedCondition, ...]) -> bool:
+        finding = Safety(session, Observer(session.system, FALSE, sights)).finding()
+        return isinstance(finding, ProofResult) and finding.verdict == "PROVED"
+
+    return never
+
+
+class _MutantComparison:
+    """The machine's own system, with which survivors are compared, and where its runs can be."""
+
+    def __init__(
+        self, system: System, values: Sequence[Mapping[str, Value]], limits: SearchLimits, prove: Prover | None
+    ) -> None:
+        self._system, self._prove = system, prove
+        self._reached = cache(partial(_ReachableSets, system, limits))
+        self._machines = [system.machine.at(there) for there in values]
+
+    def told_apart(self, system: System) -> bool:
+        """Return whether some run at the values explored comes to where a mutant does something else; `system` is the mutant's."""
+        sights = differences(self._system, system, never_two=True)
+        return bool(sights) and any(reached.comes_to(sights) for reached in map(self._reached, self._machines))
+
+    def __call__(self, system: System) -> Outcome:
+        """Judge a mutant that no run at the values explored tells apart: whether it is equal, and how that is known."""
+        sights = differences(self._system, system, never_two=True)
+        if sights and not self._system.machine.parameters:
+            return "equal", "the same steps from everywhere a run can be"
+        if self._system.machine.parameters:  # at other values, two rows may be enabled at once
+            sights = differences(self._system, system)
+        if not sights:
+            return "equal", "its rows say the same"
+        if self._prove is not None and self._prove(sights):
+            return "equal", "the same steps, proved for all parameter values"
+        return "survived", "no difference was found at the values explored, and none is excluded at others"
+
+
+class _ReachableSets:
+    """Where the runs of a system can be at its parameters' values: numbers of configurations, by their location."""
+
+    def __init__(self, system: System, limits: SearchLimits, machine: Machine) -> None:
+        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, expired=limits.expired)
+        self._data: dict[int, list[int]] = {}
+        for layer in search(self._ground, (), attrs.evolve(limits, max_states=MAX_STATES)).layers or ():
+            for location, data in (divmod(number, self._ground.volume) for number in layer):
+                self._data.setdefault(location, []).append(data)
+
+    def comes_to(self, sights: Iterable[WatchedCondition]) -> bool:
+        """Return whether one of these is seen there."""
+        watches = self._ground.watches((sight.location, sight.condition) for sight in sights)
+        return any(self._is_true(watch) for watch in watches if watch is not None)
+
+    def _is_true(self, watch: GroundWatch) -> bool:
+        data = self._data.get(watch.location, [])
+        if len(data) > _FEW:
+            return first_where(Writer(self._ground), watch.condition)(data) is not None
+        return any(evaluate(watch.condition, self._ground.values(each)) for each in data)
+
+
+def _looked_at(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Mapping[str, Value], ...]:
+    """Return the parameters to explore at, the smallest ones first: most faults show there, and some rows are taken only there."""
+    smallest, given = minima(machine), machine.at(parameters or {}).constants
+    return (smallest, given) if dict(smallest) != dict(given) else (given,)
+
+
+def differences(one: System, other: System, *, never_two: bool = False) -> tuple[WatchedCondition, ...]:
+    """Return when, at each location of `one`, the two do not do the same; none at locations that the other does not have.
+
+    The two have the same parameters and variables. If no such condition can come true in a run of the first, both take the same steps for
+    ever: same events, guards asked, effects in order, states and values.
+    The other has every location that both reach by doing the same, so a first difference is always at one it has. Of the order of timers only what is said
+    of timers that both have counts. With `never_two` they are compared where, in both, no two rows are enabled at once: as wherever a run comes to that
+    passes its check.
+    """
+    shared = _timer_rows(one.machine) & _timer_rows(other.machine)
+    mine, theirs = (tuple(_ordering(shared, location) for location in system.locations) for system in (one, other))
+    if one.variables != other.variables or mine[:1] != theirs[:1]:
+        return (WatchedCondition(0, TRUE),)
+    places: dict[Location, list[int]] = {}
+    for place, location in enumerate(theirs):
+        places.setdefault(location, []).append(place)
+    found, told = [], _Difference(one, other, mine, theirs, never_two)
+    for place, location in enumerate(mine):
+        condition = any_of(each for there in places.get(location, ()) for each in told.at(place, there))
+        if condition != FALSE:
+            found.append(WatchedCondition(place, condition))
+    return tuple(found)
+
+
+def _timer_rows(machine: Machine) -> frozenset[Timer]:
+    return frozenset((row.source, row.event) for row in machine.transitions if row.is_timer)
+
+
+def _ordering(timers: frozenset[Timer], location: Location) -> Location:
+    """Return a location with the order of these timers alone."""
+    return attrs.evolve(location, precedence=frozenset(pair for pair in location.precedence if timers.issuperset(pair)))
+
+
+@attrs.frozen
+class _Difference:
+    """What two systems do otherwise; `left` and `right` are their locations as they are compared."""
+
+    one: System
+    other: System
+    left: tuple[Location, ...]
+    right: tuple[Location, ...]
+    never_two: bool
+
+    def at(self, here: int, there: int) -> Iterator[Expr]:
+        """Yield when a row of either system is taken and no row of the other does the same."""
+        mine, theirs = _by_occurrence(self.one.commands_at[here]), _by_occurrence(self.other.commands_at[there])
+        for occurrence in dict.fromkeys([*mine, *theirs]):
+            first, second = self._apart(mine.get(occurrence, []), theirs.get(occurrence, []))
+            for command in first:
+                yield self._unmatched(command, ((other, self._same(command, other)) for other in second))
+            for command in second:
+                yield self._unmatched(command, ((other, self._same(other, command)) for other in first))
+
+    def _apart(
+        self, mine: list[GuardedCommand], theirs: list[GuardedCommand]
+    ) -> tuple[list[GuardedCommand], list[GuardedCommand]]:
+        """Leave out the commands that both have: where one of these is taken, both do the same, since no two are taken at once."""
+        first = {self._form(command, self.left): command for command in mine}
+        second = {self._form(command, self.right): command for command in theirs}
+        if len(first) < len(mine) or len(second) < len(theirs):
+            return mine, theirs
+        return [first[each] for each in first if each not in second], [
+            second[each] for each in second if each not in first
+        ]
+
+    def _form(self, command: GuardedCommand, places: tuple[Location, ...]) -> tuple[object, ...]:
+        rivals = () if self.never_two else command.rivals
+        taken = command.enabled, command.safe, rivals
+        return taken, places[command.target], command.updates, command.effects, _timers(command)
+
+    def _same(self, command: GuardedCommand, other: GuardedCommand) -> Expr:
+        """Return when two commands lead to the same configuration with the same effects, and end the same timers."""
+        there = self.left[command.target] == self.right[other.target]
+        if not there or command.effects != other.effects or _timers(command) != _timers(other):
+            return FALSE
+        assigned = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
+        return all_of(compared(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
+
+    def _unmatched(self, command: GuardedCommand, others: Iterable[tuple[GuardedCommand, Expr]]) -> Expr:
+        """Return when a command is taken and none of the others that does the same; each comes with when it does."""
+        mine = self._taken(command)
+        alike = [(self._taken(other), same) for other, same in others if same != FALSE]
+        if any(theirs == mine and same == TRUE for theirs, same in alike):
+            return FALSE
+        return all_of([mine, negated(any_of(all_of(each) for each in alike))])
+
+    def _taken(self, command: GuardedCommand) -> Expr:
+        return all_of([command.enabled, command.safe]) if self.never_two else command.condition
+
+
+def _by_occurrence(commands: tuple[GuardedCommand, ...]) -> dict[Occurrence, list[GuardedCommand]]:
+    found: dict[Occurrence, list[GuardedCommand]] = {}
+    for command in commands:
+        found.setdefault(command.occurrence, []).append(command)
+    return found
+
+
+def _timers(command: GuardedCommand) -> frozenset[Promise]:
+    """Return the timers that a command ends: one whose source is left and entered again starts anew (S11)."""
+    return frozenset(promise for promise in command.ended if isinstance(promise, tuple))

@@ -1,0 +1,568 @@
+"""Exact bounds on a probability from counts (Clopper and Pearson 1934), without a package.
+
+Takes how often something was seen in how many independent tries, gives bounds that hold with at least the confidence asked for.
+
+Recorded attempts: what guards said in runs that have been, and whether they said it independently.
+
+Takes lines of JSON: a run's story (`dsa show RUN --jsonl`), a trace (a step a line, with `event`, `verdicts`, `state`), or one attempt a line, `{"run": "a", "guard": "g", "verdict": "passed"}`.
+Gives attempts with their retry numbers, and a test of the assumption under every number that the odds come to.
+
+Odds from recorded runs: points, and bounds that hold together at a stated confidence.
+
+Takes a machine and recorded attempts, gives an `Estimate`. Each guard's odds are bounded exactly (Clopper-Pearson), the risks of all
+these bounds add up to what is allowed (Bonferroni), and the bound on success is its least value over all odds within them: at every
+verdict anything may be true that the bounds allow, so it is valid for any machine.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import ceil, erfc, exp, lgamma, log, log1p, sqrt
+from statistics import fmean
+from typing import Any, Unpack
+
+import attrs
+
+from dsa.checks.odds.assumptions import Numbers, OddsError, left_over
+from dsa.checks.odds.chain_solver import OddsRange
+from dsa.checks.odds.markov_chain import Says
+from dsa.checks.odds.run_odds import OddsAssumptions, Question, RunOdds, question
+from dsa.errors import DsaError
+from dsa.expr import OUTCOMES, Outcome
+from dsa.machine import Machine
+
+_HALVINGS = 60
+
+
+def at_least(seen: int, tries: int, risk: float) -> float:
+    """Return the largest lower bound that is above the truth with a probability of at most `risk`."""
+    if seen == 0:
+        return 0.0
+    return _halved(lambda p: _more(seen, tries, p) < risk)
+
+
+def at_most(seen: int, tries: int, risk: float) -> float:
+    """Return the smallest upper bound that is below the truth with a probability of at most `risk`."""
+    return 1.0 - at_least(tries - seen, tries, risk)
+
+
+def _halved(below: Callable[[float], bool]) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return low
+
+
+def _more(seen: int, tries: int, p: float) -> float:
+    """Return the probability of `seen` or more in `tries`: the regularised incomplete beta function I_p(seen, tries - seen + 1)."""
+    return incomplete_beta(seen, tries - seen + 1, p)
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """Return I_x(a, b) by its continued fraction (Lentz; Press et al., Numerical Recipes, 6.4)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(a, b, x) / a
+    return 1.0 - front * _fraction(b, a, 1 - x) / b
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    tiny, close = 1e-300, 1e-15
+    c, d = 1.0, 1.0 - (a + b) * x / (a + 1)
+    d = 1.0 / (d or tiny)
+    value = d
+    for m in range(1, 100_000):
+        for step in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1.0 / ((1.0 + step * d) or tiny)
+            c = (1.0 + step / c) or tiny
+            value *= c * d
+        if abs(c * d - 1.0) < close:
+            break
+    return value
+
+
+def two_sided(deviation: float) -> float:
+    """Return the probability that a standard normal number is at least this far from 0."""
+    return erfc(abs(deviation) / sqrt(2))
+
+
+@attrs.frozen
+class VerdictSample:
+    """One verdict. `retry` counts how many times in a row the guard had failed before it in this run."""
+
+    run: str
+    guard: str
+    retry: int
+    outcome: Outcome
+
+
+#: Gives the digests that the ledger of a machine's run may have.
+Digests = Callable[[Machine], Collection[str]]
+
+
+@attrs.frozen
+class RecordedAttempts:
+    """The attempts of runs of one machine, run by run, each run's in the order in which they came.
+
+    `ended` counts the runs at this machine's parameter values by the state they were last seen in; one that is not final has not succeeded.
+    `notes` says what was left out.
+    """
+
+    attempts: tuple[VerdictSample, ...] = ()
+    runs: tuple[str, ...] = ()
+    ended: Mapping[str, int] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def recorded(machine: Machine, texts: Iterable[tuple[str, str]], digests: Digests | None = None) -> RecordedAttempts:
+    """Read recorded runs; `texts` are names of files with what is in them, `digests` gives those of this machine's documents.
+
+    Runs of machines with another name are left out, and so are verdicts of guards that this machine does not have. Raises OddsError
+    for a line that is neither, for a trace that a check has found, and for a ledger with the digest of another machine.
+    """
+    reader = _LedgerReader(machine, digests)
+    for name, text in texts:
+        reader.read(name, text)
+    return reader.done()
+
+
+#: Why a trace that says where it began and where it loops (`dsa.trace_format`) is no recorded run.
+_FOUND = "this is a trace that `dsa check --save-traces` found, not a run that has been, and says nothing of how often a guard passes"
+
+
+def _is_itf(text: str) -> bool:
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(whole, dict) and "states" in whole
+
+
+class _LedgerReader:
+    def __init__(self, machine: Machine, digests: Digests | None) -> None:
+        self._machine, self._digests = machine, digests
+        self._by_run: dict[str, list[tuple[str, Outcome]]] = {}
+        self._ended: dict[str, int] = {}
+        self._left_out: dict[str, int] = {}
+
+    def read(self, name: str, text: str) -> None:
+        """Read one file."""
+        if _is_itf(text):
+            raise OddsError(f"{name}: {_FOUND}")
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        parsed = [self._parsed(name, number, line) for number, line in lines]
+        if any("kind" in entry for entry in parsed):
+            self._ledger(name, parsed)
+            return
+        if parsed and {"machine", "loop"} <= parsed[0].keys():
+            raise OddsError(f"{name}: {_FOUND}")
+        if any("event" in entry for entry in parsed):
+            self._trace(name, parsed)
+            return
+        for (number, _), entry in zip(lines, parsed, strict=True):
+            if not {"guard", "verdict"} <= entry.keys():
+                wanted = '{"run": "a", "guard": "g", "verdict": "passed"}'
+                raise OddsError(f"{name}:{number}: neither a ledger's line nor an attempt, such as {wanted}")
+            self._said(str(entry.get("run", name)), str(entry["guard"]), entry["verdict"], f"{name}:{number}")
+
+    @staticmethod
+    def _parsed(name: str, number: int, line: str) -> dict[str, Any]:
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            entry = None
+        if not isinstance(entry, dict):
+            raise OddsError(f"{name}:{number}: this is no JSON object")
+        return entry
+
+    def _ledger(self, name: str, entries: Sequence[Mapping[str, Any]]) -> None:
+        first = next((entry for entry in entries if entry.get("kind") == "machine"), {})
+        if first.get("name", self._machine.name) != self._machine.name:
+            self._leave_out("runs of other machines")
+            return
+        for machine in (first, *(entry for entry in entries if entry.get("kind") == "change")):
+            self._require_same(name, machine)
+        run = str(first.get("run", name))
+        self._by_run.setdefault(run, [])
+        last, event = "", dict[str, Any]()
+        for entry in entries:
+            if entry.get("kind") == "event":
+                event = dict(entry)
+            elif entry.get("kind") == "row":
+                self._verdicts(run, event, name)
+                last = str(entry.get("target"))
+        constants = self._machine.constants
+        if last and first.get("parameters", constants) == constants:
+            self._ended[last] = self._ended.get(last, 0) + 1
+
+    def _require_same(self, name: str, first: Mapping[str, Any]) -> None:
+        """Raise OddsError when a ledger says that it is of another machine of this name."""
+        if self._digests is None or not first.get("digest"):
+            return
+        try:
+            known = self._digests(self._machine.at(first.get("parameters") or {}))
+        except (DsaError, TypeError, AttributeError):
+            known = ()
+        if first["digest"] not in known:
+            raise OddsError(
+                f"{name}: this run is of another machine {self._machine.name}, as its digest says: the document has changed"
+                " since; give --from-runs only runs of this one"
+            )
+
+    def _trace(self, name: str, steps: Sequence[Mapping[str, Any]]) -> None:
+        """Read a trace: one taken step a line, each with its event, verdicts and the state after it; one file is one run."""
+        self._by_run.setdefault(name, [])
+        for step in steps:
+            if "event" in step:
+                self._verdicts(name, step, name)
+        last, constants = str(steps[-1].get("state", "")), self._machine.constants
+        if last and steps[0].get("parameters", constants) == constants:
+            self._ended[last] = self._ended.get(last, 0) + 1
+
+    def _verdicts(self, run: str, entry: Mapping[str, Any], where: str) -> None:
+        said = entry.get("verdicts") or {}
+        if not isinstance(said, dict):
+            raise OddsError(f'{where}: the verdicts of an event are an object, such as {{"g": "passed"}}, not {said!r}')
+        for guard, verdict in said.items():
+            self._said(run, guard, verdict, where)
+
+    def _said(self, run: str, guard: str, verdict: object, where: str) -> None:
+        if verdict not in OUTCOMES:
+            raise OddsError(f"{where}: '{verdict}' is no verdict; there are: {', '.join(OUTCOMES)}")
+        if guard in self._machine.guard_named:
+            outcome = next(outcome for outcome in OUTCOMES if outcome == verdict)
+            self._by_run.setdefault(run, []).append((guard, outcome))
+        else:
+            self._leave_out(f"verdicts of {guard}, which is no guard of {self._machine.name}")
+
+    def _leave_out(self, what: str) -> None:
+        self._left_out[what] = self._left_out.get(what, 0) + 1
+
+    def done(self) -> RecordedAttempts:
+        """Return everything read."""
+        attempts: list[VerdictSample] = []
+        for run, said in self._by_run.items():
+            attempts += numbered(run, said)
+        notes = tuple(f"left out: {count} {what}" for what, count in self._left_out.items())
+        return RecordedAttempts(tuple(attempts), tuple(self._by_run), self._ended, notes)
+
+
+def numbered(run: str, said: Iterable[tuple[str, Outcome]]) -> Iterator[VerdictSample]:
+    """Yield the retry numbers of one run's verdicts: failed verdicts of the guard in a row before each."""
+    failed: dict[str, int] = {}
+    for guard, outcome in said:
+        yield VerdictSample(run, guard, failed.get(guard, 0), outcome)
+        failed[guard] = failed.get(guard, 0) + 1 if outcome == "failed" else 0
+
+
+@attrs.frozen
+class Independence:
+    """One test of independence: what it looks at, its deviation from what is expected, how rare that is, and what it finds.
+
+    `rare` is the probability of a deviation at least as large if attempts are independent (None: too few to tell);
+    `level` is the probability below which it counts as found.
+    """
+
+    question: str
+    deviation: float
+    rare: float | None
+    level: float
+    finding: str
+
+    @property
+    def is_broken(self) -> bool:
+        """Return whether attempts do not look independent."""
+        return self.rare is not None and self.rare < self.level
+
+
+#: Chance of a false alarm, over both tests together.
+ALARM = 0.05
+#: Fewer attempts that could tell anything than this give no answer.
+_FEWEST = 5
+
+
+def independence(attempts: Sequence[VerdictSample]) -> tuple[Independence, Independence]:
+    """Test whether passing depends on the retry number, and whether it depends on how the run went before.
+
+    Both are score tests: sums of products of an attempt's deviation from its guard's mean with what was known before it, which are 0 on
+    average when attempts are independent, compared with a normal distribution; two-sided, each at half of ALARM.
+    """
+    means = _means(attempts)
+    return _by_retry(attempts, means), _by_run(attempts, means)
+
+
+def _means(attempts: Sequence[VerdictSample]) -> dict[str, float]:
+    counts: dict[str, list[int]] = {}
+    for attempt in attempts:
+        count = counts.setdefault(attempt.guard, [0, 0])
+        count[0] += 1
+        count[1] += attempt.outcome == "passed"
+    return {guard: passed / seen for guard, (seen, passed) in counts.items()}
+
+
+def _by_retry(attempts: Sequence[VerdictSample], means: Mapping[str, float]) -> Independence:
+    again = {guard: fmean(a.retry > 0 for a in attempts if a.guard == guard) for guard in means}
+    total = variance = 0.0
+    retries = 0
+    for attempt in attempts:
+        mean = means[attempt.guard]
+        weight = float(attempt.retry > 0) - again[attempt.guard]
+        total += weight * ((attempt.outcome == "passed") - mean)
+        variance += weight * weight * mean * (1 - mean)
+        retries += attempt.retry > 0
+    found = f"retries pass {'less' if total < 0 else 'more'} often than first attempts"
+    return _tested("passing does not depend on the retry number", total, variance, retries, found)
+
+
+def _by_run(attempts: Sequence[VerdictSample], means: Mapping[str, float]) -> Independence:
+    total = variance = 0.0
+    pairs = 0
+    before: dict[str, float] = {}
+    working: dict[str, dict[str, float]] = {}
+    for attempt in attempts:
+        run, guard, mean = attempt.run, attempt.guard, means[attempt.guard]
+        episodes = working.setdefault(run, {})
+        if attempt.retry == 0:  # what the run did before this piece of work
+            before[run] = before.get(run, 0.0) + episodes.pop(guard, 0.0)
+        known = before.get(run, 0.0) + sum(so_far for other, so_far in episodes.items() if other != guard)
+        deviation = (attempt.outcome == "passed") - mean
+        total += known * deviation
+        variance += known * known * mean * (1 - mean)
+        pairs += known != 0
+        episodes[guard] = episodes.get(guard, 0.0) + deviation
+    found = "what passes comes in the same runs" if total > 0 else "runs that pass early fail later"
+    return _tested("passing does not depend on how the run went before", total, variance, pairs, found)
+
+
+def _tested(question: str, total: float, variance: float, informative: int, found: str) -> Independence:
+    level = ALARM / 2
+    if variance <= 0 or informative < _FEWEST:
+        return Independence(question, 0.0, None, level, "too few attempts to tell")
+    deviation = total / sqrt(variance)
+    rare = two_sided(deviation)
+    return Independence(question, deviation, rare, level, found if rare < level else "nothing speaks against it")
+
+
+_MOST_SCALE = 1 << 20
+
+
+@attrs.frozen
+class Counts:
+    """What one guard said in all recorded runs. `fatal_odds` are assumed, and so not estimated, unless None."""
+
+    guard: str
+    passed: int
+    failed: int
+    fatal: int
+    fatal_odds: float | None = None
+
+    @property
+    def seen(self) -> int:
+        """How many verdicts there are."""
+        return self.passed + self.failed + self.fatal
+
+    @property
+    def bounds(self) -> int:
+        """How many odds of this guard are estimated: those of passing, and those of fatal unless they are assumed."""
+        return 1 if self.fatal_odds is not None else 2
+
+    def scaled(self, times: float) -> "Counts":
+        """Return the counts of so many times as much of the same."""
+        passed, failed, fatal = (round(count * times) for count in (self.passed, self.failed, self.fatal))
+        return attrs.evolve(self, passed=passed, failed=failed, fatal=fatal)
+
+
+@attrs.frozen
+class Within:
+    """A guard's odds when only bounds on them are known, the same for every retry number."""
+
+    passed: tuple[float, float]
+    fatal: tuple[float, float]
+    memory: int = 1
+    is_memoryless: bool = False
+
+    def corners(self, retry: int) -> tuple[dict[Outcome, float], ...]:  # noqa: ARG002  (the same for every retry)
+        """Return the corners of the odds that the bounds allow, each of which adds up to 1."""
+        found: dict[tuple[float, float], dict[Outcome, float]] = {}
+        for passed, fatal in product(self.passed, self.fatal):
+            over = max(0.0, passed + fatal - 1)
+            for less in ((0.0, over), (over, 0.0)):
+                p, q = passed - less[0], fatal - less[1]
+                if p >= self.passed[0] - 1e-15 and q >= self.fatal[0] - 1e-15:
+                    found[p, q] = {"passed": p, "failed": left_over(p, q), "fatal": q}
+        return tuple(found.values())
+
+
+@attrs.frozen
+class GuardEstimate:
+    """One guard's counts, its point, and the interval of its odds of passing and of fatal at the confidence."""
+
+    counts: Counts
+    passed: float
+    interval: tuple[float, float]
+    fatal: float
+    fatal_interval: tuple[float, float]
+
+
+@attrs.frozen
+class Estimate:
+    """What recorded runs say of a machine.
+
+    `point` is at the rates seen. `lower` bounds success from below at `confidence`; `interval` has it on both sides. `most` bounds
+    how often each effect is expected. `if_fatal` is the lower bound when what was never seen to be fatal may yet be.
+    `whole_runs` is the lower bound from the recorded runs' ends alone, which needs no independence within runs (None when no ends
+    are known). `missing_runs` says how many more runs like these bring the bound to the target: None when none does, or without a
+    target.
+    """
+
+    point: RunOdds
+    confidence: float
+    guards: tuple[GuardEstimate, ...]
+    runs: int
+    lower: float
+    interval: tuple[float, float]
+    if_fatal: float | None
+    whole_runs: float | None
+    most: tuple[tuple[str, float], ...]
+    independence: tuple[Independence, Independence]
+    missing_runs: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Estimator:
+    """Counts of a machine's guards, ready to be asked at parameter values."""
+
+    asked: Question
+    counts: tuple[Counts, ...]
+    confidence: float
+    given: Mapping[str, Says]
+
+    def bounded(self, *, sides: int = 1, scale: float = 1.0, fatal: bool = False) -> Question:
+        """Return the question with bounds for odds: from below on passing and from above on fatal, or on both sides.
+
+        With `fatal`, also what was assumed never to be fatal is bounded by what was seen.
+        """
+        counts = [count.scaled(scale) for count in self.counts]
+        counts = [attrs.evolve(count, fatal_odds=None) if fatal else count for count in counts]
+        risk = (1 - self.confidence) / (sides * max(1, sum(count.bounds for count in counts)))
+        guards = {count.guard: _within(count, risk, both=sides == 2) for count in counts}  # noqa: PLR2004
+        return attrs.evolve(self.asked, world=attrs.evolve(self.asked.world, guards={**self.given, **guards}))
+
+    def point(self) -> Question:
+        """Return the question at the rates seen."""
+        points = {count.guard: _point(count) for count in self.counts}
+        return attrs.evolve(self.asked, world=attrs.evolve(self.asked.world, guards={**self.given, **points}))
+
+
+def _within(count: Counts, risk: float, *, both: bool) -> Within:
+    passed = (at_least(count.passed, count.seen, risk), at_most(count.passed, count.seen, risk) if both else 1.0)
+    if count.fatal_odds is not None:
+        fatal = (count.fatal_odds, count.fatal_odds)
+        return Within((min(passed[0], 1 - fatal[0]), max(min(passed[1], 1 - fatal[0]), 0.0)), fatal)
+    least = at_least(count.fatal, count.seen, risk) if both else 0.0
+    return Within(passed, (least, at_most(count.fatal, count.seen, risk)))
+
+
+def estimator(
+    machine: Machine, seen: RecordedAttempts, *, confidence: float = 0.95, **given: Unpack[OddsAssumptions]
+) -> Estimator:
+    """Count what each guard that can be asked has said; a guard with `passes` keeps these.
+
+    Odds of fatal that are given or declared are taken as they are; else they are estimated where fatal was seen, and 0 where it
+    never was. Raises OddsError for a guard that can be asked, and has neither said anything nor been given odds.
+    """
+    if not 0 < confidence < 1:
+        raise OddsError(f"{confidence:g} is no confidence: it lies between 0 and 1")
+    free = question(machine, **given)
+    asked = attrs.evolve(free, world=attrs.evolve(free.world, guards={})).chain().missing
+    fixed: dict[str, Says] = {name: free.world.guards[name] for name in given.get("passes") or {}}
+    fatals = given.get("fatals") or {}
+    counts = tuple(_counts(machine, seen.attempts, name, fatals) for name in asked if name not in fixed)
+    for count in counts:
+        if not count.seen:
+            raise OddsError(
+                f"no verdict of guard {count.guard} is recorded: record at least one run that asks it, or give --pass "
+                f"{count.guard}=0.7"
+            )
+    return Estimator(free, counts, confidence, fixed)
+
+
+def _counts(machine: Machine, attempts: Sequence[VerdictSample], guard: str, fatals: Mapping[str, Numbers]) -> Counts:
+    said = [attempt.outcome for attempt in attempts if attempt.guard == guard]
+    passed, failed, fatal = (said.count(outcome) for outcome in ("passed", "failed", "fatal"))
+    declared = tuple(fatals.get(guard, machine.guard_named[guard].fatal_odds))
+    if len(set(declared)) > 1:
+        raise OddsError(f"beside recorded runs, fatal of guard {guard} has one number for all retries")
+    assumed = declared[0] if declared else 0.0
+    return Counts(guard, passed, failed, fatal, None if fatal and not declared else assumed)
+
+
+def estimate(this: Estimator, seen: RecordedAttempts, *, target: float | None = None) -> Estimate:
+    """Work out points, intervals and bounds, at the machine's parameter values."""
+    estimated = {count.guard for count in this.counts}
+    point = this.point().at()
+    low = this.bounded().at()
+    wide = this.bounded(sides=2).at()
+    success, both = low.success or OddsRange(0.0, 1.0), wide.success or OddsRange(0.0, 1.0)
+    guards = this.asked.system.machine.guard_named
+    quiet = any(count.fatal_odds == 0 and "fatal" in guards[count.guard].outcomes for count in this.counts)
+    return Estimate(
+        point,
+        this.confidence,
+        tuple(_guard(count, this.confidence) for count in this.counts),
+        len(seen.runs),
+        success.low,
+        (both.low, both.high),
+        this.bounded(fatal=True).success_at() if quiet and point.known else None,
+        _whole_runs(this, seen),
+        tuple((effect.effect, effect.expected.high) for effect in low.effects),
+        independence([a for a in seen.attempts if a.guard in estimated]),
+        None if target is None else missing_runs(this, len(seen.runs), point, success.low, target),
+        seen.notes,
+    )
+
+
+def _point(count: Counts) -> Within:
+    fatal = count.fatal / count.seen if count.fatal_odds is None else count.fatal_odds
+    passed = min(count.passed / count.seen, 1 - fatal)
+    return Within((passed, passed), (fatal, fatal))
+
+
+def _guard(count: Counts, confidence: float) -> GuardEstimate:
+    risk = (1 - confidence) / 2
+    sides = [(at_least(n, count.seen, risk), at_most(n, count.seen, risk)) for n in (count.passed, count.fatal)]
+    return GuardEstimate(count, count.passed / count.seen, sides[0], count.fatal / count.seen, sides[1])
+
+
+def _whole_runs(this: Estimator, seen: RecordedAttempts) -> float | None:
+    total = sum(seen.ended.values())
+    good = sum(count for state, count in seen.ended.items() if state in this.asked.success)
+    return at_least(good, total, 1 - this.confidence) if total else None
+
+
+def missing_runs(this: Estimator, runs: int, point: RunOdds, lower: float, target: float) -> int | None:
+    """Return how many more runs at the same rates bring the lower bound to the target: 0 when it is there, None when none does."""
+    if lower >= target:
+        return 0
+    if point.success is None or point.success.low <= target or not runs:
+        return None
+
+    def enough(total: int) -> bool:
+        return this.bounded(scale=total / runs).success_at() >= target
+
+    low = high = runs
+    while not enough(high):
+        low, high = high, high * 2
+        if high > runs * _MOST_SCALE:
+            return None
+    while high - low > 1:
+        middle = ceil((low + high) / 2)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high - runs

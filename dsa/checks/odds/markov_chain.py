@@ -1,0 +1,388 @@
+"""A system as a chain: every configuration that can be met, with the odds of what comes next.
+
+Takes a ground system and the odds of its guards, gives a `Chain` of numbered nodes. What comes (docs/how-to/odds.md):
+
+- While something is outstanding, one of its answers; no timer fires then, nothing comes from outside, and no effect fails
+  unless odds are given for its failure.
+- Else an armed timer fires, unless an outside event with odds comes before it.
+- Else the run waits for something from outside, and that is its end; only at the start does an outside event come, or where
+  odds are given for it.
+
+Where several things can come and no odds say which, the node has several choices: what is worked out is then the least and the
+most over whoever chooses.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Literal, Protocol
+
+import attrs
+
+from dsa.checks.odds.assumptions import ROUNDING, OddsError, left_over
+from dsa.checks.search.engine import SearchLimits
+from dsa.expr import Outcome, show_value
+from dsa.ground_system import Ground, GroundRule, python_source
+from dsa.machine import Machine
+from dsa.semantics import is_over
+from dsa.system import GuardedCommand, Location, System
+from dsa.text import closest
+
+#: More configurations than this are not laid out.
+MAX_NODES = 1_000_000
+_LIMITS = SearchLimits(MAX_NODES)
+#: The clock is asked once for so many nodes.
+_ASKED = 1024
+
+EndKind = Literal["final", "waits", "refused", "reached"]
+#: An edge: its probability, the node it leads to, and the command taken (an index into the system's); -1 for none.
+Edge = tuple[float, int, int]
+Choice = tuple[Edge, ...]
+
+
+class Says(Protocol):
+    """How likely each verdict of a guard is, at a retry number."""
+
+    @property
+    def memory(self) -> int:
+        """How many retry numbers are told apart."""
+
+    @property
+    def is_memoryless(self) -> bool:
+        """Whether it is said that the odds never change, however often the guard has failed before."""
+
+    def corners(self, retry: int) -> Sequence[Mapping[Outcome, float]]:
+        """Return the odds; several when all that is known is that the truth lies between them."""
+
+
+@attrs.frozen
+class End:
+    """How a run ends: in a final state, waiting for an outside event, or at an event that the table refuses.
+
+    For a property, also because what was looked for has been reached.
+    """
+
+    kind: EndKind
+    state: str
+
+
+@attrs.frozen(slots=False)
+class Chain:
+    """What can be met, from the first node on. A node with an end has no choices.
+
+    `numbers` are the configurations' in the ground. `missing` names what has no odds, with what to write: then no edge
+    has a probability that means anything. `stopped` says why the rest was left out: at a limit, edges may lead to nodes that
+    have no choices here. `unused` names events whose odds were given and that never come, `unanswered` states in which a
+    timer fires though an outside event without odds could come. `expired` is the clock's word.
+    """
+
+    ground: Ground
+    numbers: tuple[int, ...]
+    choices: tuple[tuple[Choice, ...], ...]
+    ends: Mapping[int, End]
+    missing: tuple[str, ...]
+    stopped: str = ""
+    unused: tuple[str, ...] = ()
+    unanswered: frozenset[str] = frozenset()
+    expired: Callable[[], bool] = lambda: False
+
+    @property
+    def complete(self) -> bool:
+        """Return whether everything is laid out."""
+        return not self.stopped
+
+    def require_time(self) -> None:
+        """Raise TooLargeError when the time is over."""
+        if self.expired():
+            raise ChainTooLargeError("the time limit was met before the odds were worked out")
+
+    @property
+    def system(self) -> System:
+        """The system that the chain is of."""
+        return self.ground.system
+
+    @cached_property
+    def is_chosen(self) -> bool:
+        """Return whether somebody chooses somewhere."""
+        return any(len(choices) > 1 for choices in self.choices)
+
+    def edges(self) -> Iterator[tuple[int, Edge]]:
+        """Yield every edge with the node it leaves."""
+        for node, choices in enumerate(self.choices):
+            for choice in choices:
+                for edge in choice:
+                    yield node, edge
+
+
+class ChainTooLargeError(OddsError):
+    """Raised where a limit is met before the odds are known; the message says which."""
+
+
+@attrs.frozen
+class ChainAssumptions:
+    """What is assumed beside the guards' odds.
+
+    `events` gives the odds of events: of an answer among the answers of its effect, of an outside event where the run would wait, and
+    that it comes before the timer where one is armed. With `outside`, outside events come too where the run would wait or a timer would
+    fire, as somebody chooses, for as long as any is accepted.
+    """
+
+    guards: Mapping[str, Says]
+    events: Mapping[str, float] = attrs.field(factory=dict)
+    outside: bool = False
+
+
+def chain_of(ground: Ground, world: ChainAssumptions, limits: SearchLimits = _LIMITS) -> Chain:
+    """Lay out the chain: empty when a variable starts outside its domain.
+
+    Raises OddsError for events that do not exist or whose odds add up to more than 1.
+    """
+    machine = ground.system.machine
+    _require_events(machine, world.events)
+    for variable, value in zip(machine.variables, machine.initial_values, strict=True):
+        if not (values := machine.values_of[variable.name]).contains(value):
+            why = f"{variable.name} starts as {show_value(value)}, outside {values}"
+            return Chain(ground, (), (), {}, (), why)
+    return _ChainLayout(ground, world, limits).run()
+
+
+def _require_events(machine: Machine, events: Mapping[str, float]) -> None:
+    for name, chance in events.items():
+        if name not in machine.event_named:
+            raise OddsError(f"machine {machine.name} has no event '{name}'; {closest(name, machine.event_named)}")
+        if not 0 <= chance <= 1:
+            raise OddsError(f"{chance:g} is no probability of event {name}: it lies between 0 and 1")
+        origin = machine.event_named[name].origin
+        if name == f"{origin}.failed" and origin not in machine.failures_handled:
+            raise OddsError(f"no row is for {name}: such a failure stops the run where it is, so it can have no odds")
+
+
+#: What a rule does to a configuration's data: the data after it, or None when it is not taken.
+_Act = Callable[[int], int | None]
+
+
+@attrs.frozen
+class _Way:
+    """One event at a location: its rules by what the guards asked say. `guards` may be empty."""
+
+    event: str
+    guards: tuple[str, ...]
+    rules: tuple[tuple[tuple[Outcome, ...], tuple[tuple[_Act, int, int], ...]], ...]
+
+
+class _ChainLayout:
+    def __init__(self, ground: Ground, world: ChainAssumptions, limits: SearchLimits) -> None:
+        self._ground, self._world, self._limits = ground, world, limits
+        self._used: set[str] = set()
+        self._unanswered: set[str] = set()
+        self._ways: dict[int, dict[str, _Way]] = {}
+        self._memory = tuple(sorted(guard for guard, says in world.guards.items() if says.memory > 1))
+        self._place: dict[object, int] = {}
+        self._keys: list[tuple[int, tuple[int, ...], EndKind | None]] = []
+        self._ends: dict[int, End] = {}
+        self._missing: dict[str, None] = {}
+
+    def run(self) -> Chain:
+        first = (self._ground.start, (0,) * len(self._memory))
+        self._node(*first, end=None, key="start")
+        choices: list[tuple[Choice, ...]] = []
+        stopped = ""
+        for node, (number, counts, end) in enumerate(self._keys):  # grows while it is walked
+            if stopped := self._stopped(node):
+                break
+            choices.append(() if end else tuple(self._choices(node, number, counts)))
+        choices += [()] * (len(self._keys) - len(choices))  # what was not laid out leads nowhere
+        numbers = tuple(number for number, _, _ in self._keys)
+        unused = () if stopped else tuple(name for name in self._world.events if name not in self._used)
+        missing, unanswered = tuple(self._missing), frozenset(self._unanswered)
+        numbered = (self._ground, numbers, tuple(choices), self._ends)
+        return Chain(*numbered, missing, stopped, unused, unanswered, self._limits.expired)
+
+    def _stopped(self, node: int) -> str:
+        """Return which limit is met before a node is laid out."""
+        if node >= self._limits.max_states:
+            return f"more than {self._limits.max_states} configurations"
+        if node % _ASKED == 0 and self._limits.expired():
+            return f"the time limit was met after {node} configurations"
+        return ""
+
+    def _node(self, number: int, counts: tuple[int, ...], *, end: EndKind | None, key: object = None) -> int:
+        place = self._place.setdefault(key or (number, counts, end), len(self._keys))
+        if place == len(self._keys):
+            self._keys.append((number, counts, end))
+            state = self._location(number).state
+            if end is None and is_over(self._ground.system.machine, self._ground.decode(number)):
+                end = "final"
+                self._keys[place] = (number, counts, end)
+            if end is not None:
+                self._ends[place] = End(end, state)
+        return place
+
+    def _location(self, number: int) -> Location:
+        return self._ground.system.locations[number // self._ground.volume]
+
+    def _choices(self, node: int, number: int, counts: tuple[int, ...]) -> Iterator[Choice]:
+        """Yield what can come at a node: each choice has the edges of all its outcomes."""
+        machine = self._ground.system.machine
+        here = self._location(number)
+        if here.outstanding:
+            for effect in sorted(here.outstanding):
+                answers = (*machine.answers[effect], f"{effect}.failed")
+                for mixture in self._mixtures(effect, answers):
+                    yield from self._mixed(number, counts, mixture, waits=0.0)
+            return
+        ways = self._ways_at(number // self._ground.volume)
+        timers = [event for event, way in ways.items() if way.event not in machine.event_named]
+        free = self._world.outside or (node == 0 and not timers)
+        yield from self._unawaited(number, counts, timers, free=free)
+
+    def _unawaited(
+        self, number: int, counts: tuple[int, ...], timers: Sequence[str], *, free: bool
+    ) -> Iterator[Choice]:
+        """Yield what comes where nothing outstanding is awaited: outside events with odds, else a timer, else what somebody chooses."""
+        ways = self._ways_at(number // self._ground.volume)
+        accepted = [event for event in ways if event not in timers and self._accepts(number, event)]
+        given = {event: self._world.events[event] for event in accepted if event in self._world.events}
+        total = sum(given.values())
+        if total > 1 + ROUNDING:
+            raise OddsError(f"the odds of {', '.join(given)} add up to {total:g} where the run waits, more than 1")
+        self._used |= given.keys()
+        rest = left_over(*given.values())
+        others = [*timers, *(event for event in accepted if event not in given and free)]
+        if timers and not free and accepted != list(given):
+            self._unanswered.add(self._location(number).state)
+        if not others:
+            yield from self._mixed(number, counts, given, waits=rest)
+        for event in others:
+            yield from self._mixed(number, counts, {**given, event: rest}, waits=0.0)
+
+    def _accepts(self, number: int, event: str) -> bool:
+        data = number % self._ground.volume
+        way = self._ways_at(number // self._ground.volume)[event]
+        return all(any(act(data) is not None for act, _, _ in rules) for _, rules in way.rules)
+
+    def _mixtures(self, effect: str, answers: Sequence[str]) -> Iterator[dict[str, float]]:
+        """Yield the odds of the answers to an effect: as given, the rest to one of the others; one for each of these."""
+        given = {event: self._world.events[event] for event in answers if event in self._world.events}
+        self._used |= given.keys()
+        total = sum(given.values())
+        others = [event for event in answers if event not in given and event != f"{effect}.failed"]
+        if total > 1 + ROUNDING or (not others and abs(total - 1) > ROUNDING):
+            raise OddsError(f"the odds of the answers to {effect} ({', '.join(given)}) add up to {total:g}, not 1")
+        if not others:
+            yield given
+        for event in others:
+            yield {**given, event: left_over(*given.values())}
+
+    def _mixed(
+        self, number: int, counts: tuple[int, ...], mixture: Mapping[str, float], *, waits: float
+    ) -> Iterator[Choice]:
+        """Yield the choices that a mixture of events stands for: one, or one for each corner of the guards' odds."""
+        parts: list[list[Choice]] = []
+        if waits > 0:
+            parts.append([((waits, self._node(number, counts, end="waits"), -1),)])
+        for event, chance in mixture.items():
+            corners = self._event(number, counts, event)
+            parts.append([tuple((chance * p, target, index) for p, target, index in edges) for edges in corners])
+        for together in product(*parts):
+            yield tuple(edge for edges in together for edge in edges)
+
+    def _event(self, number: int, counts: tuple[int, ...], event: str) -> list[Choice]:
+        place, data = divmod(number, self._ground.volume)
+        way = self._ways_at(place).get(event)
+        if way is None:  # an answer that no row handles here
+            return [((1.0, self._node(number, counts, end="refused"), -1),)]
+        reached = []
+        for said, rules in way.rules:
+            taken = [(after, target, index) for act, target, index in rules if (after := act(data)) is not None]
+            reached.append((said, self._after(number, counts, way.guards, said, taken)))
+        return [
+            tuple((self._chance(corner, said), node, index) for said, (node, index) in reached)
+            for corner in self._corners(way.guards, counts)
+        ]
+
+    def _after(
+        self,
+        number: int,
+        counts: tuple[int, ...],
+        guards: tuple[str, ...],
+        said: tuple[Outcome, ...],
+        taken: list[tuple[int, int, int]],
+    ) -> tuple[int, int]:
+        if len(taken) != 1:
+            return self._node(number, counts, end="refused"), -1
+        ((data, target, index),) = taken
+        outcomes = dict(zip(guards, said, strict=True))
+        return self._node(target * self._ground.volume + data, self._counted(counts, outcomes), end=None), index
+
+    def _counted(self, counts: tuple[int, ...], said: Mapping[str, Outcome]) -> tuple[int, ...]:
+        """Return the guards' retry numbers after a moment: one more for each that failed, from zero for each that did not."""
+        if not self._memory:
+            return counts
+        after = list(counts)
+        for place, guard in enumerate(self._memory):
+            if guard in said:
+                last = self._world.guards[guard].memory - 1
+                after[place] = min(counts[place] + 1, last) if said[guard] == "failed" else 0
+        return tuple(after)
+
+    def _corners(
+        self, guards: tuple[str, ...], counts: tuple[int, ...]
+    ) -> Iterator[tuple[Mapping[Outcome, float], ...]]:
+        corners: list[Sequence[Mapping[Outcome, float]]] = []
+        for guard in guards:
+            says = self._world.guards.get(guard)
+            if says is None:
+                self._missing[guard] = None
+                corners.append([{}])
+            else:
+                retry = counts[self._memory.index(guard)] if guard in self._memory else 0
+                corners.append(says.corners(retry))
+        return product(*corners)
+
+    @staticmethod
+    def _chance(corner: tuple[Mapping[Outcome, float], ...], said: tuple[Outcome, ...]) -> float:
+        return prod(odds.get(outcome, 0.0) for odds, outcome in zip(corner, said, strict=True))
+
+    def _ways_at(self, place: int) -> dict[str, _Way]:
+        """Return the events that can come at a location, a timer under its source and duration."""
+        if place not in self._ways:
+            found: dict[str, dict[tuple[Outcome, ...], list[tuple[_Act, int, int]]]] = {}
+            shapes: dict[str, tuple[str, tuple[str, ...]]] = {}
+            for command in self._ground.system.commands_at[place]:
+                if _key(command) not in found:
+                    guards = tuple(guard for guard, _ in command.occurrence.verdicts)
+                    said_by = [self._ground.system.machine.guard_named[guard].outcomes for guard in guards]
+                    shapes[_key(command)] = (_key(command), guards)
+                    found[_key(command)] = {said: [] for said in product(*said_by)}
+            for rule in self._ground.rules_at[place]:
+                command = self._ground.system.commands[rule.command]
+                said = tuple(outcome for _, outcome in command.occurrence.verdicts)
+                found[_key(command)][said].append((_act(self._ground, rule), rule.target, rule.command))
+            self._ways[place] = {
+                key: _Way(*shapes[key], tuple((said, tuple(rules)) for said, rules in by_verdicts.items()))
+                for key, by_verdicts in found.items()
+            }
+        return self._ways[place]
+
+
+def _key(command: GuardedCommand) -> str:
+    source = command.occurrence.source
+    return command.occurrence.event if source is None else f"{command.occurrence.event} of {source}"
+
+
+def _act(ground: Ground, rule: GroundRule) -> _Act:
+    """Compile a rule: from a configuration's data to the data after it, or None where it is not taken."""
+    spelled = {}
+    for field in ground.fields:
+        value = f"(data // {field.stride} % {field.size})"
+        spelled[field.name] = f"({value} == 1)" if field.is_bool else f"({field.low} + {value})"
+    changes = []
+    for index, after in rule.updates:
+        field = ground.fields[index]
+        changes.append(f" + (int({python_source(after, spelled)}) - {spelled[field.name]}) * {field.stride}")
+    condition = python_source(rule.condition, spelled)
+    source = f"lambda data: (data{''.join(changes)}) if ({condition}) else None"
+    act: _Act = eval(source, {"__builtins__": {"int": int}})  # noqa: S307  (of our own writing: numbers and operators)
+    return act

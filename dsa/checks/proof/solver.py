@@ -1,0 +1,242 @@
+"""Questions to z3 about conditions over a system's variables and parameters.
+
+Takes expressions, gives `SolverAnswer` values. Numbers are unbounded whole numbers; the values of enumerations are numbered. Products of names are
+allowed, so z3 may give up: then the answer is unknown, and never proved.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+
+from dsa import expr
+from dsa.declarations import Variable
+from dsa.errors import DsaError, install_hint
+from dsa.expr import FALSE, compared
+from dsa.system import System, in_domain
+
+#: How long z3 may think about one question, in its own units: some 0.7 seconds, and the same on every machine.
+EFFORT = 5_000_000
+
+
+class NoSolverError(DsaError):
+    """z3 is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(f"proofs need z3: {install_hint('prove')}")
+
+
+@attrs.frozen
+class SolverAnswer:
+    """Whether conditions can be true together: `no` (shown), `yes` (with values of all names), or `unknown`."""
+
+    can_be: Literal["yes", "no", "unknown"]
+    values: Mapping[str, expr.Value] = attrs.field(factory=dict)
+    used: frozenset[int] = frozenset()
+
+
+class Logic:
+    """A solver that knows a system's names and domains.
+
+    The parameters lie in their domains, and so do the machine's own variables. Of observers' variables nothing is known. Once `expired` says that the
+    time is over, every answer is unknown.
+    """
+
+    def __init__(self, system: System, expired: Callable[[], bool] = lambda: False) -> None:
+        try:
+            import z3
+        except ImportError:
+            raise NoSolverError from None
+        self._z3: Any = z3
+        self._expired = expired
+        self._solver = z3.SimpleSolver()
+        self._solver.set("rlimit", EFFORT)
+        self._solver.set("random_seed", 0)
+        self._terms: dict[expr.Expr, Any] = {}
+        self._symbols: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._domains: dict[str, expr.Domain] = {p.name: p.domain for p in system.machine.parameters}
+        self._facts: dict[str, expr.Expr] = {
+            parameter.name: in_domain(
+                _as_variable(parameter.name, parameter.domain), expr.Name(parameter.name, "parameter")
+            )
+            for parameter in system.machine.parameters
+        }
+        self.learn(system)
+        self.asked = 0
+
+    def learn(self, system: System) -> None:
+        """Get to know the variables that an observer added; those it has by names known already are replaced."""
+        own = {variable.name for variable in system.machine.variables}
+        for variable in system.variables:
+            if self._domains.get(variable.name) != variable.domain:
+                self._domains[variable.name] = variable.domain
+                self._terms = {node: term for node, term in self._terms.items() if not isinstance(node, expr.Name)}
+            if variable.name in own:
+                self._facts[variable.name] = in_domain(variable, expr.Name(variable.name, "variable"))
+
+    def known_of(self, asked: Iterable[str]) -> list[expr.Expr]:
+        """Return what is known of names, and of the names that this speaks of."""
+        found: dict[str, expr.Expr] = {}
+        todo = list(asked)
+        while todo:
+            name = todo.pop()
+            if name not in found and name in self._facts:
+                found[name] = self._facts[name]
+                todo += expr.names(self._facts[name])
+        return [fact for _, fact in sorted(found.items()) if fact != expr.TRUE]
+
+    def ask(self, conditions: Sequence[expr.Expr], *, track: bool = False) -> SolverAnswer:
+        """Return whether the conditions can all be true; with `track`, which of them (by index) were needed to show that not."""
+        if FALSE in conditions:
+            return SolverAnswer("no", used=frozenset({conditions.index(FALSE)}))
+        if self._expired():
+            return SolverAnswer("unknown")
+        self.asked += 1
+        asked = frozenset().union(*map(expr.names, conditions))
+        facts = self.known_of(asked)
+        known, asked = [self.term(fact) for fact in facts], asked.union(*map(expr.names, facts))
+        terms = [self.term(condition) for condition in conditions]
+        answer = self._asked(self._solver, known, terms, asked, track=track)
+        if answer.can_be == "unknown" and not self._expired():
+            # A solver that starts afresh knows other ways (and learnt nothing that leads astray).
+            afresh = self._z3.SolverFor("QF_NIA")
+            afresh.set("rlimit", EFFORT)
+            answer = self._asked(afresh, known, terms, asked, track=False)
+            answer = attrs.evolve(answer, used=frozenset(range(len(conditions))))
+        return answer
+
+    def _asked(
+        self,
+        solver: Any,  # noqa: ANN401  (z3 has no types)
+        known: Sequence[Any],
+        terms: Sequence[Any],
+        asked: Iterable[str],
+        *,
+        track: bool,
+    ) -> SolverAnswer:
+        solver.push()
+        try:
+            solver.add(*known)
+            if not track:
+                solver.add(*terms)
+                return self._answered(solver, solver.check(), asked)
+            marks = [self._z3.Bool(f"#{index}") for index in range(len(terms))]
+            for mark, term in zip(marks, terms, strict=True):
+                solver.add(self._z3.Implies(mark, term))
+            answer = self._answered(solver, solver.check(*marks), asked)
+            core = {str(mark) for mark in solver.unsat_core()} if answer.can_be == "no" else set()
+            return attrs.evolve(answer, used=frozenset(i for i in range(len(terms)) if f"#{i}" in core))
+        finally:
+            solver.pop()
+
+    def _answered(self, solver: Any, result: Any, asked: Iterable[str]) -> SolverAnswer:  # noqa: ANN401  (z3 has no types)
+        if result == self._z3.unsat:
+            return SolverAnswer("no")
+        return (
+            SolverAnswer("yes", self._read(solver.model(), asked))
+            if result == self._z3.sat
+            else SolverAnswer("unknown")
+        )
+
+    def smallest(self, conditions: Sequence[expr.Expr], first: Sequence[str]) -> SolverAnswer:
+        """Return small values at which the conditions are true: the sizes of `first`, then everything else, as small as can be."""
+        if self._expired():
+            return SolverAnswer("unknown")
+        z3 = self._z3
+        optimize = z3.Optimize()
+        optimize.set("rlimit", EFFORT)
+        every = sorted({name for condition in conditions for name in expr.names(condition)} | set(first))
+        optimize.add(*[self.term(condition) for condition in [*self.known_of(every), *conditions]])
+        whole = [name for name in every if not isinstance(self._domains[name], expr.BooleanDomain)]
+        for group in (list(first), [name for name in whole if name not in first]):
+            sizes = [self._named(name) for name in group if name in whole]
+            if sizes:
+                optimize.minimize(z3.Sum([z3.If(size < 0, -size, size) for size in sizes]))
+        result = optimize.check()
+        if result == z3.sat:
+            return SolverAnswer("yes", self._read(optimize.model(), set(every)))
+        return SolverAnswer("no" if result == z3.unsat else "unknown")
+
+    def _read(self, model: Any, read: Iterable[str]) -> dict[str, expr.Value]:  # noqa: ANN401  (z3 has no types)
+        values: dict[str, expr.Value] = {}
+        for name in sorted(read):
+            found = model.eval(self._named(name), model_completion=True)
+            domain = self._domains[name]
+            if isinstance(domain, expr.BooleanDomain):
+                values[name] = self._z3.is_true(found)
+            elif isinstance(domain, expr.EnumDomain):
+                number = found.as_long()
+                values[name] = self._symbols[number] if 0 <= number < len(self._symbols) else domain.values[0]
+            else:
+                values[name] = found.as_long()
+        return values
+
+    def _named(self, name: str) -> Any:  # noqa: ANN401  (z3 has no types)
+        return self.term(expr.Name(name, "variable"))
+
+    def term(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
+        """Return the expression as z3 has it."""
+        found = self._terms.get(node)
+        if found is None:
+            found = self._terms[node] = self._made(node)
+        return found
+
+    def _made(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
+        z3 = self._z3
+        match node:
+            case expr.Boolean(value):
+                return z3.BoolVal(value)
+            case expr.Integer(value):
+                return z3.IntVal(value)
+            case expr.Symbol(value):
+                return z3.IntVal(self.number_of(value))
+            case expr.Name(name):
+                is_bool = isinstance(self._domains[name], expr.BooleanDomain)
+                return z3.Bool(name) if is_bool else z3.Int(name)
+            case expr.Not(operand):
+                return z3.Not(self.term(operand))
+            case expr.Negate(operand):
+                return -self.term(operand)
+            case expr.Arithmetic(sign, left, right):
+                one, other = self.term(left), self.term(right)
+                return one + other if sign == "+" else one - other if sign == "-" else one * other
+            case expr.Compare(first, rest):
+                return z3.And(self._chain(first, rest)) if len(rest) > 1 else self._chain(first, rest)[0]
+            case expr.Member(operand, choices):
+                return z3.Or([self.term(compared(operand, "==", choice)) for choice in choices])
+            case expr.And(operands):
+                return z3.And([self.term(operand) for operand in operands])
+            case expr.Or(operands):
+                return z3.Or([self.term(operand) for operand in operands])
+            case expr.Verdict():
+                raise AssertionError("verdicts are decided in a system")
+
+    def _chain(self, first: expr.Expr, rest: tuple[tuple[str, expr.Expr], ...]) -> list[Any]:
+        found, left = [], self.term(first)
+        for sign, operand in rest:
+            right = self.term(operand)
+            found.append(_COMPARE[sign](left, right))
+            left = right
+        return found
+
+    def number_of(self, symbol: str) -> int:
+        """Return the number that z3 has for a value of an enumeration."""
+        if symbol not in self._numbers:
+            self._numbers[symbol] = len(self._symbols)
+            self._symbols.append(symbol)
+        return self._numbers[symbol]
+
+
+_COMPARE: dict[str, Any] = {
+    "==": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+
+
+def _as_variable(name: str, domain: expr.Domain) -> Variable:
+    return Variable(name, "environment", domain, expr.TRUE)

@@ -1,0 +1,233 @@
+"""Explorations to diagnostics: what cannot be reached, what is refused where it may happen, deadlocks, limits.
+
+Takes the explorations of one run (at different parameter values); gives one diagnostic for each fault, with the values and a
+shortest trace of the first exploration that meets it. What no exploration reaches is reported only when all are complete.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from dsa.checks.places import cell, changed_by, place, read_by, rows_at, show_false, show_relevant, show_rows
+from dsa.checks.search.exploration import HELD, Exploration, Witness, diagrams_count
+from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
+from dsa.errors import Diagnostic, Severity, Span
+from dsa.machine import Machine, preceding
+from dsa.semantics import Configuration, Taken, after_effects, candidates, step
+from dsa.trace import show_events, show_occurrence, show_values
+
+
+def from_explorations(
+    explorations: Sequence[Exploration], *, given: bool = False, warned: bool = True
+) -> tuple[Diagnostic, ...]:
+    """Return every finding of a run's explorations.
+
+    `given` tells that the parameters were asked for: states and rows that these values leave out are then warnings. Unless `warned`, what is refused from
+    outside is left out, which is a warning always.
+    """
+    found: list[Diagnostic] = []
+    seen: set[tuple[object, ...]] = set()
+    for exploration in explorations:
+        for key, diagnostic in _findings(exploration, warned=warned):
+            if key not in seen:
+                seen.add(key)
+                found.append(diagnostic)
+    if all(exploration.complete for exploration in explorations):
+        found += _never_reached(explorations, "warning" if given else "error")
+    return tuple(found)
+
+
+def _findings(exploration: Exploration, *, warned: bool) -> Iterator[tuple[tuple[object, ...], Diagnostic]]:
+    """Yield each finding of one exploration with what makes it one finding."""
+    unhandled: dict[tuple[object, ...], list[Witness]] = {}
+    for witness in exploration.refusals:
+        if witness.refusal.reason == "invalid_state":
+            unhandled.setdefault(_case(exploration.machine, witness), []).append(witness)
+        else:
+            rows = witness.refusal.rows
+            yield (witness.refusal.reason, *map(id, rows)), _impossible(exploration, witness)
+    named = exploration.machine.event_named
+    for key, witnesses in unhandled.items():
+        event = witnesses[0].occurrence.event
+        is_outside = event in named and named[event].origin == OUTSIDE
+        if event not in named or (named[event].otherwise != "refused" and (warned or not is_outside)):
+            yield ("unhandled", *key), _unhandled(exploration, witnesses)
+    for configuration in exploration.deadlocks:
+        yield ("deadlock", configuration.state), _deadlock(exploration, configuration)
+    if not exploration.complete:
+        yield ("limit", *exploration.parameters.items()), _limit(exploration)
+
+
+def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
+    """Return which missing cases are one fault: those of one event from outside, of one group of rows, or of one state without rows."""
+    if witness.occurrence.source is None and machine.event_named[witness.occurrence.event].origin == OUTSIDE:
+        return (witness.occurrence.event,)
+    rows = candidates(machine, witness.configuration.state, witness.occurrence)
+    return (rows[0].source, rows[0].event) if rows else (witness.configuration.state, witness.occurrence.event)
+
+
+def _reach(exploration: Exploration, configuration: Configuration) -> str:
+    occurrences = [occurrence for _, occurrence in exploration.way_back(configuration)]
+    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "already at the start"
+
+
+def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:
+    """Say at which values something is refused, and how that is reached."""
+    relevant = read_by(rows) | (changed_by(rows) if witness.refusal.reason == "out_of_domain" else frozenset())
+    values = show_relevant(exploration.machine, witness.configuration.values, relevant)
+    at = f" at {values}" if values else ""
+    return f"{at}; {_reach(exploration, witness.configuration)}"
+
+
+def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
+    """Report an overlap, a value outside its domain, or an effect emitted twice."""
+    rows, what = witness.refusal.rows, show_occurrence(witness.occurrence)
+    state, where = witness.configuration.state, _circumstances(exploration, witness, rows)
+    match witness.refusal.reason:
+        case "ambiguous":
+            message = f"{show_rows(rows)} are enabled at once in {state} on {what}{where}"
+            hint = "make one condition exclude the other, or write 'else'"
+            return Diagnostic("DSA304", "error", message, cell(rows[-1], "if"), hint)
+        case "out_of_domain":
+            message = f"{witness.refusal.message}, in {state} on {what}{where}"
+            hint = "bound it in the row's condition, or widen the domain"
+            return Diagnostic("DSA306", "error", message, cell(rows[0], "update"), hint)
+        case _:
+            message = f"{witness.refusal.message} when {state} on {what} emits it again{where}"
+            effect = witness.refusal.message.split()[0]
+            hint = f"write 'cancel {effect}' before it, or wait for its answer"
+            return Diagnostic("DSA307", "error", message, _second_emission(exploration, witness), hint)
+
+
+def _second_emission(exploration: Exploration, witness: Witness) -> Span:
+    """Return the place where an outstanding effect is emitted again."""
+    machine, row = exploration.machine, witness.refusal.rows[0]
+    state = witness.configuration.state if row.target == STAY else machine.entered(row.target)
+    _, _, twice = after_effects(machine, witness.configuration.outstanding, row, state)
+    spans = [item.span for item in row.effects if isinstance(item, Emit) and item.effect == twice and item.span]
+    return spans[-1] if spans else cell(row, "effects")
+
+
+def _unhandled(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic:
+    """Report an answer or timer without an enabled row (S7, S11), or an outside event that is refused at some values."""
+    machine, first = exploration.machine, witnesses[0]
+    state, event = first.configuration.state, first.occurrence.event
+    rows = candidates(machine, state, first.occurrence)
+    where = _circumstances(exploration, first, rows)
+    false = show_false(rows_at(machine, first.configuration, first.occurrence))
+    more = (f"; {false}" if false else "") + _others(witnesses)
+    if first.occurrence.source is None and machine.event_named[event].origin == OUTSIDE:
+        states = list(dict.fromkeys(witness.configuration.state for witness in witnesses))
+        several = f"{', '.join(states)}: in {state}" if len(states) > 1 else state
+        message = f"{show_occurrence(first.occurrence)} is refused in {several}{where}{more}"
+        ignore = "target '=' ignores it; column 'otherwise' of Events: refused, says that it is meant"
+        hint = f"add a row for this case; {ignore}" + _outer_rows(machine, state, rows[0])
+        return Diagnostic("DSA309", "warning", message, cell(rows[0], "if"), hint)
+    kind = "the timer" if first.occurrence.source else f"the answer of {machine.event_named[event].origin},"
+    message = f"{kind} {show_occurrence(first.occurrence)} is not handled in {state}{where}{more}"
+    if rows:
+        hint = "add a row for this case, or one with 'else'" + _outer_rows(machine, state, rows[0])
+        return Diagnostic("DSA305", "error", message, cell(rows[0], "event"), hint)
+    hint = f"add a row for {event} in {state}, or cancel the effect on the way there; target '=' ignores it"
+    return Diagnostic("DSA305", "error", message, _emitted_at(exploration, first), hint)
+
+
+def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
+    """Return that rows further out do not step in, where there are some (S3)."""
+    outer = list(machine.ancestry(state))
+    outer = outer[outer.index(row.source) + 1 :]
+    found = [source for source in outer if (source, row.event) in machine.rows_from]
+    return f"; the rows of {found[0]} do not step in, since {row.source} has rows for {row.event} (S3)" if found else ""
+
+
+def _others(witnesses: list[Witness]) -> str:
+    shown = [f"{show_occurrence(w.occurrence)} in {w.configuration.state}" for w in witnesses[1:4]]
+    rest = f", and {len(witnesses) - 4} more" if len(witnesses) > 4 else ""  # noqa: PLR2004  (the first and three more are shown)
+    return f"; likewise {', '.join(shown)}{rest}" if shown else ""
+
+
+def _emitted_at(exploration: Exploration, witness: Witness) -> Span:
+    """Return the place where the effect was emitted whose answer nobody handles."""
+    machine = exploration.machine
+    origin = machine.event_named[witness.occurrence.event].origin
+    for before, occurrence in exploration.way_back(witness.configuration):
+        if origin not in before.outstanding:
+            taken = step(machine, before, occurrence)
+            assert isinstance(taken, Taken), "it was taken when explored"
+            return cell(taken.transition, "effects")
+    return place()  # the start has nothing outstanding
+
+
+def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnostic:
+    machine, state = exploration.machine, configuration.state
+    pairs = zip((variable.name for variable in machine.variables), configuration.values, strict=True)
+    at = show_values(pairs)
+    where = f"{state} at {at}" if at else state
+    reach = _reach(exploration, configuration)
+    message = f"deadlock in {where}: it is not final, nothing is outstanding, and nothing is accepted; {reach}"
+    hint = "add a row for what can happen here, emit an effect that has answers on the way in, make it final, or write 'end when ..' if all is done then"
+    return Diagnostic("DSA308", "error", message, place(machine.state_named[state].span), hint)
+
+
+def _limit(exploration: Exploration) -> Diagnostic:
+    at = show_values(exploration.parameters.items())
+    where, span = f" at {at}" if at else "", place(exploration.machine.span)
+    left_out = exploration.ground.system.left_out
+    if left_out:
+        message = f"not all was explored{where} ({'; '.join(left_out)}); the rest is unknown"
+        hint = "read fewer guards on one event, or let fewer effects be outstanding at once"
+        return Diagnostic("DSA312", "error", message, span, hint)
+    limit, count = exploration.limit or "a limit", exploration.configurations
+    message = f"exploration stopped at {limit}, after {count} configurations{where}; the rest is unknown"
+    hint = "allow more (--max-states, each takes up to 150 bytes; --time-limit), or give smaller values (--param)"
+    if diagrams_count(exploration.ground):
+        hint += f"; with --max-states above {HELD} decision diagrams count them without holding each"
+    return Diagnostic("DSA312", "error", message, span, hint)
+
+
+def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> Iterator[Diagnostic]:
+    """Report the states that no exploration reaches and the rows that none takes."""
+    machine = explorations[0].machine
+    reached = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
+    at = "; ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
+    where = f" (explored: {at})" if at else ""
+    refused = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
+    unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
+    first = "mend first what is refused: this may follow from it; else " if refused or unhandled else ""
+    for state in machine.states:
+        if state.name not in reached and (state.parent is None or state.parent in reached):
+            message = f"{state.name} cannot be reached{where}"
+            hint = f"{first}give some reachable row this target, or delete the state"
+            yield Diagnostic("DSA301", severity, message, place(state.span), hint)
+    taken = frozenset[int]().union(*(exploration.rows for exploration in explorations))
+    alive: set[Span | None] = {
+        row.span for number, row in enumerate(machine.transitions) if number in taken and row.span is not None
+    }
+    for number, row in enumerate(machine.transitions):
+        possible = number in taken or machine.steps  # what Steps expand into covers cases that a plan may not have
+        if row.span in alive:
+            continue  # a row with lists is dead when all that it stands for are, and is told of once
+        if not possible and id(row) not in refused and row.source in reached | {STAR}:
+            message = f"the row {row} can never be taken{where}"
+            hint = f"{first}{_why_never(explorations, row)}"
+            yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
+            alive |= {row.span} - {None}
+
+
+def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
+    """Return what to do about a row that no exploration takes: of a timer that never fires, which ones always come first (S11)."""
+    ahead = [
+        preceding(location.precedence, (row.source, row.event))
+        for exploration in explorations
+        for location, count in zip(exploration.ground.system.locations, exploration.found.locations, strict=True)
+        if count and (row.source, row.event) in exploration.machine.armed(location.state)
+    ]
+    if not ahead or not all(ahead):
+        return "mend its condition, or delete it: it is never true, or rows of inner states replace it (S3)"
+    timers = sorted({timer for each in ahead for timer in each})
+    names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)
+    return f"{names} always comes first, and ends or starts anew what waits for {row.event}: give this row a shorter time, or delete it"
+
+
+def _impossible_rows(exploration: Exploration) -> Iterator[Transition]:
+    for witness in exploration.refusals:
+        if witness.refusal.reason != "invalid_state":
+            yield from witness.refusal.rows

@@ -1,0 +1,130 @@
+"""Finding and reading documents: a path, or the name of a shipped machine.
+
+Takes what a user wrote for FILE, gives text and machines. The only place where documents are opened.
+"""
+
+import os
+from contextlib import suppress
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+
+from dsa.errors import Diagnostic, DocumentError, MachineError
+from dsa.lang import MOST_CHARACTERS, DocumentReading, machine_of, read_machine, read_spec
+from dsa.machine import Machine
+from dsa.text import closest
+
+_MOST_LOOKED_AT = 1000
+_BYTES_OF_A_CHARACTER = 4  # at most, in UTF-8
+
+
+def shipped() -> dict[str, Path]:
+    """Return the shipped documents by name: `dual_state`, `katas/exhausted`, and the shipped specs as `specs/dual_state`."""
+    package = find_spec("machines")
+    assert package is not None, "the machines are shipped with this package"
+    assert package.origin is not None, "they are a package of files"
+    root = Path(package.origin).parent
+    found = {path.parent.name: path for path in root.glob("*/machine.md")}
+    others = (path for path in root.glob("*/*.md") if path.name not in {"machine.md", "README.md"})
+    found |= {f"{path.parent.name}/{path.stem}": path for path in others if path.parent.name != "_specs"}
+    specs = root / "_specs" if (root / "_specs").is_dir() else root.parent / "specs"
+    named = (path for path in specs.glob("*.md") if path.stem in found)
+    return found | {f"specs/{path.stem}": path for path in named}
+
+
+def locate(name: str, beside: Path | None = None) -> Path:
+    """Return the path of a document: as written, relative to `beside`, or a shipped one. Raises DocumentError."""
+    written = Path(name)
+    candidates = [written] if beside is None else [beside / written, written]
+    for candidate in candidates:
+        if _is_file(candidate):
+            return candidate
+    known = shipped()
+    if name in known:
+        return known[name]
+    if os.path.isdir(written):  # noqa: PTH112  (as below)
+        raise DocumentError(name, "is a folder; name a document in it")
+    meant = closest(name, [*known, *_beside(written)])
+    raise DocumentError(name, f"there is no such file, and no shipped machine of that name; {meant}")
+
+
+def _beside(written: Path) -> list[str]:
+    """Return the documents in the folder of one that is not there, as a user would write them."""
+    try:
+        with os.scandir(written.parent) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_LOOKED_AT)]
+    except (OSError, ValueError):
+        return []
+    return [str(written.parent / name) for name in names if name.endswith(".md")]
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113  (Path's raises OSError for a name too long for any file)
+
+
+def read_text(path: Path | str) -> str:
+    """Read a document as UTF-8, line ends and a byte order mark kept. Raises DocumentError."""
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise DocumentError(str(path), f"is not UTF-8 text (byte {fault.start})") from fault
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """Read a file as it stands. Raises DocumentError."""
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as fault:  # a name with a NUL in it is a ValueError
+        raise DocumentError(str(path), getattr(fault, "strerror", None) or str(fault)) from fault
+
+
+def read_document(name: str) -> DocumentReading:
+    """Read a machine or a spec, with everything found in it. Raises DocumentError when there is nothing to read."""
+    path = locate(name)
+    text = _text_of_a_document(path)
+    shown = name if _is_file(Path(name)) else _shortened(path)
+    found = machine_of(text, shown)
+    if found is None:
+        return read_machine(text, shown)
+    reference, span = found
+    try:
+        base = locate(reference, path.parent)
+        described = _text_of_a_document(base)
+    except DocumentError:
+        message = f"'{reference}' is no document that can be read"
+        hint = f"write a path from this document's folder, or a shipped machine; {closest(reference, _machines())}"
+        return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, hint),))
+    if machine_of(described) is not None:
+        message = f"{reference} is a spec, not a machine"
+        return DocumentReading(None, (Diagnostic("DSA113", "error", message, span, "name the machine that it names"),))
+    reading = read_machine(described, _shortened(base))
+    return reading if reading.machine is None else read_spec(text, reading.machine, shown)
+
+
+def _text_of_a_document(path: Path) -> str:
+    """Read a document, unless it is so large that it cannot be one: then it is not read at all. Raises DocumentError."""
+    with suppress(OSError):  # reading it says so as well
+        size = path.stat().st_size
+        if size > _BYTES_OF_A_CHARACTER * MOST_CHARACTERS:
+            raise DocumentError(
+                str(path), f"has {size:,} bytes, and documents of {MOST_CHARACTERS:,} characters are read"
+            )
+    return read_text(path)
+
+
+def _machines() -> list[str]:
+    return [name for name, path in shipped().items() if path.name == "machine.md"]
+
+
+def load(name: str) -> Machine:
+    """Read the machine in a file, of a spec, or shipped under a name. Raises MachineError or DocumentError."""
+    reading = read_document(name)
+    if reading.machine is None:
+        raise MachineError(reading.diagnostics)
+    return reading.machine
+
+
+def _shortened(path: Path) -> str:
+    """Return a path as a person would write it: relative when it lies below the working folder."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

@@ -1,0 +1,285 @@
+"""Time, handed to the driver so that tests can hold it still.
+
+Run an event loop that Ctrl-C always reaches, and whoever else asks the process to end (SIGTERM, SIGHUP) like Ctrl-C.
+
+Between its last look at signals and its wait for events a loop of asyncio does not hear a signal before something else happens: a run that
+waits for a model would wait on. Here every signal also wakes the loop.
+
+Blocking calls, made beside the event loop.
+
+Generators and guards block. They run in daemon threads, so that a call which never returns can be given up: the loop
+goes on, and the interpreter can end. (The loop's own thread pool would be waited for.) A thread that has made its call waits
+a moment for another one, which costs a third of what a new thread does.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import Context
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar, Protocol, TypeVar
+
+
+class Clock(Protocol):
+    """A clock that only goes forward, and beside it the time of day, which may jump."""
+
+    def now_s(self) -> float:
+        """Return the seconds since some fixed moment."""
+
+    def wall_ms(self) -> int:
+        """Return the milliseconds since 1970."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class MonotonicClock:
+    """The machine's own clock."""
+
+    def now_s(self) -> float:
+        """Return the seconds since the machine started."""
+        return time.monotonic()
+
+    def wall_ms(self) -> int:
+        """Return the milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+T = TypeVar("T")
+#: What asks a process to end. Windows has no SIGHUP.
+_ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do what `asyncio.run` does. KeyboardInterrupt after Ctrl-C, SIGTERM, SIGHUP, once what was under way has been cancelled."""
+    return asyncio.run(interruptible(work))
+
+
+async def interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work in a loop that every signal wakes; for those who keep a loop of their own."""
+    if threading.current_thread() is not threading.main_thread():
+        return await work  # signals do not come here
+    with _woken_by_signals(asyncio.get_running_loop()), _cancelled_by_signals(asyncio.current_task()) as asked:
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if asked:
+                raise KeyboardInterrupt from None
+            raise
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    reading, writing = socket.socketpair()
+    with reading, writing:
+        reading.setblocking(False)  # noqa: FBT003  (its signature)
+        writing.setblocking(False)  # noqa: FBT003
+        try:
+            loop.add_reader(reading, _emptied, reading)
+        except NotImplementedError:  # a loop that waits otherwise hears signals otherwise
+            yield
+            return
+        before = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(reading)
+
+
+@contextmanager
+def _cancelled_by_signals(task: "asyncio.Task[Any] | None") -> Iterator[list[int]]:
+    """Have signals that would end the process cancel a task, once; gives those that came. Who hears or ignores them already goes on to.
+
+    It does not go by Ctrl-C: shells have that ignored in what they start behind `&`.
+    """
+    came: list[int] = []
+    taken = [number for number in _ENDS if signal.getsignal(number) is signal.SIG_DFL]
+
+    def ask(number: int, _frame: object) -> None:
+        came.append(number)
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+        assert task is not None, "a coroutine is awaited in a task"
+        task.cancel()
+
+    for number in taken:
+        signal.signal(number, ask)
+    try:
+        yield came
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _emptied(reading: socket.socket) -> None:
+    """Forget which signals it was: their handlers run anyway, now that the loop is awake."""
+    with suppress(BlockingIOError):
+        reading.recv(4_096)
+
+
+_LINGERS_S = 1.0
+
+
+class CallerThread(threading.Thread):
+    """A thread in which loops have calls made, one after the other. It never keeps the interpreter from ending."""
+
+    _idle: ClassVar[list["CallerThread"]] = []
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    #: How many calls were begun, of all loops.
+    begun: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__(name="dsa-call", daemon=True)
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        #: Whom it makes a call for, or tells what came of it: then somebody may have given it the next one.
+        self.loops: deque[asyncio.AbstractEventLoop] = deque()
+
+    @classmethod
+    def free(cls) -> "CallerThread":
+        """Return one that has nothing to do: the one that was last at work, or a new one."""
+        with cls._lock:
+            if cls._idle:
+                return cls._idle.pop()
+        caller = cls()
+        caller.start()
+        return caller
+
+    @classmethod
+    def forget(cls) -> None:
+        """Know of none any more: a process that was forked has none of the threads of the one before."""
+        cls._idle, cls._lock = [], threading.Lock()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it makes no call and may be given one."""
+        return self in self._idle
+
+    def make(self, call: Callable[[], Callable[[], None]], loop: asyncio.AbstractEventLoop) -> None:
+        """Make a call, which must not raise, for a loop, and what it gives then. Only for whom has got this from `free`."""
+        CallerThread.begun += 1
+        self.loops.append(loop)
+        self._calls.put(partial(self._made, call))
+
+    def _made(self, call: Callable[[], Callable[[], None]]) -> None:
+        tell = call()
+        with self._lock:
+            self._idle.append(self)
+        tell()  # only now: whoever is told has the next call made here too
+        self.loops.popleft()
+
+    def run(self) -> None:
+        """Make calls, until for a while none comes."""
+        while True:
+            try:
+                # No name holds the call while this waits, nor what it gave.
+                Context().run(self._calls.get(timeout=_LINGERS_S))
+            except Empty:
+                with self._lock:
+                    if self in self._idle:  # else somebody has just taken it
+                        self._idle.remove(self)
+                        return
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=CallerThread.forget)
+
+
+class WithoutThreads:
+    """Marks an event loop on which blocking calls are made in place: a simulated one, into which threads would bring chance."""
+
+
+async def run_function(function: Callable[[], T], *, blocks: bool) -> T:
+    """Call a function, in a thread when it blocks, and give its result, or raise what it raised as `in_thread` does."""
+    if blocks:
+        return await in_thread(function)
+    try:
+        return function()
+    except BaseException as error:
+        if _is_foreign(error) and not isinstance(error, KeyboardInterrupt):  # here that is somebody's Ctrl-C
+            raise _told(error) from error
+        raise
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Call a function in a thread that does nothing else meanwhile and give its result, or raise what it raised.
+
+    When the caller is cancelled, the thread is left to itself and its result is dropped.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def call() -> Callable[[], None]:
+        try:
+            settle = partial(_succeed, future, function())
+        except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
+            settle = partial(_fail, future, error)
+        return partial(tell, settle)
+
+    def tell(settle: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle)
+
+    if isinstance(loop, WithoutThreads):
+        call()()
+    else:
+        CallerThread.free().make(call, loop)
+    return await future
+
+
+async def await_foreign(work: Awaitable[T]) -> T:
+    """Wait for what somebody else's function gave, and give its result, or raise what it raised as `in_thread` does.
+
+    It has a task of its own: `asyncio.timeout` and HTTP clients cancel the task that they began in, and that may be the driver's.
+    """
+    return await asyncio.create_task(_foreign(work))
+
+
+async def _foreign(work: Awaitable[T]) -> T:
+    try:
+        return await work
+    except (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        if _is_foreign(error):
+            raise _told(error) from error
+        raise
+
+
+def _succeed(future: "asyncio.Future[T]", result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
+    """Return a future its error."""
+    if not future.done():
+        future.set_exception(_told(error) if _is_foreign(error) else error)
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """Return whether an error would end the loop or the program, or cannot be told; then it is an error of the call, not more."""
+    return isinstance(error, StopIteration) or not isinstance(error, Exception) or _said(error) is None
+
+
+def _told(error: BaseException) -> RuntimeError:
+    said = _said(error)
+    return RuntimeError(f"the call raised {type(error).__name__}{'' if said is None else f': {said}'}")
+
+
+def _said(error: BaseException) -> str | None:
+    """Return what an error says; None when it fails to say it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (whatever it is, there are no words)
+        return None

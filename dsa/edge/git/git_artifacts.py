@@ -1,0 +1,361 @@
+"""`GitArtifacts`: the artifacts of one run as commits on the run's branch.
+
+Takes artifacts and verdicts, gives them back exactly. A commit is one record: its message says everything but the text;
+its tree has the newest text of each step, so that `git diff` of two commits is what changed between two attempts, and a
+clone's working tree is what the run has made. It knows no ledger and no driver.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import attrs
+
+from dsa.edge.git.git_branch import Branch, make_ready, wait_for_gc
+from dsa.edge.git.git_objects import (
+    FILE,
+    FOLDER,
+    CommitObject,
+    DurableObjects,
+    SyncFailed,
+    Tree,
+    commit_bytes,
+    file_name,
+    history,
+    message_of,
+    read_tree,
+    record_in,
+    with_entry,
+    write_tree,
+)
+from dsa.expr import Outcome
+from dsa.runtime.artifacts import ArtifactStoreError, AttemptRecord, Attempts, attempt_of, short_id
+from dsa.runtime.content import Artifact
+from dsa.runtime.ledger import VerdictEntry
+
+_LOCK_PATIENCE_S, _GC_PATIENCE_S = 30.0, 600.0
+
+
+_PAGE = 100  # steps in one folder
+_AT_ONCE = 500  # texts that are looked for together
+
+
+def _new_path(step: str, rank: int) -> str:
+    """Return the path for a step's texts; `rank` counts the steps of the run before it."""
+    page = rank // _PAGE
+    return f"+{page}/{file_name(step)}" if page else file_name(step)
+
+
+@attrs.define
+class _Batch:
+    """What is written for one record, kept until it is safe."""
+
+    _objects: DurableObjects
+    _gc_patience_s: float
+    _written: list[tuple[str, str, bytes]] = attrs.field(factory=list)
+
+    def write(self, kind: str, body: bytes) -> str:
+        """Write an object and give its id."""
+        object_id = self._objects.write(kind, body)
+        self._written.append((object_id, kind, body))
+        return object_id
+
+    def outlast_gc(self) -> None:
+        """Have everything there after all `git gc` that run now: what they took away is written again.
+
+        One that begins later finds what has a ref by then, and takes nothing of it.
+        """
+        wait_for_gc(self._objects.repository, self._gc_patience_s)
+        missing = set(self._objects.missing([object_id for object_id, _, _ in self._written]))
+        for object_id, kind, body in self._written:
+            if object_id in missing:
+                self._objects.write(kind, body)
+
+
+class _Texts:
+    """Puts texts into trees, and remembers the trees of the last one.
+
+    Folders are of bounded size: a commit costs the same however many texts there are.
+    """
+
+    def __init__(self, objects: DurableObjects) -> None:
+        self._objects = objects
+        self._recent: dict[str, Tree] = {}
+
+    def put(self, root: str | None, path: str, text: bytes, batch: _Batch) -> str:
+        """Return the tree with a text at a path, in the place of what was there."""
+        trees: dict[str, Tree] = {}
+        changed = self._with(root, path.split("/"), batch.write("blob", text), batch, trees)
+        self._recent = trees
+        return changed
+
+    def _with(self, root: str | None, parts: Sequence[str], blob: str, batch: _Batch, trees: dict[str, Tree]) -> str:
+        tree: Tree = {} if root is None else self._tree(root)
+        name, *inner = parts
+        if inner:
+            mode, below = tree.get(name, ("", ""))
+            folder = self._with(below if mode == FOLDER else None, inner, blob, batch, trees)
+            tree = with_entry(tree, name, FOLDER, folder)
+        else:
+            tree = with_entry(tree, name, FILE, blob)
+        changed = batch.write("tree", write_tree(tree))
+        trees[changed] = tree
+        return changed
+
+    def _tree(self, tree_id: str) -> Tree:
+        return self._recent.get(tree_id) or read_tree(self._objects.read(tree_id))
+
+    def find(self, places: Mapping[str, tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
+        """Yield the texts that stand at paths in trees, each with the name it was asked for by. KeyError: a path is not there."""
+        waiting = iter(places.items())
+        while some := dict(islice(waiting, _AT_ONCE)):
+            yield from self._found(some).items()
+
+    def _found(self, places: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
+        at = {name: tree for name, (tree, _) in places.items()}
+        left = {name: path.split("/") for name, (_, path) in places.items()}
+        while left:
+            trees = {tree_id: read_tree(body) for tree_id, body in self._read(at[name] for name in left).items()}
+            at |= {name: trees[at[name]][parts[0]][1] for name, parts in left.items()}
+            left = {name: parts[1:] for name, parts in left.items() if parts[1:]}
+        bodies = self._read(at.values())
+        return {name: bodies[blob] for name, blob in at.items()}
+
+    def _read(self, object_ids: Iterable[str]) -> Mapping[str, bytes]:
+        return self._objects.read_all(dict.fromkeys(object_ids))
+
+
+class GitArtifacts:
+    """An `ArtifactStore` in git: durable when `store` and `record_verdict` return.
+
+    The bare repository at `path` is made when missing. Any number of handles, processes, threads and `git gc` may use it
+    at once. A handle holds no open file and no process. Nothing that is written is ever changed.
+
+    Raises ArtifactStoreError when the repository cannot be used or is damaged, when a lock is held for `lock_patience_s`,
+    or when `git gc` runs for longer than `gc_patience_s`; OSError when nothing can be written. What raised may have been
+    stored all the same: store it again, the same record changes nothing. Once the disk has failed to sync, the handle
+    stores nothing any more.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        run_id: str,
+        *,
+        now_s: Callable[[], float] = time.time,
+        lock_patience_s: float = _LOCK_PATIENCE_S,
+        gc_patience_s: float = _GC_PATIENCE_S,
+    ) -> None:
+        self.path, self.run_id = Path(path).absolute(), run_id
+        make_ready(self.path, run_id)
+        self._now_s, self._gc_patience_s = now_s, gc_patience_s
+        self._objects = DurableObjects(self.path)
+        self._branch = Branch(self.path, run_id, lock_patience_s, gc_patience_s)
+        self._texts = _Texts(self._objects)
+        self._thread = threading.Lock()
+        self._is_dead = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tip: str | None = None
+        self._tree: str | None = None
+        self._attempts = Attempts()
+        self._places: dict[str, tuple[str, str]] = {}  # by artifact id: tree, and path in it
+        self._paths: dict[str, str] = {}  # by step
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
+        """Store one version and return it with its id; KeyError when a parent is unknown.
+
+        `author` is the generator's name, `run_id` the run that made it, if not this one. An id that it brings is kept, unless
+        another record has it; a new one names the run. Storing the same record again changes nothing.
+        """
+        made_by = run_id or self.run_id
+        with self._alone():
+            artifact = self._attempts.named(artifact, made_by)
+            self._append(attempt_of(artifact, author, made_by), artifact.content.encode("utf-8", "surrogatepass"))
+        return artifact
+
+    def record_verdict(self, verdict: VerdictEntry) -> None:
+        """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
+        with self._alone():
+            self._append(verdict)
+
+    def _append(self, record: AttemptRecord | VerdictEntry, text: bytes | None = None) -> None:
+        while not self._has(record):
+            batch = _Batch(self._objects, self._gc_patience_s)
+            if self._commits(record, text, batch):
+                batch.outlast_gc()
+                return
+            self._refresh()  # git has moved the branch meanwhile
+        self._branch.sync()  # whoever stored it may not have got so far
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the run, with all that others have added to it."""
+        with self._thread:
+            if self._is_dead:
+                raise ArtifactStoreError(self.path, "the disk has failed before; open the artifacts again and look")
+            try:
+                with self._branch.held():
+                    self._refresh()
+                    yield
+            except SyncFailed:
+                self._is_dead = True
+                raise
+
+    def _commits(self, record: AttemptRecord | VerdictEntry, text: bytes | None, batch: _Batch) -> bool:
+        """Write the objects, then the ref. False when the branch is not where it was."""
+        path, tree = "", self._tree
+        if text is not None:
+            path = self._paths.get(record.step) or _new_path(record.step, len(self._paths))
+            tree = self._texts.put(tree, path, text, batch)
+        assert tree is not None, "a verdict comes after its artifact"
+        body = commit_bytes(tree, self._tip, self._message(record, path), now_s=self._now_s())
+        commit_id = batch.write("commit", body)
+        batch.outlast_gc()
+        if not self._branch.advance(self._tip, commit_id):
+            return False
+        self._tip, self._tree = commit_id, tree
+        self._add(record, tree, path)
+        return True
+
+    def _message(self, record: AttemptRecord | VerdictEntry, path: str) -> bytes:
+        made = record if isinstance(record, AttemptRecord) else self._attempts[record.artifact_id]
+        return message_of(made.run_id, record, path)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """Return one version; KeyError when there is none of that id."""
+        with self._thread:
+            if artifact_id not in self._attempts:
+                self._refresh()
+            return next(self._with_texts([self._attempts[artifact_id]]))
+
+    def get_provenance(self, artifact_id: str) -> list[Artifact]:
+        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        attempts = self.lineage(artifact_id)
+        with self._thread:
+            return list(self._with_texts(attempts))
+
+    def lineage(self, artifact_id: str) -> list[AttemptRecord]:
+        """Return the provenance without the texts; KeyError when unknown."""
+        with self._thread:
+            self._refresh()
+            return self._attempts.lineage(artifact_id)
+
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """Return everything but the texts, in the order in which it was stored."""
+        with self._thread:
+            self._refresh()
+            return tuple(self._attempts)
+
+    def checkout(self, folder: Path | str, *, only_passed: bool = False, suffix: str = ".txt") -> None:
+        """Write the texts, and what was said of them, as `STEP/ATTEMPT-VERDICT.txt` into a folder that is empty or new.
+
+        `only_passed` leaves all out but the newest attempt of each step whose last verdict is `passed`. What is written
+        is a view: nothing reads it back. FileExistsError when something is there.
+        """
+        everything = self.attempts()
+        attempts = _newest_passed(everything) if only_passed else everything
+        with self._thread:
+            texts = self._texts.find({a.artifact_id: self._places[a.artifact_id] for a in attempts})
+            _write_view(Path(folder), attempts, texts, _file_names(attempts, suffix))
+
+    def _with_texts(self, attempts: Iterable[AttemptRecord]) -> Iterator[Artifact]:
+        """Yield artifacts, their texts checked against their digests."""
+        wanted = {attempt.artifact_id: attempt for attempt in attempts}
+        for artifact_id, text in self._texts.find({name: self._places[name] for name in wanted}):
+            artifact = wanted[artifact_id].artifact(text.decode("utf-8", "surrogatepass"))
+            if artifact.content_digest != wanted[artifact_id].content_digest:
+                raise ArtifactStoreError(self.path, f"the text of artifact {artifact_id} is not the one of its digest")
+            yield artifact
+
+    def _refresh(self) -> None:
+        """Read what others, or an earlier process, have added to the branch."""
+        tip = self._branch.read()
+        if tip == self._tip:
+            return
+        commits = history(self._objects, tip, self._tip) if tip else []
+        if not commits or commits[0].parent != self._tip:  # somebody has rewritten the branch, or taken it away
+            commits = history(self._objects, tip, None) if tip else []
+            self._forget()
+        for commit, (record, path) in [(commit, self._record(commit)) for commit in commits]:
+            try:
+                if record is not None and not self._has(record):
+                    self._add(record, commit.tree, path)
+            except KeyError as unknown:
+                what = f"commit {commit.commit_id} speaks of artifact {unknown.args[0]}, which is not in the run"
+                raise ArtifactStoreError(self.path, what) from unknown
+        self._tip, self._tree = tip, commits[-1].tree if commits else None
+
+    def _record(self, commit: CommitObject) -> tuple[AttemptRecord | VerdictEntry | None, str]:
+        try:
+            return record_in(commit.message) or (None, "")
+        except ValueError as fault:
+            raise ArtifactStoreError(self.path, f"commit {commit.commit_id} is no whole record: {fault}") from fault
+
+    def _has(self, record: AttemptRecord | VerdictEntry) -> bool:
+        """Return whether a record is there already; KeyError when what it speaks of is not."""
+        if isinstance(record, VerdictEntry):
+            return record in self._attempts[record.artifact_id].verdicts
+        for parent in record.parents:
+            self._attempts[parent]
+        return record.artifact_id in self._attempts
+
+    def _add(self, record: AttemptRecord | VerdictEntry, tree: str, path: str) -> None:
+        if isinstance(record, VerdictEntry):
+            self._attempts.add_verdict(record)
+        else:
+            self._attempts.add(record)
+            self._places[record.artifact_id] = (tree, path)
+            self._paths[record.step] = path
+
+
+_WORDS: Mapping[Outcome | None, str] = {"passed": "-passed", "failed": "-rejected", "fatal": "-fatal", None: ""}
+
+
+def _file_names(attempts: Iterable[AttemptRecord], suffix: str) -> dict[str, str]:
+    """Return a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets the id's short form."""
+    names: dict[str, str] = {}
+    taken = set[str]()
+    for attempt in attempts:
+        folder, word = file_name(attempt.step), _WORDS[attempt.outcome]
+        name = f"{folder}/{attempt.version}{word}{suffix}"
+        if name in taken:
+            name = (
+                f"{folder}/{attempt.version}{word}-{file_name(short_id(attempt.artifact_id, attempt.run_id))}{suffix}"
+            )
+        taken.add(name)
+        names[attempt.artifact_id] = name
+    return names
+
+
+def _newest_passed(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:
+    """Return for each step the newest attempt whose last verdict is `passed`."""
+    return list({attempt.step: attempt for attempt in attempts if attempt.outcome == "passed"}.values())
+
+
+def _write_view(
+    folder: Path, attempts: Iterable[AttemptRecord], texts: Iterator[tuple[str, bytes]], names: Mapping[str, str]
+) -> None:
+    """Write texts, and what was said of them last, under the names given. FileExistsError unless the folder is empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} is not empty; name a folder that is, or one that is not there yet")
+    for artifact_id, text in texts:
+        _write(folder / names[artifact_id], text)
+    for attempt in attempts:
+        feedback = attempt.verdicts[-1].feedback if attempt.verdicts else ""
+        if feedback:
+            file = folder / names[attempt.artifact_id]
+            _write(file.with_name(f"{file.name}.feedback.txt"), f"{feedback}\n".encode("utf-8", "surrogatepass"))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)

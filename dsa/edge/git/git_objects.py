@@ -1,0 +1,482 @@
+r"""Git objects: written through GitPython's default object database so that they survive a power cut, and read back.
+
+Takes kinds and bytes, gives ids as 40 hex digits. An object is whole and on disk before it has its name. What is read is
+checked against its id. A git process is started only for what `git gc` has packed.
+
+Any text as a path that git and every file system take, and back.
+
+Takes names (run ids, steps), gives the parts of a path: ASCII letters, digits, `_`, `-` and, where git allows it, `.`
+stay; every other byte of the UTF-8 text is `%XX`. What is longer than a file's name may be goes on one folder deeper. A
+plus sign is never in it, so that others can make names of their own.
+
+Git trees: folders of names, as bytes that are read, changed at one path, and found in.
+
+Takes and gives bytes of tree objects (`MODE NAME NUL SHA`, sorted as git sorts). Where they are stored is not known here.
+
+Commits: written, read, and walked from a branch's tip back to what is known.
+
+Takes and gives bytes and ids; what a message means is not known here. The history of a run is the chain of first parents.
+
+A record as a commit message, for people and `git log`, and back exactly.
+
+Takes and gives attempts and verdicts; knows no repository. The message is a subject and one block of trailers
+(git-interpret-trailers(1)). A value of several lines is folded, each of its lines behind `  | `, so that no text can be
+taken for a trailer. What is not printable is written `\uXXXX` and a backslash `\\`: git stores no NUL, and no text
+may move a terminal's cursor.
+"""
+
+import hashlib
+import os
+import re
+import subprocess
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+import attrs
+from git import Git
+from git.db import GitCmdObjectDB
+from gitdb import IStream
+
+from dsa.runtime.artifacts import ArtifactStoreError, AttemptRecord
+from dsa.runtime.content import Usage
+from dsa.runtime.ledger import GuardVerdict, VerdictEntry
+
+_TRIES = 10  # `git prune` may take away an empty folder, or a temporary file, between two of our calls
+_LEVEL = 1  # git's own choice for loose objects
+
+
+class SyncFailed(OSError):  # noqa: N818  # it says what happened
+    """Raised when the system cannot say that what was written is on disk. Nobody may ask again for the same file."""
+
+
+def sync(descriptor: int) -> None:
+    """Have what was written to a file, or done in a folder, put on disk."""
+    try:
+        os.fsync(descriptor)
+    except OSError as fault:
+        raise SyncFailed(fault.errno, f"the disk did not take what was written: {fault.strerror}") from fault
+
+
+def sync_path(path: Path) -> None:
+    """Have a file or a folder put on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_synced(descriptor: int, data: bytes) -> None:
+    """Write all of it, and have it put on disk."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    sync(descriptor)
+
+
+def write_new(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write a file that is not there yet, and have it put on disk; what fails leaves no file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        write_synced(descriptor, data)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+class DurableObjects(GitCmdObjectDB):  # type: ignore[misc]  # GitPython is not typed for us
+    """GitPython's default object database, with what its `store` leaves out.
+
+    That one starts a process per object, or renames a file into place that was never synced, and takes whatever has the
+    right name for the object, torn or not.
+    """
+
+    def __init__(self, repository: Path) -> None:
+        super().__init__(str(repository / "objects"), Git(str(repository)))
+        self.repository = repository
+        self._folders = repository / "objects"
+        self._synced: set[str] = set()  # folders of ours whose own entry is on disk
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, kind: str, body: bytes) -> str:
+        """Write an object and give its id; it is on disk then."""
+        stored: IStream = self.store(IStream(kind, len(body), BytesIO(body)))
+        return str(stored.hexsha.decode("ascii"))
+
+    def store(self, istream: IStream) -> IStream:
+        """Write an object (GitPython's interface); it is on disk then. OSError when it cannot be."""
+        data = b"%s %d\0" % (_kind(istream.type), istream.size) + istream.read()
+        istream.binsha = hashlib.sha1(data, usedforsecurity=False).digest()
+        path = self._path(istream.binsha.hex())
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                if not self._keeps(path, istream.binsha.hex()):
+                    self._put(path, data)
+                self._sync_folder(path.parent)
+                break
+            except FileNotFoundError:
+                self._synced.discard(path.parent.name)
+                if not tries_left:
+                    raise
+        return istream
+
+    def _keeps(self, path: Path, object_id: str) -> bool:
+        """Have an object that has a file already put on disk too; one that a power cut has torn is taken away."""
+        try:
+            if self.loose(object_id) is None:
+                return False
+        except ArtifactStoreError:
+            path.unlink()
+            return False
+        os.utime(path)  # as git does: `git gc` takes nothing away that is new
+        sync_path(path)
+        return True
+
+    def _put(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(exist_ok=True)
+        temporary = path.with_name(f"tmp_obj_{token_hex(8)}")  # `git gc` sweeps what has such a name
+        write_new(temporary, zlib.compress(data, _LEVEL), 0o444)
+        temporary.rename(path)
+
+    def _sync_folder(self, folder: Path) -> None:
+        sync_path(folder)
+        if folder.name not in self._synced:
+            sync_path(self._folders)
+            self._synced.add(folder.name)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def has_loose(self, object_id: str) -> bool:
+        """Return whether an object has a file of its own."""
+        return self._path(object_id).exists()
+
+    def loose(self, object_id: str) -> bytes | None:
+        """Return the body of an object that has a file of its own; None when it has not."""
+        try:
+            descriptor = os.open(f"{self._folders}/{object_id[:2]}/{object_id[2:]}", os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        with open(descriptor, "rb") as file:  # noqa: PTH123  (thousands are read at a time)
+            packed = file.read()
+        try:
+            data = zlib.decompress(packed)
+        except zlib.error as fault:
+            raise self._damaged(object_id, str(fault)) from fault
+        return self._checked(object_id, data)
+
+    def read(self, object_id: str) -> bytes:
+        """Return the body of an object. ArtifactStoreError when it is missing or damaged."""
+        return self.read_all([object_id])[object_id]
+
+    def read_all(self, object_ids: Iterable[str]) -> Mapping[str, bytes]:
+        """Return the bodies of objects; one git process reads all that are packed."""
+        found = {object_id: self.loose(object_id) for object_id in object_ids}
+        packed = [object_id for object_id, body in found.items() if body is None]
+        found |= self._packed(packed) if packed else {}
+        for object_id, body in found.items():
+            if body is None:
+                raise self._damaged(object_id, "it is missing")
+        return {object_id: body for object_id, body in found.items() if body is not None}
+
+    def missing(self, object_ids: Iterable[str]) -> list[str]:
+        """Return those of the objects that are nowhere."""
+        absent = [object_id for object_id in object_ids if not self.has_loose(object_id)]
+        packed = self._packed(absent) if absent else {}
+        return [object_id for object_id in absent if packed[object_id] is None]
+
+    def first_parents(self, commit: str, known: str | None) -> list[str]:
+        """Return a commit and its first parents, newest first, down to one that is known."""
+        until = ["--not", known] if known else []
+        return run_git(self.repository, "rev-list", "--first-parent", commit, *until).decode("ascii").split()
+
+    def _packed(self, object_ids: list[str]) -> dict[str, bytes | None]:
+        answer = run_git(
+            self.repository, "cat-file", "--batch", "--buffer", given="\n".join(object_ids).encode("ascii")
+        )
+        found: dict[str, bytes | None] = {}
+        at = 0
+        for object_id in object_ids:
+            end = answer.index(b"\n", at)
+            words = answer[at:end].split(b" ")
+            at = end + 1
+            if words[-1] == b"missing":
+                found[object_id] = None
+            else:
+                size = int(words[2])
+                data = b"%s %d\0" % (words[1], size) + answer[at : at + size]
+                found[object_id] = self._checked(object_id, data)
+                at += size + 1
+        return found
+
+    def _checked(self, object_id: str, data: bytes) -> bytes:
+        if hashlib.sha1(data, usedforsecurity=False).hexdigest() != object_id:
+            raise self._damaged(object_id, "its content is not what its id says")
+        return data[data.index(b"\0") + 1 :]
+
+    def _path(self, object_id: str) -> Path:
+        return self._folders / object_id[:2] / object_id[2:]
+
+    def _damaged(self, object_id: str, how: str) -> ArtifactStoreError:
+        return ArtifactStoreError(self.repository, f"object {object_id} is damaged ({how}); `git fsck` tells more")
+
+
+def run_git(repository: Path, *arguments: str, given: bytes = b"") -> bytes:
+    """Return what git prints. A hook's or a user's GIT_* variables, which may name another repository, are not passed on."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = [Git.GIT_PYTHON_GIT_EXECUTABLE, f"--git-dir={repository}", "--no-replace-objects", *arguments]
+    done = subprocess.run(  # noqa: S603  (the program is GitPython's; what is asked goes in as arguments of ours)
+        command, input=given, capture_output=True, check=False, env=environment | {"LC_ALL": "C"}
+    )
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise ArtifactStoreError(repository, f"git {arguments[0]} failed: {said or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+def _kind(kind: str | bytes) -> bytes:
+    return kind.encode("ascii") if isinstance(kind, str) else kind
+
+
+_LONGEST_PART = 200  # bytes; with `.lock` or `+next.lock` behind it a file's name still fits into 255
+_EMPTY = "%"  # no name gives a bare percent sign
+_MORE = "%"  # ends a part that goes on; no escaped text ends so
+_FIRST_DOT = re.compile(r"\A\.")
+_BAD_DOT = re.compile(r"\A\.|\.(?=\.|\Z)|\.(?=lock\Z)")  # git-check-ref-format(1)
+
+
+def path_parts(name: str) -> tuple[str, ...]:
+    """Return the parts of a name's path; different names give different paths, none of them above another."""
+    safe = _BAD_DOT.sub("%2E", quote(name, safe="", errors="surrogatepass").replace("~", "%7E"))
+    pieces = [safe[at : at + _LONGEST_PART] for at in range(0, len(safe), _LONGEST_PART)] or [_EMPTY]
+    return tuple(_FIRST_DOT.sub("%2E", piece) for piece in [*(piece + _MORE for piece in pieces[:-1]), pieces[-1]])
+
+
+def file_name(name: str) -> str:
+    """Return one part for a name; long ones are cut, stay different, and cannot be read back."""
+    first, *more = path_parts(name)
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{first[:_LONGEST_PART]}+{digest[:16]}" if more else first
+
+
+def name_of(parts: Sequence[str]) -> str:
+    """Return the name of a path that `path_parts` made."""
+    safe = "".join([part.removesuffix(_MORE) for part in parts[:-1]] + [parts[-1]])
+    return "" if safe == _EMPTY else unquote(safe, errors="surrogatepass")
+
+
+FILE, FOLDER = "100644", "40000"
+
+#: Entries by name: mode and id, 40 hex digits.
+Tree = Mapping[str, tuple[str, str]]
+
+
+def read_tree(body: bytes) -> Tree:
+    """Read a tree object."""
+    entries, at = {}, 0
+    while at < len(body):
+        end = body.index(b"\0", at)
+        mode, _, name = body[at:end].decode("utf-8", "surrogateescape").partition(" ")
+        at = end + 21
+        entries[name] = (mode, body[end + 1 : at].hex())
+    return entries
+
+
+def with_entry(tree: Tree, name: str, mode: str, object_id: str) -> Tree:
+    """Return the tree with one entry more, or another in its place."""
+    return {**tree, name: (mode, object_id)}
+
+
+def write_tree(tree: Tree) -> bytes:
+    """Write a tree object: names sorted as bytes, those of folders as if a slash stood behind them."""
+    written = ((name.encode("utf-8", "surrogateescape"), mode, object_id) for name, (mode, object_id) in tree.items())
+    ordered = sorted(written, key=lambda entry: entry[0] + (b"/" if entry[1] == FOLDER else b""))
+    return b"".join(b"%s %s\0%s" % (mode.encode(), name, bytes.fromhex(id_)) for name, mode, id_ in ordered)
+
+
+_WHO = b"dsa <dsa@localhost>"  # people and models stand in the message; git's own identities have no use here
+
+
+@attrs.frozen
+class CommitObject:
+    """One commit. `parent` is its first."""
+
+    commit_id: str
+    tree: str
+    parent: str | None
+    message: str
+
+
+def commit_bytes(tree: str, parent: str | None, message: bytes, *, now_s: float) -> bytes:
+    """Write a commit object; `now_s` counts from 1970, UTC."""
+    above = [f"parent {parent}".encode("ascii")] if parent else []
+    who = b"%s %d +0000" % (_WHO, now_s)
+    return b"\n".join([f"tree {tree}".encode("ascii"), *above, b"author " + who, b"committer " + who, b"", message])
+
+
+def read_commit(commit_id: str, body: bytes) -> CommitObject:
+    """Read a commit object; one that somebody else has made may be in any encoding."""
+    head, _, message = body.partition(b"\n\n")
+    lines = head.decode("utf-8", "replace").split("\n")
+    parents = [line.removeprefix("parent ") for line in lines if line.startswith("parent ")]
+    return CommitObject(
+        commit_id, lines[0].removeprefix("tree "), parents[0] if parents else None, message.decode("utf-8", "replace")
+    )
+
+
+def history(objects: DurableObjects, tip: str, known: str | None) -> list[CommitObject]:
+    """Return the commits from the first to `tip`, or from the one after `known`, oldest first.
+
+    When `known` is not among them the first one given has another parent than `known`, and may not be the first there is.
+    """
+    found: list[CommitObject] = []
+    at: str | None = tip
+    while at is not None and at != known:
+        body = objects.loose(at)
+        if body is None:
+            found.extend(_packed(objects, at, known))
+            break
+        found.append(read_commit(at, body))
+        at = found[-1].parent
+    return found[::-1]
+
+
+def _packed(objects: DurableObjects, tip: str, known: str | None) -> list[CommitObject]:
+    ids = objects.first_parents(tip, known)
+    bodies = objects.read_all(ids)
+    return [read_commit(commit_id, bodies[commit_id]) for commit_id in ids]
+
+
+T = TypeVar("T")
+
+_KIND = "Dsa-Record"
+_FOLD = "  |"
+_NEXT = "\0"  # stands for the fold while a message is read; no message of ours has one
+_LONGEST_TITLE = 60
+_ESCAPED = re.compile(r"\\(?:\\|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+
+
+def message_of(run_id: str, record: AttemptRecord | VerdictEntry, path: str = "") -> bytes:
+    """Write the message of a record. `path` is where the commit's tree has the artifact's text."""
+    if isinstance(record, AttemptRecord):
+        kind, number, title, trailers = "artifact", record.version, "", [*_attempt_trailers(record), ("Path", path)]
+    else:
+        kind, number, title, trailers = "verdict", record.attempt, f" {record.outcome}", _verdict_trailers(record)
+    about = [(_KIND, kind), ("Run", run_id), ("Step", record.step), ("Attempt", str(number))]
+    subject = f"{_line(record.step)[:_LONGEST_TITLE]}: attempt {number}{title}".replace("\n", " ")
+    return "\n".join([subject, "", *(_trailer(name, value) for name, value in (*about, *trailers)), ""]).encode()
+
+
+def _attempt_trailers(attempt: AttemptRecord) -> list[tuple[str, str]]:
+    return [
+        ("Artifact", attempt.artifact_id),
+        ("Content-Digest", attempt.content_digest),
+        *([("Refines", attempt.parent_id)] if attempt.parent_id else []),
+        *(("Uses", used_id) for used_id in attempt.dependency_ids),
+        ("Generator", attempt.author),
+        *(("Redacted", name) for name in attempt.redacted),
+        *([] if attempt.usage is None else _usage_trailers(attempt.usage)),
+    ]
+
+
+def _usage_trailers(usage: Usage) -> list[tuple[str, str]]:
+    counted = ("Prompt-Tokens", usage.prompt_tokens), ("Completion-Tokens", usage.completion_tokens)
+    cost = [] if usage.cost_usd is None else [("Cost-Usd", repr(float(usage.cost_usd)))]
+    tokens = [(name, str(int(count))) for name, count in counted if count is not None]
+    answered = [("Response-Model", usage.response_model)] if usage.response_model else []
+    return [("Model", usage.model), *answered, ("Seconds", repr(float(usage.seconds))), *tokens, *cost]
+
+
+def _verdict_trailers(verdict: VerdictEntry) -> list[tuple[str, str]]:
+    said = [
+        pair
+        for judgement in verdict.judgements
+        for pair in (("Guard", judgement.guard), ("Outcome", judgement.outcome), ("Feedback", judgement.feedback))
+    ]
+    about = [("Artifact", verdict.artifact_id), ("Verdict", verdict.outcome)]
+    return [*about, *said, ("Seconds", repr(float(verdict.seconds))), ("Key", verdict.key)]
+
+
+def _trailer(name: str, value: str) -> str:
+    if "\n" in value:
+        return "\n".join([f"{name}: |", *(f"{_FOLD} {_line(line)}" for line in value.split("\n"))])
+    line = _line(value)
+    return f"{name}: {line}" if line != "|" else f"{name}: \\u007c"
+
+
+def _line(text: str) -> str:
+    """Write a text without ends of lines as it can be shown."""
+    text = text.replace("\\", "\\\\")
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\t" else _code(c) for c in text)
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"  # noqa: PLR2004  (four hex digits)
+
+
+# -- and back ---------------------------------------------------------------------------------------------------------
+
+
+def record_in(message: str) -> tuple[AttemptRecord | VerdictEntry, str] | None:
+    """Read a record and its path; None when the commit is somebody else's. ValueError when something is missing."""
+    _, _, block = message.partition("\n\n")
+    if not block.startswith(f"{_KIND}: "):
+        return None
+    fields = _fields(block)
+    try:
+        if fields[_KIND] == ["artifact"]:
+            return _attempt(fields), fields["Path"][0]
+        return _verdict(fields), ""
+    except KeyError as missing:
+        raise ValueError(f"the trailer {missing.args[0]} is missing") from missing
+
+
+def _fields(block: str) -> Mapping[str, list[str]]:
+    fields: dict[str, list[str]] = {}
+    for line in block.replace(f"\n{_FOLD}", _NEXT).removesuffix("\n").split("\n"):
+        name, _, value = line.partition(":")
+        fields.setdefault(name, []).append(_text(value))
+    return fields
+
+
+def _text(value: str) -> str:
+    value = "\n".join(line[1:] for line in value.split(_NEXT)[1:]) if _NEXT in value else value[1:]
+    if "\\" not in value:
+        return value
+    return _ESCAPED.sub(lambda found: chr(int(found[1] or found[2], 16)) if found[1] or found[2] else "\\", value)
+
+
+def _attempt(fields: Mapping[str, list[str]]) -> AttemptRecord:
+    one = {name: values[0] for name, values in fields.items()}
+    return AttemptRecord(
+        one["Artifact"], one["Step"], int(one["Attempt"]), one["Content-Digest"], one.get("Refines"),
+        tuple(fields.get("Uses", ())), one["Generator"], _usage(one) if "Model" in one else None,
+        redacted=tuple(fields.get("Redacted", ())), run_id=one["Run"],
+    )  # fmt: skip
+
+
+def _usage(one: Mapping[str, str]) -> Usage:
+    prompt, completion = (_read(int, one.get(name)) for name in ("Prompt-Tokens", "Completion-Tokens"))
+    cost = _read(float, one.get("Cost-Usd"))
+    return Usage(one["Model"], float(one["Seconds"]), prompt, completion, cost, one.get("Response-Model", ""))
+
+
+def _read(kind: Callable[[str], T], value: str | None) -> T | None:
+    return None if value is None else kind(value)
+
+
+def _verdict(fields: Mapping[str, list[str]]) -> VerdictEntry:
+    said: Iterable[Any] = zip(*(fields.get(name, ()) for name in ("Guard", "Outcome", "Feedback")), strict=True)
+    return VerdictEntry(
+        fields["Key"][0], fields["Step"][0], int(fields["Attempt"][0]), fields["Artifact"][0],
+        tuple(GuardVerdict(*judgement) for judgement in said), float(fields["Seconds"][0]),
+    )  # fmt: skip

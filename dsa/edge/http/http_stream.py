@@ -1,0 +1,516 @@
+"""From the bytes of a stream to its chunks: server-sent events, JSON lines, or one JSON document. No network here.
+
+Takes bytes, cut anywhere, gives objects. The three are told apart by their lines, not by the header, which servers get wrong.
+Source: the WHATWG standard of server-sent events; Ollama's API for JSON lines. Each byte is looked at a bounded number of times.
+
+Ask a server for a stream and give its chunks as they come.
+
+Takes a request's body, gives chunks; time limits for the connection, the first byte, the silence between bytes and the whole;
+tries again before the first byte only, so that nothing is ever said twice. Network errors come out as GenerationError.
+httpx is imported on the first call.
+"""
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from functools import cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dsa.edge.http.model_server import (
+    Endpoint,
+    Retries,
+    ServerError,
+    ServerName,
+    refused,
+    refused_within,
+    said_to_wait_s,
+)
+from dsa.errors import GenerationError, ModelUnavailable
+from dsa.runtime.json_text import request_text
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+#: What a stream may be at most in one line, in bytes: images apart, no chunk comes near it.
+MOST_LINE_BYTES = 32 * 1024 * 1024
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_FIELD = re.compile(r"(data|event|id|retry)(?::[ ]?(.*)|$)", re.DOTALL)
+_DONE = "[DONE]"
+_SHOWN = 80
+
+
+class DecodingError(ValueError):
+    """Raised for bytes that are none of the three."""
+
+
+class StreamDecoder:
+    """Feed it bytes, take the chunks; `close` gives those that the last bytes hold.
+
+    `begun` says that there was a chunk, `done` that the server has said `[DONE]`: nothing more will come.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.done = False
+        self._line: list[bytes] = []
+        self._line_bytes = 0
+        self._after_return = False
+        self._data: list[str] = []
+        self._event = ""
+        self._document: list[str] = []
+
+    def feed(self, data: bytes) -> list[Mapping[str, Any]]:
+        """Take the next bytes. Raises DecodingError."""
+        if self._after_return and data.startswith(b"\n"):  # the other half of a line end
+            data = data[1:]
+        if data:
+            self._after_return = data.endswith(b"\r")
+        found: list[Mapping[str, Any]] = []
+        start = 0
+        for end in _LINE_END.finditer(data):
+            self._line.append(data[start : end.start()])
+            found += self._whole_line()
+            start = end.end()
+        if start < len(data):
+            self._line.append(data[start:])
+            self._line_bytes += len(data) - start
+            if self._line_bytes > MOST_LINE_BYTES:
+                raise DecodingError(f"a line of the stream is longer than {MOST_LINE_BYTES} bytes")
+        return found
+
+    def close(self) -> list[Mapping[str, Any]]:
+        """Take the end of the stream. Raises DecodingError."""
+        found = self._whole_line() if self._line else []
+        found += self._event_ended()
+        if self._document:
+            found += self._given(_parsed("\n".join(self._document)))
+            self._document = []
+        return found
+
+    def _whole_line(self) -> list[Mapping[str, Any]]:
+        line = b"".join(self._line).decode("utf-8", "replace").removeprefix("\ufeff")
+        self._line.clear()
+        self._line_bytes = 0
+        if self._document:
+            self._document.append(line)
+            return []
+        if not line:
+            return self._event_ended()
+        if line.startswith(":"):
+            return []
+        if field := _FIELD.fullmatch(line):
+            if field[1] == "data":
+                self._data.append(field[2] or "")
+            elif field[1] == "event":
+                self._event = field[2] or ""
+            return []
+        return self._line_of_json(line)
+
+    def _line_of_json(self, line: str) -> list[Mapping[str, Any]]:
+        """Take a line that belongs to no event: a line of JSON, or the first of a document in several."""
+        try:
+            return self._given(_parsed(line))
+        except DecodingError:
+            if self.begun:
+                raise
+            self._document.append(line)
+            return []
+
+    def _event_ended(self) -> list[Mapping[str, Any]]:
+        data, event = self._data, self._event
+        self._data, self._event = [], ""
+        if not any(data):
+            return []
+        try:
+            found = self._given(_parsed("\n".join(data)))
+        except DecodingError:
+            if len(data) == 1:
+                raise
+            # A server without blank lines.
+            found = [chunk for line in data if line for chunk in self._given(_parsed(line))]
+        return [_as_error(chunk) for chunk in found] if event == "error" else found
+
+    def _given(self, value: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401  # JSON of any kind
+        if value is None:
+            self.done = True
+            return []
+        chunks = value if isinstance(value, list) else [value]
+        if not all(isinstance(chunk, Mapping) for chunk in chunks):
+            raise DecodingError(f"the stream holds what is no JSON object: {json.dumps(value)[:_SHOWN]}")
+        self.begun = True
+        return chunks
+
+
+def _parsed(text: str) -> Any:  # noqa: ANN401  # JSON of any kind
+    """Parse a text; None for what says only that the stream is over."""
+    if text.strip() == _DONE:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DecodingError(f"the stream holds what is no JSON: {text[:_SHOWN]!r}") from error
+
+
+def _as_error(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
+    return chunk if chunk.get("error") else {"error": dict(chunk)}
+
+
+#: What an answer may be at most as it is sent, in bytes: some 200,000 tokens, each in an event of its own of about 300 bytes.
+MOST_ANSWER_BYTES = 64 * 1024 * 1024
+_MOST_ERROR_BYTES = 64 * 1024
+_GOOD = 200
+_HEADERS = {
+    "accept": "text/event-stream, application/x-ndjson, application/json",
+    "content-type": "application/json",
+    "user-agent": "dual-state-agents",
+}
+
+
+@attrs.frozen
+class StreamLimits:
+    """How long a try waits, in seconds: for the connection, the first byte, from byte to byte, for the whole (None: for ever).
+
+    `retries` are further tries after a failure before the first byte, with a pause that doubles, or what the server asks for;
+    one that asks for more than `longest_pause_s` is not asked again. Pauses count for no limit. An answer of more than `most_bytes` is cut off there.
+    """
+
+    connect_s: float = 10.0
+    first_s: float = 120.0
+    silence_s: float = 60.0
+    whole_s: float | None = None
+    retries: int = 0
+    pause_s: float = 0.5
+    longest_pause_s: float = 30.0
+    most_bytes: int = MOST_ANSWER_BYTES
+
+
+class ModelServer:
+    """One model at one address. Without a key none is sent; addresses of this machine are asked without a proxy.
+
+    One that `keeps_connection` asks again through the connection it has, until the event loop is shut down (`asyncio.run` does that): quicker,
+    but a server that closes it at the same moment costs a try.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        key: str = "",
+        key_variable: str = "",
+        limits: StreamLimits | None = None,
+        keeps_connection: bool = False,
+    ) -> None:
+        self.endpoint = endpoint
+        self._limits = limits or StreamLimits()
+        self._kept = _ClientPool() if keeps_connection else None
+        self._retries = Retries(self._limits.retries, self._limits.pause_s, self._limits.longest_pause_s)
+        variable, found = endpoint.key(key_variable, os.environ)
+        self.asked = ServerName(endpoint.model, endpoint.base, variable, key or found)
+
+    async def aclose(self) -> None:
+        """Close the connection that is kept on the running loop."""
+        if self._kept is not None:
+            await self._kept.aclose()
+
+    async def chunks(
+        self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None = None
+    ) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Send a request and give the chunks of the answer; `on_retry` is told the reason of each try that another one follows.
+
+        Raises ModelUnavailable without httpx; ServerError when the server refuses; GenerationError with the reason
+        `unreachable`, `timeout`, `interrupted` or `bad_answer` for all else, also after chunks.
+        """
+        decoder, pieces = StreamDecoder(), self._bytes(body, on_retry)
+        try:
+            try:
+                async for piece in pieces:
+                    for chunk in decoder.feed(piece):
+                        yield chunk
+                    if decoder.done:  # a server may keep the connection open
+                        break
+            finally:
+                if decoder.done and self._kept is not None:
+                    self._kept.read_on(pieces)
+                else:
+                    await pieces.aclose()
+            for chunk in decoder.close():
+                yield chunk
+        except DecodingError as error:
+            told = f"none of the OpenAI protocol; check the address ({self.asked.clean(str(error))})."
+            raise self.asked.error(
+                "bad_answer", "{where} gave an answer for {model} that is " + _plain(told)
+            ) from error
+        if not decoder.begun:
+            raise self.asked.error("bad_answer", "{where} gave an empty answer for {model}; check the address.")
+
+    async def _bytes(
+        self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of the answer; a try that fails before the first is made again."""
+        for attempt in count():
+            begun = False
+            try:
+                async with aclosing(self._attempt(body)) as pieces:
+                    async for piece in pieces:
+                        begun = True
+                        yield piece
+            except GenerationError as error:
+                if begun:
+                    raise
+                pause_s = self._retries.pause_s(error, attempt)
+                if pause_s is None:
+                    raise self._retries.last(error, attempt + 1) from error.__cause__
+                if on_retry is not None:
+                    on_retry(error.reason)
+            else:
+                return
+            await asyncio.sleep(pause_s)
+
+    async def _attempt(self, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+        httpx, sent = _httpx(), request_text(body).encode()
+        try:
+            async with self._opened() as client:
+                request = client.build_request("POST", self.endpoint.url, content=sent, headers=self._headers())
+                wait = _Wait(self.asked, self._limits)
+                response = await wait.during(client.send(request, stream=True))
+                async with aclosing(response):
+                    if response.status_code != _GOOD:
+                        raise await self._refused(response, wait)
+                    received = response.aiter_bytes()
+                    size_bytes, opening = 0, _StreamStart(self.asked)
+                    while piece := await wait.during(anext(received, b"")):
+                        wait.begun = True
+                        if begun := opening.take(piece):
+                            yield begun
+                        size_bytes += len(piece)
+                        self._check_size(size_bytes)
+                    if rest := opening.rest():
+                        yield rest
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._explained(error) from error
+
+    def _check_size(self, size_bytes: int) -> None:
+        most = self._limits.most_bytes
+        if size_bytes > most:
+            told = f"{{model}} does not end: its answer has more than {most:,} bytes, and was cut off there; set max_tokens."
+            raise self.asked.error("bad_answer", told)
+
+    def _opened(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
+        return self._client() if self._kept is None else self._kept.client(self._client)
+
+    def _client(self) -> "httpx.AsyncClient":
+        local = self.endpoint.on_this_machine
+        timeout = _httpx().Timeout(None, connect=self._limits.connect_s)
+        plain = local and self.endpoint.base.startswith("http://")
+        try:
+            client: httpx.AsyncClient = _httpx().AsyncClient(
+                timeout=timeout, trust_env=not local, verify=False if plain else _trusted()
+            )
+        except (ImportError, ValueError) as error:
+            told = f"The proxy that the environment names cannot be used: {self.asked.clean(str(error))}"
+            raise GenerationError(told, "unreachable") from error
+        return client
+
+    def _headers(self) -> dict[str, str]:
+        key = self.asked.key
+        if not key and self.endpoint.wants_key:
+            told = (
+                f"{{model}} at {{where}} needs a key, and there is none; set {self.asked.variable} in the environment."
+            )
+            raise self.asked.error("authentication", told)
+        if not key:
+            return _HEADERS
+        if not (key.isascii() and key.isprintable()):
+            raise self.asked.error("authentication", "The key for {where} has characters that no key has; check it.")
+        return {**_HEADERS, "authorization": f"Bearer {key}"}
+
+    async def _refused(self, response: "httpx.Response", wait: "_Wait") -> ServerError:
+        said = b""
+        received = response.aiter_bytes()
+        while len(said) < _MOST_ERROR_BYTES and (piece := await wait.during(anext(received, b""))):
+            said += piece
+        return refused(self.asked, response.status_code, said, said_to_wait_s(response.headers, time.time()))
+
+    def _explained(self, error: Exception) -> GenerationError:
+        """Return one of few errors for those of httpx."""
+        httpx = _httpx()
+        told = _plain(self.asked.clean(str(error)) or type(error).__name__)
+        if isinstance(error, httpx.ConnectTimeout):
+            limit = f"{{where}} accepted no connection within {self._limits.connect_s:g} s; check that the server runs."
+            return self.asked.error("timeout", limit)
+        if isinstance(error, httpx.ConnectError | httpx.ProxyError):
+            check = "check that the server runs and that the address is right"
+            return self.asked.error("unreachable", f"{{model}} cannot be reached at {{where}}; {check} ({told}).")
+        if isinstance(error, httpx.DecodingError):
+            return self.asked.error("bad_answer", f"{{where}} gave an answer that cannot be unpacked ({told}).")
+        if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
+            return self.asked.error("interrupted", f"The connection to {{where}} broke off; try again ({told}).")
+        return self.asked.error("failed", f"{{model}} at {{where}} could not be asked ({told}).")
+
+
+class _StreamStart:
+    """The beginning of an answer: nothing of it counts as begun before it is known not to be an error, which another try may mend."""
+
+    def __init__(self, asked: ServerName) -> None:
+        self._asked, self._decoder = asked, StreamDecoder()
+        self._held: list[bytes] = []
+        self._is_over = False
+
+    def take(self, piece: bytes) -> bytes:
+        """Take what comes next, and return what can be passed on. Raises ServerError."""
+        if self._is_over:
+            return piece
+        self._held.append(piece)
+        with suppress(DecodingError):  # whoever reads it says so
+            chunks = self._decoder.feed(piece)
+            if not chunks and not self._decoder.done:
+                return b""
+            self._require(chunks)
+        return self._all()
+
+    def rest(self) -> bytes:
+        """Return what is held at the end. Raises ServerError."""
+        if not self._is_over:
+            with suppress(DecodingError):
+                self._require(self._decoder.close())
+        return self._all()
+
+    def _require(self, chunks: Sequence[Mapping[str, Any]]) -> None:
+        if chunks and (error := refused_within(self._asked, chunks[0])) is not None:
+            raise error
+
+    def _all(self) -> bytes:
+        self._is_over = True
+        held, self._held = b"".join(self._held), []
+        return held
+
+
+@attrs.define
+class _Wait:
+    """Waiting within the limits: for the first byte all in all, then from byte to byte, always for the whole."""
+
+    asked: ServerName
+    limits: StreamLimits
+    begun: bool = False
+    first_by: float = attrs.field(init=False)
+    deadline: float | None = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self.first_by = now + self.limits.first_s
+        self.deadline = None if self.limits.whole_s is None else now + self.limits.whole_s
+
+    async def during(self, awaited: Any) -> Any:  # noqa: ANN401  # whatever is waited for
+        """Wait for something. GenerationError with the reason `timeout` when a limit is over."""
+        now = asyncio.get_running_loop().time()
+        until = now + self.limits.silence_s if self.begun else self.first_by
+        whole = self.deadline is not None and self.deadline <= until
+        try:
+            async with asyncio.timeout_at(self.deadline if whole else until):
+                return await awaited
+        except TimeoutError as error:
+            raise self._late(whole=whole) from error
+
+    def _late(self, *, whole: bool) -> GenerationError:
+        if whole and self.begun:
+            told = f"{{model}} did not finish within {self.limits.whole_s:g} s; raise timeout_s or use a faster model."
+        elif self.begun:
+            told = (
+                f"{{model}} fell silent for {self.limits.silence_s:g} s in the middle of its answer; raise silence_s."
+            )
+        else:
+            limit_s = self.limits.whole_s if whole else self.limits.first_s
+            told = f"{{model}} did not answer within {limit_s:g} s; raise timeout_s or use a faster model."
+        return self.asked.error("timeout", told)
+
+
+def _plain(text: str) -> str:
+    """Keep braces of a text that goes into a sentence with placeholders."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+@cache
+def _httpx() -> Any:  # noqa: ANN401  # imported late
+    try:
+        import httpx
+    except ImportError as error:
+        raise ModelUnavailable(
+            "Servers that speak the OpenAI protocol need the package httpx, which cannot be imported; run: pip install httpx"
+        ) from error
+    return httpx
+
+
+@cache
+def _trusted() -> "ssl.SSLContext":
+    """Return the certificates that are trusted; read once, which takes longer than a request."""
+    context: ssl.SSLContext = _httpx().create_ssl_context()
+    return context
+
+
+_MOST_BEHIND_S = 0.05
+
+
+class _ClientPool:
+    """The clients of one server, one for each event loop. Several threads may use it, each with its own loop.
+
+    A client must not be used, and cannot be closed, outside of its loop; and nobody but the loop knows when that ends.
+    """
+
+    def __init__(self) -> None:
+        self._reading: set[asyncio.Task[None]] = set()
+        self._clients: dict[asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None, None]]] = {}
+
+    @asynccontextmanager
+    async def client(self, opened: Callable[[], "httpx.AsyncClient"]) -> AsyncIterator["httpx.AsyncClient"]:
+        """Yield the client of the running loop, opened at its first use; an answer that is still read is waited for."""
+        loop = asyncio.get_running_loop()
+        if reading := [task for task in self._reading if task.get_loop() is loop]:
+            await asyncio.wait(reading)
+        if loop not in self._clients:
+            for known in [known for known in list(self._clients) if known.is_closed()]:
+                self._clients.pop(known, None)
+            client = opened()
+            closing = _closed_with_its_loop(client)
+            await anext(closing)
+            self._clients[loop] = client, closing
+        yield self._clients[loop][0]
+
+    async def aclose(self) -> None:
+        """Close the client of the running loop, if there is one."""
+        _, closing = self._clients.pop(asyncio.get_running_loop(), (None, None))
+        if closing is not None:
+            await closing.aclose()
+
+    def read_on(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        """Read what comes behind a whole answer, beside everything else: only a connection whose answer was read can be used again."""
+        task = asyncio.create_task(_read_to_the_end(pieces))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+
+async def _read_to_the_end(pieces: AsyncGenerator[bytes, None]) -> None:
+    """Read for a moment, and close."""
+    try:
+        with suppress(TimeoutError, GenerationError):  # what was wanted is there
+            async with asyncio.timeout(_MOST_BEHIND_S):
+                async for _ in pieces:
+                    pass
+    finally:
+        await pieces.aclose()
+
+
+async def _closed_with_its_loop(client: "httpx.AsyncClient") -> AsyncGenerator[None, None]:
+    """Wait for the end of the loop: it closes generators that are still open (`shutdown_asyncgens`)."""
+    try:
+        yield
+    finally:
+        await client.aclose()

@@ -1,0 +1,359 @@
+"""Where a model is: an address and the name under which the server there knows it, written `http://HOST/v1#MODEL`.
+
+Takes texts and variables, gives `Endpoint`. It opens no connection.
+
+What may go wrong with a server, as few errors, each one sentence and what to do. No secret gets into any.
+
+Takes what a server answered, or what the network raised, gives GenerationError with one of the reasons of
+docs/how-to/models.md.
+
+Which failures of a model are worth another try, and after which pause.
+
+Takes errors, gives seconds, and sentences for the last of them. It waits for nothing itself.
+"""
+
+import ipaddress
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import attrs
+
+from dsa.edge.processes import environment_secrets
+from dsa.errors import GenerationError
+from dsa.runtime.secrets import is_secret_name
+
+#: What a model's name begins with when it is an address.
+SCHEMES = ("http://", "https://")
+#: Where the key of a host stands; it goes to that host only, and over https only.
+_KEYS = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
+#: Where the key for any other address stands.
+ANY_KEY = "DSA_API_KEY"
+_HOW = "write http://HOST:PORT/v1#MODEL, such as http://127.0.0.1:11434/v1#qwen2.5-coder"
+
+
+@attrs.frozen
+class Endpoint:
+    """An address without its last part, and a model. `native` says that it is Ollama's own protocol."""
+
+    base: str
+    model: str
+    query: str = ""
+    native: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where requests go."""
+        path = "/chat" if self.native else "/chat/completions"
+        return f"{self.base}{path}{'?' if self.query else ''}{self.query}"
+
+    @property
+    def name(self) -> str:
+        """The model as it is asked for: the address and the name."""
+        return f"{self.base}{'?' if self.query else ''}{self.query}#{self.model}"
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether the address is of this machine: then no proxy is asked."""
+        host = urlsplit(self.base).hostname or ""
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return host == "localhost" or host.endswith(".localhost")
+        return address.is_loopback or address.is_unspecified
+
+    @property
+    def wants_key(self) -> bool:
+        """Whether it is known that nobody is answered here without a key."""
+        parts = urlsplit(self.base)
+        return parts.scheme == "https" and parts.hostname in _KEYS
+
+    def key(self, variable: str, environment: Mapping[str, str]) -> tuple[str, str]:
+        """Return the variable that has the key, and the key, empty for none.
+
+        It is the variable that is named, else the host's own (over https only), else DSA_API_KEY.
+        """
+        parts = urlsplit(self.base)
+        own = _KEYS.get(parts.hostname or "")
+        chosen = variable or own or ANY_KEY
+        guarded = not variable and own is not None and parts.scheme != "https"
+        return chosen, "" if guarded else environment.get(chosen, "").strip()
+
+
+def read_endpoint(text: str) -> Endpoint:
+    """Read an address with a model. ValueError for what is none, and for one that holds a password."""
+    address, _, model = text.partition("#")
+    try:
+        parts = urlsplit(address)
+        host, _port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"this is no address of a server: {_HOW}") from error
+    if parts.username or parts.password or any(is_secret_name(name) for name, _ in parse_qsl(parts.query)):
+        raise ValueError("an address must not hold a password or a key: put it into a variable, and name that")
+    if not address.startswith(SCHEMES) or not host or any(character.isspace() for character in text.strip()):
+        raise ValueError(f"'{text}' is no address of a server: {_HOW}")
+    if not model.strip():
+        raise ValueError(f"'{text}' names no model: {_HOW}")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    base = f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
+    return Endpoint(base, model.strip(), parts.query, native=path.endswith("/api"))
+
+
+_MOST_DETAIL = 200
+_TOO_LONG = re.compile(
+    r"context[_ ](?:length|size|window|limit)|maximum (?:context|model length|prompt length)|too many (?:input )?tokens|exceed_context"
+    r"|(?:prompt|input|conversation) is too long|prompt too long|token count\b.{0,40}\bexceeds|reduce the length of|range of input length"
+    r"|inputs?\W{0,3} (?:tokens \+|must have less than \d+ tokens)",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE)
+#: What servers say of a quota that is spent and comes back on another day, if at all; and of one that comes back soon.
+_USED_UP = re.compile(
+    r"insufficient[_ ](?:quota|credits?|balance|funds)|exceeded your current quota|(?:usage|daily|weekly|monthly|spend(?:ing)?)[_ ]limit"
+    r"|credit balance|out of credits|billing[_ ](?:hard[_ ]limit|cycle)",
+    re.IGNORECASE,
+)
+_BACK_SOON = re.compile(
+    r"\b(?:try again|retry|resets?|available) (?:in|after|at)\b|per[_ ](?:second|minute)|retryDelay", re.IGNORECASE
+)
+_SECRET_IN_URL = re.compile(r"([?&](?:key|api[-_]?key|token|access_token)=|//(?=[^/\s@]*@))[^&\s'\"@]+", re.IGNORECASE)
+_BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
+_PAYMENT, _TOO_LARGE = 402, 413
+_REASONS = {
+    400: "failed", 401: "authentication", 403: "authentication", 404: "not_found", _PAYMENT: "rate_limit", 408: "timeout",
+    425: "server_error", 429: "rate_limit",
+}  # fmt: skip
+#: Reasons by the codes with which servers say what others say by a status.
+_CODES = (
+    (re.compile(r"rate_?limit|quota|too_many_requests|resource_exhausted", re.IGNORECASE), "rate_limit"),
+    (re.compile(r"authenti|api_?key|permission|unauthorized|forbidden", re.IGNORECASE), "authentication"),
+    (re.compile(r"not_?found", re.IGNORECASE), "not_found"),
+    (re.compile(r"invalid_?(?:request|argument|parameter)|bad_?request", re.IGNORECASE), "failed"),
+)
+#: Nothing was paid, or nobody has written it: another try ends the same way, whatever its reason.
+_THE_SAME_AGAIN = frozenset({_PAYMENT, 501, 505})
+_SERVER_ERRORS, _CLIENT_ERRORS, _REDIRECTIONS = 500, 400, 300
+_SENTENCES = {
+    "context_too_long": "The prompt is longer than {model} can read; shorten the task or use a model with a larger context",
+    "authentication": "{where} refused the key for {model}; set it in the environment ({variable})",
+    "content_filter": "A content filter at {where} stopped {model}; reword the task or use another model",
+    "rate_limit": "{model} at {where} is over its rate limit or quota; wait, or use another model or key",
+    "used_up": "The quota of {model} at {where} is used up; look at its account, or use another model or key",
+    "not_found": "{where} does not know the model {model}, or is not the address of an OpenAI-compatible server; check both",
+    "timeout": "{model} at {where} gave up waiting; try again, or use a faster model",
+    "server_error": "The server of {model} at {where} failed; try again later",
+    "failed": "{model} at {where} could not answer",
+}
+
+
+class ServerError(GenerationError):
+    """Raised when a server refuses or fails. `status` is HTTP's, `detail` what it said, `wait_s` how long it asks to wait.
+
+    `again` is false where another try cannot help, though it may for other errors of the same reason.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        reason: str,
+        *,
+        status: int | None = None,
+        detail: str = "",
+        wait_s: float | None = None,
+        again: bool = True,
+    ) -> None:
+        self.status = status
+        self.detail = detail
+        self.wait_s = wait_s
+        self.again = again and status not in _THE_SAME_AGAIN
+        super().__init__(message, reason)
+
+
+def without_secrets(text: str) -> str:
+    """Take out of a text the environment's secrets, and what looks like one in an address or a header."""
+    return _BEARER.sub(r"\1***", _SECRET_IN_URL.sub(r"\1***", environment_secrets().text(text)))
+
+
+@attrs.frozen
+class ServerName:
+    """Who is asked: for messages. `variable` is where the key is looked for."""
+
+    model: str
+    where: str
+    variable: str
+    key: str = attrs.field(default="", repr=False)
+
+    def clean(self, text: str) -> str:
+        """Take out of a text what may be a secret, on one line, shortened."""
+        text = " ".join(text.split())
+        if self.key:
+            text = text.replace(self.key, "***")
+        return without_secrets(text)[:_MOST_DETAIL]
+
+    def sentence(self, reason: str) -> str:
+        """Return what is said of a reason."""
+        return _SENTENCES[reason].format(model=self.model, where=self.where, variable=self.variable)
+
+    def error(self, reason: str, sentence: str) -> GenerationError:
+        """Return an error of one sentence."""
+        return GenerationError(sentence.format(model=self.model, where=self.where), reason)
+
+
+def refused(asked: ServerName, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
+    """Return the error for an answer that is none."""
+    detail = asked.clean(message_in(body))
+    reason = reason_of(status, f"{detail} {_code_in(body)}")
+    if _REDIRECTIONS <= status < _CLIENT_ERRORS:
+        sentence = f"{asked.where} sends elsewhere (status {status}); give the address that it means"
+        return ServerError(sentence, "bad_answer", status=status)
+    used_up = reason == "rate_limit" and is_used_up(body.decode("utf-8", "replace"), wait_s)
+    told = asked.sentence("used_up" if used_up else reason)
+    return ServerError(
+        with_words(told, detail, status), reason, status=status, detail=detail, wait_s=wait_s, again=not used_up
+    )
+
+
+def is_used_up(said: str, wait_s: float | None) -> bool:
+    """Return whether a quota is spent by what a server said in all, with how long it asks to wait: then another try a little later ends the same way."""
+    return wait_s is None and bool(_USED_UP.search(said)) and not _BACK_SOON.search(said)
+
+
+def said_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return how long a server asks to wait by its headers (RFC 9110: `Retry-After` is seconds, or a date), at a time of the clock; None where it does not.
+
+    `Retry-After-Ms` is OpenAI's and Azure's; fractions of a second are said by several.
+    """
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        said = str(headers.get(name) or "").strip()
+        if _FRACTION.fullmatch(said):
+            return float(said) * unit_s
+    try:
+        at = parsedate_to_datetime(said)
+    except ValueError:
+        return None
+    return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now_s)
+
+
+_FRACTION = re.compile(r"\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}")
+
+
+def refused_within(asked: ServerName, chunk: Mapping[str, Any]) -> ServerError | None:
+    """Return the error that an answer with a good status is; None where it is none."""
+    error = chunk.get("error")
+    if not error or chunk.get("choices") or chunk.get("message"):
+        return None
+    told = error if isinstance(error, Mapping) else {}
+    codes = [told[name] for name in ("code", "status", "type") if isinstance(told.get(name), int | str)]
+    said = json.dumps(dict(chunk), default=str)
+    detail = asked.clean(message_in(said.encode("utf-8", "replace")))
+    reasons = [reason_of(code, detail) for code in codes] or [reason_of(None, detail)]
+    reason = next((reason for reason in reasons if reason != "server_error"), "server_error")
+    used_up = reason == "rate_limit" and is_used_up(said, None)
+    sentence = asked.sentence("used_up" if used_up else reason)
+    status = next((int(code) for code in codes if str(code).isdecimal()), None)
+    return ServerError(with_words(sentence, detail), reason, status=status, detail=detail, again=not used_up)
+
+
+def with_words(told: str, detail: str, status: int | None = None) -> str:
+    """End a sentence with what the server said, or its status when it said nothing."""
+    if detail:
+        return f"{told}; it said: {detail.rstrip('.')}."
+    return f"{told}." if status is None else f"{told} (status {status})."
+
+
+def reason_of(status: object, detail: str) -> str:
+    """Return the reason for a status, or a code that stands for one, and what was said."""
+    number = int(status) if isinstance(status, int) or (isinstance(status, str) and status.isdecimal()) else None
+    if (number is None or number in {400, _TOO_LARGE, 422, 500}) and _TOO_LONG.search(f"{detail} {status}"):
+        return "context_too_long"
+    if (number is None or number in {400, 403, 422}) and _FILTERED.search(f"{detail} {status}"):
+        return "content_filter"
+    if number is None:
+        return next((reason for words, reason in _CODES if words.search(str(status))), "server_error")
+    if number == _TOO_LARGE:
+        return "context_too_long"
+    return _REASONS.get(number, "server_error" if number >= _SERVER_ERRORS else "failed")
+
+
+def _code_in(body: bytes) -> str:
+    """Return the code of OpenAI's `error.code`, where there is one: it may say what the message does not."""
+    try:
+        said: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    error = said.get("error") if isinstance(said, Mapping) else None
+    return str(error.get("code") or "") if isinstance(error, Mapping) else ""
+
+
+def message_in(body: bytes) -> str:
+    """Return what an answer says was wrong: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
+    text = body.decode("utf-8", "replace")
+    try:
+        said: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return "" if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower() else text
+    said = said[0] if isinstance(said, list) and said else said
+    for key in ("error", "detail", "message"):
+        if isinstance(said, Mapping) and said.get(key):
+            said = said[key]
+    if isinstance(said, Mapping):
+        said = said.get("message") or said.get("code") or ""
+    return said if isinstance(said, str) else json.dumps(said)
+
+
+#: Reasons that may be gone a little later. A refused key, a prompt too long, a filter, an answer cut off are the same next time.
+WORTH_ANOTHER_TRY = frozenset({"rate_limit", "timeout", "server_error", "unreachable", "interrupted"})
+#: After these nobody knows whether the provider charges for what it had begun.
+MAYBE_CHARGED = frozenset({"timeout", "interrupted"})
+
+
+@attrs.frozen
+class Retries:
+    """How many further tries there may be: with a pause that doubles, or what the provider asks for.
+
+    A provider that asks for more than `longest_pause_s` is not asked again; nor is anybody `most_s` after the first failure. ValueError for less
+    than none.
+    """
+
+    most: int = 0
+    first_pause_s: float = 0.5
+    longest_pause_s: float = 30.0
+    most_s: float = math.inf
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what is no number of tries."""
+        if self.most < 0:
+            raise ValueError(f"retries = {self.most} is too few: at least 0")
+
+    def pause_s(self, error: GenerationError, failed: int, since_s: float = 0.0) -> float | None:
+        """Return how long to wait after so many failures before this one, the first of them so long ago; None when there is no other try."""
+        asked_s = error.wait_s if isinstance(error, ServerError) else None
+        left_s = self.most_s - since_s
+        if not self._left(error, failed) or left_s <= 0 or self._too_long(asked_s, since_s):
+            return None
+        return min(self.first_pause_s * 2.0**failed, self.longest_pause_s, left_s) if asked_s is None else asked_s
+
+    def last(self, error: GenerationError, tries: int, since_s: float = 0.0) -> GenerationError:
+        """Say in the error of the last try how many there were, and when the server's wish to wait ended them. Gives the same error."""
+        told = [str(error)]
+        if tries > 1:
+            told.append(f"It was tried {tries} times.")
+        if isinstance(error, ServerError) and self._left(error, tries - 1) and self._too_long(error.wait_s, since_s):
+            in_all = " in all" if self.most_s <= self.longest_pause_s else ""
+            longest = f"{min(self.longest_pause_s, self.most_s):g} s are the most that is waited{in_all}"
+            told.append(f"It was not tried again: the server asks to wait {error.wait_s:g} s, and {longest}.")
+        error.args = (" ".join(told),)
+        return error
+
+    def _left(self, error: GenerationError, failed: int) -> bool:
+        """Return whether there is a try left, and one may help."""
+        may_help = error.again if isinstance(error, ServerError) else True
+        return failed < self.most and error.reason in WORTH_ANOTHER_TRY and may_help
+
+    def _too_long(self, asked_s: float | None, since_s: float) -> bool:
+        return asked_s is not None and asked_s > min(self.longest_pause_s, self.most_s - since_s)

@@ -1,0 +1,141 @@
+"""DOT text to SVG or PNG, with whatever renderer this machine has.
+
+Takes text that `dsa.targets.dot` wrote, gives SVG text or PNG bytes. It runs one program: Graphviz's `dot`, or else
+`graphviz-pure`, which the extra `draw` installs and which has the same flags.
+
+A plot of success and cost against a parameter, as an image file.
+
+Takes numbers, writes a picture with matplotlib (the extra `plot`).
+"""
+
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dsa.errors import DsaError, install_hint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TIME_LIMIT_S = 120
+
+
+class RenderError(DsaError):
+    """Raised when a picture cannot be made: no renderer is installed, or the renderer refused or did not end."""
+
+
+def renderer() -> Path | None:
+    """Return the program that draws: `dot`, else `graphviz-pure` on the path or beside this interpreter, else None."""
+    scripts = sysconfig.get_path("scripts")
+    found = shutil.which("dot") or shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
+    return Path(found) if found else None
+
+
+def svg(dot_text: str) -> str:
+    """Draw DOT text as an SVG document. Raises RenderError."""
+    return _drawn(dot_text, "-Tsvg").decode("utf-8")
+
+
+def png(dot_text: str) -> bytes:
+    """Draw DOT text as a PNG image of 144 dots per inch. Raises RenderError."""
+    return _drawn(dot_text, "-Tpng", "-Gdpi=144")
+
+
+def _drawn(dot_text: str, *flags: str) -> bytes:
+    program = renderer()
+    if program is None:
+        msg = "no renderer is installed; `pip install graphviz-pure`, or install Graphviz, and try again"
+        raise RenderError(msg)
+    try:
+        done = subprocess.run(  # noqa: S603  (the program is the one found above; the text goes in as data)
+            [program, *flags], input=dot_text.encode(), capture_output=True, timeout=TIME_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        msg = f"{program} did not draw: {problem}"
+        raise RenderError(msg) from problem
+    if done.returncode != 0 or not done.stdout:
+        msg = f"{program} did not draw (exit {done.returncode}): {done.stderr.decode(errors='replace').strip()}"
+        raise RenderError(msg)
+    return done.stdout
+
+
+FORMATS = (".svg", ".png", ".pdf")
+_SUCCESS, _COST, _REST = "#1f5fa8", "#c05a12", "#666666"
+
+
+class PlotError(DsaError):
+    """Raised when a plot cannot be made: matplotlib is not installed, or the file's name ends in no known format."""
+
+
+@attrs.frozen
+class Point:
+    """One value of the parameter: least and most odds of success, expected cost of a run, and cost per success."""
+
+    value: int
+    success: tuple[float, float]
+    cost: tuple[float, float]
+    per_success: tuple[float, float] | None
+
+
+@attrs.frozen
+class Labels:
+    """What the plot says: its title, the parameter's name, what is counted as cost."""
+
+    title: str
+    parameter: str
+    cost: str
+
+
+def require_format(path: Path) -> None:
+    """Raise PlotError when the name of the file ends in no format that can be written."""
+    if path.suffix.lower() not in FORMATS:
+        raise PlotError(f"{path}: a plot is written to a file whose name ends in {', '.join(FORMATS)}")
+
+
+def plot(points: Sequence[Point], labels: Labels, path: Path, *, target: float | None, ceiling: float | None) -> None:
+    """Draw success above cost, over the same values; target and ceiling as lines. Raises PlotError."""
+    require_format(path)
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+    except ImportError as missing:
+        raise PlotError(f"a plot needs matplotlib: {install_hint('plot')}") from missing
+    figure = Figure(figsize=(7, 6.5), layout="constrained")
+    above, below = figure.subplots(2, sharex=True)
+    values = [point.value for point in points]
+    _line(above, values, [point.success for point in points], _SUCCESS, "success")
+    # The target's name stands over its line and the ceiling's under it, for they may be close.
+    for name, height, style, side in (("target", target, ":", "bottom"), ("ceiling", ceiling, "--", "top")):
+        if height is not None:
+            above.axhline(height, color=_REST, linestyle=style, linewidth=1)
+            place, axes = (0.01, height), ("axes fraction", "data")
+            above.annotate(f"{name} {height:.5g}", place, xycoords=axes, va=side, fontsize=9)
+    above.set_title(labels.title)
+    above.set_ylabel("probability of success")
+    above.set_ylim(0, 1.08)
+    _line(below, values, [point.cost for point in points], _COST, "per run")
+    per = [(point.value, point.per_success) for point in points if point.per_success is not None]
+    _line(below, [value for value, _ in per], [cost for _, cost in per], _REST, "per success")
+    below.set_ylabel(labels.cost)
+    below.set_ylim(bottom=0)
+    below.set_xlabel(labels.parameter)
+    below.xaxis.set_major_locator(MaxNLocator(integer=True))
+    below.legend(loc="lower right")
+    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
+    with rc_context({"svg.hashsalt": "dsa"}):  # the same numbers give the same file
+        figure.savefig(path, dpi=144, metadata=dated)
+
+
+def _line(axes: "Axes", values: Sequence[int], bounds: Sequence[tuple[float, float]], colour: str, name: str) -> None:
+    """Draw a line, or where least and most differ the band between them."""
+    low, high = [low for low, _ in bounds], [high for _, high in bounds]
+    axes.plot(values, low, color=colour, marker="o", markersize=4, label=name)
+    if low != high:
+        axes.plot(values, high, color=colour, marker="o", markersize=4)
+        axes.fill_between(values, low, high, color=colour, alpha=0.15)

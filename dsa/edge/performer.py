@@ -1,0 +1,617 @@
+"""What users' code has raised, with its traceback, as text for who has to mend it.
+
+A coroutine begun in somebody else's task, and gone on with in a task of its own when it has to wait.
+
+What answers without waiting then costs no turn of the event loop. Python has this as `asyncio.eager_task_factory` from 3.12 on.
+
+One effect performed: the action its policy is given, and the occurrence its steps amount to.
+
+Takes intents and steps, gives actions and occurrences. A policy that answers with what the machine does not declare,
+or with nothing, has failed: `E.failed` with the code `BAD_ANSWER`. Policies are foreign code: nothing that one raises
+or returns may end the run in another way.
+
+Performing an effect: its policy is called within time limit and budget, after a failure again as often as the table says.
+
+Takes intents and actions, gives answers; every try is recorded through the host, which is the driver. What a policy may use while it works
+is its context here.
+"""
+
+import asyncio
+import sysconfig
+import traceback
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
+from types import MappingProxyType, TracebackType
+from typing import Any, Protocol, TypeVar
+
+import attrs
+
+from dsa.data_use import read_before
+from dsa.declarations import Effect, Reference
+from dsa.edge.binding import Bindings
+from dsa.edge.event_loop import Clock
+from dsa.errors import GenerationError, OccurrenceError
+from dsa.machine import Machine, step_of
+from dsa.runtime.content import GeneratorInterface, GuardInterface
+from dsa.runtime.costs import BUDGET, BudgetLimit, BudgetSpentError, Meter
+from dsa.runtime.event_data import DataThen, EventData, MissingDataError, placeholder_values
+from dsa.runtime.json_text import canonical_value, copied, quoted
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
+    Entry,
+    Intent,
+    Record,
+    ResultEntry,
+    VerdictEntry,
+    part_told,
+    under_key,
+)
+from dsa.runtime.policy.call_tree import CALL, ReplayMismatchError, numbered, open_calls, outcome_step
+from dsa.runtime.policy.policies import (
+    EVENT,
+    QUESTION,
+    Action,
+    AnsweringPolicy,
+    LazyPayload,
+    NoStepsError,
+    PayloadText,
+    Policy,
+    RedactingArtifacts,
+    Step,
+    artifact_flagged,
+    canonical_json,
+    entry_without,
+    error_of,
+    error_step,
+    never_passed,
+    step_without,
+)
+from dsa.runtime.policy.policy_calls import CallRecord, Calls
+from dsa.runtime.run import Run, StepView
+from dsa.runtime.status import declared, ends_its_tries
+from dsa.semantics import Occurrence, require_known
+
+_LONGEST = 20_000
+_OURS = (*(f"{__file__.rpartition('dsa')[0]}{name}/" for name in ("dsa", "machines")), sysconfig.get_path("stdlib"))
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return an error with the frames from the first of users' code on, or with all, when none is; empty for what says all there is to say.
+
+    A model that did not answer, and a policy that gave nothing, are no faults in anybody's lines.
+    """
+    if isinstance(error, GenerationError | NoStepsError):
+        return ""
+    told = traceback.TracebackException(type(error), error, _from_users_code(error.__traceback__))
+    text = "".join(told.format())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n...\n{text[-_LONGEST // 2 :]}"
+
+
+def _from_users_code(trace: TracebackType | None) -> TracebackType | None:
+    frame = trace
+    while frame is not None:
+        if not frame.tb_frame.f_code.co_filename.startswith(_OURS):
+            return frame
+        frame = frame.tb_next
+    return trace
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class GoingOn(Coroutine[Any, Any, T_co]):
+    """The rest of a coroutine that waits for `awaited`, as `send` has given it, for a task.
+
+    No generator could stand for it: one that a task throws into before its first step never runs, and what was begun is left over.
+    """
+
+    def __init__(self, begun: Coroutine[Any, Any, T_co], awaited: Any) -> None:  # noqa: ANN401  (what asyncio waits for)
+        self._begun, self._awaited = begun, awaited
+        self._is_told = False
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401
+        """Tell at first what is waited for; then go on."""
+        if self._is_told:
+            return self._begun.send(value)
+        self._is_told = True
+        return self._awaited
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401
+        """Throw into what was begun; what it waits for, and its task does not know of yet, is cancelled."""
+        if not self._is_told:
+            self._is_told = True
+            if isinstance(self._awaited, asyncio.Future):
+                self._awaited.cancel()
+        return self._begun.throw(*error)
+
+    def close(self) -> None:
+        """Close what was begun."""
+        self._begun.close()
+
+    def __await__(self) -> Generator[Any, Any, T_co]:
+        raise TypeError("a task goes on with it, nobody else")
+
+
+BAD_ANSWER = "BAD_ANSWER"
+
+T = TypeVar("T")
+
+#: Where this is not in a payload's text, it has no `error` that is true, and need not be read.
+_ERROR = canonical_json({"error": True})[1:-1]
+
+
+def action_for(run: Run, intent: Intent, data: object) -> Action:
+    """Return the action of an intent; `data` is that of the event which caused it. Its `key` names the run too: no other run has it."""
+    payload = LazyPayload(partial(_payload_text, run.run_id, intent, data), partial(_payload, run.run_id, intent, data))
+    return Action(intent.effect, payload, answers_of(run.machine, intent.effect))
+
+
+def _payload(run_id: str, intent: Intent, data: object) -> dict[str, Any]:
+    return {
+        "data": copied(data),
+        "event": intent.event,
+        "key": f"{run_id}/{intent.key}",
+        "source": intent.source,
+        "target": intent.target,
+    }
+
+
+def _payload_text(run_id: str, intent: Intent, data: object) -> PayloadText:
+    place = (
+        f'"key":{quoted(f"{run_id}/{intent.key}")},"source":{quoted(intent.source)},"target":{quoted(intent.target)}'
+    )
+    return PayloadText(f'{{"data":{canonical_value(data)},"event":{quoted(intent.event)},{place}}}')
+
+
+def answers_of(machine: Machine, effect: str) -> frozenset[str]:
+    """Return the events that may answer an effect."""
+    found: frozenset[str] | None = machine.worked_out.get(("answers", effect))
+    if found is None:
+        found = machine.worked_out["answers", effect] = frozenset(machine.answers.get(effect, ()))
+    return found
+
+
+def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
+    """Return code and message of an error step's payload; a policy may have left either out."""
+    return str(payload.get("code") or "ERROR"), str(payload.get("message") or "its policy gives no reason")
+
+
+def failure_of(effect: str, error: BaseException) -> list[Step]:
+    """Return the error step for what came of a policy instead of steps.
+
+    What is meant for the program itself is raised again: cancellation by the driver, Ctrl-C, and ReplayMismatchError, because trying
+    again with another program would do again what is recorded; BudgetSpentError is the caller's.
+    """
+    if isinstance(error, KeyboardInterrupt | GeneratorExit | ReplayMismatchError | BudgetSpentError):
+        raise error
+    if isinstance(error, asyncio.CancelledError):  # a policy may raise it itself, when nobody has cancelled anything
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise error
+    if isinstance(error, NoStepsError):
+        return [error_step(effect, BAD_ANSWER, str(error))]
+    return [error_of(effect, error)]
+
+
+def fault_in(steps: list[Step]) -> Step | None:
+    """Return the first error step."""
+    for step in steps:
+        if _ERROR in step.payload_text and step.content.get("error") is True:
+            return step
+    return None
+
+
+def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | Step:
+    """Return the occurrence that a policy's steps amount to; the question that it leaves to a person; or the error step that says why there is neither."""
+    count, said, question = 0, {}, None
+    for step in steps:
+        if _ERROR in step.payload_text and step.content.get("error") is True:
+            return step
+        if step.type == EVENT:
+            count, said = count + 1, step.content
+        elif step.type == QUESTION:
+            question = step
+    if count == 0 and question is not None:
+        return question
+    if count != 1:
+        return error_step(effect, BAD_ANSWER, f"its policy gave {count} events instead of one")
+    event, declared = said.get("event"), machine.answers[effect]
+    if event not in declared:
+        return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(declared)}")
+    verdicts = said.get("verdicts") or {}
+    if not isinstance(verdicts, dict):
+        return error_step(effect, BAD_ANSWER, f"the verdicts of '{event}' are no object of guards and verdicts")
+    occurrence = Occurrence(event, verdicts, data=said.get("data"))
+    if verdicts:
+        try:
+            require_known(machine, occurrence)
+        except OccurrenceError as error:
+            return error_step(effect, BAD_ANSWER, str(error))
+    return occurrence
+
+
+def occurrence_of(intent: Intent, answer: Occurrence | Step) -> Occurrence:
+    """Return an answer as it is, and a failure as the answer `E.failed`."""
+    return Occurrence(f"{intent.effect}.failed", data=answer.content) if isinstance(answer, Step) else answer
+
+
+def result_of(intent: Intent, steps: list[Step], seconds: float = 0.0, at_ms: int = 0) -> ResultEntry:
+    """Return the record of what a policy gave, how long it took, and when it was over."""
+    return ResultEntry(intent.key, tuple([step.without_id() for step in steps]), seconds, at_ms)
+
+
+def steps_of(result: ResultEntry) -> list[Step]:
+    """Return the steps of a result."""
+    return [Step(f"{result.key}/{number}", **step) for number, step in enumerate(result.steps, start=1)]
+
+
+@attrs.frozen
+class TimeLimit:
+    """How long a try may take, in seconds, and what says so."""
+
+    seconds: float
+    why: str
+
+
+async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], *, is_eager: bool) -> T | None:
+    """Wait for a result, at most so long; return None when it takes longer; then the work is cancelled.
+
+    `is_eager`: the work is begun in the task of the caller, and a task is made of the rest where it waits (as `Answering.is_eager`).
+    """
+    if is_eager:
+        try:
+            awaited = work.send(None)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        work = GoingOn(work, awaited)
+    working = asyncio.create_task(work)
+    working.add_done_callback(_heard)
+    alarm = asyncio.create_task(clock.sleep(seconds))
+    try:
+        await asyncio.wait({working, alarm}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        alarm.cancel()
+
+
+def _heard(future: "asyncio.Future[Any]") -> None:
+    """Look at what a future raised after it was given up, or the loop would report it on standard error."""
+    if not future.cancelled():
+        future.exception()
+
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
+
+
+class Host(Protocol):
+    """Whoever has the run."""
+
+    run: Run
+
+    def record(self, entry: Record) -> None:
+        """Append what a policy did; it is durable when the policy next waits or returns."""
+
+    def keep(self, entry: Record) -> None:
+        """Append what came of an effect; it is durable when this returns."""
+
+    def settle(self, entry: Record) -> None:
+        """Append what came of an effect whose answer the run is told next; it is durable with what follows from that, or before."""
+
+    def show(self, key: str, text: str) -> None:
+        """Show a piece of text that a policy has while it works."""
+
+    def require_able(self) -> None:
+        """Raise what the store has raised, if it has failed: then no policy is called any more."""
+
+    def fault(self, where: str, error: BaseException) -> None:
+        """Keep what users' code has raised, with its traceback, for who has to mend it."""
+
+
+#: The answer of a try, the step that tells a fault or rests, or None; and whether no further try is made.
+Conclusion = tuple[Occurrence | Step | None, bool]
+
+
+@attrs.frozen
+class Performer:
+    """Performs the effects of one run. What the run's ledger has of the calls that their policies made is not done again."""
+
+    _host: Host
+    _binding: Bindings
+    _artifacts: RedactingArtifacts
+    _clock: Clock
+    _meter: Meter
+    _calls: Mapping[str, Sequence[CallRecord]] = attrs.field(init=False)
+    _surroundings: "_Surroundings" = attrs.field(init=False)
+    _allowed: frozenset[str] = attrs.field(init=False)
+    _config: Mapping[str, Any] = attrs.field(init=False)
+    _plans: "dict[str, EffectPlan]" = attrs.field(init=False, factory=dict)
+    _data: EventData = attrs.field(init=False)
+
+    @_data.default
+    def _nothing_read(self) -> EventData:
+        return EventData(self._host.run.machine)
+
+    @_calls.default
+    def _recorded_calls(self) -> Mapping[str, Sequence[CallRecord]]:
+        return _calls_by_key(self._host.run.ledger)
+
+    @_surroundings.default
+    def _what_policies_use(self) -> "_Surroundings":
+        return _Surroundings(self._host, self._binding, self._artifacts, self._clock, self.data_before)
+
+    @_allowed.default
+    def _what_policies_call(self) -> frozenset[str]:
+        return frozenset(self._binding.policies)
+
+    @_config.default
+    def _what_policies_read(self) -> Mapping[str, Any]:
+        return MappingProxyType(dict(self._binding.config))
+
+    async def perform(
+        self, intent: Intent, action: Action, plan: "EffectPlan", tries: int, root: int
+    ) -> Occurrence | Step | None:
+        """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made. `root` is that of its calls.
+
+        Gives its answer, an error step, a step with which it rests, or None when it has no answers and has not failed.
+        """
+        effect, clock, host = intent.effect, self._clock, self._host
+        answer: Occurrence | Step | None = None
+        last = max(0, plan.retries - tries) if plan.retries else 0
+        for number in range(last + 1):
+            if number:
+                await clock.sleep(backoff_s(number))
+            spent = self._spent(effect) if self._meter.has_limits else None
+            if spent is not None:
+                answer = error_step(effect, BUDGET, f"its budget is spent: {spent}")
+                host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
+                break
+            conclude = partial(self._conclude, intent, plan, clock.now_s(), is_last=number == last)
+            answer, is_over = await self._tried(intent.key, action, plan, root + number, conclude)
+            if is_over:
+                break
+        return answer
+
+    def _conclude(
+        self, intent: Intent, plan: "EffectPlan", began_s: float, steps: list[Step], *, is_last: bool
+    ) -> Conclusion:
+        """Record what came of a try; return its answer, and whether no further try is made."""
+        host, answers = self._host, plan.has_answers
+        answer = answer_in(host.run.machine, intent.effect, steps) if answers else fault_in(steps)
+        said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
+        result = result_of(intent, said, round(self._clock.now_s() - began_s, 6), self._clock.wall_ms())
+        is_rest = answers and isinstance(answer, Step) and rests(answer)
+        is_over = is_rest or is_last or not isinstance(answer, Step) or ends_its_tries(plan.about, result)
+        (host.settle if answers and is_over and not is_rest else host.keep)(result)
+        return answer, is_over
+
+    def data_before(self, key: str) -> DataThen:
+        """Return the data of events that the effect of a key sees."""
+        return self._data.follow(self._host.run.ledger).before(key)
+
+    def data_now(self) -> DataThen:
+        """Return the data of the events that the run has taken."""
+        return self._data.follow(self._host.run.ledger).as_of(self._host.run.seq)
+
+    def missing_before(self, intent: Intent) -> str:
+        """Return what an effect's prompt, or a guard of its answers, reads and nobody has brought; empty when nothing is missing."""
+        machine = self._host.run.machine
+        read = read_before(machine, intent.effect, intent.target)
+        then = self.data_before(intent.key) if read else None
+        for reader, reference in read:
+            try:
+                assert then is not None, "it is read"
+                then.get(reference)
+            except MissingDataError as missing:
+                return f"{reader}, asked for on {intent.event}: {missing}"
+        if then is not None:
+            try:
+                placeholder_values(machine, step_of(machine, intent.target), intent.effect, then.get)
+            except MissingDataError as missing:
+                return f"the prompt of {intent.effect}, asked for on {intent.event}: {missing}"
+        return ""
+
+    def _spent(self, effect: str) -> BudgetLimit | None:
+        """Return the limit that allows no further try of an effect, or None."""
+        self._meter.follow(self._host.run.ledger)
+        return self._meter.exhausted(effect)
+
+    def plan(self, effect: str) -> "EffectPlan":
+        """Return what is the same each time that an effect is performed."""
+        plan = self._plans.get(effect)
+        if plan is None:
+            machine, policy = self._host.run.machine, self._binding.effects[effect]
+            about = declared(machine, effect)
+            has_answers = effect in machine.answers
+            is_eager = has_answers and isinstance(policy, AnsweringPolicy) and policy.is_eager
+            called = policy.policy if isinstance(policy, AnsweringPolicy) else policy
+            plan = self._plans[effect] = EffectPlan(called, about, about.retries or 0, has_answers, is_eager)
+        return plan
+
+    def rounds_to_begin(self, plan: "EffectPlan") -> int:
+        """Return how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
+        return 1 if self._limit_of(plan.about) is None else 2
+
+    async def _tried(
+        self, key: str, action: Action, plan: "EffectPlan", root: int, conclude: Callable[[list[Step]], Conclusion]
+    ) -> Conclusion:
+        """Call the policy once; whatever it does, steps come of it (S7), and are concluded upon. Raises ReplayMismatchError.
+
+        Below a time limit the policy has a task of its own, which also records what came of it: in one commit with what the policy has recorded.
+        """
+        name, limit, meter = action.policy, self._limit_of(plan.about), self._meter
+        calls, is_open = self._calls_under(name, key, root), True
+
+        def close() -> bool:
+            """Return whether the try was open."""
+            nonlocal is_open
+            was_open, is_open = is_open, False
+            if was_open and meter.has_limits:
+                meter.ends(name)
+            return was_open
+
+        async def attempt() -> Conclusion | None:
+            steps = await self._steps(calls, action, plan.policy)
+            return conclude(steps) if close() else None
+
+        if meter.has_limits:
+            meter.begins(name)
+        try:
+            if limit is None:
+                conclusion = await attempt()
+            else:
+                conclusion = await within(self._clock, limit.seconds, attempt(), is_eager=plan.is_eager)
+        finally:
+            close()
+        if conclusion is None:
+            assert limit is not None, "nothing else gives it up"
+            late = error_of(name, TimeoutError(f"no answer within {limit.seconds:g} s, {limit.why}"))
+            conclusion = conclude(self._faulty([late], calls))
+        return conclusion
+
+    async def _steps(self, calls: Calls, action: Action, policy: Policy) -> list[Step]:
+        """Call the policy, unless the store has failed: it begins a moment after it was asked for."""
+        self._host.require_able()
+        try:
+            return await calls.perform(action, policy, allowed=self._allowed, with_ids=False)
+        except BudgetSpentError as error:
+            return self._faulty([error_step(action.policy, BUDGET, str(error))], calls)
+        except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
+            self._host.require_able()  # what the store has raised is no policy's fault
+            steps = failure_of(action.policy, error)
+            self._host.fault(f"effect {action.policy} {calls.key}", error)
+            return self._faulty(steps, calls)
+
+    def _faulty(self, steps: list[Step], calls: Calls) -> list[Step]:
+        """Return the steps that stand for a fault: with the call in which it was, and without secrets."""
+        told = self._with_call(steps, calls.key, calls.crashed_in)
+        return [step_without(self._binding.secrets, step) for step in told]
+
+    def _with_call(self, steps: list[Step], key: str, path: str | None) -> list[Step]:
+        """Return of what an effect's policy raised in which call that was, if one raised it."""
+        if path is None or "." not in path:
+            return steps
+        begun = (entry for entry in self._host.run.ledger if isinstance(entry, CallEntry))
+        policy = next(entry.policy for entry in begun if (entry.key, entry.path) == (key, path))
+        said = {**steps[-1].payload, CALL: {"policy": policy, "path": path}}
+        return [*steps[:-1], attrs.evolve(steps[-1], payload=said)]
+
+    def _calls_under(self, effect: str, key: str, root: int) -> Calls:
+        """Return what makes the calls of one try, with what is recorded of them; those in doubt that count as failed are recorded so."""
+        recorded = list(self._calls[key]) if key in self._calls else []
+        for call in open_calls(recorded) if recorded else ():
+            if call.in_doubt == "fail" and call.path.startswith(f"{root}."):
+                (said,) = numbered([outcome_step(call.policy, failed=True)], call.path)
+                recorded.append(CallResultEntry(key, call.path, [said.to_json()]))
+                self._host.keep(recorded[-1])
+        return Calls(
+            self._binding.policies,
+            run_id=self._host.run.run_id,
+            key=key,
+            root=root,
+            recorded=recorded,
+            append=partial(self._append, effect),
+            config=self._config,
+            surroundings=self._surroundings,
+            secrets=self._binding.secrets,
+        )
+
+    def _append(self, effect: str, entry: CallRecord) -> None:
+        """Record a call as it begins and as it ends. Before one of which somebody must say whether it happened is made, it is durable.
+
+        Raises BudgetSpentError for a call of an effect whose budget is spent by the calls before it.
+        """
+        if isinstance(entry, CallEntry) and self._meter.has_limits:
+            self._meter.follow(self._host.run.ledger)
+            spent = self._meter.spent(effect)
+            if spent is not None:
+                raise BudgetSpentError(f"its budget is spent: {spent}")
+        if isinstance(entry, CallEntry) and entry.in_doubt == "retry":
+            self._host.record(entry)
+        else:
+            self._host.keep(entry)
+
+    def _limit_of(self, about: Effect) -> TimeLimit | None:
+        """Return the shorter of the effect's time limit and what its budget leaves."""
+        left, declared_ms = self._meter.seconds_left(about.name) if self._meter.has_limits else inf, about.time_limit_ms
+        if declared_ms is not None and declared_ms / 1000 < left:
+            return TimeLimit(declared_ms / 1000, "its time limit (column `time limit` of Effects)")
+        return TimeLimit(left, "what its budget of seconds leaves") if left < inf else None
+
+
+@attrs.frozen
+class EffectPlan:
+    """What is the same each time that an effect is performed."""
+
+    policy: Policy
+    about: Effect
+    retries: int
+    has_answers: bool
+    is_eager: bool
+
+
+def _calls_by_key(ledger: Iterable[Entry]) -> Mapping[str, Sequence[CallRecord]]:
+    found: dict[str, list[CallRecord]] = {}
+    for entry in ledger:
+        if isinstance(entry, CallEntry | CallResultEntry):
+            found.setdefault(entry.key, []).append(entry)
+    return found
+
+
+def rests(step: Step) -> bool:
+    """Return whether an effect is neither answered nor failed after a step: a person is asked, or a part of it waits."""
+    return step.type == QUESTION or part_told(step.content) is not None
+
+
+def backoff_s(failures: int) -> float:
+    """Return how long to wait after so many failed tries in a row: half a second, then twice as long each time, at most 30 s."""
+    return float(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (failures - 1)))
+
+
+@attrs.frozen
+class _Surroundings:
+    """What the policy of one effect may use of its machine."""
+
+    _host: Host
+    _binding: Bindings
+    artifacts: RedactingArtifacts
+    _clock: Clock
+    _data_before: Callable[[str], DataThen]
+
+    @property
+    def run(self) -> Run:
+        return self._host.run
+
+    def guard(self, name: str) -> GuardInterface:
+        return self._binding.guards[name]
+
+    def generator(self, name: str) -> GeneratorInterface:
+        return self._binding.generators[name]
+
+    def now_s(self) -> float:
+        return self._clock.now_s()
+
+    def latest(self, reference: str | Reference, *, key: str = "") -> Any:  # noqa: ANN401  (JSON)
+        return self._data_before(key).get(reference)
+
+    def show(self, text: str, *, key: str = "") -> None:
+        self._host.show(key, self._binding.secrets.text(text))
+
+    def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
+        if not isinstance(entry, ArtifactEntry | VerdictEntry):
+            raise TypeError(f"a policy records artifacts and verdicts, not {type(entry).__name__}")
+        key = entry.key.removeprefix(f"{self.run.run_id}/")  # a policy knows its effect by a key that names the run
+        entry = under_key(entry, key) if key != entry.key else entry
+        entry = entry_without(self._binding.secrets, entry)  # what is no JSON is refused while nothing has changed
+        if isinstance(entry, VerdictEntry):
+            view = self.run.steps.get(entry.step) or StepView(entry.step)
+            if view.redacted and entry.artifact_id == view.latest:
+                entry = never_passed(entry, view.redacted)
+            self.artifacts.record_clean_verdict(entry)
+        else:
+            entry = artifact_flagged(entry, self.artifacts.get_artifact(entry.artifact_id))
+        self._host.record(entry)

@@ -1,0 +1,255 @@
+"""Run a program of the user's own: a text goes in, a text comes out, within bounds.
+
+Takes a command, gives what it wrote and how it ended. The program is trusted: it has the environment and the files that this process has.
+What models write is run by `dsa.edge.sandbox`.
+
+Forks: one long list of work done by as many processes as there are processors, with the results in the order of the list.
+
+A fork has everything that this process has worked out by then, so work needs no form in which it could be sent; results are pickled. Where there is no
+fork (Windows), or one processor, everything is done here.
+
+C text to a loaded library, with the compiler of this machine.
+
+Takes a C99 program, gives it loaded into this process. It runs one program: `cc`, or else `gcc` or `clang`. What it writes lies
+in a directory that only this user can read, and is gone when the library has been loaded.
+
+The secrets of this process's environment.
+"""
+
+import ctypes
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Literal, NoReturn, TypeVar
+
+import attrs
+
+from dsa.errors import DsaError
+from dsa.runtime.secrets import SecretOptions, Secrets, secrets_in
+
+#: ended by itself · killed at its time limit · killed for writing too much
+End = Literal["ended", "timeout", "flooded"]
+
+_PIECE_BYTES = 65_536
+_TAIL_BYTES = 4_096
+
+
+class NoProgramError(DsaError):
+    """Raised when a program cannot be started."""
+
+
+@attrs.frozen
+class ProcessResult:
+    """How a program ended: its exit code (negative: the signal that killed it), what it wrote, the end of its complaints."""
+
+    end: End
+    code: int
+    output: bytes
+    complaints: bytes
+
+
+def run_program(command: Sequence[str], given: bytes, *, timeout_s: float, most_bytes: int) -> ProcessResult:
+    """Start a program, give it its input, and wait until it and its output have ended. Raises NoProgramError.
+
+    It is killed with all that it has started after `timeout_s` seconds, or when it has written more than `most_bytes`.
+    """
+    try:
+        process = subprocess.Popen(  # noqa: S603  (the user's own program)
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise NoProgramError(f"{command[0]} cannot be started: {reason}") from error
+    try:
+        return _Talk(process, given, most_bytes).until(time.monotonic() + timeout_s)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and what it has left behind
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+
+class _Talk:
+    """The pipes of one program, read and written as they are ready."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", given: bytes, most_bytes: int) -> None:
+        self._process, self._given, self._most = process, memoryview(given), most_bytes
+        self._output, self._complaints = bytearray(), bytearray()
+
+    def until(self, deadline_s: float) -> ProcessResult:
+        """Talk until the program has closed its output and ended, or may go on no longer."""
+        process = self._process
+        with selectors.DefaultSelector() as selector:
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                assert pipe is not None, "all three are pipes"
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(pipe, selectors.EVENT_WRITE if pipe is process.stdin else selectors.EVENT_READ)
+            while selector.get_map():
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return self._ran("timeout")
+                for key, _ in selector.select(left_s):
+                    if self._is_over(key.fileobj):  # type: ignore[arg-type]  # what was registered
+                        selector.unregister(key.fileobj)
+                if len(self._output) > self._most:
+                    return self._ran("flooded")
+        try:
+            process.wait(max(0.0, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return self._ran("timeout")
+        return self._ran("ended")
+
+    def _is_over(self, pipe: IO[bytes]) -> bool:
+        """Write or read what can be; tell whether nothing more is to come through this pipe."""
+        if pipe is self._process.stdin:
+            with suppress(BrokenPipeError):  # it does not want the rest
+                self._given = self._given[os.write(pipe.fileno(), self._given[:_PIECE_BYTES]) :]
+                if self._given:
+                    return False
+            pipe.close()
+            return True
+        piece = os.read(pipe.fileno(), _PIECE_BYTES)
+        if pipe is self._process.stdout:
+            self._output += piece
+        else:
+            self._complaints = (self._complaints + piece)[-_TAIL_BYTES:]
+        return not piece
+
+    def _ran(self, end: End) -> ProcessResult:
+        return ProcessResult(end, self._process.poll() or 0, bytes(self._output[: self._most]), bytes(self._complaints))
+
+
+Result = TypeVar("Result")
+#: Less work than this is not worth a fork.
+_FEW = 20
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spread(work: Callable[[int], Result], count: int) -> Iterator[Result]:
+    """Yield what work comes to for 0, 1, .. up to `count`; processes end when this does, in whatever way.
+
+    What another process did not come to the end of is done here: so a fault is raised here, with its traceback.
+    """
+    many = processors()
+    if many == 1 or count < _FEW or not hasattr(os, "fork"):
+        yield from map(work, range(count))
+        return
+    children: list[tuple[int, Connection]] = []
+    try:
+        for first in range(many):
+            children.append(_forked(work, range(first, count, many), [reader for _, reader in children]))
+        for number in range(count):
+            try:
+                result = children[number % many][1].recv()
+            except EOFError:
+                result = work(number)
+            yield result
+    finally:
+        for child, reader in children:
+            reader.close()
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _forked(work: Callable[[int], object], numbers: range, others: Sequence[Connection]) -> tuple[int, Connection]:
+    """Begin a part of the work; returns the process and what its results are read from."""
+    reader, writer = Pipe(duplex=False)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child has said what it does with Ctrl-C
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for other in (reader, *others):
+            other.close()
+        _work(work, numbers, writer)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    writer.close()
+    return child, reader
+
+
+def _work(work: Callable[[int], object], numbers: range, writer: Connection) -> NoReturn:
+    """Do a part of the work in a process of its own, until it is done, ended, or nobody reads any more."""
+    try:
+        for number in numbers:
+            writer.send(work(number))
+    finally:
+        os._exit(0)  # nothing of the other process is cleared away here
+
+
+TIME_LIMIT_S = 120
+_NAMES = ("cc", "gcc", "clang")
+_FLAGS = ("-std=c99", "-O2", "-shared", "-fPIC")
+
+
+class CompileError(DsaError):
+    """Raised when C text did not become a library: no compiler, or it refused or did not end, or its result was not loaded."""
+
+
+def compiler() -> Path | None:
+    """Return the C compiler, or None when none is found."""
+    found = next(filter(None, map(shutil.which, _NAMES)), None)
+    return Path(found) if found else None
+
+
+def compiled(source: str) -> ctypes.CDLL:
+    """Compile C text and load it. Raises CompileError."""
+    program = compiler()
+    if program is None:
+        raise CompileError("no C compiler was found (looked for cc, gcc, clang); install one, or use another engine")
+    with tempfile.TemporaryDirectory(prefix="dsa-") as folder:
+        text, library = Path(folder, "search.c"), Path(folder, "search.so")
+        text.write_text(source, encoding="ascii")
+        _run(program, text, library)
+        try:
+            return ctypes.CDLL(str(library))
+        except OSError as problem:
+            raise CompileError(f"what {program.name} made could not be loaded: {problem}") from problem
+
+
+def _run(program: Path, text: Path, library: Path) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603  (the program is the one found above)
+            [program, *_FLAGS, "-o", library, text], capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise CompileError(f"{program} did not compile: {problem}") from problem
+    if done.returncode != 0:
+        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
+        raise CompileError(f"{program} did not compile (exit {done.returncode}): {first}")
+
+
+def environment_secrets(chosen: SecretOptions | None = None) -> Secrets:
+    """Return the secrets of this process's environment, and what a user has chosen. Raises SecretError.
+
+    The path of something that is there is no secret, whatever its variable is called: GOOGLE_APPLICATION_CREDENTIALS names a file.
+    """
+    return _secrets_in(tuple(os.environ.items()), chosen)
+
+
+@lru_cache(maxsize=8)
+def _secrets_in(variables: tuple[tuple[str, str], ...], chosen: SecretOptions | None) -> Secrets:
+    """Look through an environment once: what is worked out of it takes longer than a short run."""
+    return secrets_in({name: value for name, value in variables if not _is_path(value)}, chosen)
+
+
+def _is_path(value: str) -> bool:
+    try:
+        return value.startswith(("/", "~")) and Path(value).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):  # too long for a path, no home, a zero byte
+        return False

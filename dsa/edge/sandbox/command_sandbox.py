@@ -1,0 +1,455 @@
+"""Start the sandbox in which one command runs: bubblewrap's arguments, and the first process in it.
+
+Takes a command and its pipes, gives a `Sandbox`; whoever leaves it has killed all that was in it.
+
+Run one command over a folder that it may write, and see nothing else of this machine but programs and libraries.
+
+Takes a `ShellCommand`, gives an `CommandEnd`; bubblewrap makes the file tree, and a process, user and network of its own. Whether the command makes
+sense, and what its output says, is not known here. Nothing survives it, however it ends.
+"""
+
+import contextlib
+import functools
+import json
+import marshal
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import attrs
+
+from dsa.edge.sandbox import rungs
+from dsa.edge.sandbox.rung_probe import TRIALS, Rung, targets, unkept
+from dsa.edge.sandbox.rungs import (
+    FEATURES,
+    OWN,
+    Bounds,
+    SandboxError,
+    ShortageError,
+    Visible,
+    interpreter,
+    shortages,
+    visible,
+)
+
+_MODULES = ("system_calls", "seccomp", "process_tree", "relay", "command_process")
+_PROXY = "/run/proxy"
+_TMP_BYTES, _SHARED_BYTES = 512 << 20, 64 << 20
+_TMP, _SHARED = "/tmp", "/dev/shm"  # noqa: S108  # of its own
+_MOST_HOPS = 40
+_SWEEPING_S = 5.0
+_MOST_COMPLAINTS = 4_096
+#: What programs want to find of a machine; no line of this one.
+_ETC = {
+    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "/etc/passwd": "sandbox:x:{user}:{group}:sandbox:/tmp:/bin/sh\n",
+    "/etc/group": "sandbox:x:{group}:\n",
+}
+
+
+@attrs.frozen
+class ShellCommand:
+    """What is run, where, and what it sees. `argv` starts with the real path of a program, `environment` is all it gets.
+
+    `folder` is shown with its own path and may be written, but for `kept` (paths in it, which must be there). `visible` is shown too, and
+    cannot be written. `hosts` is the Unix socket of a proxy, if it may use the network through one. `stdin` is all it can read.
+    """
+
+    argv: tuple[str, ...]
+    folder: str
+    cwd: str
+    environment: Mapping[str, str]
+    visible: Visible
+    kept: tuple[str, ...] = ()
+    stdin: bytes = b""
+    hosts: str = ""
+    confined: bool = True
+
+
+class Pipes:
+    """The pipes of a command: what it writes, how it ended, what ends it when it is closed here."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self.output, self.output_end = self._pair()
+        self.status, self.status_end = self._pair()
+        self.lifeline_end, self.lifeline = self._pair()
+        for reader in (self.output, self.status):
+            os.set_blocking(reader, False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in tuple(self._open):
+            self.close(file)
+
+    def _pair(self) -> tuple[int, int]:
+        pair = os.pipe()
+        self._open |= set(pair)
+        return pair
+
+    def hand_over(self) -> None:
+        """Close here what the sandbox has now."""
+        for file in (self.output_end, self.status_end, self.lifeline_end):
+            self.close(file)
+
+    def close(self, file: int) -> None:
+        """Close one end, if it is open."""
+        if file in self._open:
+            self._open.remove(file)
+            os.close(file)
+
+
+class Sandbox:
+    """The processes of a command. Leaving it kills what is left of them, and waits until nothing is. Raises OSError."""
+
+    def __init__(self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes) -> None:
+        self._first = 0
+        self._confined, self._pipes = command.confined, pipes
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed on leaving
+        with contextlib.ExitStack() as given:
+            info, info_end = os.pipe()
+            given.callback(os.close, info)
+            with contextlib.ExitStack() as handed:
+                handed.callback(os.close, info_end)
+                handed.callback(pipes.hand_over)
+                self._process = self._started(command, bounds, pipes, handed, info_end)
+            if command.confined:
+                self._first = _first_in(info)
+
+    def _started(
+        self, command: ShellCommand, bounds: Mapping[str, Any], pipes: Pipes, given: contextlib.ExitStack, info: int
+    ) -> subprocess.Popen[bytes]:
+        stdin = given.enter_context(_file(command.stdin))  # nobody waits for a reader of a file
+        passed = {"stdin_fd": stdin, "output_fd": pipes.output_end, "status_fd": pipes.status_end}
+        passed["lifeline_fd"] = pipes.lifeline_end
+        setup = {
+            "modules": rungs.compiled(_MODULES), "argv": list(command.argv), "cwd": command.cwd, "folder": command.folder, "bounds": dict(bounds),
+            "environment": dict(command.environment), "confined": command.confined, "relay": _PROXY if command.hosts else "", **passed,
+        }  # fmt: skip
+        files = (
+            {path: given.enter_context(_file(_filled(text))) for path, text in _ETC.items()} if command.confined else {}
+        )
+        before = _wrapper(command, files, info) if command.confined else []
+        try:
+            return subprocess.Popen(  # noqa: S603  # our own interpreter and text
+                [*before, *rungs.python()],
+                stdin=given.enter_context(_file(marshal.dumps(setup))),
+                stdout=self._complaints,
+                stderr=self._complaints,
+                pass_fds=(*passed.values(), *files.values(), info),
+                cwd="/",
+                env={},
+                start_new_session=True,
+            )
+        except OSError:
+            self._complaints.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end(by_itself=False)
+        self._complaints.close()
+
+    def end(self, *, by_itself: bool) -> None:
+        """Wait until nothing is left; kill it all, unless the first process has reported and ends by itself."""
+        if not by_itself and self._process.returncode is None:
+            if not self._confined:  # only the first process finds all that it started; once it is killed, nobody does
+                self._pipes.close(self._pipes.lifeline)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_SWEEPING_S)
+            # bubblewrap ends when all in it have: killed itself, it would not wait.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._first or self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def complaints(self) -> str:
+        """Return the last line of what went wrong before the command could start."""
+        self._complaints.seek(0)
+        lines = self._complaints.read(_MOST_COMPLAINTS).decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+def visible_paths(*paths: str) -> Visible:
+    """Return what a command sees besides its folder: Python, the system's libraries, these files and folders, and the links to them."""
+    found = visible(tuple(sorted({os.path.realpath(path) for path in paths})))
+    links = {path: to for path, to in found.links.items() if to != OWN}
+    for path in paths:
+        links |= _hops(path)
+    return Visible(found.paths, {p: to for p, to in links.items() if not _is_below(p, found.paths)}, found.devices)
+
+
+def _hops(path: str) -> dict[str, str]:
+    """Return the symbolic links over which a path leads."""
+    found: dict[str, str] = {}
+    parts, at = list(Path(path).parts[1:]), Path("/")
+    while parts and len(found) < _MOST_HOPS:
+        at /= parts.pop(0)
+        if at.is_symlink():
+            found[str(at)] = target = str(at.readlink())
+            parts = [*Path(os.path.normpath(at.parent / target)).parts[1:], *parts]
+            at = Path("/")
+    return found
+
+
+def _is_below(path: str, tops: Iterable[str]) -> bool:
+    return any(f"{path}/".startswith(f"{top}/") for top in tops)
+
+
+def _first_in(info: int) -> int:
+    """Read which process is the first in the sandbox; 0 when there was none."""
+    said = b""
+    while piece := os.read(info, 4_096):
+        said += piece
+    with contextlib.suppress(ValueError):
+        return int(json.loads(said)["child-pid"])
+    return 0
+
+
+@contextlib.contextmanager
+def _file(content: bytes) -> Iterator[int]:
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        yield file.fileno()
+
+
+def _filled(text: str) -> bytes:
+    return text.format(user=os.geteuid(), group=os.getegid()).encode()
+
+
+def _wrapper(command: ShellCommand, files: Mapping[str, int], info: int) -> list[str]:
+    """Return the command that goes before Python's. What is mounted later covers what was before."""
+    return [
+        shutil.which("bwrap") or "bwrap", "--as-pid-1", "--die-with-parent", "--info-fd", str(info), "--clearenv", "--cap-drop", "ALL",
+        "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+        "--hostname", "sandbox", "--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", _TMP,
+        *_folders(command),
+        *(part for path in command.visible.paths for part in ("--ro-bind", path, path)),
+        *(part for path, target in command.visible.links.items() for part in ("--symlink", target, path)),
+        "--dev", "/dev", "--perms", "1777", "--size", str(_SHARED_BYTES), "--tmpfs", _SHARED, "--remount-ro", "/dev",
+        "--proc", "/proc", "--remount-ro", "/proc",
+        *(part for path, file in files.items() for part in ("--perms", "0444", "--ro-bind-data", str(file), path)),
+        *(("--bind", command.hosts, _PROXY) if command.hosts else ()),
+        "--bind", command.folder, command.folder,
+        *_kept(command),
+        "--remount-ro", "/", "--chdir", "/", "--",
+    ]  # fmt: skip
+
+
+def _folders(command: ShellCommand) -> list[str]:
+    """Make the folders above what is shown: by itself bubblewrap gives them the modes of those outside, which may be closed."""
+    tops = command.visible.paths
+    above = {
+        str(parent)
+        for path in (*tops, *command.visible.links, command.folder)
+        for parent in list(Path(path).parents)[:-1]
+        if not _is_below(str(parent), tops)
+    }
+    return [part for folder in sorted(above - {_TMP}) for part in ("--perms", "0755", "--dir", folder)]
+
+
+def _kept(command: ShellCommand) -> list[str]:
+    """Show again, without leave to write, what lies in the folder and is kept from the command.
+
+    The folders that lead to it become mounts too: those cannot be renamed to put another in their place.
+    """
+    inside = [path for path in command.visible.paths if path.startswith(f"{command.folder}/")]
+    kept = sorted({*command.kept, *inside})
+    leading = {
+        str(parent) for path in kept for parent in Path(path).parents if f"{parent}/".startswith(f"{command.folder}/")
+    }
+    mounts = dict.fromkeys(leading - {command.folder}, "--bind") | dict.fromkeys(kept, "--ro-bind")
+    return [part for path in sorted(mounts) for part in (mounts[path], path, path)]
+
+
+_RUNG = "bubblewrap"
+_lock = threading.Lock()
+#: In a network of its own it may send datagrams, to nobody: only what is answered counts.
+_TRIED = """
+import sys
+addresses = _addresses
+def _addresses(targets):
+    return [each for each in addresses(targets) if each[1] == socket.SOCK_STREAM]
+run(sys.argv[1], 1)
+"""
+_MARGIN_S = 3.0  # for the first process of the sandbox to start and to report; then all is killed
+_PIECE_BYTES = 65_536
+_MOST_STATUS = 4_096
+#: What a command is kept from. Its files are this user's own, so is its user; how much disk it uses is looked at, not bounded.
+KEPT_FROM = frozenset(FEATURES) - {"own user", "bounded disk"}
+#: How much one command may use: memory, size of a file and open files for each process, disk and processes for all together.
+BOUNDS = Bounds(
+    timeout_s=60, cpu_s=3_600, memory_bytes=4 << 30, file_bytes=256 << 20, disk_bytes=2 << 30, open_files=512, processes=256,
+    output_bytes=9 << 10,
+)  # fmt: skip
+
+#: exited by itself · at the time limit · because somebody stopped it · it filled the disk · too many processes · unknown
+How = Literal["exited", "timeout", "stopped", "disk", "processes", "lost"]
+
+
+@attrs.frozen
+class CommandEnd:
+    """How it ended. `status` is its exit status, the negative number of a signal, or None where it had to be left to the kernel.
+
+    `head` is the beginning of what it wrote to its output and errors, `tail` the end of the rest, `bytes_between` what neither has.
+    """
+
+    how: How
+    status: int | None
+    head: bytes = attrs.field(repr=False)
+    tail: bytes = attrs.field(repr=False)
+    bytes_between: int
+    seconds: float
+
+
+class StopSwitch:
+    """Stops a command from another thread, once and for all."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+
+    def fileno(self) -> int:
+        """Return a file that can be read from as soon as it is set."""
+        return self._reading
+
+    def set(self) -> None:
+        """Stop the command that waits for this, and every later one."""
+        os.write(self._writing, b"x")
+
+    def close(self) -> None:
+        """Close its files."""
+        os.close(self._reading)
+        os.close(self._writing)
+
+
+@contextlib.contextmanager
+def stop() -> Iterator[StopSwitch]:
+    """Yield one that is closed afterwards."""
+    made = StopSwitch()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def run_command(
+    command: ShellCommand, bounds: Bounds = BOUNDS, grace_s: float = 1.0, stopped: StopSwitch | None = None
+) -> CommandEnd:
+    """Run a command to its end, at most `timeout_s` and `grace_s` long. Raises SandboxError when it cannot be run so confined."""
+    started = time.monotonic()
+    with shortages(), Pipes() as pipes:
+        limits = {**attrs.asdict(bounds), "grace_s": grace_s}
+        with Sandbox(command, limits, pipes) as sandbox:
+            reading = _CommandPipes(pipes, bounds.output_bytes)
+            reading.collect(started + bounds.timeout_s + grace_s + _MARGIN_S, stopped)
+            sandbox.end(by_itself=reading.is_over)
+            reading.drain()
+            return _ended(reading, sandbox.complaints(), time.monotonic() - started)
+
+
+class _CommandPipes:
+    """What has been read so far: of the output the beginning and the end, and all of the status."""
+
+    def __init__(self, pipes: Pipes, most: int) -> None:
+        self._pipes, self._most = pipes, most
+        self.head, self.tail, self.status = bytearray(), b"", b""
+        self.bytes_between = 0
+        self.is_over = False
+
+    def collect(self, deadline: float, stopped: StopSwitch | None) -> None:
+        """Read until the sandbox has closed its status, or the deadline."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipes.output, selectors.EVENT_READ, self._read_output)
+            selector.register(self._pipes.status, selectors.EVENT_READ, self._read_status)
+            if stopped is not None:
+                selector.register(stopped, selectors.EVENT_READ, self._pass_on)
+            while not self.is_over and (left_s := deadline - time.monotonic()) > 0:
+                for key, _ in selector.select(left_s):
+                    if not key.data():
+                        selector.unregister(key.fileobj)
+
+    def drain(self) -> None:
+        """Read what is still in the pipe; who holds it open is not waited for."""
+        with contextlib.suppress(BlockingIOError):
+            while self._read_output():
+                pass
+
+    def _pass_on(self) -> bool:
+        self._pipes.close(self._pipes.lifeline)
+        return False
+
+    def _read_status(self) -> bool:
+        piece = os.read(self._pipes.status, _MOST_STATUS)
+        self.status = (self.status + piece)[:_MOST_STATUS]
+        self.is_over = not piece
+        return bool(piece)
+
+    def _read_output(self) -> bool:
+        piece = os.read(self._pipes.output, _PIECE_BYTES)
+        room = self._most - len(self.head)
+        self.head += piece[:room]
+        if len(piece) > room:
+            end = self.tail + piece[room:]
+            self.tail = end[-self._most :]
+            self.bytes_between += len(end) - len(self.tail)
+        return bool(piece)
+
+
+def _ended(reading: _CommandPipes, complaints: str, seconds: float) -> CommandEnd:
+    said: dict[str, Any] = json.loads(reading.status) if reading.status else {}
+    if not said and complaints:
+        raise SandboxError(f"the sandbox for commands could not be made: {complaints}", ("bubblewrap",))
+    if said.get("fault"):
+        raise SandboxError(f"the command could not be started: {said['fault']}")
+    return CommandEnd(
+        said.get("ended", "lost"), said.get("status"), bytes(reading.head), reading.tail, reading.bytes_between, seconds,
+    )  # fmt: skip
+
+
+def probed() -> Rung:
+    """Try the sandbox for commands: attack it from inside. The answer is kept like that of a rung."""
+    with _lock:
+        try:
+            return _probed()
+        except ShortageError as error:
+            return Rung(_RUNG, fault=str(error))
+
+
+@functools.cache
+def _probed() -> Rung:
+    if sys.platform != "linux":
+        return Rung(_RUNG, fault="only Linux has it")
+    if shutil.which("bwrap") is None:
+        return Rung(_RUNG, fault="bwrap is not installed (apt install bubblewrap)")
+    try:
+        with shortages(), tempfile.TemporaryDirectory(prefix="dsa-") as folder, targets() as made:
+            code = f"{TRIALS.text}\n{_TRIED}"
+            argv = (interpreter(), "-P", "-s", "-S", "-c", code, json.dumps(made))
+            ended = run_command(
+                ShellCommand(argv, folder, folder, {}, visible_paths()), attrs.evolve(BOUNDS, timeout_s=10)
+            )
+        broken = json.loads(ended.head)
+    except ShortageError:
+        raise
+    except SandboxError as error:
+        return Rung(_RUNG, fault=str(error))
+    except ValueError:
+        said = ended.head.decode(errors="replace").strip().splitlines()
+        return Rung(_RUNG, fault=f"a program that was tried there {ended.how}: {said[-1] if said else 'no word'}")
+    if fault := unkept(KEPT_FROM, broken):
+        return Rung(_RUNG, fault=fault)
+    return Rung(_RUNG, KEPT_FROM)

@@ -1,0 +1,67 @@
+"""The processes that one has started, and theirs: told when a child ends, found, killed.
+
+Where there is no `/proc` none is found: in a process namespace of its own the end of the first has ended all others.
+"""
+
+import contextlib
+import os
+import signal
+import time
+
+_SWEEP_S = 1.5
+
+
+def woken() -> int:
+    """Return a file that can be read from whenever a child has ended; who watches is not to be interrupted by those it watches."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return reading
+
+
+def sweep() -> None:
+    """Kill all that is left of what this process has started: children of a dead parent are ours now (subreaper).
+
+    All are stopped before any is killed: what goes on forking would otherwise be ahead for ever.
+    """
+    stopped: set[int] = set()
+    give_up = time.monotonic() + _SWEEP_S
+    while (running := descendants(os.getpid()) - stopped) and time.monotonic() < give_up:
+        for child in running:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGSTOP)
+        stopped |= running
+    while time.monotonic() < give_up:
+        for child in descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.001)
+
+
+def descendants(process: int) -> set[int]:
+    """Return the children of a process, and theirs."""
+    found: set[int] = set()
+    open_ = of(process)
+    while open_:
+        child = open_.pop()
+        if child not in found:
+            found.add(child)
+            open_ += of(child)
+    return found
+
+
+def of(process: int) -> list[int]:
+    """Return the children of all threads of a process."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  # pathlib is slow to import
+            with open(f"/proc/{process}/task/{task}/children", "rb") as file:  # noqa: PTH123
+                found += [int(pid) for pid in file.read().split()]
+    return found

@@ -1,0 +1,142 @@
+"""Which rungs this machine reaches, found by trying: a program that attacks is run on each, and a feature counts that it could not break.
+
+Every rung is tried at most once in a process. The attacks aim at things made for them: a file, a folder, sockets of ours.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsa.edge.sandbox.rungs import (
+    RUNGS,
+    Bounds,
+    Confinement,
+    SandboxError,
+    SandboxOutcome,
+    SandboxProgram,
+    ShortageError,
+    shortages,
+)
+from dsa.edge.sandbox.sandbox_runner import run_on
+
+#: The program that attacks.
+TRIALS = SandboxProgram((Path(__file__).with_name("trials.py")).read_text(encoding="utf-8"))
+_BOUNDS = Bounds(timeout_s=10)
+_lock = threading.Lock()
+
+
+@attrs.frozen
+class Rung:
+    """A rung as it is here: `features` that held when attacked, or the `fault` for which it cannot be had.
+
+    `notes` say what is less than elsewhere, and why: a filter of system calls that is not there, limits of this user's own.
+    """
+
+    name: str
+    features: frozenset[str] = frozenset()
+    fault: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def probed(name: str) -> Rung:
+    """Try a rung; the answer is kept for as long as this process lives, unless the machine was only out of something."""
+    with _lock:
+        try:
+            return _probed(name)
+        except ShortageError as error:
+            return Rung(name, fault=str(error))
+
+
+def ladder() -> tuple[Rung, ...]:
+    """Try all rungs, best first."""
+    return tuple(map(probed, RUNGS))
+
+
+def best() -> Rung:
+    """Return the best rung that this machine reaches. Raises SandboxError with the fault of each when there is none."""
+    faults = []
+    for name in RUNGS:
+        rung = probed(name)
+        if not rung.fault:
+            return rung
+        faults.append(f"{name}: {rung.fault}")
+    raise SandboxError(f"this machine cannot confine code at all ({'; '.join(faults)})", tuple(RUNGS))
+
+
+@functools.cache
+def _probed(name: str) -> Rung:
+    if fault := _not_here(name):
+        return Rung(name, fault=fault)
+    try:
+        with shortages(), targets() as made:
+            outcome = run_on(name, TRIALS, json.dumps(made), _BOUNDS, Confinement())
+    except ShortageError:
+        raise
+    except SandboxError as error:
+        return Rung(name, fault=str(error))
+    try:
+        broken = json.loads(outcome.results)
+    except ValueError:
+        said = outcome.output.decode(errors="replace").strip().splitlines()
+        return Rung(name, fault=f"a program that was tried there {outcome.ended}: {said[-1] if said else 'no word'}")
+    if fault := unkept(outcome.features, broken):
+        return Rung(name, fault=fault)
+    return Rung(name, outcome.features, notes=tuple(_notes(outcome)))
+
+
+def unkept(promised: Collection[str], broken: Mapping[str, list[str]]) -> str:
+    """Return which promises did not hold when tried, and by what; empty when all did."""
+    failed = [f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken.items()) if name in promised]
+    return f"it promises what did not hold when tried: {', '.join(failed)}" if failed else ""
+
+
+def _notes(outcome: SandboxOutcome) -> Iterator[str]:
+    if outcome.gap:
+        yield outcome.gap
+    for name, bound in outcome.lowered.items():
+        yield f"{name} is at most {bound}, not {getattr(_BOUNDS, name)}: this user may not have more (ulimit -H)"
+
+
+def _not_here(name: str) -> str:
+    if not hasattr(os, "fork"):  # what needs it is not on Windows
+        return "code of a model is run on Linux and macOS only"
+    if name != "limits" and sys.platform != "linux":
+        return "only Linux has it"
+    if name == "bubblewrap" and shutil.which("bwrap") is None:
+        return "bwrap is not installed (apt install bubblewrap)"
+    return ""
+
+
+@contextlib.contextmanager
+def targets() -> Iterator[dict[str, Any]]:
+    """Make what is attacked: a file of this user, a folder for all, listening sockets; this process is one too."""
+    with tempfile.TemporaryDirectory(prefix="dsa-") as folder, contextlib.ExitStack() as opened:
+        Path(folder).chmod(0o777)
+        secret = Path(folder) / "secret"
+        secret.write_text("outside", encoding="utf-8")
+        secret.chmod(0o644)
+        made: dict[str, Any] = {"folder": folder, "secret": str(secret), "pid": os.getpid()}
+        with contextlib.suppress(OSError):  # a machine may be without loopback: then there is none to reach
+            tcp = opened.enter_context(socket.socket())
+            tcp.bind(("127.0.0.1", 0))
+            tcp.listen()
+            made["tcp"] = tcp.getsockname()[1]
+        local = opened.enter_context(socket.socket(socket.AF_UNIX))
+        local.bind(f"{folder}/s")
+        local.listen()
+        letters = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        letters.bind(f"{folder}/d")
+        for each in "sd":
+            (Path(folder) / each).chmod(0o777)
+        yield made

@@ -1,0 +1,297 @@
+"""The rungs of the sandbox, what they keep code from, and what somebody may require. Words and rules only; it starts nothing.
+
+A rung is a way to confine a process, a feature something that the code then cannot do. Both are known by their names, which
+`Confinement`, every result and `dsa doctor` use.
+
+What is run, what it may use, and what came out.
+
+Which files of this machine code can read in the sandbox: Python, its library, the system's shared libraries. Nothing it could write.
+
+How Python is started for what runs inside: without an environment, with modules that come along, never from a path.
+
+Takes names of modules of the folder `inside`, gives them compiled, and the command of an interpreter that makes them from its setup and runs
+the last one's `main`.
+"""
+
+import contextlib
+import errno
+import functools
+import math
+import os
+import sys
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import CodeType
+from typing import Literal
+
+import attrs
+
+from dsa.errors import DsaError
+
+#: Best first.
+RUNGS = {
+    "bubblewrap": "a file tree, user, processes and network of its own, set up by the program bwrap; then as the next",
+    "namespaces": "a file tree, user, processes and network of its own, set up by system calls; then Landlock and a filter",
+    "landlock": "files kept away by Landlock, sockets by a filter of system calls; limits",
+    "limits": "limits on time, memory, files and processes, a filter of system calls, and the user's own rights",
+}
+#: What a process may be kept from. What stands beside each is what it can do without it.
+FEATURES = {
+    "no files outside": "It can read and write the files that its user can.",
+    "own file tree": "It can see names, sizes and times of files outside, and change modes and times of its user's.",
+    "no network": "It can use the network, and local services that listen on sockets.",
+    "own processes": "It can signal, and so kill, other processes of its user, the one that watches it among them.",
+    "no environments": "It can read the environment of other processes of its user, with the keys that are in it.",
+    "own user": "It runs as the user who runs this.",
+    "no privileges": "It keeps the capabilities of its user, and can gain others by programs that grant them.",
+    "filtered system calls": "It can attack the kernel through any system call: nothing filters them.",
+    "bounded disk": "It can write any number of files of bounded size where it can write at all.",
+    "bounded processor time": "It can use a processor until the time limit.",
+    "bounded memory": "It can use all memory.",
+    "bounded files": "It can write files of any size.",
+    "bounded open files": "It can open any number of files.",
+    "bounded processes": "It can start any number of processes until the time limit.",
+}
+#: What stays possible whatever is achieved.
+ALWAYS = (
+    "It can read Python's library and the system's shared libraries.",
+    "It can use the memory and time limits once for each process that it starts, up to the limit on processes.",
+    "It can attack the kernel through the system calls that every program needs, and measure time to learn about the machine.",
+    "It can report any result it likes: a right value says nothing about how it was found.",
+)
+
+
+class SandboxError(DsaError):
+    """Raised when code cannot be run as confined as it must be. `missing` names the features, or the rung, that are not there."""
+
+    def __init__(self, message: str, missing: Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.missing = tuple(missing)
+
+
+#: What helps where this machine, or this process, is out of something.
+_HINTS = {
+    errno.EMFILE: "this process has too many open files: close some, or raise its limit (ulimit -n)",
+    errno.ENFILE: "the machine has too many open files",
+    errno.EFBIG: "this process may not write a file of that size: raise its limit (ulimit -f)",
+    errno.ENOSPC: "the folder for temporary files is full: make room, or name another (TMPDIR)",
+    errno.EDQUOT: "the folder for temporary files is full: make room, or name another (TMPDIR)",
+    errno.EAGAIN: "this user has too many processes: end some, or raise the limit (ulimit -u)",
+    errno.ENOMEM: "there is too little memory",
+}
+
+
+class ShortageError(SandboxError):
+    """Raised when this machine, or this process, is out of something: files, processes, disk. Later it may have it again."""
+
+
+@contextlib.contextmanager
+def shortages() -> Iterator[None]:
+    """Raise ShortageError, with what helps, for an OSError of our own doing."""
+    try:
+        yield
+    except OSError as error:
+        hint = f"; {_HINTS[error.errno]}" if error.errno in _HINTS else ""
+        raise ShortageError(f"code cannot be run now: {error}{hint}") from error
+
+
+def _names(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(names)
+
+
+@attrs.frozen
+class Confinement:
+    """What must hold of every run, else it is refused: `require` names features, or a rung, which then is the least.
+
+    `rung` takes exactly this one instead of the best there is. ValueError for names that are none.
+    """
+
+    require: frozenset[str] = attrs.field(default=frozenset(), converter=_names)
+    rung: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a name that is neither a feature nor a rung: nothing would be required by it."""
+        unknown = sorted(self.require - {*FEATURES, *RUNGS})
+        if unknown:
+            known = ", ".join((*FEATURES, *RUNGS))
+            raise ValueError(f"'{unknown[0]}' is nothing that a sandbox can be required to have: {known}")
+        if self.rung and self.rung not in RUNGS:
+            raise ValueError(f"'{self.rung}' is no rung of the sandbox: {', '.join(RUNGS)}")
+
+    def missing(self, rung: str, features: Collection[str]) -> tuple[str, ...]:
+        """Name what is required and not there, in the order of the lists above."""
+        order = list(RUNGS)
+        lower = order[order.index(rung) + 1 :]
+        have = {*features, rung, *lower}
+        return tuple(name for name in (*FEATURES, *RUNGS) if name in self.require and name not in have)
+
+
+def limits(features: Collection[str] = ()) -> tuple[str, ...]:
+    """Return what code can still do in a sandbox with these features, one sentence each; without any: on no rung worth the name."""
+    return (*(can for name, can in FEATURES.items() if name not in features), *ALWAYS)
+
+
+#: exited by itself · killed by a signal (`code` is its number) · at the time limit · for reporting too much · unknown
+End = Literal["exited", "signalled", "timeout", "flooded", "lost"]
+
+
+@attrs.frozen
+class SandboxProgram:
+    """The text of a Python program of ours that defines `run(payload, result_fd)`.
+
+    `preload` names modules that are imported beforehand, once, in the process from which calls are forked; `paths` are folders in which
+    they are found besides the standard library, and which the code can read. `prepare` is Python that this process then runs, once, in a
+    namespace that calls do not see; where no process is kept warm, neither happens. `hash_seed` makes hashes of texts, and so the order of
+    sets, the same in every call (PYTHONHASHSEED, 0 to 4294967295).
+    """
+
+    text: str
+    preload: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    prepare: str = ""
+    hash_seed: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Raise SyntaxError here for what is no Python, not where calls are waited for."""
+        compile(self.text, "<program>", "exec")
+        compile(self.prepare, "<prepare>", "exec")
+        if self.hash_seed is not None and not 0 <= self.hash_seed < 1 << 32:
+            raise ValueError(f"hash_seed = {self.hash_seed} is none: 0 to {(1 << 32) - 1}")
+
+    @property
+    def setup(self) -> "WarmSetup":
+        """What the process from which calls are forked is started with."""
+        return WarmSetup(self.preload, self.paths, self.prepare, self.hash_seed)
+
+
+@attrs.frozen
+class WarmSetup:
+    """What programs may share a warm process by: the same modules, folders, preparation and seed. See `SandboxProgram`."""
+
+    preload: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    prepare: str = ""
+    hash_seed: int | None = None
+
+
+_MOST = (1 << 63) - 1  # what the kernel can count to
+
+
+@attrs.frozen
+class Bounds:
+    """What one call may use. `result_bytes` bounds what it reports, `output_bytes` what is kept of its prints: at the beginning, and at the end.
+
+    Processor time, memory, size of a file and open files are for each process; disk space is for all of a call, where its folder is its own.
+    Where the process that runs this may have less itself (`ulimit -H`), a call has that: see `Outcome.lowered`. ValueError for what is no bound.
+    """
+
+    timeout_s: float = 10.0
+    cpu_s: int = 3
+    memory_bytes: int = 512 * 1024 * 1024
+    file_bytes: int = 1024 * 1024
+    disk_bytes: int = 16 * 1024 * 1024
+    disk_files: int = 4096
+    open_files: int = 64
+    processes: int = 32
+    result_bytes: int = 64 * 1024
+    output_bytes: int = 64 * 1024
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what the kernel would refuse later, in a process that can no longer say so well."""
+        if not (self.timeout_s > 0 and math.isfinite(self.timeout_s)):
+            raise ValueError(f"timeout_s = {self.timeout_s} is no time to wait: a number of seconds above 0")
+        for name, bound in attrs.asdict(self).items():
+            if name != "timeout_s" and not (isinstance(bound, int) and 0 <= bound <= _MOST):
+                raise ValueError(f"{name} = {bound!r} is no bound: a whole number from 0 to {_MOST}")
+
+
+@attrs.frozen
+class SandboxOutcome:
+    """What came out. Only `results` was meant to; the code may have forged that too: judge it as a claim.
+
+    `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined. `output` is the beginning of what was
+    printed; `tail` is the end of the rest, which is empty where nothing was left out. `lowered` has the bounds that were less than asked for, by name,
+    because this user may not have more; `gap` says why system calls were not filtered, and is empty where they were.
+    """
+
+    ended: End
+    code: int
+    results: bytes
+    output: bytes
+    seconds: float
+    cpu_s: float
+    rung: str
+    features: frozenset[str] = frozenset()
+    tail: bytes = b""
+    lowered: Mapping[str, int] = attrs.field(factory=dict)
+    gap: str = ""
+
+
+_SYSTEM = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/share/zoneinfo")
+_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/localtime")
+#: The folder of each call, as `inside.confinement` has it, and what leads to it: where programs keep passing files, and the C library semaphores.
+OWN = "/own"
+_TO_OWN = ("/tmp", "/dev/shm")  # noqa: S108
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+@attrs.frozen
+class Visible:
+    """Files and folders by their real paths, none below another; symbolic links that lead to them; devices."""
+
+    paths: tuple[str, ...]
+    links: dict[str, str]
+    devices: tuple[str, ...]
+
+
+def interpreter() -> str:
+    """Return the real path of the Python that runs this, outside any virtual environment."""
+    return os.path.realpath(sys.executable)
+
+
+@functools.cache
+def visible(more: tuple[str, ...] = ()) -> Visible:
+    """Return what can be read; `more` are further folders."""
+    library = [str(Path(path).parent.parent) for path in (os.__file__, sysconfig.get_config_var("DESTSHARED")) if path]
+    wanted = [interpreter(), *library, *more, *_SYSTEM, *_FILES]
+    links = {path: os.readlink(path) for path in wanted if os.path.islink(path)}  # noqa: PTH114, PTH115
+    real = sorted({os.path.realpath(path) for path in wanted if Path(path).exists()})
+    tops = [path for path in real if not any(path.startswith(f"{other}/") for other in real)]
+    devices = tuple(path for path in _DEVICES if Path(path).exists())
+    links |= {path: OWN for path in _TO_OWN if not any(top.startswith(f"{path}/") for top in tops)}
+    outside = {path: to for path, to in links.items() if not any(path.startswith(f"{top}/") for top in tops)}
+    return Visible(tuple(tops), outside, devices)
+
+
+INSIDE = Path(__file__).with_name("inside")
+_PACKAGES = ("dsa", "dsa.edge", "dsa.edge.sandbox", "dsa.edge.sandbox.inside")
+#: With the environment that it is given this is `-I`, which would not let it have a seed for hashes.
+_ISOLATED = ("-P", "-s", "-S")
+
+#: Reads the setup, makes the modules that are in it, forgets the names under which they found each other, and serves.
+_BOOT = f"""
+import marshal, sys, types
+setup = marshal.loads(open(0, "rb", closefd=False).read())
+for name in {_PACKAGES!r}:
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = []
+for name, code in setup.pop("modules"):
+    module = sys.modules["dsa.edge.sandbox.inside." + name] = types.ModuleType(name)
+    setattr(sys.modules["dsa.edge.sandbox.inside"], name, module)
+    exec(code, module.__dict__)
+for name in [name for name in sys.modules if name.partition(".")[0] == "dsa"]:
+    del sys.modules[name]
+module.main(setup)
+"""
+
+
+def python() -> list[str]:
+    """Return the command: it reads its setup, marshalled, from standard input; `modules` there are those of `compiled`."""
+    return [interpreter(), *_ISOLATED, "-c", _BOOT]
+
+
+@functools.cache
+def compiled(names: tuple[str, ...]) -> list[tuple[str, CodeType]]:
+    """Compile modules, once: the other side is the same Python. Each may import those before it."""
+    return [(name, compile((INSIDE / f"{name}.py").read_bytes(), f"{name}.py", "exec")) for name in names]

@@ -1,0 +1,395 @@
+"""Start the process from which calls are forked, on one rung, and talk to it.
+
+Takes a rung and what is to be imported; gives a `Zygote`. It has no environment but a seed for hashes, no other open file than its control socket and a view
+of `/proc` that code never gets, and it ends when the socket is closed: also when this process is killed.
+
+The warm processes of this one: started at the first use, shared by all threads, ended with it.
+
+A call is forked off a warm process only where code cannot reach it; elsewhere each call has a process of its own, started for it.
+
+Working directories of calls on rungs where a process has no file tree of its own, removed with all that is in them.
+
+Run a program of ours over code that is not, confined, and give back what it reported.
+
+Nothing is trusted that comes out: pipes are read up to a bound, exit status and prints mean nothing, and whatever is not over at the
+deadline is killed with all that it started.
+"""
+
+import atexit
+import contextlib
+import json
+import marshal
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsa.edge.sandbox import rungs
+from dsa.edge.sandbox.rungs import (
+    OWN,
+    Bounds,
+    Confinement,
+    SandboxError,
+    SandboxOutcome,
+    SandboxProgram,
+    Visible,
+    WarmSetup,
+    shortages,
+    visible,
+)
+
+_MODULES = ("system_calls", "seccomp", "process_tree", "confinement", "warm_process")
+_HELLO_S = 30.0
+_MOST_HELLO = 65_536
+
+
+@attrs.define(eq=False)
+class Zygote:
+    """A process that forks one confined process for each call. `fault` says why it is not there; then it takes no calls.
+
+    `gap` says why system calls are not filtered; empty where they are. One that is not `warm` could be reached by its calls: it takes only one.
+    """
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    features: frozenset[str] = frozenset()
+    fault: str = ""
+    gap: str = ""
+    warm: bool = False
+
+    def ask(self, files: Sequence[int]) -> None:
+        """Hand a call over: header, payload, result, status, output, lifeline. Raises SandboxError when it is gone."""
+        try:
+            socket.send_fds(self.control, [b"c"], files)
+        except OSError as error:
+            raise SandboxError(f"the process that runs code is gone: {error}") from error
+
+    def is_there(self) -> bool:
+        """Return whether it still runs."""
+        return self.process.poll() is None
+
+    def close(self) -> None:
+        """Let it end by itself, its calls with it; kill it when it does not."""
+        self.control.close()
+        try:
+            self.process.wait(1)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill it with all its calls."""
+        self.control.close()
+        if self.process.returncode is None:
+            # PermissionError: only zombies left, on macOS.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def forget(self) -> None:
+        """Let go of it in a fork of the process that started it, which does not own it."""
+        self.control.close()
+        self.process.returncode = 0
+
+
+def start(rung: str, wanted: WarmSetup) -> Zygote:
+    """Start one and wait until it is confined and has imported what it should; what goes wrong is its `fault`. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    shown = visible(wanted.paths)
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY) if Path("/proc/self").exists() else os.dup(theirs.fileno())
+    with theirs, tempfile.TemporaryFile() as setup, tempfile.TemporaryFile() as complaints:
+        try:
+            setup.write(marshal.dumps(_setup(rung, wanted, shown, theirs.fileno(), proc)))
+            setup.seek(0)
+            process = subprocess.Popen(  # noqa: S603  # our own interpreter and text
+                [*_wrapper(rung, shown), *rungs.python()],
+                stdin=setup,
+                stdout=complaints,
+                stderr=complaints,
+                pass_fds=(theirs.fileno(), proc),
+                cwd="/",
+                env={} if wanted.hash_seed is None else {"PYTHONHASHSEED": str(wanted.hash_seed)},
+                start_new_session=True,
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            os.close(proc)
+        theirs.close()
+        return _greeted(Zygote(process, ours), complaints)
+
+
+def _greeted(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  # a file
+    """Read what it says of itself, or what went wrong."""
+    line = b""
+    zygote.control.settimeout(_HELLO_S)
+    with contextlib.suppress(OSError):
+        while not line.endswith(b"\n") and len(line) < _MOST_HELLO and (piece := zygote.control.recv(4096)):
+            line += piece
+    try:
+        said = json.loads(line)
+    except ValueError:
+        zygote.kill()
+        complaints.seek(0)
+        lines = complaints.read(_MOST_HELLO).decode(errors="replace").strip().splitlines()
+        said = {"fault": lines[-1] if lines else "it said nothing", "features": [], "gap": "", "warm": False}
+    zygote.fault, zygote.features = said["fault"], frozenset(said["features"])
+    zygote.gap, zygote.warm = said["gap"], said["warm"]
+    if zygote.fault:
+        zygote.kill()
+    else:
+        zygote.control.settimeout(None)
+    return zygote
+
+
+def _setup(rung: str, wanted: WarmSetup, shown: Visible, control: int, proc: int) -> dict[str, Any]:
+    return {
+        "modules": rungs.compiled(_MODULES), "rung": rung, "preload": wanted.preload, "paths": wanted.paths, "prepare": wanted.prepare,
+        "visible": list(shown.paths), "links": shown.links, "devices": list(shown.devices), "control_fd": control, "proc_fd": proc,
+    }  # fmt: skip
+
+
+def _wrapper(rung: str, shown: Visible) -> list[str]:
+    """Return the command that goes before Python's: bubblewrap's, with the file tree; nothing on the other rungs."""
+    if rung != "bubblewrap":
+        return []
+    command = [
+        shutil.which("bwrap") or "bwrap", "--as-pid-1",  # else a process of its own would be left to whoever adopts orphans
+        "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+    ]  # fmt: skip
+    if os.geteuid() == 0:  # for each call it becomes another user, who then has nothing
+        command += ["--cap-drop", "ALL"]
+        command += [part for name in ("SETUID", "SETGID", "SYS_ADMIN") for part in ("--cap-add", f"CAP_{name}")]
+    else:
+        command += ["--unshare-user"]
+    above = {str(parent) for path in shown.paths for parent in list(Path(path).parents)[:-1]}
+    for folder in sorted({*above, "/dev"}):  # by itself it would copy modes, and nobody may enter root's home
+        command += ["--perms", "0755", "--dir", folder]
+    command += ["--size", str(Bounds().disk_bytes), "--tmpfs", OWN]  # for calls that cannot mount their own
+    for path in shown.paths:
+        command += ["--ro-bind", path, path]
+    for path in shown.devices:
+        command += ["--dev-bind", path, path]
+    for path, target in shown.links.items():
+        command += ["--symlink", target, path]
+    return [*command, "--remount-ro", "/", "--"]
+
+
+_warm: dict[tuple[str, WarmSetup], Zygote] = {}
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def zygote(rung: str, setup: WarmSetup = WarmSetup()) -> Iterator[Zygote]:  # noqa: B008  # it is frozen
+    """Yield a process to ask for a call, warm where that is safe. Raises SandboxError when the rung cannot be had, OSError without a process."""
+    key = (rung, setup)
+    with _lock:
+        found = _warm.get(key)
+        if found is None or not found.is_there():
+            if found is not None:
+                _warm.pop(key).kill()
+            found = start(*key)
+            if found.fault:
+                raise SandboxError(f"no process can be confined by '{rung}' here: {found.fault}", (rung,))
+            if found.warm:
+                _warm[key] = found
+    if found.warm:
+        yield found
+        return
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def close_all() -> None:
+    """End all warm processes; the next call starts new ones."""
+    with _lock:
+        for found in _warm.values():
+            found.close()
+        _warm.clear()
+
+
+def _forget_all() -> None:
+    """In a fork of this process: its warm ones are not ours."""
+    global _lock  # noqa: PLW0603  # another thread may have held it when we were forked
+    _lock = threading.Lock()
+    for found in _warm.values():
+        found.forget()
+    _warm.clear()
+
+
+atexit.register(close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+_CLEANING_S = 10.0  # a process that escaped may go on writing
+
+
+@contextlib.contextmanager
+def working_directory() -> Iterator[str]:
+    """Yield a new directory, and remove it afterwards, however deep and closed it has become."""
+    directory = tempfile.mkdtemp(prefix="dsa-")
+    try:
+        yield directory
+    finally:
+        with contextlib.suppress(OSError):
+            flatten(Path(directory), time.monotonic() + _CLEANING_S)
+        with contextlib.suppress(RecursionError):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def flatten(directory: Path, give_up: float) -> None:
+    """Delete everything below, however deep: code can nest directories deeper than rmtree can recurse."""
+    fresh = 0
+    while (entries := list(os.scandir(directory))) and time.monotonic() < give_up:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                Path(entry.path).unlink()
+                continue
+            Path(entry.path).chmod(0o700)
+            for inner in list(os.scandir(entry.path)):
+                if inner.is_dir(follow_symlinks=False):
+                    Path(inner.path).chmod(0o700)  # a directory that cannot be written cannot be moved
+                fresh += 1
+                Path(inner.path).rename(directory / f"flat-{fresh}")
+            Path(entry.path).rmdir()
+
+
+_GRACE_S = 2.0  # for the worker to start and for the watching process to sweep; then all is killed
+_PIECE_BYTES = 65_536
+_PIPES = ("result", "status", "output")
+
+
+def run_on(
+    rung: str, program: SandboxProgram, payload: str, bounds: Bounds, confinement: Confinement
+) -> SandboxOutcome:
+    """Run `program` and call its `run(payload, result_fd)` on a rung. Never raises for what the code does.
+
+    Raises SandboxError when it cannot be confined, or has less than is required; then nothing was run.
+    """
+    started = time.monotonic()
+    with shortages(), zygote(rung, program.setup) as found, contextlib.ExitStack() as opened:
+        if missing := confinement.missing(rung, found.features):
+            raise SandboxError(f"the sandbox '{rung}' lacks what is required: {', '.join(missing)}", missing)
+        folder = "" if "own file tree" in found.features else opened.enter_context(working_directory())
+        header = {"program": program.text, "bounds": attrs.asdict(bounds), "folder": folder}
+        reading = _CallPipes(bounds, opened)
+        _ask(found, header, payload, reading)
+        reading.collect(started + bounds.timeout_s + _GRACE_S)
+        if not reading.over:
+            found.kill()
+        reading.drain()
+    return _outcome(reading, bounds, time.monotonic() - started, rung, found)
+
+
+def _ask(found: Zygote, header: dict[str, Any], payload: str, reading: "_CallPipes") -> None:
+    with tempfile.TemporaryFile() as head, tempfile.TemporaryFile() as body:  # a file cannot fill up while nobody reads
+        try:
+            for file, text in ((head, json.dumps(header)), (body, payload)):
+                file.write(text.encode("utf-8", "surrogatepass"))
+                file.seek(0)
+            found.ask([head.fileno(), body.fileno(), *reading.theirs])
+        finally:
+            reading.hand_over()
+
+
+class _CallPipes:
+    """The pipes of a call, and what has been read of each so far."""
+
+    def __init__(self, bounds: Bounds, opened: contextlib.ExitStack) -> None:
+        self._bounds = bounds
+        self._most = {"result": bounds.result_bytes, "output": bounds.output_bytes, "status": _PIECE_BYTES}
+        self._names: dict[int, str] = {}
+        self.theirs: list[int] = []
+        self.pieces = {name: bytearray() for name in _PIPES}
+        self.tail = b""
+        self.flooded = False
+        self.over = False
+        for name in _PIPES:
+            reader, writer = os.pipe()
+            opened.callback(os.close, reader)
+            os.set_blocking(reader, False)
+            self._names[reader] = name
+            self.theirs.append(writer)
+        end, self._lifeline = os.pipe()
+        opened.callback(self._cut)
+        self.theirs.append(end)
+
+    def hand_over(self) -> None:
+        """Close here what the other side has now."""
+        for file in self.theirs:
+            os.close(file)
+
+    def _cut(self) -> None:
+        """End the call: the watching process kills all of it and reports."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def collect(self, deadline: float) -> None:
+        """Read all pipes until the watching process has closed its own, which it does last."""
+        with selectors.DefaultSelector() as selector:
+            for reader in self._names:
+                selector.register(reader, selectors.EVENT_READ)
+            while not self.over and (left_s := deadline - time.monotonic()) > 0:
+                for key, _ in selector.select(left_s):
+                    if not self._read(key.fd):
+                        selector.unregister(key.fd)
+                        self.over = self.over or self._names[key.fd] == "status"
+                if len(self.pieces["result"]) > self._bounds.result_bytes:
+                    self.flooded = True
+                    self._cut()
+
+    def drain(self) -> None:
+        """Read what is still in the pipes; nobody who holds one open is waited for."""
+        for reader in self._names:
+            self._read(reader)
+
+    def _read(self, reader: int) -> bool:
+        """Read one piece, keep at most one byte more than is wanted, and of the output the end too; False at the end of the pipe."""
+        name = self._names[reader]
+        try:
+            piece = os.read(reader, _PIECE_BYTES)
+        except BlockingIOError:
+            return True
+        into = self.pieces[name]
+        room = self._most[name] + (name != "output") - len(into)
+        into += piece[:room]
+        if name == "output" and len(piece) > room:
+            self.tail = (self.tail + piece[room:])[-self._most[name] :]
+        return bool(piece)
+
+
+def _outcome(reading: _CallPipes, bounds: Bounds, seconds: float, rung: str, found: Zygote) -> SandboxOutcome:
+    pieces = reading.pieces
+    try:
+        status = json.loads(pieces["status"])
+    except ValueError:  # the watching process was killed: at our deadline, or by the code
+        status = {"ended": "timeout" if seconds > bounds.timeout_s else "lost", "code": 0, "cpu_s": 0.0, "fault": ""}
+    if status["fault"]:
+        raise SandboxError(f"code could not be confined by '{rung}': {status['fault']}", (rung,))
+    return SandboxOutcome(
+        ended="flooded" if reading.flooded else status["ended"],
+        code=status["code"],
+        results=bytes(pieces["result"]),
+        output=bytes(pieces["output"]),
+        seconds=seconds,
+        cpu_s=status["cpu_s"],
+        rung=rung,
+        features=found.features,
+        tail=reading.tail,
+        lowered=status.get("lowered", {}),
+        gap=found.gap,
+    )

@@ -1,0 +1,378 @@
+"""Large texts apart from the lines they stand in: each is kept once, under its SHA-256.
+
+Takes a ledger's line, gives a short line and the texts it refers to, and puts both together again. So what is said again and
+again, such as a conversation, costs its length once.
+
+The rows of a run in the durable store: one for the run, one for each commit, one that seals the end; and the hashes that hold them together.
+
+Each commit's row has the hash of it and of the row before. The row that seals the end stands behind the last commit, so that an append
+changes one page of the file; it has the summary too, so that a list of runs decodes no entries.
+
+The inbox of a run in the durable store: messages that wait, and those that were taken, with what came of them.
+
+A row is sealed by a hash. What was deleted behind the store's back is missed by its sender alone.
+"""
+
+import gc
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import attrs
+
+from dsa.runtime.json_text import quoted, value_of
+from dsa.runtime.ledger import Entry, Ledger, commit_entries
+from dsa.runtime.run_store import (
+    DamageError,
+    InboxMessage,
+    LeaseLostError,
+    StoredRun,
+    StoreError,
+    Taking,
+    commit_line,
+    first_link,
+    message_line,
+    message_of,
+    next_link,
+)
+
+#: Lines up to this length stay as they are; in longer ones, texts from the second length on are kept apart (characters).
+LONG_LINE, LONG_TEXT = 4_096, 1_024
+_KEY = re.compile(r"\$+content")
+#: A reference, and a key that looks like one, in a line. Quotes within texts are escaped, so neither is found in a text.
+_REFERENCE = re.compile(r'\{"\$content":"([0-9a-f]{64})"\}')
+_ESCAPED = re.compile(r'([{,]")\$(\$+content":)')
+
+
+def address(text: str) -> bytes:
+    """Return the SHA-256 of a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def apart(line: str) -> tuple[str, dict[bytes, str]]:
+    """Return a line with references in place of its large texts, and these by their address; a short line comes back as it is."""
+    if len(line) <= LONG_LINE:
+        return line, {}
+    texts: dict[bytes, str] = {}
+
+    def short(value: object) -> object:
+        if isinstance(value, str) and len(value) >= LONG_TEXT:
+            texts[address(value)] = value
+            return {"$content": address(value).hex()}
+        if isinstance(value, dict):
+            return {f"${key}" if _KEY.fullmatch(key) else key: short(item) for key, item in value.items()}
+        return [short(item) for item in value] if isinstance(value, list) else value
+
+    shortened = _dumps(short(json.loads(line)))
+    return (shortened, texts) if texts else (line, {})
+
+
+def together(line: str, quoted_at: Callable[[bytes], str]) -> str:
+    """Undo `apart`; `quoted_at` gives the text at an address, as JSON."""
+    whole = _REFERENCE.sub(lambda found: quoted_at(bytes.fromhex(found[1])), line)
+    return _ESCAPED.sub(r"\1\2", whole) if _ESCAPED.search(line) else whole
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+#: A row of entries stands at its run's number times this, plus its position: one number, so that rows of a page's size fit on a page.
+SPAN = 2**36
+#: The position of the row that seals the end of a run.
+END = SPAN - 1
+#: What the row of a removed run has in place of its machine's address.
+REMOVED = b""
+
+RUN_COLUMNS = "number, run, machine, epoch, holder"
+_END_LINE = re.compile(r"(\d+) ([0-9a-f]{64}) (.*)", re.DOTALL)
+_ADD = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)"
+_ADD_BOTH = f"{_ADD}, (?, ?, ?, ?, ?)"
+_SEALED = "SELECT link FROM entries WHERE place = ?"
+_ROWS = "SELECT place, epoch, short, line, link FROM entries WHERE place BETWEEN ? AND ? ORDER BY place"
+_LAST_BEFORE = "SELECT place, link FROM entries WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 2"
+_Columns = tuple[Any, ...]
+_NO_ROW = (0, 0, 0, "", b"")
+#: How many rows are decoded at once.
+_BATCH = 100
+
+
+@attrs.frozen
+class RunRow:
+    """A run's row in the table of runs."""
+
+    number: int
+    run: str
+    machine: bytes
+    epoch: int
+    holder: str | None
+
+    @property
+    def seal(self) -> bytes:
+        """The hash of all of it."""
+        said = f"{self.number} {self.epoch} {self.machine.hex()} {self.holder!r} {self.run}"
+        return hashlib.sha256(said.encode()).digest()
+
+    def is_sound(self, seal: object) -> bool:
+        """Return whether this is what was sealed; a damaged row may hold anything."""
+        kinds = (type(self.number), type(self.run), type(self.machine), type(self.epoch))
+        return kinds == (int, str, bytes, int) and self.seal == seal
+
+    def require_sound(self, seal: object) -> None:
+        """Raise DamageError unless this is what was sealed."""
+        if not self.is_sound(seal):
+            raise DamageError("what is kept about the run as a whole was changed", str(self.run))
+
+    def replace(self, connection: sqlite3.Connection, after: "RunRow") -> None:
+        """Write another row in place of this one. Raises LeaseLostError when this one is not there any more."""
+        changed = (after.machine, after.epoch, after.holder, after.seal, self.number, self.epoch)
+        update = "UPDATE runs SET machine = ?, epoch = ?, holder = ?, seal = ? WHERE number = ? AND epoch = ?"
+        if connection.execute(update, changed).rowcount != 1:
+            raise LeaseLostError(self.run)
+
+
+class EndRow:
+    """The end of a run: how many entries there are, the hash of the last commit, the summary's line, and what seals all this."""
+
+    __slots__ = ("epoch", "head", "length", "number", "seal", "summary")
+
+    def __init__(self, number: int, epoch: int, length: int, head: bytes, summary: str = "") -> None:
+        self.number, self.epoch, self.length, self.head, self.summary = number, epoch, length, head, summary
+        self.seal = hashlib.sha256(b"%d %d %d %b%b" % (number, epoch, length, head, summary.encode())).digest()
+
+    @property
+    def place(self) -> int:
+        """Where the row stands."""
+        return self.number * SPAN + END
+
+    def columns(self) -> _Columns:
+        """Return the row."""
+        return self.place, self.epoch, 0, f"{self.length} {self.head.hex()} {self.summary}", self.seal
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write the row by itself."""
+        connection.execute(_ADD, self.columns())
+
+    def require(self, connection: sqlite3.Connection, run: str) -> None:
+        """Raise LeaseLostError unless this is the end of the run.
+
+        If it is not, somebody else is the writer now, or this process was interrupted (Ctrl-C) after a commit, before it knew.
+        """
+        if connection.execute(_SEALED, (self.place,)).fetchone() != (self.seal,):
+            raise LeaseLostError(run)
+
+
+def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
+    """Return the end of a run from its row, () if there is none. Raises DamageError unless it is what was written under an epoch."""
+    place, _, _, line, _ = columns or _NO_ROW
+    found = _END_LINE.fullmatch(line) if isinstance(line, str) else None
+    if found is not None and place % SPAN == END and line.isascii():
+        end = EndRow(place // SPAN, epoch, int(found[1]), bytes.fromhex(found[2]), found[3])
+        if end.columns() == columns:
+            return end
+    raise DamageError("what is kept about its end was changed", run)
+
+
+# -- writing -------------------------------------------------------------------------------------------------------------
+
+
+class StoreCommit:
+    """Entries and a summary (None: the one before stays) on their way behind the end of a run."""
+
+    __slots__ = ("_row", "after", "before", "run", "texts")
+
+    def __init__(self, run: str, end: EndRow, entries: Sequence[Entry], summary: str | None) -> None:
+        self.run, self.before = run, end
+        said = end.summary if summary is None else summary
+        self.texts: dict[bytes, str] = {}
+        self._row: _Columns = ()
+        self.after = end
+        if entries:
+            line = commit_line(run, entries)
+            link, (short, self.texts) = next_link(end.head, end.epoch, line), apart(line)
+            self._row = (end.number * SPAN + end.length, end.epoch, bool(self.texts), short, link)
+            self.after = EndRow(end.number, end.epoch, end.length + len(entries), link, said)
+        elif said != end.summary:
+            self.after = EndRow(end.number, end.epoch, end.length, end.head, said)
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write both rows in one statement. Raises LeaseLostError unless the run still ends where it did."""
+        self.before.require(connection, self.run)
+        if self._row:
+            connection.execute(_ADD_BOTH, (*self._row, *self.after.columns()))
+        elif self.after is not self.before:
+            self.after.write(connection)
+
+
+def store_texts(connection: sqlite3.Connection, texts: dict[bytes, str]) -> None:
+    """Write large texts that are not there yet."""
+    contents = [(at, text.encode("utf-8", "surrogatepass")) for at, text in texts.items()]
+    connection.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?)", contents)
+
+
+def delete_entries(connection: sqlite3.Connection, number: int) -> None:
+    """Delete all entries of a run, and its end."""
+    connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", (number * SPAN, number * SPAN + END))
+
+
+# -- reading -------------------------------------------------------------------------------------------------------------
+
+
+def recorded(connection: sqlite3.Connection, row: RunRow, known: StoredRun | None = None) -> tuple[StoredRun, EndRow]:
+    """Read a run, and the end of it. All links of its chain are verified, or those after what is known already."""
+    if known is None or known.run != row.run:
+        text = content_at(connection, row.machine, row.run)
+        known = StoredRun(row.run, text, Ledger(), row.epoch, head=first_link(row.run, text))
+    entries, end = _verified(connection, row, len(known.entries), known.head)
+    return StoredRun(row.run, known.text, known.entries.extend(entries), row.epoch, row.holder, end.head), end
+
+
+def entries_after(connection: sqlite3.Connection, row: RunRow, position: int) -> tuple[Entry, ...]:
+    """Read the entries from a position on, with all links from the commit that this one stands in."""
+    first = row.number * SPAN
+    last, *before = connection.execute(_LAST_BEFORE, (first, first + min(max(position, 0), END - 1))).fetchall() or [
+        (first, b"")
+    ]
+    start = last[0] - first if before else 0
+    link = before[0][1] if before else first_link(row.run, content_at(connection, row.machine, row.run))
+    entries, _ = _verified(connection, row, start, link)
+    return tuple(entries[max(position - start, 0) :])
+
+
+def _verified(connection: sqlite3.Connection, row: RunRow, start: int, link: bytes) -> tuple[list[Entry], EndRow]:
+    """Read a run's entries from the start of a commit on. `link` is the hash of the commit before."""
+    first, position, count, entries = row.number * SPAN, start, 0, list[Entry]()
+    with uncollected():
+        *rows, end = connection.execute(_ROWS, (first + start, first + END)).fetchall() or [()]
+        lines, head = _sound_lines(connection, row.run, rows, link)
+        for (place, *_), value in zip(rows, _values(lines), strict=False):
+            if place - first != position:
+                break
+            entries.extend(commit_entries(value))
+            position, count = start + len(entries), count + 1
+    if count < len(rows):
+        raise DamageError("from here on it is not what was written", row.run, position)
+    found = end_in(end, row.run, row.epoch)
+    if (found.length, found.head) != (position, head):
+        raise DamageError(f"it ends otherwise than it was written: {position} entries are there", row.run)
+    return entries, found
+
+
+def _sound_lines(
+    connection: sqlite3.Connection, run: str, rows: list[_Columns], link: bytes
+) -> tuple[list[str], bytes]:
+    """Return the lines of rows up to the first that is not what was written, and the hash of the last of them."""
+    lines, quoted_at = list[str](), lru_cache(None)(lambda at: quoted(content_at(connection, at, run)))
+    for _, epoch, is_short, line, written in rows:
+        try:
+            whole = together(line, quoted_at) if is_short else line
+            found = next_link(link, epoch, whole)
+        except (ValueError, TypeError, AttributeError):  # the bytes of a damaged row may be anything
+            break
+        if found != written:
+            break
+        lines.append(whole)
+        link = found
+    return lines, link
+
+
+def _values(lines: list[str]) -> Iterator[Any]:
+    """Read lines of JSON, many at once: that is quicker, and their keys share storage."""
+    for begin in range(0, len(lines), _BATCH):
+        yield from value_of(f"[{','.join(lines[begin : begin + _BATCH])}]")
+
+
+def content_at(connection: sqlite3.Connection, at: bytes, run: str) -> str:
+    """Return the text at an address. Raises DamageError."""
+    found = connection.execute("SELECT content FROM contents WHERE address = ?", (at,)).fetchone()
+    content = b"" if found is None or not isinstance(found[0], bytes) else found[0]
+    if found is None or hashlib.sha256(content).digest() != at:
+        raise DamageError(f"the text under {at.hex()[:12]} is {'missing' if found is None else 'another one'}", run)
+    return content.decode("utf-8", "surrogatepass")
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Make many objects, none of which is garbage: the collector would look through all of them again and again, for half of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+_COLUMNS = "number, message, run, line, outcome, seal"
+_Row = tuple[int, str, int, str, str | None, bytes]
+
+
+def post(connection: sqlite3.Connection, number: int, message: InboxMessage) -> None:
+    """Put a message into the inbox of a run, unless it is there. Raises TooLargeError, or StoreError for another one of that id."""
+    found = _found(connection, message.id)
+    if found is not None:
+        if found[2] != number or not message_of(found[3]).repeats(message):
+            raise StoreError(
+                f"there is another message with the id {message.id}: a message that is not a repetition needs a new id"
+            )
+        return
+    (last,) = connection.execute("SELECT max(number) FROM inbox").fetchone()
+    _write(connection, ((last or 0) + 1, message.id, number, message_line(message), None))
+
+
+def waiting(connection: sqlite3.Connection, number: int, run: str) -> tuple[InboxMessage, ...]:
+    """Return the messages that wait for a run, as they were posted."""
+    query = f"SELECT {_COLUMNS} FROM inbox WHERE run = ? AND outcome IS NULL ORDER BY number"  # noqa: S608
+    rows = [_require_sound(row, run) for row in connection.execute(query, (number,))]
+    return tuple(message_of(row[3]) for row in rows)
+
+
+def counts(connection: sqlite3.Connection) -> dict[int, int]:
+    """Return how many messages wait, by the number of their run."""
+    return dict(connection.execute("SELECT run, count(*) FROM inbox WHERE outcome IS NULL GROUP BY run"))
+
+
+def take(connection: sqlite3.Connection, number: int, run: str, taking: Sequence[Taking]) -> None:
+    """Write what came of messages that waited for a run. Raises StoreError if one does not."""
+    for message, outcome in taking:
+        found = _found(connection, message)
+        if found is None or found[2] != number or found[4] is not None:
+            raise StoreError(f"message {message} does not wait for run {run}; nothing was written")
+        _write(connection, (*found[:4], outcome))
+
+
+def outcome_of(connection: sqlite3.Connection, message: str) -> str | None:
+    """Return what came of a message, None while it waits. Raises StoreError if there is none of that id."""
+    found = _found(connection, message)
+    if found is None:
+        raise StoreError(f"there is no message {message}; was its run removed?")
+    return found[4]
+
+
+def delete(connection: sqlite3.Connection, number: int) -> None:
+    """Delete all messages to a run."""
+    connection.execute("DELETE FROM inbox WHERE run = ?", (number,))
+
+
+def _found(connection: sqlite3.Connection, message: str) -> _Row | None:
+    found = connection.execute(f"SELECT {_COLUMNS} FROM inbox WHERE message = ?", (message,)).fetchone()  # noqa: S608
+    return None if found is None else _require_sound(found, None)
+
+
+def _write(connection: sqlite3.Connection, row: tuple[int, str, int, str, str | None]) -> None:
+    connection.execute("INSERT OR REPLACE INTO inbox VALUES (?, ?, ?, ?, ?, ?)", (*row, _seal(row)))
+
+
+def _seal(row: Sequence[object]) -> bytes:
+    return hashlib.sha256(repr(tuple(row)).encode("utf-8", "surrogatepass")).digest()
+
+
+def _require_sound(row: _Row, run: str | None) -> _Row:
+    if _seal(row[:-1]) != row[-1]:
+        raise DamageError(f"message {row[1]} was changed", run)
+    return row

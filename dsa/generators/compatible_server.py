@@ -1,0 +1,321 @@
+"""What a server is asked, as JSON: OpenAI's chat completions, or Ollama's own protocol.
+
+Takes messages and tools in OpenAI's form, gives the body of a request for a stream. Pure.
+
+Generate with any server that speaks the OpenAI protocol, or Ollama's own: OpenAI, OpenRouter, llama.cpp, vLLM, Ollama.
+
+Takes `http://HOST/v1#MODEL`, gives artifacts with their usage, or whole conversations with tools. What a server streams is put
+together by `dsa.generators.streams`; what goes wrong on the way comes out as GenerationError.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import attrs
+
+from dsa.edge.http.http_stream import ModelServer, StreamLimits
+from dsa.edge.http.model_server import MAYBE_CHARGED, Retries, ServerError, read_endpoint, reason_of
+from dsa.errors import GenerationError
+from dsa.generators.model_options import require_bounds, seed_for, waited_for
+from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
+from dsa.immutable import immutable
+from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, messages_of
+from dsa.runtime.prompt_budget import TokenBudget
+
+#: Parameters that some servers refuse, and what they want instead, if anything: they are left out, and the server asked again.
+REFUSABLE: dict[str, str | None] = {
+    "stream_options": None, "seed": None, "temperature": None, "max_tokens": "max_completion_tokens",
+}  # fmt: skip
+
+
+#: The least that Ollama is asked to make room for. Where it is not asked, it may take this, and cut the beginning of what is longer off in silence.
+_SMALLEST_WINDOW = 4_096
+_CHARS_PER_TOKEN, _ANSWER_TOKENS = 3, 4_096
+
+
+@attrs.frozen(field_transformer=immutable)
+class ServerSettings:
+    """How the model is to write. `more` goes into the body as it is (`tool_choice`, `response_format`, ..).
+
+    `window_tokens` is the room for request and answer together, which Ollama's own protocol asks for; None is as much as this request needs.
+    """
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    more: Mapping[str, Any] = attrs.field(factory=dict)
+    window_tokens: int | None = None
+
+
+def openai_body(
+    model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: ServerSettings
+) -> dict[str, Any]:
+    """Return the body for `/chat/completions`; it asks for the counts of tokens too."""
+    body: dict[str, Any] = {"model": model, "messages": _as_dicts(messages), "stream": True}
+    body["stream_options"] = {"include_usage": True}
+    if tools:
+        body["tools"] = _as_dicts(tools)
+    numbers = {"temperature": settings.temperature, "max_tokens": settings.max_tokens, "seed": settings.seed}
+    return body | {name: value for name, value in numbers.items() if value is not None} | dict(settings.more)
+
+
+def _as_dicts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [part if isinstance(part, dict) else dict(part) for part in parts]
+
+
+def ollama_body(
+    model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], settings: ServerSettings
+) -> dict[str, Any]:
+    """Return the body for Ollama's `/api/chat`.
+
+    There numbers are options, arguments of calls are objects, a result is known by its tool's name, a schema is the `format`, and a request for which
+    no room is asked is cut to what the server thinks fit.
+    """
+    body: dict[str, Any] = {"model": model, "messages": _for_ollama(messages), "stream": True}
+    if tools:
+        body["tools"] = _as_dicts(tools)
+    more = dict(settings.more)
+    schema = (more.pop("response_format", None) or {}).get("json_schema", {}).get("schema")
+    if schema is not None:
+        body["format"] = schema
+    numbers = {
+        "temperature": settings.temperature,
+        "num_predict": settings.max_tokens,
+        "seed": settings.seed,
+        "num_ctx": settings.window_tokens or _window_for(body, settings.max_tokens),
+    }
+    return body | {"options": {name: value for name, value in numbers.items() if value is not None}} | more
+
+
+def _window_for(body: Mapping[str, Any], max_tokens: int | None) -> int:
+    """Return the room that a request and its answer need, doubled step by step: another one has Ollama load the model anew."""
+    said = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN + (max_tokens or _ANSWER_TOKENS)
+    return _SMALLEST_WINDOW << max(0, (said - 1) // _SMALLEST_WINDOW).bit_length()
+
+
+def _for_ollama(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    names: dict[str, str] = {}
+    turned = []
+    for message in messages:
+        one = dict(message) | {"content": message.get("content") or ""}
+        if calls := message.get("tool_calls"):
+            names |= {call["id"]: call["function"]["name"] for call in calls}
+            one["tool_calls"] = [_call_for_ollama(call) for call in calls]
+        if message.get("tool_call_id") in names:
+            one["tool_name"] = names[message["tool_call_id"]]
+        turned.append(one)
+    return turned
+
+
+def _call_for_ollama(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {
+        "id": call["id"],
+        "function": {"name": function["name"], "arguments": json.loads(function["arguments"] or "{}")},
+    }
+
+
+def without_refused(body: Mapping[str, Any], refusal: str) -> dict[str, Any] | None:
+    """Return the body without the parameter that a refusal names, or by the name that is wanted; None when it names none."""
+    for name, wanted in REFUSABLE.items():
+        if name in body and name in refusal:
+            kept = {key: value for key, value in body.items() if key != name}
+            return kept | {wanted: body[name]} if wanted else kept
+    return None
+
+
+_BAD_REQUEST = frozenset({400, 422})
+#: Reasons of errors by the codes of streams.
+_REASONS = {
+    "timeout": "timeout", "bad_chunk": "bad_answer", "truncated": "cut_off", "filtered": "content_filter", "malformed": "bad_answer",
+    "unknown_end": "bad_answer",
+}  # fmt: skip
+_Show = Callable[[str], object]
+
+
+class ChatClient:
+    """Talk with one model at one address.
+
+    `model` is `http://HOST/v1#MODEL`; with a path that ends in `/api` it is Ollama's own protocol. The key is `key`, else taken from the
+    variable `key_variable`, else from the host's own (OPENAI_API_KEY, OPENROUTER_API_KEY), else from DSA_API_KEY.
+    ValueError for what is no address. Safe to use from several threads and tasks at once. `keeps_connection` as for `ModelServer`.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        key: str = "",
+        key_variable: str = "",
+        limits: StreamLimits | None = None,
+        keeps_connection: bool = False,
+    ) -> None:
+        endpoint = read_endpoint(model)
+        self._server = ModelServer(
+            endpoint, key=key, key_variable=key_variable, limits=limits, keeps_connection=keeps_connection
+        )
+        self.name = self._server.endpoint.name
+
+    async def aclose(self) -> None:
+        """Close the connection that is kept on the running loop, before that ends."""
+        await self._server.aclose()
+
+    async def ask(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        settings: ServerSettings | None = None,
+        on_text: _Show | None = None,
+        on_retry: _Show | None = None,
+    ) -> StreamResult:
+        """Send messages and tools in OpenAI's form and give what came; `on_text` is called with text as it can be shown.
+
+        `on_retry` is called with the reason of each try that another one follows. Raises GenerationError when nothing came. What broke off later is a result with an error: its text is kept, and none of
+        its calls is executable.
+        """
+        write = ollama_body if self._server.endpoint.native else openai_body
+        body = write(self._server.endpoint.model, messages, tools, settings or ServerSettings())
+        for _ in REFUSABLE:
+            try:
+                return await self._ask(body, tools, on_text, on_retry)
+            except ServerError as error:
+                smaller = without_refused(body, error.detail) if error.status in _BAD_REQUEST else None
+                if smaller is None:
+                    raise
+                body = smaller
+        return await self._ask(body, tools, on_text, on_retry)
+
+    def ask_and_wait(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        settings: ServerSettings | None = None,
+        on_text: _Show | None = None,
+        on_retry: _Show | None = None,
+    ) -> StreamResult:
+        """Do the same in a thread's own time; inside a running event loop too, which stands still meanwhile."""
+        return waited_for(lambda: self.ask(messages, tools, settings, on_text, on_retry))
+
+    async def _ask(
+        self, body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], on_text: _Show | None, on_retry: _Show | None
+    ) -> StreamResult:
+        reconciler = StreamReconciler(tools)
+        begun = False
+        try:
+            async with aclosing(self._server.chunks(body, on_retry)) as chunks:
+                async for chunk in chunks:
+                    begun = True
+                    if (text := reconciler.feed(chunk)) and on_text:
+                        on_text(text)
+        except GenerationError as error:
+            if not begun:
+                raise
+            codes = {"timeout": "timeout", "bad_answer": "bad_chunk"}
+            reconciler.fail(codes.get(error.reason, "interrupted"), str(error))
+        result = reconciler.finish()
+        if result.error is None:
+            return result
+        message = self._server.asked.clean(result.error.message)
+        return attrs.evolve(result, error=attrs.evolve(result.error, message=message))
+
+    def failure(self, error: StreamError, usage: Usage | None = None) -> GenerationError:
+        """Return the error of a stream as GenerationError, for those who want the whole answer or none."""
+        asked = self._server.asked
+        if error.code == "provider_error":
+            reason = reason_of(error.status, error.message)
+            told = f"{asked.model} at {asked.where} broke off with an error: {error.message}"
+            return GenerationError(told, reason, usage)
+        told = f"The answer of {asked.model} at {asked.where} is not whole: {error.message}"
+        return GenerationError(told, _REASONS.get(error.code, "interrupted"), usage)
+
+
+class OpenAICompatibleGenerator(AsyncGeneratorInterface):
+    """Send the prompt as one user message, or, when it has a text for `system`, as messages with roles; the artifact's content is the reply as it came, when it came whole.
+
+    `model`, `key_variable` as for ChatClient. `timeout_s` is for the whole answer of one try, `silence_s` for the longest wait in the
+    middle of it, `retries` for further tries while nothing has come. `max_prompt_tokens` bounds the prompt, counted by `count_tokens`, else
+    as one token for each byte, since nobody knows the server's tokenizer. ValueError for numbers that mean nothing.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        seed: int = 0,
+        temperature: float = 0.7,
+        max_tokens: int | None = None,
+        key_variable: str = "",
+        timeout_s: float = 120.0,
+        silence_s: float = 60.0,
+        retries: int = 0,
+        max_prompt_tokens: int | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+    ) -> None:
+        require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s)
+        require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=silence_s)
+        tries = Retries(retries)
+        connect_s = min(10.0, timeout_s)
+        limits = StreamLimits(connect_s, first_s=timeout_s, silence_s=silence_s, whole_s=timeout_s, retries=tries.most)
+        self._client = ChatClient(model, key_variable=key_variable, limits=limits)
+        self._seed = seed
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._budget = budget_of(max_prompt_tokens, count_tokens)
+
+    def generate(
+        self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
+    ) -> Artifact:
+        """Ask the model; `on_text` is called with each piece of text as it comes.
+
+        Raises PromptTooLong before anything is asked, ModelUnavailable without httpx, GenerationError when no whole answer came.
+        """
+        return waited_for(lambda: self.agenerate(context, template, on_text))
+
+    async def agenerate(
+        self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
+    ) -> Artifact:
+        """Do the same in a running event loop. Cancelled, it closes the connection."""
+        messages = messages_of(template, context, self._budget)
+        seed = seed_for(self._seed, context, messages)
+        started, failed = time.monotonic(), list[str]()
+        settings = ServerSettings(self._temperature, self._max_tokens, seed)
+        result = await self._client.ask(messages, (), settings, on_text, failed.append)
+        usage = self._usage(result, time.monotonic() - started, failed)
+        self._require_whole(result, usage)
+        return Artifact(content=result.content, usage=usage)
+
+    def _require_whole(self, result: StreamResult, usage: Usage) -> None:
+        name = self._client.name
+        if result.error is not None:
+            raise self._client.failure(result.error, usage)
+        if result.finish_reason == "length":
+            told = f"The answer of {name} was cut off at its limit of tokens; raise max_tokens, or ask for less."
+            raise GenerationError(told, "cut_off", usage)
+        if result.finish_reason == "content_filter":
+            told = f"A content filter stopped {name}; reword the task or use another model."
+            raise GenerationError(told, "content_filter", usage)
+        if not result.content:
+            what = "an answer that is nothing but a draft" if result.reasoning else "an answer without text"
+            told = f"{name} gave {what}; try again or use another model."
+            raise GenerationError(told, "bad_answer", usage)
+
+    def _usage(self, result: StreamResult, seconds: float, failed: Sequence[str]) -> Usage:
+        return Usage(
+            model=self._client.name,
+            seconds=seconds,
+            prompt_tokens=result.count("prompt_tokens"),
+            completion_tokens=result.count("completion_tokens"),
+            cost_usd=None if MAYBE_CHARGED & set(failed) else result.cost_usd,
+            response_model=result.model,
+            retried=tuple(failed),
+        )
+
+
+def budget_of(most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:
+    """Return the budget of an option and a function; None for no budget, a token for each byte without a function."""
+    if most is None:
+        return None
+    return TokenBudget(most) if count is None else TokenBudget(most, count, "by the function that was given")

@@ -1,0 +1,178 @@
+"""The kinds of generators there are, and the generator that a machine means by a name.
+
+Takes a name, a machine, the model that the command line asks for and the user's own generators, gives a
+GeneratorInterface; every mistake is a BindingError with its line. It generates nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dsa.declarations import Generator
+from dsa.edge.http.model_server import SCHEMES
+from dsa.edge.plugins import Packages
+from dsa.errors import BindingError, DocumentError, Span
+from dsa.generators.compatible_server import OpenAICompatibleGenerator
+from dsa.generators.local_model import LocalGenerator
+from dsa.generators.model_options import LOCAL, SCRIPTED, require_model_name
+from dsa.generators.provider import LiteLLMGenerator
+from dsa.generators.substitutes import CommandGenerator, load_script
+from dsa.machine import Machine
+from dsa.runtime.content import ComponentKind, GeneratorInterface, kind_of
+from dsa.text import closest
+
+_Build = TypeVar("_Build", bound=Callable[..., GeneratorInterface])
+
+#: Every kind by its name, but for those that installed packages bring. Arguments named `asked_model` and `seed` come
+#: from the command line, `count_tokens` from Python only, `nested` and `document_folder` from whoever binds machines.
+KINDS: dict[str, ComponentKind] = {}
+
+_SUPPLIABLE = frozenset({"asked_model", "seed", "count_tokens", "nested", "document_folder"})
+#: Gives the generator that runs the machine in a file, named from a folder, and means the artifact of a step.
+Nested = Callable[[str, str, Path], GeneratorInterface]
+#: The kinds that installed packages bring.
+PACKAGES = Packages("dsa.generators", "generator", _SUPPLIABLE)
+#: The names of our kinds, which nobody else may take.
+OWN: frozenset[str] = frozenset()
+
+
+def register(kind: str) -> Callable[[_Build], _Build]:
+    """Make a class or function available as a kind of generator: its arguments are the options.
+
+    Arguments `seed` (of the run), `asked_model` (what `--model` says) and `document_folder` (a Path, from which files in options are
+    named) are supplied. TypeError for an argument that no table can give, ValueError for a name of ours.
+    """
+
+    def add(build: _Build) -> _Build:
+        if kind in OWN:
+            raise ValueError(f"'{kind}' is a kind of dsa's own: register another name")
+        KINDS[kind] = kind_of(kind, build, _SUPPLIABLE)
+        return build
+
+    return add
+
+
+register("local")(LocalGenerator)
+register("litellm")(LiteLLMGenerator)
+register("openai_compatible")(OpenAICompatibleGenerator)
+register("command")(CommandGenerator)
+
+
+@register("scripted")
+def _scripted(document_folder: Path, file: str) -> GeneratorInterface:
+    """Return the fenced blocks of a Markdown file, in order; the file is named from the document's folder."""
+    try:
+        return load_script(document_folder / file)
+    except DocumentError as error:
+        raise ValueError(str(error)) from error
+
+
+@register("llm")
+def _llm(
+    asked_model: str,
+    seed: int,
+    document_folder: Path,
+    model: str = "",
+    temperature: float = 0.7,
+    max_tokens: int | None = None,
+    signature: str = "",
+    api_base: str = "",
+    timeout_s: float = 120.0,
+    retries: int = 0,
+    max_prompt_tokens: int | None = None,
+) -> GeneratorInterface:
+    """Ask the model that `--model` names (local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name), unless the option `model` does.
+
+    `signature` matters to the local model only, `timeout_s` and `retries` to the two kinds of servers only, `api_base` to LiteLLM's only.
+    """
+    is_own = bool(model)
+    model = model or asked_model
+    require_model_name(model)
+    if model.startswith(SCRIPTED):
+        script = model.removeprefix(SCRIPTED)
+        return _scripted(document_folder, script) if is_own else load_script(script)
+    numbers: dict[str, Any] = {"seed": seed, "temperature": temperature, "max_prompt_tokens": max_prompt_tokens}
+    if max_tokens is not None:
+        numbers["max_tokens"] = max_tokens
+    if model == LOCAL:
+        return LocalGenerator(signature=signature, **numbers)
+    if model.startswith(SCHEMES):
+        if api_base:
+            raise ValueError(
+                f"api_base = {api_base} is for LiteLLM's names, and the model {model} has its address in itself"
+            )
+        return OpenAICompatibleGenerator(model, timeout_s=timeout_s, retries=retries, **numbers)
+    return LiteLLMGenerator(model, api_base=api_base, timeout_s=timeout_s, retries=retries, **numbers)
+
+
+@register("machine")
+def _machine(nested: Nested, document_folder: Path, file: str, step: str = "") -> GeneratorInterface:
+    """Run the machine in `file` for each artifact; `step` says whose artifact is meant, if not the last one. Named from the document's folder."""
+    return nested(file, step, document_folder)
+
+
+OWN = frozenset(KINDS)
+
+
+def build_generator(
+    name: str,
+    machine: Machine,
+    *,
+    model: str = "local",
+    seed: int | None = None,
+    extra: Mapping[str, GeneratorInterface] | None = None,
+    nested: Nested | None = None,
+    folder: Path | None = None,
+) -> GeneratorInterface:
+    """Build the generator of a name: a declared generator, or a kind.
+
+    `extra` has the user's own generators, by generator name or by kind. A row without `is` is of the kind it is
+    named after, or else an `llm`. Without `seed` it is 0. `nested` gives those that run a machine. `folder` is the document's, from which
+    files in options are named; without it the working folder. Raises BindingError; DocumentError for the script of `model` that cannot be read.
+    """
+    extra = extra or {}
+    declared = {row.name: row for row in machine.generators}
+    row = declared.get(name, Generator(name))
+    for known in (name, row.kind):
+        if known in extra:
+            if row.options:
+                raise BindingError(f"generator {name} is bound to an object of yours, which takes no options", row.span)
+            return extra[known]
+    kind = _kind_of(row, is_declared=name in declared)
+    if kind is None:
+        missing = f"generator {name} is of kind '{row.kind}', which" if row.kind else f"generator {name}"
+        hint = closest(row.kind or name, {*KINDS, *PACKAGES.names(), *extra, *declared} - {name})
+        raise BindingError(f"{missing} is not bound to anything", row.span or _named_at(name, machine), hint)
+    supply = {"asked_model": model, "seed": seed or 0, "count_tokens": None, "nested": nested or _no_machine}
+    return _made(kind, row, supply | {"document_folder": folder or Path()})
+
+
+def _named_at(name: str, machine: Machine) -> Span | None:
+    """Return the first step that names a generator."""
+    return next((step.span for step in machine.steps if step.generator == name), None)
+
+
+def _no_machine(file: str, _step: str, _folder: Path) -> GeneratorInterface:
+    raise ValueError(f"nobody here can run the machine {file}")
+
+
+def _kind_of(row: Generator, *, is_declared: bool) -> ComponentKind | None:
+    """Return the kind that a row names, else the one that it is called like, else, where it is declared, `llm`."""
+    name = row.kind or row.name
+    try:
+        return KINDS.get(name) or PACKAGES.find(name) or (KINDS["llm"] if is_declared and not row.kind else None)
+    except BindingError as error:
+        raise BindingError(str(error), row.span) from error
+
+
+def _made(kind: ComponentKind, row: Generator, supply: dict[str, Any]) -> GeneratorInterface:
+    owner = f"generator {row.name}"
+    arguments = kind.arguments(row.options, owner, row.span)
+    try:
+        generator = kind.build(**{name: supply[name] for name in kind.supplied}, **arguments)
+    except ValueError as error:
+        raise BindingError(f"{owner}: {error}", row.span) from error
+    if not isinstance(generator, GeneratorInterface):
+        built = type(generator).__name__
+        raise BindingError(f"kind {kind.name} built {built}, which is no GeneratorInterface", row.span)
+    return generator

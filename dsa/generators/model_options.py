@@ -1,0 +1,113 @@
+"""Calls of models: the bounds of their options, their seeds, and waiting for them where nobody can await.
+
+What may be the name of a model: `local`, a script, an address, or what LiteLLM may know.
+
+Takes a name, says what is wrong with it. It asks nobody: whether LiteLLM or a server has the model shows when it is called.
+"""
+
+import asyncio
+import hashlib
+import math
+import re
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from dsa.edge.http.model_server import SCHEMES, read_endpoint
+from dsa.runtime.content import Context
+from dsa.text import nearest
+
+
+def require_bounds(*, temperature: float, max_tokens: int | None, timeout_s: float = 1.0) -> None:
+    """Raise ValueError unless the temperature is from 0 on, and token limit and time limit are more than 0."""
+    if not (math.isfinite(temperature) and temperature >= 0):
+        raise ValueError(f"temperature = {temperature:g} is none: it is 0 or more")
+    if max_tokens is not None and max_tokens < 1:
+        raise ValueError(f"max_tokens = {max_tokens} is too few: at least 1")
+    if not (math.isfinite(timeout_s) and timeout_s > 0):
+        raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: it is more than 0")
+
+
+_T = TypeVar("_T")
+
+
+def waited_for(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Run a coroutine in an event loop of its own and give its result; in a thread of its own where a loop runs already, which stands still meanwhile."""
+    if not _in_a_loop():
+        return asyncio.run(begin())
+    results: list[_T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(asyncio.run(begin()))
+        except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def seed_for(seed: int, context: Context, messages: Sequence[Mapping[str, str]]) -> int:
+    """Return the seed of the call that sends a prompt as messages."""
+    prompt = "\n\n".join(message["content"] for message in messages)
+    return derive_seed(seed, context.step, len(context.feedback_history) + 1, prompt)
+
+
+def derive_seed(seed: int, step: str, attempt: int, prompt: str) -> int:
+    """Return the seed of one call, 31 bits: the same for the same four, unrelated for any other.
+
+    So a run can be repeated, its attempts differ, and steps with one prompt do too.
+    """
+    text = f"{seed}\n{step}\n{attempt}\n{prompt}"
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:4], "big") >> 1
+
+
+LOCAL = "local"
+#: What a model's name begins with when a script follows.
+SCRIPTED = "scripted:"
+FORMS = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name such as provider/model"
+_NEAR = 0.75
+#: An address without its scheme: a host that no model is called like, or any host with a port and a path.
+_HOST = re.compile(r"(localhost|\d{1,3}(\.\d{1,3}){3}|\[[\da-fA-F:]+\])([:/#]|$)|[\w.-]+:\d+/")
+
+
+def require_model_name(name: str) -> None:
+    """Raise ValueError, with what can be written, for what can be no model."""
+    before = re.split(r"[:/]", name, maxsplit=1)[0]
+    if not name.strip():
+        raise ValueError(f"the model has no name: it is {FORMS}")
+    if name == LOCAL:
+        return
+    if name.startswith(SCRIPTED):
+        if not name.removeprefix(SCRIPTED).strip():
+            raise ValueError(f"'{name}' names no script: write {SCRIPTED}FILE")
+    elif name.startswith(SCHEMES):
+        read_endpoint(name)
+    elif re.match(r"[^/:]*://", name):
+        raise ValueError(f"'{name}' is no address of a model: it begins with {' or '.join(SCHEMES)}")
+    elif _HOST.match(name) or "#" in name:
+        raise ValueError(f"'{name}' is no model: an address begins with {SCHEMES[0]}, as http://HOST/v1#MODEL")
+    elif ":" in name and _is_near(before, SCRIPTED.rstrip(":")):
+        raise ValueError(f"'{name}' is no model; did you mean '{SCRIPTED}{name.partition(':')[2]}'?")
+    elif name == before and (_is_near(name, LOCAL) or _is_near(name, SCRIPTED.rstrip(":"))):
+        meant = LOCAL if _is_near(name, LOCAL) else f"{SCRIPTED}FILE"
+        raise ValueError(f"'{name}' is no model; did you mean '{meant}'?")
+    elif any(character.isspace() or not character.isprintable() for character in name):
+        raise ValueError(f"'{name}' is no model: it is {FORMS}")
+
+
+def _is_near(name: str, known: str) -> bool:
+    return nearest(name, [known], _NEAR) is not None

@@ -1,0 +1,516 @@
+"""Generate with any provider that LiteLLM knows, or any server that speaks the OpenAI protocol.
+
+Takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..), gives artifacts with their usage, at once or piece by piece,
+called or awaited. LiteLLM fills in what a provider did not say (0 tokens, or tokens that it has counted itself; `stop` for a stream that just
+ended; the model that was asked for): in a `StreamResult` what is not known is None. LiteLLM takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
+sentence and what to do.
+"""
+
+import asyncio
+import inspect
+import logging
+import os
+import re
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+import attrs
+
+from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
+from dsa.edge.http.model_server import MAYBE_CHARGED, Retries
+from dsa.errors import GenerationError, ModelUnavailable
+from dsa.generators.model_options import require_bounds, seed_for, waited_for
+from dsa.generators.provider_errors import ProviderName
+from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
+from dsa.generators.streams.reconciliation import plain_reason
+from dsa.generators.streams.stream_result import count_in
+from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, messages_of
+from dsa.runtime.prompt_budget import TokenBudget
+
+
+def read_whole(reply: Any, model: str, tools: Sequence[Mapping[str, Any]] = ()) -> StreamResult:  # noqa: ANN401  # litellm's own type
+    """Read an answer that came in one piece from `model`, in LiteLLM's name for it; its `usage` has only what is known."""
+    reconciler = StreamReconciler(list(tools))
+    reconciler.feed(reply)
+    result = reconciler.finish()
+    if not getattr(reply, "choices", None):  # it says nothing, and is over
+        result = attrs.evolve(result, error=None, finish_reason="stop")
+    counts = _counts(getattr(reply, "usage", None))
+    said = str(getattr(reply, "model", None) or "")
+    cost_usd = getattr(reply, "_hidden_params", {}).get("response_cost") if counts[0] else None
+    is_own_word = said == model and "/" in model  # with the provider's name before it, it is LiteLLM's
+    return attrs.evolve(result, usage=_usage(counts, cost_usd), model="" if is_own_word else said)
+
+
+def read_stream(litellm: Any, stream: Any, reconciler: StreamReconciler, model: str) -> StreamResult:  # noqa: ANN401  # litellm's own types
+    """Read a stream that has ended. Who answered is not known: LiteLLM writes the model that was asked for into each chunk."""
+    chunks, finish = getattr(stream, "chunks", ()), stream.received_finish_reason
+    if finish is not None and plain_reason(finish) not in {"stop", "tool_calls"}:  # the last chunk may say `stop`
+        reconciler.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    result = attrs.evolve(reconciler.finish(), model="")
+    if finish is None and result.error is None:  # the last chunk says `stop` though nobody did
+        told = "the stream ended, and nothing said that it was finished"
+        result = attrs.evolve(result, error=StreamError("interrupted", told), finish_reason=None)
+    if not any(getattr(chunk, "usage", None) for chunk in chunks):
+        return attrs.evolve(result, usage=None)
+    built = litellm.stream_chunk_builder(chunks=list(chunks))
+    counts = _counts(built.usage)
+    return attrs.evolve(result, usage=_usage(counts, _cost(litellm, built, model) if counts[0] else None))
+
+
+def _usage(counts: tuple[int | None, int | None], cost_usd: float | None) -> dict[str, Any]:
+    return {"prompt_tokens": counts[0], "completion_tokens": counts[1], "cost": cost_usd}
+
+
+#: Why an answer that has an error is no whole one, by the code of the error.
+_FAULTS = {"truncated": "cut_off", "filtered": "content_filter", "malformed": "malformed"}
+
+
+def fault_of(result: StreamResult) -> str | None:
+    """Return why this is no whole answer in words, as a reason; None when it is one."""
+    if result.error is not None:
+        said = result.content or result.reasoning or result.finish_reason
+        return _FAULTS.get(result.error.code, "interrupted") if said else "nothing"
+    faults = {"length": "cut_off", "content_filter": "content_filter"}
+    return faults.get(result.finish_reason or "") or (None if result.content else "no_text")
+
+
+def _counts(usage: Any) -> tuple[int | None, int | None]:  # noqa: ANN401  # litellm's own type
+    """Return the counts of prompt and answer. A prompt of 0 tokens is LiteLLM's way to say that nobody counted."""
+    prompt, completion = (count_in(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
+    return (prompt, completion) if prompt else (None, None)
+
+
+def _cost(litellm: Any, built: Any, model: str) -> float | None:  # noqa: ANN401  # litellm's own types
+    """Return the cost by LiteLLM's price list; None for a model that is not on it, which it says by many exceptions."""
+    try:
+        return float(litellm.completion_cost(completion_response=built, model=model))
+    except Exception:  # noqa: BLE001  # whatever it is: the price is not known
+        return None
+
+
+# -- the generator ----------------------------------------------------------------------------------------------------
+
+
+#: The agent program's (seed 000).
+DEFAULT_MODEL = "ollama/qwen2.5-coder:7b"
+_API_BASE_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
+_Show = Callable[[str], object]
+_Request = dict[str, Any]
+_T = TypeVar("_T")
+
+
+class LiteLLMGenerator(AsyncGeneratorInterface):
+    """Send the prompt as one user message, or, when it has a text for `system`, as messages with roles; the artifact's content is the reply as it came, when it came whole.
+
+    `api_base` is the address of an OpenAI-compatible server (default: OPENAI_API_BASE, OPENAI_BASE_URL); keys come
+    from the provider's own variables. Providers without seeds ignore `seed`. `timeout_s` is for one try, `retries` are further tries after
+    failures that may pass. `max_prompt_tokens` bounds the prompt, counted by `count_tokens`, else as LiteLLM counts for the model.
+    ValueError for numbers that mean nothing.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        seed: int = 0,
+        temperature: float = 0.7,
+        max_tokens: int | None = None,
+        api_base: str = "",
+        timeout_s: float = 120.0,
+        retries: int = 0,
+        max_prompt_tokens: int | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+    ) -> None:
+        require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s)
+        self._model = model
+        self._seed = seed
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._api_base = api_base
+        self._timeout_s = timeout_s
+        self._retries = Retries(retries)
+        self._budget = _budget(model, max_prompt_tokens, count_tokens)
+
+    def generate(
+        self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
+    ) -> Artifact:
+        """Ask the model; `on_text` is called with each piece of text as it comes.
+
+        Raises PromptTooLong before anything is asked, ModelUnavailable without litellm, GenerationError when no whole answer came.
+        """
+        return waited_for(lambda: _alone(self.agenerate(context, template, on_text)))
+
+    async def agenerate(
+        self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
+    ) -> Artifact:
+        """Do the same in a running event loop. Cancelled, it closes the connection."""
+        await asyncio.to_thread(_litellm)
+        started = time.monotonic()
+        request, tries = self._asked(context, template), _Tries(self._retries, on_text)
+        while True:
+            try:
+                return self._artifact(await self._try(request, tries), started, tries)
+            except GenerationError as error:
+                pause_s = tries.pause_after(error)
+            await asyncio.sleep(pause_s)
+
+    def complete(
+        self, messages: Sequence[Mapping[str, Any]], *, seed: int, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> StreamResult:
+        """Send messages and tools in OpenAI's format, once, and return the whole answer as the reconciler reads it. Raises what `generate` raises."""
+        request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
+        reply = waited_for(lambda: _alone(self._completed(request)))
+        return read_whole(reply, self._model, tools)
+
+    async def converse(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        seed: int,
+        tools: Sequence[Mapping[str, Any]] = (),
+        on_text: _Show | None = None,
+    ) -> StreamResult:
+        """Send messages and tools in OpenAI's format, once, and return what was streamed as the reconciler reads it.
+
+        What LiteLLM's own stream has lost nobody can mend; that it ended is taken from what LiteLLM keeps beside it. Raises what `generate` raises when
+        nothing came.
+        """
+        await asyncio.to_thread(_litellm)
+        request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
+        return await self._conversed(request, tools, on_text)
+
+    def _require_key(self) -> None:
+        """Raise GenerationError where it is plain that the provider's key is missing: some providers' clients ask without, and are refused, or not reached."""
+        if self._base()[0]:
+            return
+        missing = list(_litellm().validate_environment(model=self._model).get("missing_keys") or [])
+        if (
+            len(missing) == 1
+            and _KEY.fullmatch(missing[0])
+            and not any(_is_like(name, missing[0]) for name in os.environ)
+        ):
+            raise self._who.without_key(missing[0])
+
+    # -- one try ----------------------------------------------------------------------------------------------------
+
+    async def _completed(self, request: _Request) -> Any:  # noqa: ANN401  # litellm's own type
+        with self._explaining(_Tries(Retries(), None)):
+            self._require_key()
+            async with asyncio.timeout(self._timeout_s):
+                forget_clients_of_ended_loops(_litellm())
+                return await _litellm().acompletion(**request)
+
+    async def _conversed(
+        self, request: _Request, tools: Sequence[Mapping[str, Any]], on_text: _Show | None
+    ) -> StreamResult:
+        litellm, tries = _litellm(), _Tries(Retries(), on_text)
+        forget_clients_of_ended_loops(litellm)
+        with self._explaining(tries):
+            self._require_key()
+            async with asyncio.timeout(self._timeout_s):
+                result = await self._streamed(request, tries, tools)
+        return attrs.evolve(result, model=self._model)
+
+    async def _try(self, request: _Request, tries: "_Tries") -> StreamResult:
+        litellm = _litellm()
+        forget_clients_of_ended_loops(litellm)
+        with self._explaining(tries):
+            self._require_key()
+            async with asyncio.timeout(self._timeout_s):
+                if tries.on_text is None:
+                    return read_whole(await litellm.acompletion(**request), self._model)
+                return await self._streamed(request, tries)
+
+    async def _streamed(
+        self, request: _Request, tries: "_Tries", tools: Sequence[Mapping[str, Any]] = ()
+    ) -> StreamResult:
+        stream, reconciler = await _litellm().acompletion(**request, **_STREAMED), StreamReconciler(list(tools))
+        try:
+            async for chunk in stream:
+                tries.show(reconciler.feed(chunk))
+        finally:
+            await stream.aclose()
+        return read_stream(_litellm(), stream, reconciler, self._model)
+
+    @contextmanager
+    def _explaining(self, tries: "_Tries") -> Iterator[None]:
+        """Yield LiteLLM's errors as ours; what `on_text` raises passes through."""
+        try:
+            yield
+        except GenerationError:
+            raise
+        except Exception as error:
+            if error is tries.raised:
+                raise
+            raise self._who.explained(error) from error
+
+    # -- request and reply ------------------------------------------------------------------------------------------
+
+    def _asked(self, context: Context, template: PromptTemplate | None) -> _Request:
+        messages = messages_of(template, context, self._budget)
+        return self._request(messages, seed_for(self._seed, context, messages))
+
+    def _request(self, messages: Sequence[Mapping[str, Any]], seed: int) -> _Request:
+        request: _Request = {
+            "model": self._model,
+            "messages": list(messages),
+            "temperature": self._temperature,
+            "seed": seed,
+            "timeout": self._timeout_s,
+            "num_retries": 0,  # LiteLLM's own would be seen by nobody
+            "max_retries": 0,
+            "drop_params": True,  # a provider without seeds is used without
+        }
+        if self._max_tokens is not None:
+            request["max_tokens"] = self._max_tokens
+        if self._base()[0]:
+            request["api_base"] = self._base()[0]
+            if "OPENAI_API_KEY" not in os.environ and self._model.startswith("openai/"):
+                request["api_key"] = "none"  # a local server wants no key; the client wants one to send
+        return request
+
+    def _base(self) -> tuple[str, str]:
+        """Return the address that is asked, and where it is from; two empty texts for the provider's own."""
+        if self._api_base:
+            return self._api_base, "api_base"
+        names = _API_BASE_VARIABLES if self._model.startswith("openai/") else ()
+        return next(((os.environ[name], name) for name in names if os.environ.get(name)), ("", ""))
+
+    @property
+    def _who(self) -> ProviderName:
+        return ProviderName(self._model, *self._base(), self._timeout_s)
+
+    def _artifact(self, result: StreamResult, started: float, tries: "_Tries") -> Artifact:
+        took = result.usage or {}
+        usage = Usage(
+            model=self._model,
+            seconds=time.monotonic() - started,
+            prompt_tokens=took.get("prompt_tokens"),
+            completion_tokens=took.get("completion_tokens"),
+            cost_usd=None if MAYBE_CHARGED & set(tries.failed) else took.get("cost"),
+            response_model=result.model,
+            retried=tuple(tries.failed),
+        )
+        if (fault := fault_of(result)) is not None:
+            raise self._who.error(fault, usage, str(result.error.message) if result.error else "")
+        return Artifact(content=result.content, usage=usage)
+
+
+_KEY = re.compile(r"[A-Z0-9_]+_(?:KEY|TOKEN)")
+
+
+def _is_like(variable: str, key: str) -> bool:
+    """Return whether a variable may be another name for a key: several providers have two (COHERE_API_KEY, CO_API_KEY)."""
+    return variable[:2] == key[:2] and _KEY.fullmatch(variable) is not None
+
+
+async def _alone(asked: Coroutine[Any, Any, _T]) -> _T:
+    """Await the one thing that an event loop is for, and leave no connection behind."""
+    try:
+        return await asked
+    finally:
+        if "litellm" in sys.modules:
+            await _close_clients(_litellm())
+
+
+_STREAMED: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+@attrs.define(eq=False)
+class _Tries:
+    """The tries of one call: why those before this one failed, and what of the answer has been shown."""
+
+    retries: Retries
+    on_text: _Show | None
+    failed: list[str] = attrs.field(factory=list)
+    raised: Exception | None = None
+    _has_shown: bool = False
+
+    def show(self, text: str) -> None:
+        """Show a piece of text."""
+        if text and self.on_text:
+            self._has_shown = True
+            try:
+                self.on_text(text)
+            except Exception as error:
+                self.raised = error
+                raise
+
+    def pause_after(self, error: GenerationError) -> float:
+        """Return how long to wait before the next try. Raises the error when there is none: nothing is shown twice."""
+        if self._has_shown:
+            raise error
+        pause_s = self.retries.pause_s(error, len(self.failed))
+        if pause_s is None:
+            raise self.retries.last(error, len(self.failed) + 1) from error.__cause__
+        self.failed.append(error.reason)
+        return pause_s
+
+
+def _budget(model: str, most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:
+    if most is None:
+        return None
+    if count is not None:
+        return TokenBudget(most, count, "by the function that was given")
+
+    def counted(text: str) -> int:
+        return int(_litellm().token_counter(model=model, messages=[{"role": "user", "content": text}]))
+
+    return TokenBudget(most, counted, f"as LiteLLM counts for {model}")
+
+
+def _with_tools(tools: Sequence[Mapping[str, Any]]) -> _Request:
+    """Return the part of a request that offers tools, to a provider that has none as well: better an error than no tool.
+
+    Without the third argument LiteLLM imports its MCP gateway, which needs packages that it does not come with.
+    """
+    return {"tools": list(tools), "allowed_openai_params": ["tools"], "_skip_mcp_handler": True}
+
+
+def _litellm() -> Any:  # noqa: ANN401  # litellm's types are not followed
+    """Return LiteLLM, which then warns of nothing that its users could mend: its classes are warned of as they are first used."""
+    found = _imported()
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\b")
+    warnings.filterwarnings(
+        "ignore", ".*(`ReadOnly` qualifier|Pydantic serializer warnings)", UserWarning, r"pydantic\b"
+    )
+    return found
+
+
+@cache
+def _imported() -> Any:  # noqa: ANN401  # litellm's types are not followed
+    """Import LiteLLM quietly, without fetching its price list or a tokenizer from the network."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import litellm
+            from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+    except ImportError as error:
+        raise ModelUnavailable(
+            "Models other than the local one need the package litellm, which cannot be imported; "
+            "run: pip install litellm"
+        ) from error
+    _bound_answers(AsyncHTTPHandler)
+    litellm.suppress_debug_info = True
+    litellm.disable_aiohttp_transport = True  # it refuses an address with a user's name, which httpx takes
+    if litellm.disable_hf_tokenizer_download is None:
+        litellm.disable_hf_tokenizer_download = True
+    logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
+    return litellm
+
+
+# -- the bound on what is read -----------------------------------------------------------------------------------------
+# LiteLLM reads a whole answer, a line of a stream and the body of a refusal for as long as a server writes. It makes all its connections by two functions.
+
+
+class AnswerTooLarge(Exception):  # noqa: N818  # it says what is the case
+    """Raised out of LiteLLM's depths for an answer of more bytes than any may have, unpacked; it is among the causes of what LiteLLM makes of it."""
+
+
+def _bound_answers(handler: Any) -> None:  # noqa: ANN401  # litellm's types are not followed
+    """Have all connections that LiteLLM's `AsyncHTTPHandler` makes be bounded. AttributeError for a LiteLLM that makes them otherwise."""
+    transport, mounts = handler.create_async_transport, handler.create_httpx_proxy_mounts
+
+    def direct(**how: Any) -> Any:  # noqa: ANN401  # the same
+        import httpx
+
+        found = transport(**how)
+        if found is None:  # httpx would make its own
+            context, options = how.get("ssl_context"), {name: how[name] for name in ("cert", "limits") if name in how}
+            verify = how.get("ssl_verify") is not False if context is None else context
+            found = httpx.AsyncHTTPTransport(verify=verify, **options)
+        return _bounded(found)
+
+    def through_proxies(*arguments: Any, **how: Any) -> Any:  # noqa: ANN401  # the same
+        found = mounts(*arguments, **how)
+        return found and {name: each and _bounded(each) for name, each in found.items()}
+
+    handler.create_async_transport, handler.create_httpx_proxy_mounts = (
+        staticmethod(direct),
+        staticmethod(through_proxies),
+    )
+
+
+def _bounded(transport: Any) -> Any:  # noqa: ANN401  # httpx's own type, imported late
+    """Have the answers of a transport of httpx be bounded, packed or not."""
+    ask = transport.handle_async_request
+
+    async def bounded(request: Any) -> Any:  # noqa: ANN401  # the same
+        import httpx
+
+        response = await ask(request)
+        unpacked = [pair for pair in response.headers.raw if pair[0].lower() not in _OF_PACKED]
+        stream = _bounded_stream()(response)
+        return httpx.Response(response.status_code, headers=unpacked, stream=stream, extensions=response.extensions)
+
+    transport.handle_async_request = bounded
+    return transport
+
+
+_OF_PACKED = frozenset({b"content-encoding", b"content-length"})
+
+
+@cache
+def _bounded_stream() -> Any:  # noqa: ANN401  # a class of httpx's, imported late
+    import httpx
+
+    class BoundedStream(httpx.AsyncByteStream):
+        """The bytes of an answer, up to the bound."""
+
+        def __init__(self, response: httpx.Response) -> None:
+            self._response = response
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size_bytes = 0
+            async for piece in self._response.aiter_bytes():
+                size_bytes += len(piece)
+                if size_bytes > MOST_ANSWER_BYTES:
+                    raise AnswerTooLarge
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._response.aclose()
+
+    return BoundedStream
+
+
+_LOOPS: "weakref.WeakValueDictionary[int, asyncio.AbstractEventLoop]" = weakref.WeakValueDictionary()
+
+
+def forget_clients_of_ended_loops(litellm: Any) -> None:  # noqa: ANN401  # litellm has no types of its own here
+    """Take out what was kept for another loop that had the number of this one, and the one client that is kept for all loops.
+
+    LiteLLM (1.106.2) knows loops by a number that a later one may have again; a client of a loop that has ended fails in the next one
+    (`Event loop is closed`).
+    """
+    # Anthropic's streams use the one for all; it is made anew, and then kept by loop.
+    vars(litellm).pop("module_level_aclient", None)
+    loop = asyncio.get_running_loop()
+    if _LOOPS.get(id(loop)) is not loop:
+        _taken_out(litellm.in_memory_llm_clients_cache)
+        _LOOPS[id(loop)] = loop
+
+
+async def _close_clients(litellm: Any) -> None:  # noqa: ANN401  # litellm has no types of its own here
+    """Close what is kept for this loop, which is about to end."""
+    for client in _taken_out(litellm.in_memory_llm_clients_cache):
+        closed = client.close()
+        if inspect.isawaitable(closed):
+            await closed
+
+
+def _taken_out(cache: Any) -> list[Any]:  # noqa: ANN401  # litellm's own types
+    """Take out the clients of the running loop, whose names end as LiteLLM ends them."""
+    own = cache.update_cache_key_with_event_loop("")
+    names = [name for name in list(cache.cache_dict) if str(name).endswith(own)]
+    for name in names:
+        cache.ttl_dict.pop(name, None)
+    return [client for name in names if (client := cache.cache_dict.pop(name, None)) is not None]

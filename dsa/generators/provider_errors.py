@@ -1,0 +1,230 @@
+"""What LiteLLM raises, as few errors, each one sentence and what to do.
+
+LiteLLM has dozens of classes, and maps the same failure of two providers to two of them: so the whole chain of causes is looked at. Takes
+an exception, gives GenerationError with one of the reasons of docs/how-to/models.md. No secret gets into any.
+"""
+
+import json
+import re
+import time
+from typing import Any
+
+import attrs
+
+from dsa.edge.http.http_stream import MOST_ANSWER_BYTES
+from dsa.edge.http.model_server import (
+    ServerError,
+    is_used_up,
+    message_in,
+    reason_of,
+    said_to_wait_s,
+    with_words,
+    without_secrets,
+)
+from dsa.errors import GenerationError
+from dsa.runtime.content import Usage
+
+_MOST_DETAIL = 200
+_MOST_CAUSES = 20
+_PAYMENT, _GAVE_UP = 402, 408
+_NO_PROVIDER = "LLM Provider NOT provided"
+#: What providers' clients say when no key is there to be sent, and the variable in which they look for it.
+_NO_KEY = re.compile(
+    r"missing (?:credentials|[\w ]*api[ _]key)|no (?:\w+ )?api[ _]key|api_key client option must be set", re.IGNORECASE
+)
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
+#: What LiteLLM says of an answer in which it finds none.
+_NO_ANSWER = re.compile(r"invalid response (?:from LLM endpoint|object)|provider returned (?:'choices'|a response with no 'choices')|got unexpected response|unable to get json response", re.IGNORECASE)  # fmt: skip
+#: What it raises when it reads an answer and does not find what it looks for.
+_READING = frozenset({"KeyError", "TypeError", "AttributeError", "IndexError", "ValidationError"})
+_CONNECTION = frozenset({"TransportError", "OSError"})
+#: What it raises for a stream that has begun, whatever ended it.
+_BEGUN = frozenset({"MidStreamFallbackError"})
+_WRAPPING = re.compile(r"^(?:litellm\.)?(?:\w+(?:Error|Exception)?: )*(?:\w+Exception - )?|\.? Handle with `[^`]*`\.?$")
+_BAD_ADDRESS = frozenset({"UnsupportedProtocol", "InvalidURL"})
+
+
+@attrs.frozen
+class ProviderName:
+    """Who was asked, by which address from where (the option or variable), and for how long: for messages."""
+
+    model: str
+    address: str
+    given_by: str
+    timeout_s: float
+
+    def error(self, reason: str, usage: Usage | None = None, why: str = "") -> GenerationError:
+        """Return the error of an answer that is none, which took `usage`, for a malformed one with what its provider says."""
+        code = "bad_answer" if reason in {"no_text", "nothing", "malformed", "too_large"} else reason
+        told = self._sentence(reason) + (f" ({why})" if reason == "malformed" else "")
+        return GenerationError(f"{told}.", code, usage)
+
+    def without_key(self, variable: str) -> GenerationError:
+        """Return the error for a key that is not there."""
+        told = f"{self.model} needs a key, and there is none; set {variable} in the environment."
+        return GenerationError(told, "authentication")
+
+    def explained(self, error: Exception) -> GenerationError:
+        """Return the error for what LiteLLM raised, with the words of the server, if it said any. One of a server is a ServerError."""
+        if _NO_PROVIDER in str(error):
+            known = "write it as provider/model, such as openai/gpt-4o-mini, or say local or scripted:FILE"
+            return GenerationError(f"LiteLLM knows no provider for '{self.model}'; {known}.", "not_found")
+        causes = _causes(error)
+        names = {name for cause in causes for name in _names(cause)}
+        if "AnswerTooLarge" in names:
+            return self.error("too_large")
+        status, words = _refusal(causes)
+        if status is None and (found := self._own_fault(causes, names)):
+            return found
+        reason = _reason(names, status, words, causes)
+        detail = _shortened(words or (_plain(error) if reason == "failed" else ""))
+        wait_s = _wait_s(causes)
+        used_up = reason == "rate_limit" and is_used_up(" ".join([words, *sorted(names)]), wait_s)
+        sentence = "used_up" if used_up else "gave_up" if status == _GAVE_UP else reason
+        told = with_words(self._sentence(sentence), detail)
+        return ServerError(told, reason, status=status, detail=detail, wait_s=wait_s, again=not used_up)
+
+    def _own_fault(self, causes: list[BaseException], names: set[str]) -> GenerationError | None:
+        """Return the error for what was never sent: without a key, or to what is no address."""
+        said = " ".join(map(str, causes))
+        if _NO_KEY.search(said):
+            return self.without_key(next(iter(_VARIABLE.findall(said)), "the provider's own variable"))
+        if names & _BAD_ADDRESS:
+            return ServerError(f"{self._sentence('no_address')}.", "unreachable", again=False)
+        return None
+
+    def _sentence(self, reason: str) -> str:
+        return _SENTENCES[reason].format(
+            model=self.model,
+            where=without_secrets(self.address or "its provider"),
+            given_by=self.given_by or "the provider's variable for its address",
+            timeout_s=f"{self.timeout_s:g}",
+            most=f"{MOST_ANSWER_BYTES:,}",
+        )
+
+
+_SENTENCES = {
+    "context_too_long": "The prompt is longer than {model} can read; set max_prompt_tokens, shorten the task or use a model with a larger context",
+    "content_filter": "A content filter stopped {model}; reword the task or use another model",
+    "authentication": "{model} refused the key; set the provider's key in the environment (OPENAI_API_KEY and the like)",
+    "rate_limit": "{model} is over its rate limit or quota; wait, or use another model or key",
+    "used_up": "The quota of {model} is used up; look at its account, or use another model or key",
+    "timeout": "{model} did not answer within {timeout_s} s; raise timeout_s or use a faster model",
+    "gave_up": "{where} gave up waiting for {model}; try again or use a faster model",
+    "unreachable": "{model} cannot be reached at {where}; check that the server runs and that the address is right",
+    "not_found": "{where} does not know the model {model}; check its name",
+    "bad_answer": "{where} gave an answer for {model} that is none of the OpenAI protocol; check the address",
+    "interrupted": "The answer of {model} broke off before it was whole; try again",
+    "server_error": "The server of {model} failed; try again later",
+    "cut_off": "The answer of {model} was cut off at its limit of tokens; raise max_tokens, or ask for less",
+    "nothing": "{where} gave nothing for {model} that is an answer; check the address",
+    "no_address": "'{where}' is no address at which {model} could be asked; write it as http://HOST:PORT/v1 or https://.. ({given_by})",
+    "failed": "{model} could not answer",
+    "too_large": "{model} does not end: its answer has more than {most} bytes, and was cut off there; set max_tokens",
+    "malformed": "{model} gave an answer that its provider calls malformed; try again or use another model",
+    "no_text": "{model} gave an answer without text; try again or use another model",
+}
+#: Names of classes in an error's chain of causes, and codes; the first that applies.
+_REASONS: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"ContextWindowExceededError", "context_length_exceeded"}), "context_too_long"),
+    (frozenset({"ContentPolicyViolationError", "content_filter", "content_policy_violation"}), "content_filter"),
+    (frozenset({"AuthenticationError", "PermissionDeniedError"}), "authentication"),
+    (frozenset({"RateLimitError"}), "rate_limit"),
+    (frozenset({"Timeout", "APITimeoutError", "TimeoutException", "ReadTimeout", "ConnectTimeout", "TimeoutError"}), "timeout"),
+    (frozenset({"ConnectError", "ConnectionRefusedError", "ClientConnectorError"}), "unreachable"),
+    (frozenset({"RemoteProtocolError", "ReadError", "ClientPayloadError", "ServerDisconnectedError"}), "interrupted"),
+    (frozenset({"NotFoundError"}), "not_found"),
+    (frozenset({"JSONDecodeError", "APIResponseValidationError", "JSONSchemaValidationError"}), "bad_answer"),
+    (frozenset({"InternalServerError", "ServiceUnavailableError", "BadGatewayError"}), "server_error"),
+    (_CONNECTION, "unreachable"),
+)  # fmt: skip
+
+
+def _reason(names: set[str], status: int | None, words: str, causes: list[BaseException]) -> str:
+    """Return the reason for what a server answered, or what became of the connection."""
+    if status == _PAYMENT:  # LiteLLM has several classes for it
+        return reason_of(status, words)
+    if status is not None and (reason := reason_of(status, words)) == "context_too_long":
+        return reason
+    for wanted, reason in _REASONS:
+        if names & wanted and not (reason == "bad_answer" and status):
+            break
+    else:
+        reason = "failed" if status is None else reason_of(status, words)
+    if reason == "bad_answer" and any(_ends_too_soon(cause) for cause in causes):
+        return "interrupted"
+    if reason in {"server_error", "unreachable", "failed"} and status is None and not words:
+        if _unread(names, causes):
+            return "bad_answer"
+        if names & _BEGUN:
+            return "interrupted"
+    return reason
+
+
+def _unread(names: set[str], causes: list[BaseException]) -> bool:
+    """Return whether something came that LiteLLM could not read as an answer."""
+    return bool(names & _READING and not names & _CONNECTION) or any(_NO_ANSWER.search(str(cause)) for cause in causes)
+
+
+def _ends_too_soon(error: BaseException) -> bool:
+    """Return whether an answer is the beginning of some JSON: a server that says no length may close in the middle."""
+    if not isinstance(error, json.JSONDecodeError) or not error.doc.lstrip().startswith(("{", "[")):
+        return False
+    return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
+
+
+def _refusal(causes: list[BaseException]) -> tuple[int | None, str]:
+    """Return the status with which a server refused, None when none did, and what it said: LiteLLM makes responses of its own, which nobody sent."""
+    said = [getattr(cause, "body", None) for cause in causes]
+    words = next((message_in(_written(body)) for body in said if body), "")
+    for cause in causes:
+        if type(cause).__name__ == "HTTPStatusError":
+            response: Any = getattr(cause, "response", None)
+            return response.status_code, words or message_in(_content(response))
+    return None, words
+
+
+def _written(body: object) -> bytes:
+    """Return what OpenAI's client has read, as it was sent."""
+    return (body if isinstance(body, str) else json.dumps(body, default=str)).encode("utf-8", "replace")
+
+
+def _content(response: Any) -> bytes:  # noqa: ANN401  # httpx's own type, imported late
+    """Return the bytes of an answer; none, of a stream that nobody has read to its end."""
+    try:
+        return bytes(response.content)
+    except RuntimeError:  # httpx's StreamError
+        return b""
+
+
+def _shortened(text: str) -> str:
+    """Put what goes into a message on one line, without secrets."""
+    return without_secrets(" ".join(text.split()))[:_MOST_DETAIL]
+
+
+def _plain(error: Exception) -> str:
+    """Return an error's words without what LiteLLM puts before and behind them."""
+    return _WRAPPING.sub("", str(error).partition("Traceback (most recent")[0])
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return an error and all that caused it; LiteLLM keeps what broke off a stream in a field."""
+    found: list[BaseException] = []
+    seen: BaseException | None = error
+    while seen is not None and len(found) < _MOST_CAUSES:
+        found.append(seen)
+        kept = getattr(seen, "original_exception", None)
+        seen = kept if isinstance(kept, BaseException) else seen.__cause__ or seen.__context__
+    return found
+
+
+def _names(error: BaseException) -> set[str]:
+    """Return the names of an error's classes, and its code."""
+    return {kind.__name__ for kind in type(error).__mro__} | {str(getattr(error, "code", ""))}
+
+
+def _wait_s(causes: list[BaseException]) -> float | None:
+    """Return how many seconds the provider asks to wait (`Retry-After`), when it does."""
+    headers = (getattr(getattr(cause, "response", None), "headers", None) for cause in causes)
+    waits = (said_to_wait_s(each, time.time()) for each in headers if each is not None)
+    return next((wait_s for wait_s in waits if wait_s is not None), None)

@@ -1,0 +1,508 @@
+"""How a stream ends: the calls settled, those in the text found, ids made unique, the finish reason made to fit.
+
+Takes what was gathered, gives the result. It is asked once, at the end.
+
+A provider's stream, chunk by chunk, and what it comes to.
+
+`StreamReconciler` takes chunks of OpenAI's protocol, in all the shapes that servers give it, and of Ollama's own; it gives what
+can be shown of the text while it still comes, and in the end the calls. All that is shown is the beginning of the text that remains in the
+end, but for white space around the calls that are taken out, and for JSON whose tag was never opened: only its end tells. Pure: no clock, no random, no network; the same chunks give the same
+result, ids that had to be made included. Whatever the chunks hold, it raises nothing but TypeError for what is no chunk.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from dsa.generators.streams.call_slots import Slot, Slots
+from dsa.generators.streams.offered_tools import Tools, offered
+from dsa.generators.streams.stream_result import INVALID, NAMELESS, TRUNCATED, StreamCall, StreamError, StreamResult
+from dsa.generators.streams.text_calls import FENCE_BEGIN, recover, without_markers
+from dsa.runtime.speech import FunctionText, Speech, SpeechParts, as_unicode, joined
+
+#: Finish reasons of all providers, by what they mean.
+_REASONS = {
+    "stop": "stop", "eos": "stop", "eos_token": "stop", "end_turn": "stop", "stop_sequence": "stop", "complete": "stop",
+    "length": "length", "max_tokens": "length", "max_output_tokens": "length", "model_length": "length",
+    "model_context_window_exceeded": "length", "error_limit": "length",
+    "tool_calls": "tool_calls", "tool_call": "tool_calls", "tool_use": "tool_calls", "function_call": "tool_calls",
+    "content_filter": "content_filter", "content_filtered": "content_filter", "guardrail_intervened": "content_filter",
+    "safety": "content_filter", "image_safety": "content_filter", "recitation": "content_filter", "blocklist": "content_filter",
+    "prohibited_content": "content_filter", "spii": "content_filter", "refusal": "content_filter", "error_toxic": "content_filter",
+    "error": "error", "network_error": "error", "insufficient_system_resource": "error", "abort": "error",
+}  # fmt: skip
+#: Which of several finish reasons holds: some servers send `stop` with every chunk.
+_RANKS = {"error": 3, "content_filter": 2, "length": 2}
+#: After these the model had said all it wanted to.
+_ENDED = frozenset({"stop", "tool_calls"})
+#: What a provider calls an answer that is malformed begins so (`malformed_function_call`, `malformed_response`).
+_MALFORMED = "malformed"
+#: Ids that are made have nine letters and digits: Mistral takes no others, and all others take these.
+_ID_LENGTH = 9
+
+
+def plain_reason(reason: object) -> str | None:
+    """Return a finish reason in the words of `StreamResult`; None for what is none."""
+    if not isinstance(reason, str) or reason in {"null", "None"}:
+        return None
+    return _REASONS.get(reason.lower(), reason.lower())
+
+
+@attrs.define(eq=False)
+class StreamState:
+    """What the chunks have brought so far. `text_tools` are the tools whose calls are looked for in the text."""
+
+    slots: Slots
+    tools: Tools
+    text_tools: Tools
+    speech: Speech = attrs.field(factory=Speech)
+    content: list[str] = attrs.field(factory=list)
+    reasoning: list[str] = attrs.field(factory=list)
+    kinds: set[str] = attrs.field(factory=set)
+    finish: str | None = None
+    finish_said: str = ""  # the same in the provider's word
+    usage: Mapping[str, Any] | None = None
+    stream_id: str | None = None
+    model: str = ""
+    error: StreamError | None = None
+    over: bool = False  # a finish reason came, and nothing was said after it
+
+    def grown(self, text: str) -> str:
+        """Return what of a text is new that may be all the text so far and more, or only the next part."""
+        self.content = ["".join(self.content)]
+        return text.removeprefix(self.content[0])
+
+    def finished(self, reason: object) -> None:
+        """Take a finish reason; the last holds, unless one before was worse."""
+        plain = plain_reason(reason)
+        if plain is not None:
+            if _RANKS.get(plain, 1) >= _RANKS.get(self.finish or "", 0):
+                self.finish, self.finish_said = plain, str(reason)
+            self.over = True
+
+    def fail(self, error: StreamError) -> None:
+        """Take an error; the first holds."""
+        self.error = self.error or error
+
+
+def conclude(gathered: StreamState) -> StreamResult:
+    """Return the result."""
+    ended = gathered.error is None and gathered.finish in _ENDED
+    rescues = Counter(gathered.kinds)
+    said = gathered.speech.finish()
+    reasoning = "\n".join(filter(None, ("".join(gathered.reasoning), said.drafts)))
+    calls = [call for slot in gathered.slots for call in _settled(slot, gathered.tools, rescues, cut=not ended)]
+    content = said.answer
+    if calls:
+        cleaned = without_markers(content, gathered.text_tools) if content else content
+        rescues["marker_leak"] += cleaned != content or bool(said.calls)
+        content = cleaned
+    else:
+        calls, content = _written(said, reasoning, gathered, rescues, ended=ended)
+    calls = [_cleaned(call) for call in _with_ids(calls, gathered.stream_id or "", rescues)]
+    finish = _finish(gathered.finish, calls, rescues)
+    error = _error(gathered, calls)
+    return StreamResult(
+        tool_calls=tuple(calls),
+        content=content,
+        finish_reason=finish,
+        error=error and attrs.evolve(error, message=joined(error.message)),
+        rescues={kind: rescues[kind] for kind in sorted(rescues) if rescues[kind]},
+        reasoning=joined(reasoning),
+        usage=as_unicode(gathered.usage),
+        model=joined(gathered.model),
+    )
+
+
+def _cleaned(call: StreamCall) -> StreamCall:
+    """Return a call without halves of characters. Arguments are cleaned once they are read: JSON writes halves as escapes."""
+    about = attrs.evolve(call, id=joined(call.id), name=joined(call.name), extra=as_unicode(call.extra))
+    try:
+        return attrs.evolve(about, arguments=as_unicode(call.arguments), text=joined(call.text))
+    except RecursionError:  # nested too deeply for anyone who walks it
+        return attrs.evolve(about, arguments=None, error=call.error or INVALID, text=joined(call.text))
+
+
+def _settled(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
+    """Return the call of a slot, or those that were sent as one; none of a slot that says nothing."""
+    if slot.name is None and slot.arguments.empty:
+        return []
+    settled = slot.arguments.settle(cut=cut)
+    written = slot.name or ""
+    plain = tools.meant(written)
+    name = tools.once(plain)
+    mended = [kind for kind, is_so in (("marked_name", plain != written), ("repeated_name", name != plain)) if is_so]
+    rescues.update({*slot.kinds, *settled.rescues, *mended})
+    text = slot.arguments.text
+    error = settled.error if name else NAMELESS
+    if cut and settled.values == ({},) and tools.needs_arguments(name):  # some servers send an empty object first
+        error = error or TRUNCATED
+    if error is not None:
+        return [StreamCall(slot.id or "", name, None, error, text, slot.extra)]
+    first, *more = settled.values
+    call = StreamCall(slot.id or "", name, first, text=text, extra=slot.extra)
+    return [call, *(StreamCall("", name, values, text=text) for values in more)]
+
+
+def _written(
+    said: SpeechParts, reasoning: str, gathered: StreamState, rescues: Counter[str], *, ended: bool
+) -> tuple[list[StreamCall], str]:
+    """Return the calls that are written into the text, and the rest of it; into the reasoning only when there is no text."""
+    addressed = [
+        call
+        for each in said.calls
+        if gathered.tools
+        for call in _addressed(each, gathered.tools, rescues, cut=not ended)
+    ]
+    recovered = recover(said.answer, gathered.text_tools, ended=ended)
+    kind = "text_call"
+    if not said.answer.strip() and not addressed and ended:
+        recovered = attrs.evolve(recover(reasoning, gathered.text_tools, ended=ended), rest=said.answer)
+        kind = "reasoning_call"
+    for call in recovered.calls:
+        rescues.update({kind, *call.kinds})
+    calls = [StreamCall(call.id or "", call.name, call.arguments, call.error, call.text) for call in recovered.calls]
+    return [*addressed, *calls], recovered.rest
+
+
+def _addressed(said: FunctionText, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:
+    """Return the call that stands in a channel of its own."""
+    slot = Slot(None, said.recipient, None)
+    slot.arguments.append(said.text)
+    slot.kinds.add("channel_call")
+    kinds = Counter[str]()
+    calls = _settled(slot, tools, kinds, cut=cut)
+    rescues.update(kind for kind in kinds if kind != "marked_name")  # a prefix is how such a call names a function
+    return calls
+
+
+def _with_ids(calls: list[StreamCall], stream_id: str, rescues: Counter[str]) -> list[StreamCall]:
+    """Return every call an id of its own: the provider's where it is usable, else one made from what is known."""
+    taken = {call.id for call in calls if call.id}
+    seen: set[str] = set()
+    result = []
+    for place, call in enumerate(calls):
+        if call.id and call.id not in seen:
+            seen.add(call.id)
+            result.append(call)
+            continue
+        rescues["duplicate_id" if call.id else "missing_id"] += 1
+        made = _made_id(f"{stream_id}\n{place}\n{call.name}\n{call.text}", taken)
+        taken.add(made)
+        result.append(attrs.evolve(call, id=made))
+    return result
+
+
+def _made_id(text: str, taken: set[str]) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    while digest[:_ID_LENGTH] in taken:
+        digest = hashlib.sha256(digest.encode()).hexdigest()
+    return digest[:_ID_LENGTH]
+
+
+def _finish(finish: str | None, calls: list[StreamCall], rescues: Counter[str]) -> str | None:
+    """Make the finish reason say what is there, where the provider's does not."""
+    if finish == "tool_calls" and not calls:
+        rescues["finish_without_calls"] += 1
+        return "stop"
+    if calls and finish in _ENDED - {"tool_calls"}:
+        rescues["finish_with_calls"] += 1
+        return "tool_calls"
+    return finish
+
+
+def _error(gathered: StreamState, calls: list[StreamCall]) -> StreamError | None:
+    if gathered.error is not None:
+        return gathered.error
+    if gathered.finish == "error":
+        return StreamError("provider_error", "the provider ended the stream with the finish reason 'error'")
+    if gathered.finish is None:
+        return StreamError("interrupted", "the stream ended without a finish reason")
+    why = f"the finish reason is {gathered.finish_said}"
+    if gathered.finish.startswith(_MALFORMED):
+        return StreamError("malformed", f"the provider calls the answer malformed: {why}")
+    if not calls or gathered.finish in _ENDED:
+        return None
+    code, told = _NOT_ENDED.get(gathered.finish, ("unknown_end", "nobody knows whether the calls are whole"))
+    return StreamError(code, f"{told}: {why}")
+
+
+#: Finish reasons after which no call is executed.
+_NOT_ENDED = {
+    "length": ("truncated", "the model reached its limit of tokens with a call in its answer"),
+    "content_filter": ("filtered", "a content filter stopped the model with a call in its answer"),
+}
+
+
+#: What a call written into the text begins with; from here on nothing is shown until the end.
+_OPENERS = (
+    "<tool_call", "<toolcall", "<function=", "<function name", "<function_call", "<invoke", "<minimax:", "<seed:", "<|tool_call",
+    "<|python_tag|>", "[TOOL_CALLS]", "<\uff5ctool\u2581call", "</tool_call>", "</function_call>",
+)  # fmt: skip
+_MARKS = re.compile("|".join(map(re.escape, _OPENERS)))
+_BEGINNINGS = frozenset(mark[:size] for mark in _OPENERS for size in range(1, len(mark)))
+_LONGEST = max(map(len, _BEGINNINGS))
+_FIRST = re.compile(r"[<\[]")
+
+
+class StreamText:
+    """Feed it pieces, show what it gives. Without offered tools all is given at once: nothing can be a call."""
+
+    __slots__ = ("_begun", "_held", "_holding", "_tools")
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._held = ""
+        self._begun = False
+        self._holding = False
+
+    def feed(self, text: str) -> str:
+        """Take the next piece, return what can be shown now."""
+        if not self._tools:
+            return text
+        if self._holding:
+            return ""
+        if self._begun and not self._held and "<" not in text and "[" not in text:
+            return text
+        text = self._held + text
+        self._held = ""
+        if not self._begun and not self._begins(text):
+            return ""
+        return self._up_to_a_mark(text)
+
+    def _begins(self, text: str) -> bool:
+        """Decide by its beginning whether a text may be nothing but a call; keep it while that is open."""
+        said = text.lstrip()
+        if said.startswith(("{", "[")) or FENCE_BEGIN.match(said):
+            self._holding = True
+        elif not said or (said.startswith("`") and "\n" not in said and "```".startswith(said[:3])):
+            self._held = text
+        else:
+            self._begun = True
+        return self._begun
+
+    def _up_to_a_mark(self, text: str) -> str:
+        mark = _MARKS.search(text)
+        if mark is None:
+            safe = len(text) - _pending(text)
+            self._held = text[safe:]
+            return text[:safe]
+        self._holding = True
+        return text[: mark.start()]
+
+
+def _pending(text: str) -> int:
+    """Return how many characters at the end may become a mark."""
+    for first in _FIRST.finditer(text, max(0, len(text) - _LONGEST)):
+        if text[first.start() :] in _BEGINNINGS:
+            return len(text) - first.start()
+    return 0
+
+
+_NOTHING: dict[str, Any] = {}
+_REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
+_THOUGHT_PARTS = ("thinking", "reasoning")
+_DEEPEST = 3
+
+
+class StreamReconciler:
+    """Feed it the chunks of one stream, then ask for the result.
+
+    `tools` are the tools that were offered: as the request has them, a mapping of names to JSON schemas, or names. Without
+    them no call is looked for in the text. Only the first choice of a stream with several is read. With
+    `text_calls=False` what is written into the text stays there.
+    """
+
+    def __init__(self, tools: object = (), *, text_calls: bool = True) -> None:
+        self._tools = offered(tools)
+        readable = self._tools if text_calls else offered(())
+        self._slots = Slots(self._tools)
+        self._display = StreamText(readable)
+        self._gathered = StreamState(self._slots, self._tools, readable)
+        self._speech = self._gathered.speech
+
+    def feed(self, chunk: object) -> str:
+        """Take the next chunk; return the text that can be shown now. Raises TypeError for what can be no chunk."""
+        if type(chunk) is dict:
+            return self._feed(chunk)
+        try:
+            return "".join([self._feed(part) for part in _objects_of(chunk)])
+        except _BadChunkError as error:
+            self._gathered.fail(StreamError("bad_chunk", str(error)))
+            return ""
+
+    def fail(self, code: str, message: str) -> None:
+        """Say that the stream broke off: a lost connection (`interrupted`), a time limit (`timeout`).
+
+        After the finish reason nothing of the answer can be missing: then that is no error.
+        """
+        if not self._gathered.over:
+            self._gathered.fail(StreamError(code, message))
+
+    def finish(self) -> StreamResult:
+        """Return the result of all that was fed."""
+        return conclude(self._gathered)
+
+    def _feed(self, chunk: Mapping[str, Any]) -> str:
+        gathered, shown = self._gathered, ""
+        choices = chunk.get("choices")
+        if type(choices) is list:
+            for choice in choices:
+                if isinstance(choice, dict) and not choice.get("index"):
+                    shown += self._choice(choice)
+        elif "message" in chunk and "choices" not in chunk and isinstance(chunk["message"], dict):
+            shown = self._native(chunk)
+        if usage := chunk.get("usage"):
+            gathered.usage = usage if isinstance(usage, dict) else gathered.usage
+        if gathered.stream_id is None and isinstance(chunk.get("id"), str):
+            gathered.stream_id = chunk["id"]
+        if not gathered.model and isinstance(chunk.get("model"), str):
+            gathered.model = chunk["model"]
+        if chunk.get("error") or chunk.get("object") == "error":
+            gathered.fail(_error_of(chunk))
+        return shown
+
+    def _choice(self, choice: Mapping[str, Any]) -> str:
+        delta, shown = choice.get("delta"), ""
+        if delta:
+            shown = self._said(delta) if isinstance(delta, dict) else ""
+        elif isinstance(message := choice.get("message"), dict) and message:
+            self._gathered.kinds.add("message_for_delta")
+            shown = self._said(message, snapshot=True)
+        if reason := choice.get("finish_reason"):
+            self._gathered.finished(reason)
+        if choice.get("error"):
+            self._gathered.fail(_error_of(choice))
+        return shown
+
+    def _native(self, chunk: Mapping[str, Any]) -> str:
+        """Take a line of Ollama's own protocol: a message per line, each call whole, counts in the last line."""
+        shown = self._said(chunk["message"], whole=True)
+        if chunk.get("done"):
+            self._gathered.finished(chunk.get("done_reason") or "stop")
+            counts = {"prompt_tokens": chunk.get("prompt_eval_count"), "completion_tokens": chunk.get("eval_count")}
+            self._gathered.usage = {name: count for name, count in counts.items() if count is not None} or None
+        return shown
+
+    def _said(self, delta: Mapping[str, Any], *, whole: bool = False, snapshot: bool = False) -> str:
+        """Take what a delta, or a message, says."""
+        entries = delta.get("tool_calls")
+        if entries:
+            self._gathered.over = False
+            self._slots.take(entries if isinstance(entries, list) else [entries], whole=whole)
+            if len(delta) == 1:  # the usual chunk of a call
+                return ""
+        if len(delta) == 1 and "content" in delta:  # the usual chunk of a text
+            return self._answered(delta["content"], snapshot=snapshot)
+        if legacy := delta.get("function_call"):
+            self._gathered.kinds.add("legacy_function_call")
+            self._slots.take([{"index": 0, "function": legacy}])
+        if isinstance(extra := delta.get("extra_content"), dict):
+            self._slots.attach({"extra_content": extra})
+        for key in _REASONING_KEYS:
+            if isinstance(thought := delta.get(key), str) and thought:
+                self._gathered.reasoning.append(thought)
+                break
+        return self._answered(delta.get("content"), snapshot=snapshot)
+
+    def _answered(self, content: object, *, snapshot: bool) -> str:
+        """Take what a content says."""
+        if not content:
+            return ""
+        text = content if isinstance(content, str) else self._text_of(content)
+        gathered, speech = self._gathered, self._speech
+        gathered.over = False
+        if snapshot:
+            text = gathered.grown(text)
+        gathered.content.append(text)
+        said = speech.feed(text)
+        if speech.begins_anew:
+            self._display = StreamText(gathered.text_tools)
+        return self._display.feed(said) if said else ""
+
+    def _text_of(self, parts: object, depth: int = 0) -> str:
+        """Return the text of a content that comes in parts, as Mistral's does; thoughts among them go with the reasoning."""
+        texts = []
+        for part in parts if isinstance(parts, list) and depth < _DEEPEST else []:
+            if isinstance(part, str):
+                texts.append(part)
+            elif isinstance(part, dict):
+                thought = part.get("type") in _THOUGHT_PARTS
+                text = next((part[key] for key in ("text", "thinking", "reasoning") if part.get(key)), "")
+                text = text if isinstance(text, str) else self._text_of(text, depth + 1)
+                (self._gathered.reasoning if thought else texts).append(text)
+        return "".join(texts)
+
+
+def reconcile_stream(chunks: Iterable[object], tools: object = ()) -> StreamResult:
+    """Turn a stream into tool calls, text, the reason why it ended, what is wrong with it, and what was mended.
+
+    `chunks` are mappings, objects with `model_dump`, or JSON as text or bytes; `tools` are what was offered, as for
+    StreamReconciler. Raises what reading `chunks` raises, and TypeError for what is no chunk.
+    """
+    reconciler = StreamReconciler(tools)
+    for chunk in chunks:
+        reconciler.feed(chunk)
+    return reconciler.finish()
+
+
+def _error_of(chunk: Mapping[str, Any]) -> StreamError:
+    """Read an error that came in the stream: an object with message and code, or a text (Ollama)."""
+    error = chunk.get("error")
+    told = error if isinstance(error, dict) else chunk
+    message = error if isinstance(error, str) else told.get("message")
+    status = next((told[key] for key in ("code", "status", "type") if isinstance(told.get(key), int | str)), None)
+    return StreamError("provider_error", str(message or "the provider sent an error without a message"), status)
+
+
+#: What lines of server-sent events begin with that say nothing here.
+_SILENT = (":", "event:", "id:", "retry:")
+
+
+class _BadChunkError(ValueError):
+    """Raised for a chunk that is no JSON object; TypeError for a value that can be none."""
+
+
+def _objects_of(chunk: object) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a chunk: none for a comment or `[DONE]`, several when several lines came as one."""
+    if isinstance(chunk, Mapping):
+        yield dict(chunk)
+    elif isinstance(chunk, str | bytes | bytearray):
+        text = chunk if isinstance(chunk, str) else bytes(chunk).decode("utf-8", "replace")
+        yield from _objects_of_text(text.lstrip("\ufeff"))
+    elif hasattr(chunk, "model_dump"):
+        yield chunk.model_dump()
+    elif chunk is not None:
+        raise TypeError(f"a chunk is a mapping, JSON text, or has model_dump(); not {type(chunk).__name__}")
+
+
+def _objects_of_text(text: str) -> Iterator[dict[str, Any]]:
+    if text.lstrip().startswith("{"):
+        try:
+            yield json.loads(text)
+        except (ValueError, RecursionError):
+            pass  # several objects, a line each: read below
+        else:
+            return
+    for line in text.splitlines():
+        said = line.strip()
+        if said and not said.startswith(_SILENT):
+            yield from _objects_of_line(said.removeprefix("data:").strip())
+
+
+def _objects_of_line(text: str) -> Iterator[dict[str, Any]]:
+    if text in {"", "[DONE]"}:
+        return
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _BadChunkError(f"a piece of the stream is no JSON: {text[:80]!r}") from error
+    for part in value if isinstance(value, list) else [value]:  # Gemini sends errors in a list
+        if not isinstance(part, dict):
+            raise _BadChunkError(f"a piece of the stream is no JSON object: {text[:80]!r}")
+        yield part

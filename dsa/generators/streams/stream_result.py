@@ -1,0 +1,157 @@
+"""What a stream of a model comes to: frozen values, and the names of all that was mended or found wrong on the way.
+
+Source: the stream shapes of public issue reports, which `tests/streams/` holds as data, each with its report.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dsa.immutable import immutable
+
+#: What servers say that answers took is up to this, or is nothing: a budget is a sum of it.
+_MOST_COUNTED = 10**12
+
+
+def count_in(value: object) -> int | None:
+    """Return a value as a count of tokens; None for what is not one."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNTED:
+        return value
+    return None
+
+
+#: Why a call must not be executed.
+TRUNCATED, INVALID, NAMELESS = "truncated_arguments", "invalid_arguments", "missing_name"
+CALL_ERRORS: dict[str, str] = {
+    TRUNCATED: "The arguments end before they are complete.",
+    INVALID: "The arguments are complete and no JSON object.",
+    NAMELESS: "No name came with the call.",
+}
+
+#: What may be wrong with a stream as a whole: then none of its calls is executable.
+STREAM_ERRORS: dict[str, str] = {
+    "interrupted": "The stream ended, and nothing said that it was finished.",
+    "truncated": "The model reached its limit of tokens with a call in its answer.",
+    "filtered": "A content filter stopped the model with a call in its answer.",
+    "malformed": "The provider calls the answer malformed.",
+    "unknown_end": "There is a call, and a finish reason that nobody knows.",
+    "provider_error": "The provider sent an error, or the finish reason `error`.",
+    "bad_chunk": "A piece of the stream is no JSON object.",
+    "timeout": "Nothing came for longer than the time limit.",
+}
+
+#: Every way in which a stream is mended. `rescues` counts the calls it happened to; once for what is not of a call.
+RESCUES: dict[str, str] = {
+    "null_id": "An id was the text `null` or `None`; it is read as none.",
+    "missing_id": "No id came; one was made.",
+    "duplicate_id": "The id was another call's already; one was made.",
+    "repeated_id": "The id came again with later pieces of its call.",
+    "changed_id": "Later pieces of a call had other ids; the first holds.",
+    "late_id": "The id came after the first piece of its call.",
+    "id_in_function": "The id stood inside `function`.",
+    "missing_index": "No index came; order, ids and names told the calls apart.",
+    "reused_index": "The index was another call's already.",
+    "drifted_index": "A later piece of a call had an index that no call has.",
+    "index_in_function": "The index stood inside `function`.",
+    "repeated_name": "The name came again, or was written twice.",
+    "marked_name": "The name had white space, a prefix or marks of a channel around it.",
+    "split_name": "The name came in pieces.",
+    "late_name": "The name came after the first piece of the arguments.",
+    "object_arguments": "The arguments were an object, not JSON text.",
+    "empty_arguments": "The arguments were nothing, an empty text, or `null`: a call without arguments.",
+    "repeated_arguments": "The arguments, or their last piece, were sent again.",
+    "cumulative_arguments": "Each piece had all of the arguments so far.",
+    "placeholder_arguments": "An empty object came before the arguments.",
+    "joined_calls": "Several calls were sent as one, their arguments one after the other.",
+    "double_encoded": "The arguments were JSON text inside a JSON text.",
+    "control_characters": "A string of the arguments had a raw line break or the like.",
+    "python_literal": "The arguments were written as Python writes them.",
+    "trailing_comma": "A comma stood before a closing bracket.",
+    "extra_later": "What a provider wants back with a call (a thought signature) came in a piece of its own.",
+    "message_for_delta": "A piece had `message` in the place of `delta`.",
+    "legacy_function_call": "The call was sent as `function_call`, the form before `tool_calls`.",
+    "finish_with_calls": "The finish reason was another than `tool_calls`, and there are calls.",
+    "finish_without_calls": "The finish reason was `tool_calls`, and there are none.",
+    "text_call": "The call was written into the text.",
+    "channel_call": "The call was written in a channel of its own, as gpt-oss does.",
+    "reasoning_call": "The call was written into the reasoning.",
+    "marker_leak": "The text had markers of a call that was sent properly too; they were taken out.",
+}
+
+
+@attrs.frozen(field_transformer=immutable)
+class StreamCall:
+    """One call of a tool.
+
+    `id` is the provider's own, letter by letter, where it sent a usable one. `arguments` is None exactly when `error`,
+    one of CALL_ERRORS, says why the call must not be executed; `text` is what was sent for the arguments. `extra` holds
+    what the provider sent with the call and may want back (`extra_content` with Gemini's thought signature).
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None
+    error: str | None = None
+    text: str = attrs.field(default="", repr=False)
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def as_message_part(self) -> dict[str, Any]:
+        """Return the call as OpenAI's messages have it; one that must not be executed has no arguments there."""
+        function = {"name": self.name, "arguments": json.dumps(self.arguments or {}, ensure_ascii=False)}
+        return {**self.extra, "id": self.id, "type": "function", "function": function}
+
+
+@attrs.frozen
+class StreamError:
+    """What is wrong with a stream: `code`, one of STREAM_ERRORS, what the provider said, its status or code if any."""
+
+    code: str
+    message: str
+    status: int | str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+@attrs.frozen(field_transformer=immutable)
+class StreamResult:
+    """A whole stream: calls in the order in which they began, the text, why it ended, what is wrong, what was mended.
+
+    `finish_reason` is None when none came. `rescues` counts by kind (RESCUES). `usage` is the provider's own, as it came;
+    `model` is the one that it says has answered.
+    """
+
+    tool_calls: tuple[StreamCall, ...] = ()
+    content: str = ""
+    finish_reason: str | None = None
+    error: StreamError | None = None
+    rescues: Mapping[str, int] = attrs.field(factory=dict)
+    reasoning: str = attrs.field(default="", repr=False)
+    usage: Mapping[str, Any] | None = None
+    model: str = ""
+
+    @property
+    def executable(self) -> tuple[StreamCall, ...]:
+        """The calls that may be executed: none of a stream that broke off, else those without an error."""
+        return () if self.error else tuple(call for call in self.tool_calls if call.error is None)
+
+    def count(self, name: str) -> int | None:
+        """Return a count of tokens that `usage` has; None for what is not one, whatever a server writes there."""
+        return count_in((self.usage or {}).get(name))
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What OpenRouter says that the answer has cost (`usage.cost`), in dollars; other servers say nothing."""
+        cost = (self.usage or {}).get("cost")
+        if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= _MOST_COUNTED:
+            return float(cost)
+        return None
+
+    def as_message(self) -> dict[str, Any]:
+        """Return the answer as OpenAI's messages have it, to be sent with the next request: ids and extras as they came."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.content or None}
+        if self.tool_calls:
+            message["tool_calls"] = [call.as_message_part() for call in self.tool_calls]
+        return message

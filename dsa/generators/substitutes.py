@@ -1,0 +1,186 @@
+"""Generate what was written down before: for tests, and for runs without a model.
+
+Takes replies, gives them one by one. `load_script` reads them from a Markdown file: every fenced block that is in no
+list or quotation is one reply, in order. Blocks under a heading `## STEP` are the replies for that step alone; all
+others are for whoever asks. A reply that holds a fence itself stands in a longer one.
+
+Generate with a function or with a program of your own.
+
+Takes a function of the prompt, or a command; gives artifacts. What the program cannot do comes out as GenerationError.
+"""
+
+import inspect
+import os
+import shlex
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+from dsa.edge.processes import NoProgramError, run_program
+from dsa.errors import DocumentError, GenerationError, ModelUnavailable
+from dsa.generators.model_options import require_bounds
+from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage, render
+
+
+class ScriptedGenerator(GeneratorInterface):
+    """Give the replies in order, each once; GenerationError when there is none left.
+
+    `steps` has replies for single steps: a step that is named there (Context.step) is given those, all others share
+    `texts`. Safe to call from several threads.
+    """
+
+    blocks = False
+
+    def __init__(
+        self, texts: Iterable[str] = (), steps: Mapping[str, Iterable[str]] | None = None, *, source: str = "the script"
+    ) -> None:
+        self._queues = {"": list(texts)} | {step: list(replies) for step, replies in (steps or {}).items()}
+        self._used = dict.fromkeys(self._queues, 0)
+        self._source = source
+        self._lock = threading.Lock()
+
+    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:  # noqa: ARG002  # the interface
+        """Return the next reply."""
+        queue = context.step if context.step in self._queues else ""
+        with self._lock:
+            used = self._used[queue]
+            if used == len(self._queues[queue]):
+                whose = f" for step {context.step}" if queue else ""
+                why = f"{self._source} has no reply left{whose}: all {used} are used; add a fenced block."
+                raise GenerationError(why, "exhausted")
+            self._used[queue] += 1
+        return Artifact(content=self._queues[queue][used], usage=Usage("scripted", seconds=0.0, cost_usd=0.0))
+
+    def skip(self, step: str) -> None:
+        """Leave out the next reply for a step: a run that goes on was given it before."""
+        queue = step if step in self._queues else ""
+        with self._lock:
+            self._used[queue] = min(self._used[queue] + 1, len(self._queues[queue]))
+
+
+def load_script(path: str | Path) -> ScriptedGenerator:
+    """Read a script. Raises DocumentError for a file that cannot be read or that holds no reply."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise DocumentError(str(path), f"the script cannot be read: {reason}") from error
+    steps = parse_script(text)
+    if not any(steps.values()):
+        raise DocumentError(str(path), "the script has no reply: each is a fenced block (```)")
+    return ScriptedGenerator(steps.pop(""), steps, source=str(path))
+
+
+def parse_script(text: str) -> dict[str, list[str]]:
+    """Return the replies of a script by step; those for all others under the empty name."""
+    replies: dict[str, list[str]] = {"": []}
+    tokens = MarkdownIt("commonmark").parse(text)
+    step = ""
+    for token, following in zip(tokens, [*tokens, None][1:], strict=True):
+        if token.type == "heading_open" and token.level == 0 and token.tag in {"h1", "h2"}:
+            step = following.content.strip("` ") if following and token.tag == "h2" else ""
+        elif token.type == "fence" and token.level == 0:
+            replies.setdefault(step, []).append(token.content)
+    return replies
+
+
+_MOST_BYTES = 1_000_000
+_MOST_SAID = 300
+_MEANT_ASYNC = (
+    ", and a FunctionGenerator awaits nothing: derive an AsyncGeneratorInterface, with `agenerate` beside `generate`"
+)
+
+
+class FunctionGenerator(GeneratorInterface):
+    """Give what a function makes of the rendered prompt: a text, or a whole Artifact.
+
+    TypeError for anything else, and for an async function: what is to be awaited is an AsyncGeneratorInterface.
+    """
+
+    def __init__(self, function: Callable[[str], str | Artifact]) -> None:
+        self._name = getattr(function, "__name__", type(function).__name__)
+        if not callable(function):
+            raise TypeError(f"a FunctionGenerator needs a function of the prompt, and this is a {self._name}")
+        if any(map(_is_async, (function, type(function).__call__))):
+            raise TypeError(f"{self._name} is an async function{_MEANT_ASYNC}")
+        self._function = function
+
+    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
+        """Call it. What it raises passes through."""
+        given: object = self._function(render(template, context))
+        if isinstance(given, Artifact):
+            return given
+        if not isinstance(given, str):
+            if inspect.iscoroutine(given):
+                given.close()
+                raise TypeError(f"{self._name} gave a coroutine{_MEANT_ASYNC}")
+            raise TypeError(f"{self._name} gave {type(given).__name__}, not a text or an Artifact")
+        return Artifact(given)
+
+
+def _is_async(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+class CommandGenerator(GeneratorInterface):
+    """Give the rendered prompt to a program on its standard input; the artifact's content is what it writes to its standard output.
+
+    `command` is split as a shell does, and no shell is started; a program without a slash is looked up in PATH, one with a slash from
+    `document_folder`, or the working folder. It is yours and runs as you do. `timeout_s` bounds one call, `most_bytes` what it may write.
+    ValueError for no command, for a program that is not there, and for numbers that mean nothing.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        *,
+        timeout_s: float = 120.0,
+        most_bytes: int = _MOST_BYTES,
+        document_folder: Path | None = None,
+    ) -> None:
+        require_bounds(temperature=0.0, max_tokens=None, timeout_s=timeout_s)
+        if most_bytes < 1:
+            raise ValueError(f"most_bytes = {most_bytes} is too few: at least 1")
+        words = shlex.split(command)
+        if not words:
+            raise ValueError("the command is empty")
+        self._program = words[0]
+        self._command = [_found(words[0], document_folder or Path()), *words[1:]]
+        self._timeout_s, self._most_bytes = timeout_s, most_bytes
+
+    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
+        """Run it. Raises ModelUnavailable when it cannot be started, GenerationError when it fails or writes no text."""
+        prompt = render(template, context).encode("utf-8", "replace")
+        program, began_s = self._program, time.monotonic()
+        try:
+            ran = run_program(self._command, prompt, timeout_s=self._timeout_s, most_bytes=self._most_bytes)
+        except NoProgramError as error:
+            raise ModelUnavailable(str(error)) from error
+        if ran.end == "timeout":
+            raise GenerationError(f"{program} was stopped after {self._timeout_s:g} s.", "timeout")
+        if ran.end == "flooded":
+            raise GenerationError(f"{program} wrote more than {self._most_bytes:,} bytes.", "bad_answer")
+        if ran.code:
+            how = f"was killed by signal {-ran.code}" if ran.code < 0 else f"ended with {ran.code}"
+            said = " ".join(ran.complaints.decode("utf-8", "replace").split())[-_MOST_SAID:]
+            raise GenerationError(f"{program} {how}{f': {said}' if said else ''}", "failed")
+        try:
+            content = ran.output.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise GenerationError(f"{program} wrote what is no UTF-8 (byte {error.start}).", "bad_answer") from error
+        if not content.strip():
+            raise GenerationError(f"{program} wrote nothing.", "bad_answer")
+        return Artifact(content, usage=Usage(model=program, seconds=time.monotonic() - began_s))
+
+
+def _found(name: str, folder: Path) -> str:
+    """Return the path of a program: from a folder, where the name has a slash, else what PATH has. ValueError when there is none."""
+    wanted = os.path.join(folder, Path(name)) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
+    path = shutil.which(wanted)
+    if path is None:
+        raise ValueError(f"there is no program '{wanted}': give its path, or install it where PATH leads")
+    return os.path.abspath(path)  # noqa: PTH100  (links and what stands behind them may have names of their own)

@@ -1,0 +1,327 @@
+"""A system at its machine's parameter values, in whole numbers only: what engines run.
+
+Takes a `System`, gives a `Ground`: every variable is a field of consecutive whole numbers (`false`, `true` are 0, 1; the values of
+enumerations are numbered over the whole machine), a configuration is one number, and conditions that the fields' values decide are
+decided. A configuration's number is `location * volume + data`, where `data` has the fields as mixed-radix digits, the first
+field the least significant one.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any, TypeVar
+
+import attrs
+
+from dsa import expr
+from dsa.errors import DsaError
+from dsa.expr import FALSE, Leaf, all_of, any_of, constant, negated, substituted
+from dsa.semantics import Configuration
+from dsa.system import SearchEffort, System, location_of, outcomes_at_samples, satisfiable, start_values
+
+#: So many values are tried to decide one condition, and all conditions of a machine: what is not decided then is left to be looked at where it matters.
+_TRIED_EACH, _TRIED = 2_048, 20_000
+
+
+@attrs.frozen
+class Field:
+    """A variable's place in a configuration's number: `value = low + data // stride % size`."""
+
+    name: str
+    low: int
+    size: int
+    stride: int
+    is_bool: bool
+
+
+@attrs.frozen
+class GroundRule:
+    """A command in numbers: when it is taken, where it leads, and what each changed field (by index) is set to.
+
+    At one configuration at most one rule of a choice is taken; different choices are independent. `command` indexes the system's.
+    """
+
+    source: int
+    target: int
+    condition: expr.Expr
+    updates: tuple[tuple[int, expr.Expr], ...]
+    command: int
+
+
+@attrs.frozen
+class GroundWatch:
+    """Something to look out for: `condition` true at a configuration of `location`. One that `ends` a search is all that is wanted: no farther ones are looked at."""
+
+    location: int
+    condition: expr.Expr
+    ends: bool = False
+
+
+@attrs.frozen
+class DecidedConditions:
+    """Conditions of a system: in numbers, decided as far as their fields' values decide them, and as engines write them."""
+
+    numeric: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
+    decided: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
+    written: dict[Hashable, Any] = attrs.field(factory=dict)
+
+
+#: So many items are worked at between two looks at the clock.
+_BETWEEN_LOOKS = 4_096
+
+Item = TypeVar("Item")
+
+
+class LateError(DsaError):
+    """Raised by long work on what a search found when its time is over."""
+
+
+#: So many configurations, if all are reached, take a search some seconds; most machines reach few of them.
+_SOON_SEARCHED = 5_000_000
+
+
+@attrs.frozen(slots=False)
+class Ground:
+    """What can happen, in numbers. All expressions are over fields (kind `variable`) and whole numbers.
+
+    In them a field that `is_bool` is a condition, and any other a whole number.
+    """
+
+    system: System = attrs.field(repr=False)
+    fields: tuple[Field, ...]
+    rules: tuple[GroundRule, ...]
+    start: int
+    _numbers: dict[str, int] = attrs.field(repr=False)
+    hurries: bool = attrs.field(default=False, repr=False, eq=False)
+    #: How many more values may be tried to decide conditions.
+    _effort: SearchEffort = attrs.field(factory=lambda: SearchEffort(_TRIED), repr=False, eq=False)
+
+    @cached_property
+    def known(self) -> "DecidedConditions":
+        """What was worked out of conditions over these fields, at these values."""
+        constants = tuple(self.system.machine.constants.items())
+        key = ("known", self.fields, tuple(self._numbers.items()), constants, self.hurries)
+        found: DecidedConditions = self.system.memo.setdefault(key, DecidedConditions())
+        return found
+
+    @cached_property
+    def volume(self) -> int:
+        """How many combinations of values there are."""
+        return prod(field.size for field in self.fields)
+
+    @property
+    def domain_size(self) -> int:
+        """How many numbers configurations may have."""
+        return self.volume * len(self.system.locations)
+
+    def timely(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield items, as long as there is time; raises LateError when many were given and it is over."""
+        for number, item in enumerate(items, start=1):
+            if number % _BETWEEN_LOOKS == 0:
+                self.require_time()
+            yield item
+
+    def require_time(self) -> None:
+        """Raise LateError when the time is over."""
+        if self._effort.expired():
+            raise LateError("the time limit was met")
+
+    @cached_property
+    def rules_at(self) -> tuple[tuple[GroundRule, ...], ...]:
+        """The rules of each location."""
+        found: list[list[GroundRule]] = [[] for _ in self.system.locations]
+        for rule in self.rules:
+            found[rule.source].append(rule)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def field_named(self) -> dict[str, Field]:
+        """All fields by their variable's name."""
+        return {field.name: field for field in self.fields}
+
+    @cached_property
+    def _symbols(self) -> dict[int, str]:
+        return {number: symbol for symbol, number in self._numbers.items()}
+
+    def decode(self, number: int) -> Configuration:
+        """Return the configuration of a number, over the machine's variables alone."""
+        place, data = divmod(number, self.volume)
+        location = self.system.locations[place]
+        own = self.fields[: len(self.system.machine.variables)]
+        values = tuple(self._value(field, field.low + data // field.stride % field.size) for field in own)
+        return Configuration(location.state, values, location.outstanding, location.precedence)
+
+    def _value(self, field: Field, number: int) -> expr.Value:
+        if field.is_bool:
+            return bool(number)
+        is_symbol = isinstance(self._domain_of[field.name], expr.EnumDomain)
+        return self._symbols[number] if is_symbol else number
+
+    @cached_property
+    def _domain_of(self) -> dict[str, object]:
+        return {variable.name: variable.domain for variable in self.system.variables}
+
+    def encode(self, configuration: Configuration, observed: Mapping[str, expr.Value] | None = None) -> int:
+        """Return the number of a configuration; `observed` has the values of observers, which are 0 or false otherwise."""
+        values = {v.name: x for v, x in zip(self.system.machine.variables, configuration.values, strict=True)}
+        values |= observed or {}
+        data = sum((self.number(values.get(f.name, f.low)) - f.low) * f.stride for f in self.fields)
+        return location_of(self.system, configuration) * self.volume + data
+
+    def number(self, value: expr.Value) -> int:
+        """Return the whole number that stands for a value."""
+        return self._numbers[value] if isinstance(value, str) else int(value)
+
+    def values(self, number: int) -> dict[str, int | bool]:
+        """Return the fields' values at a configuration: an environment for the ground's expressions."""
+        data = number % self.volume
+        found: dict[str, int | bool] = {}
+        for field in self.fields:
+            value = field.low + data // field.stride % field.size
+            found[field.name] = bool(value) if field.is_bool else value
+        return found
+
+    def successors(self, number: int) -> Iterator[tuple[GroundRule, int]]:
+        """Yield the rules taken at a configuration and where each leads; slow, for one configuration at a time."""
+        place, data = divmod(number, self.volume)
+        values = self.values(number)
+        for rule in self.rules_at[place]:
+            if expr.evaluate(rule.condition, values) is True:
+                after = data
+                for index, value in rule.updates:
+                    field = self.fields[index]
+                    after += (int(expr.evaluate(value, values)) - int(values[field.name])) * field.stride
+                yield rule, rule.target * self.volume + after
+
+    def grounded(self, condition: expr.Expr) -> expr.Expr:
+        """Return a condition over the system's variables and parameters in numbers, decided where its values decide it."""
+        return self._decided(self._numeric(condition))
+
+    def watches(self, conditions: Iterable[tuple[int, expr.Expr]]) -> tuple[GroundWatch | None, ...]:
+        """Ground conditions at locations; None for one that is never true."""
+        found = ((place, self.grounded(condition)) for place, condition in conditions)
+        return tuple(None if condition == FALSE else GroundWatch(place, condition) for place, condition in found)
+
+    def _numeric(self, whole: expr.Expr) -> expr.Expr:
+        found = self.known.numeric.get(whole)
+        if found is None:
+            match whole:  # conditions are made of one another: their parts are known before they are
+                case expr.And(operands):
+                    found = all_of(map(self._numeric, operands))
+                case expr.Or(operands):
+                    found = any_of(map(self._numeric, operands))
+                case expr.Not(operand):
+                    found = negated(self._numeric(operand))
+                case _:
+                    found = self._in_numbers(whole)
+            self.known.numeric[whole] = found
+        return found
+
+    def _in_numbers(self, whole: expr.Expr) -> expr.Expr:
+        constants = self.system.machine.constants
+
+        def leaf(node: Leaf) -> expr.Expr:
+            if isinstance(node, expr.Name) and node.kind == "parameter":
+                value = constants[node.name]
+                return expr.Integer(self._numbers[value]) if isinstance(value, str) else constant(value)
+            if isinstance(node, expr.Symbol):
+                return expr.Integer(self._numbers[node.value])
+            assert isinstance(node, expr.Name), "verdicts are decided in a system"
+            field = self.field_named[node.name]
+            return expr.Integer(field.low) if field.size == 1 else node
+
+        return substituted(whole, leaf)
+
+    def _decided(self, node: expr.Expr) -> expr.Expr:
+        if isinstance(node, expr.Boolean) or (self.hurries and self.domain_size <= _SOON_SEARCHED):
+            return node
+        if node in self.known.decided:
+            return self.known.decided[node]
+        seen = outcomes_at_samples(node, self._ranges)
+        result: expr.Expr = node
+        if True not in seen and self._can_be_true(node) is False:
+            result = FALSE
+        elif False not in seen and self._can_be_true(negated(node)) is False:
+            result = expr.TRUE
+        self.known.decided[node] = result
+        return result
+
+    def _can_be_true(self, node: expr.Expr) -> bool | None:
+        effort = SearchEffort(min(_TRIED_EACH, self._effort.left), self._effort.expired)
+        given = effort.left
+        found = satisfiable(node, self._ranges, effort)
+        self._effort.left -= given - effort.left
+        return found
+
+    @cached_property
+    def _ranges(self) -> dict[str, Sequence[int]]:
+        return {f.name: (False, True) if f.is_bool else range(f.low, f.low + f.size) for f in self.fields}
+
+
+def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool] = lambda: False) -> Ground:
+    """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken.
+
+    With `hurries`, nothing is decided where there are few configurations: a search is over sooner. Nor is it when `expired` says that the time is over.
+    """
+    machine = system.machine
+    domains = {v.name: (v.domain, expr.concrete(v.domain, machine.constants)) for v in system.variables}
+    every = [*(v.domain for v in system.variables), *(parameter.domain for parameter in machine.parameters)]
+    numbers = _numbered(domain for domain in every if isinstance(domain, expr.EnumDomain))
+    fields, stride = [], 1
+    for name, (domain, values) in domains.items():
+        low, size = _extent(values, numbers)
+        fields.append(Field(name, low, size, stride, isinstance(domain, expr.BooleanDomain)))
+        stride *= size
+    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, SearchEffort(_TRIED, expired))
+    initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
+    start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
+    place = {field.name: index for index, field in enumerate(fields)}
+    rules = []
+    known: dict[tuple[object, ...], tuple[expr.Expr, tuple[tuple[int, expr.Expr], ...]]] = {}
+    for index, command in enumerate(system.commands):
+        same = (command.enabled, command.safe, command.rivals, command.updates)  # the same rows hold at many locations
+        if same not in known:
+            updates = tuple((place[name], draft._numeric(value)) for name, value in command.updates)  # noqa: SLF001
+            known[same] = _condition(draft, command.enabled, command.safe, command.rivals), updates
+        condition, updates = known[same]
+        if condition != FALSE:
+            rules.append(GroundRule(command.source, command.target, condition, updates, index))
+    return attrs.evolve(draft, rules=tuple(rules), start=start)
+
+
+def _condition(draft: Ground, enabled: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
+    """Return when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
+    condition = draft.grounded(enabled)
+    if safe != expr.TRUE and draft.grounded(all_of([enabled, negated(safe)])) != FALSE:
+        condition = draft.grounded(all_of([enabled, safe]))
+    for rival in rivals:
+        if draft.grounded(all_of([enabled, rival])) != FALSE:
+            condition = all_of([condition, negated(draft.grounded(rival))])
+    return condition
+
+
+def _numbered(domains: Iterable[expr.EnumDomain]) -> dict[str, int]:
+    """Number the values of enumerations; those first met together are consecutive."""
+    numbers: dict[str, int] = {}
+    for domain in domains:
+        for value in domain.values:
+            numbers.setdefault(value, len(numbers))
+    return numbers
+
+
+def _extent(values: expr.Values, numbers: dict[str, int]) -> tuple[int, int]:
+    if isinstance(values, expr.Interval):
+        assert values.high is not None, "variables have finite domains"
+        return values.low, max(1, values.high - values.low + 1)
+    found = [numbers[value] if isinstance(value, str) else int(value) for value in values.values]
+    return min(found), max(found) - min(found) + 1
+
+
+def python_source(whole: expr.Expr, spelled: Mapping[str, str]) -> str:
+    """Write a ground expression as Python; `spelled` has the text for each field."""
+
+    def leaf(node: Leaf) -> expr.Expr:
+        assert isinstance(node, expr.Name), "verdicts are decided in a system"
+        return expr.Name(spelled[node.name])
+
+    return expr.unparse(substituted(whole, leaf)) if not isinstance(whole, expr.Boolean) else repr(whole.value)

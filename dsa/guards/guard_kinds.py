@@ -1,0 +1,278 @@
+"""The kinds of guards there are, and the guard that a machine means by a name.
+
+Takes a name, a machine and the user's own guards, gives a GuardInterface; every mistake is a BindingError with its
+line. It runs no guard.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+
+from dsa.data_use import DEFAULT_GENERATOR
+from dsa.declarations import Cases, Guard
+from dsa.edge.plugins import Packages
+from dsa.errors import BindingError, Span
+from dsa.guards.cases import CasesGuard
+from dsa.guards.code import ForbiddenGuard, SyntaxGuard
+from dsa.guards.composition import AllOf, Combination
+from dsa.guards.feedback import UsingGuard
+from dsa.guards.judge import JudgeGuard, ReviewGuard
+from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard, TestGuard
+from dsa.guards.text_guards import PydanticGuard, RegexGuard, SchemaGuard, model_at
+from dsa.guards.tool_guards import CommandGuard, MypyGuard, RuffGuard, ToolMissingError
+from dsa.machine import Machine
+from dsa.runtime.content import ComponentKind, GeneratorInterface, GuardInterface, kind_of
+from dsa.text import closest
+
+_Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
+
+#: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`, `document_folder` from whoever binds.
+KINDS: dict[str, ComponentKind] = {}
+
+_SUPPLIABLE = frozenset({"cases", "parts", "generator", "document_folder"})
+#: The kinds that installed packages bring.
+PACKAGES = Packages("dsa.guards", "guard", _SUPPLIABLE)
+_OF, _BY = "of", "by"
+_TESTS = "test"
+#: Gives the generator of a name.
+GeneratorOf = Callable[[str], GeneratorInterface]
+
+
+def register(kind: str) -> Callable[[_Build], _Build]:
+    """Make a class or function available as a kind of guard: its arguments are the options, its docstring describes it.
+
+    Arguments `cases` (tuple of Case), `parts` (guards by name, from the option `of`), `generator` (named by the option `by`, else `llm`) and
+    `document_folder` (a Path, from which files in options are named) are supplied. TypeError for an argument that no table can give, ValueError for a name of ours.
+    """
+
+    def add(build: _Build) -> _Build:
+        if kind in OWN:
+            raise ValueError(f"'{kind}' is a kind of dsa's own: register another name")
+        KINDS[kind] = kind_of(kind, build, _SUPPLIABLE)
+        return build
+
+    return add
+
+
+#: The names of our kinds, which nobody else may take.
+OWN: frozenset[str] = frozenset()
+
+register("syntax")(SyntaxGuard)
+register("cases")(CasesGuard)
+register("forbidden")(ForbiddenGuard)
+register("regex")(RegexGuard)
+register("review")(ReviewGuard)
+register("in_order")(AllOf)
+register("tests")(TDDTestGuard)
+register("are_tests")(NewTestsGuard)
+
+
+@register("pytest")
+def _pytest(
+    document_folder: Path,
+    file: str,
+    module: str = "solution",
+    timeout_s: float = 30,
+    *,
+    hardened: bool = False,
+    show_expected: bool = False,
+    require: tuple[str, ...] = (),
+    rung: str = "",
+) -> TestGuard:
+    """Pass code that passes the tests in a file, run by pytest in the sandbox; the file is named from the document's folder."""
+    try:
+        tests = (document_folder / file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"the tests {document_folder / file} cannot be read: {_why(error)}") from error
+    return TestGuard(
+        tests, module=module, timeout_s=timeout_s, hardened=hardened, show_expected=show_expected, require=require,
+        rung=rung,
+    )  # fmt: skip
+
+
+register("judge")(JudgeGuard)
+register("command")(CommandGuard)
+register("ruff")(RuffGuard)
+register("mypy")(MypyGuard)
+
+
+@register("pydantic")
+def _pydantic(document_folder: Path, model: str, *, show_expected: bool = False) -> PydanticGuard:
+    """Pass JSON that a pydantic model accepts, named `module:Name`, or `file.py:Name` from the document's folder."""
+    file, _, name = model.rpartition(":")
+    place = f"{document_folder / file}:{name}" if file.endswith(".py") else model
+    return PydanticGuard(model_at(place), show_expected=show_expected)
+
+
+@register("json")
+def _json(document_folder: Path, schema: str, *, show_expected: bool = False) -> SchemaGuard:
+    """Pass JSON that keeps to the JSON schema in a file, named from the document's folder."""
+    file = document_folder / schema
+    try:
+        given = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"the schema {file} cannot be read: {_why(error)}") from error
+    if not isinstance(given, dict):
+        raise ValueError(f"the schema {file} is no JSON object")  # noqa: TRY004  # a wrong file, not a wrong type
+    return SchemaGuard(given, show_expected=show_expected)
+
+
+@register("all")
+def _all(parts: Mapping[str, GuardInterface], *, parallel: bool = False, timeout_s: float | None = None) -> Combination:
+    """Pass when all parts pass; every part is asked."""
+    return Combination(parts, "all", parallel=parallel, timeout_s=timeout_s)
+
+
+@register("any")
+def _any(parts: Mapping[str, GuardInterface], *, parallel: bool = False, timeout_s: float | None = None) -> Combination:
+    """Pass when any part passes and none is fatal."""
+    return Combination(parts, "any", parallel=parallel, timeout_s=timeout_s)
+
+
+@register("at_least")
+def _at_least(
+    parts: Mapping[str, GuardInterface], k: int, *, parallel: bool = False, timeout_s: float | None = None
+) -> Combination:
+    """Pass when at least k parts pass and none is fatal."""
+    return Combination(parts, "at_least", k, parallel=parallel, timeout_s=timeout_s)
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+OWN = frozenset(KINDS)
+
+
+def build_guard(
+    name: str,
+    machine: Machine,
+    extra: Mapping[str, GuardInterface] | None = None,
+    generator_of: GeneratorOf | None = None,
+    folder: Path | None = None,
+) -> GuardInterface:
+    """Build the guard of a name: a workflow step's, a declared guard, or a kind.
+
+    `extra` has the user's own guards, by guard name or by kind. A step's guards are asked in order; its part
+    `cases` takes the section Cases named after the step, or else after itself. `generator_of` gives those that ask a model theirs.
+    `folder` is the document's, from which files in options are named; without it the working folder. Raises BindingError.
+    """
+    return _Builder(machine, dict(extra or {}), generator_of, folder or Path()).build(name)
+
+
+@attrs.frozen
+class _Builder:
+    machine: Machine
+    extra: dict[str, GuardInterface]
+    generator_of: GeneratorOf | None
+    folder: Path
+
+    def build(self, name: str) -> GuardInterface:
+        if name in self.extra:
+            return self._using(self.extra[name], name)
+        for step in self.machine.steps:
+            if step.name == name:
+                parts = {part: self._part(part, (name,), step.span) for part in step.guards}
+                return parts[step.guards[0]] if len(parts) == 1 else AllOf(parts)
+        return self._part(name, (), None)
+
+    def _part(self, name: str, above: tuple[str, ...], span: Span | None) -> GuardInterface:
+        """Build a declared guard or a kind; `above` are the names it was reached through, outermost first."""
+        if name in above:
+            raise BindingError(f"guard {name} is a part of itself: {' of '.join((name, *reversed(above)))}", span)
+        row = self.machine.guard_named.get(name, Guard(name))
+        span = row.span or span
+        for known in (name, row.kind):
+            if known in self.extra:
+                return self._using(self._own(self.extra[known], row, span), name)
+        kind = KINDS.get(row.kind or name) or self._brought(row.kind or name, span)
+        if kind is None:
+            names = {*KINDS, *PACKAGES.names(), *self.extra, *self.machine.guard_named} - {name}
+            missing = f"guard {name} is of kind '{row.kind}', which" if row.kind else f"guard {name}"
+            raise BindingError(f"{missing} is not bound to anything", span, closest(row.kind or name, names))
+        made = self._made(kind, row, above, span)
+        if "parts" not in kind.supplied:
+            return self._using(made, name)
+        if row.uses:
+            message = f"guard {name} is put together of others, and uses data itself"
+            raise BindingError(message, span, "let the parts use it")
+        return made
+
+    def _using(self, guard: GuardInterface, name: str) -> GuardInterface:
+        """Return a guard what it uses of the data of events, and nothing of what others use."""
+        uses_data = isinstance(guard, GuardInterface) and any(row.uses for row in self.machine.guards)
+        return UsingGuard(guard, name) if uses_data else guard
+
+    @staticmethod
+    def _brought(name: str, span: Span | None) -> ComponentKind | None:
+        try:
+            return PACKAGES.find(name)
+        except BindingError as error:
+            raise BindingError(str(error), span) from error
+
+    @staticmethod
+    def _own(guard: GuardInterface, row: Guard, span: Span | None) -> GuardInterface:
+        if row.options:
+            raise BindingError(f"guard {row.name} is bound to an object of yours, which takes no options", span)
+        return guard
+
+    def _made(self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
+        owner = f"guard {row.name}"
+        supplied: dict[str, Any] = {"document_folder": self.folder} if "document_folder" in kind.supplied else {}
+        options = row.options
+        if "parts" in kind.supplied:
+            supplied["parts"] = self._parts(kind, row, above, span)
+            options = tuple(option for option in options if option[0] != _OF)
+        if "generator" in kind.supplied:
+            supplied["generator"] = self._generator(dict(options).get(_BY, DEFAULT_GENERATOR), owner, row.span or span)
+            options = tuple(option for option in options if option[0] != _BY)
+        if "cases" in kind.supplied:
+            section = self._cases(row.name, above, span)
+            supplied["cases"] = section.cases
+            span = section.span or span
+        arguments = kind.arguments(options, owner, row.span or span)
+        try:
+            guard = kind.build(**supplied, **arguments)
+        except (ValueError, ToolMissingError) as error:
+            raise BindingError(f"{owner}: {error}", span) from error
+        if isinstance(guard, TDDTestGuard):
+            self._require_tests(owner, above)
+        if not isinstance(guard, GuardInterface):
+            raise BindingError(f"kind {kind.name} built {type(guard).__name__}, which is no GuardInterface", span)
+        return guard
+
+    def _require_tests(self, owner: str, above: tuple[str, ...]) -> None:
+        """Raise BindingError where the step uses no tests: the guard could never pass. What is asked outside of steps is not known."""
+        step = self.machine.step_named.get(above[0]) if above else None
+        if step is not None and _TESTS not in dict(step.uses):
+            message = f"{owner} of step {step.name} needs the tests of an earlier step, and the step uses nothing as '{_TESTS}'"
+            raise BindingError(message, step.span, f"write into its column uses: {_TESTS} = STEP")
+
+    def _parts(
+        self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None
+    ) -> dict[str, GuardInterface]:
+        names = [part.strip() for part in dict(row.options).get(_OF, "").split(",") if part.strip()]
+        if not names:
+            raise BindingError(f"guard {row.name} is of kind {kind.name}, which needs parts", span, f"{_OF} = a, b")
+        return {part: self._part(part, (*above, row.name), span) for part in names}
+
+    def _generator(self, name: str, owner: str, span: Span | None) -> GeneratorInterface:
+        if self.generator_of is None:
+            raise BindingError(f"{owner} asks a generator, and there is none here", span)
+        try:
+            return self.generator_of(name.strip())
+        except BindingError as error:
+            raise error if error.span else BindingError(f"{owner}: {error}", span) from None
+
+    def _cases(self, name: str, above: tuple[str, ...], span: Span | None) -> Cases:
+        sections = {section.name: section for section in self.machine.cases}
+        wanted = (*above[:1], name)
+        for section in wanted:
+            if section in sections:
+                return sections[section]
+        raise BindingError(
+            f"guard {name} needs cases, and there are none", span, f"add a section '## Cases: {wanted[0]}'"
+        )

@@ -1,0 +1,581 @@
+"""Read what a run of tests reported, believing none of it that is not whole, and say what failed.
+
+Assertions: whether a text tests anything, and what it takes for granted, read off its syntax.
+
+Takes Python that parses. It runs nothing.
+
+Judge code by tests that pytest runs in the sandbox.
+
+Takes tests, given or written by an earlier step; gives guards. Code and tests share a process there, so code that is made for it can
+forge a pass: what passes is labelled `trust: cooperative`. `hardened` makes forging harder and finds tests that test nothing. Where that
+is not enough, `dsa.guards.cases` keeps what is expected out of the process.
+
+Judge tests of code that does not exist yet.
+
+Takes a text, gives a verdict: whether it has tests which pytest can collect, and which fail as long as there is no code. Their process
+reports on itself: the guard is for models that err, not for tests that are made to deceive it.
+"""
+
+import ast
+import builtins
+import functools
+import importlib.util
+import json
+import signal
+import symtable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import attrs
+
+from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, SandboxProgram, run_confined
+from dsa.errors import install_hint
+from dsa.guards.code import extract_code, syntax_fault
+from dsa.guards.feedback import bounded, clip
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+
+_MOST_DETAILED = 3
+_MOST_LISTED = 10
+
+
+@attrs.frozen
+class TestReport:
+    """What could be read. It `is_whole` when each test that was collected is there once, in order (none where they are only collected), then the end.
+
+    `faults` has for each test that did not pass what was reported of it; `reason` says why the report is not whole.
+    """
+
+    collected: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    faults: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    is_collected: bool = False
+    is_over: bool = False
+    is_whole: bool = False
+    reason: str = ""
+
+    @property
+    def has_tests(self) -> bool:
+        """Return whether tests were found, whatever became of them."""
+        return self.is_collected and bool(self.collected)
+
+    @property
+    def barred(self) -> dict[str, dict[str, Any]]:
+        """The tests that no code can pass, with what was reported: a fixture that does not exist, a mark that skips."""
+        return {name: fault for name, fault in self.faults.items() if fault.get("by") == "tests"}
+
+    @property
+    def all_passed(self) -> bool:
+        """Return whether there were tests, and none did anything but pass."""
+        return bool(self.collected) and not self.faults
+
+    def feedback(self, *, show_expected: bool) -> str:
+        """Return what is wrong, within some hundred characters; empty when every test passed."""
+        lines = [] if self.is_whole else [self.reason]
+        if self.is_whole and not self.collected:
+            lines.append("There is not one test to run.")
+        if self.faults:
+            lines.append(f"{len(self.faults)} of {len(self.collected)} tests failed:")
+            lines += told(self.faults, show_expected=show_expected)
+        return bounded("\n".join(lines))
+
+
+def told(faults: Mapping[str, dict[str, Any]], *, show_expected: bool = False) -> list[str]:
+    """Return how the first tests failed, a line each; name the others."""
+    lines = [_told(name, fault, show_expected=show_expected) for name, fault in faults.items()][:_MOST_DETAILED]
+    if others := list(faults)[_MOST_DETAILED:]:
+        more = len(others) - _MOST_LISTED
+        named = ", ".join(map(clip, others[:_MOST_LISTED]))
+        lines.append(f"also {named}" + (f" and {more} more" if more > 0 else ""))
+    return lines
+
+
+def read_report(outcome: SandboxOutcome, bounds: Bounds, *, runs: bool = True) -> TestReport:
+    """Read the records of one run, or of collecting. What it was stopped for, or what is wrong with its records, is the `reason`."""
+    report = TestReport()
+    for record in records(outcome.results):
+        report = _extended(report, record)
+        if report.reason:
+            return report
+    expected = report.collected if runs else ()
+    if report.is_over and report.is_collected and report.done == expected and outcome.ended != "flooded":
+        return attrs.evolve(report, is_whole=True)
+    return attrs.evolve(report, reason=f"The tests did not come to their end{_at(report)}: {_stopped(outcome, bounds)}")
+
+
+def records(results: bytes) -> Iterator[list[Any]]:
+    """Yield the lists of JSON that a child wrote, one a line; an empty one for a line that is none."""
+    for line in results.split(b"\n")[:-1]:  # what no line end follows was cut off
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = []
+        yield record if isinstance(record, list) else []
+
+
+def _extended(report: TestReport, record: list[Any]) -> TestReport:
+    """Add the one record that may come next; any other means that the code wrote it."""
+    match record:
+        case _ if report.is_over:
+            pass
+        case ["collected", [*names]] if not report.is_collected and all(isinstance(name, str) for name in names):
+            if len(set(names)) == len(names):
+                return attrs.evolve(report, collected=tuple(names), is_collected=True)
+        case ["unloadable", str(text)] if not report.is_collected:
+            return attrs.evolve(report, reason=f"The tests cannot be loaded: {clip(text)}")
+        case [str(name), "passed" | "failed" | "skipped" as outcome, [*faults]] if _is_next(report, name):
+            first = faults[0] if faults and isinstance(faults[0], dict) else {}
+            fault = {} if outcome == "passed" else {name: {**first, "outcome": outcome}}
+            return attrs.evolve(report, done=(*report.done, name), faults=report.faults | fault)
+        case ["end"]:
+            return attrs.evolve(report, is_over=True)
+    return attrs.evolve(report, reason="The code wrote to the channel of the results.", is_over=False)
+
+
+def _is_next(report: TestReport, name: str) -> bool:
+    return report.collected[len(report.done) : len(report.done) + 1] == (name,)
+
+
+def _at(report: TestReport) -> str:
+    if len(report.done) < len(report.collected):
+        return f" (at {clip(report.collected[len(report.done)])})"
+    return "" if report.is_collected else " (while they were loaded)"
+
+
+def _stopped(outcome: SandboxOutcome, bounds: Bounds) -> str:
+    if outcome.ended == "flooded":
+        return f"the report is larger than {bounds.result_bytes // 1024} kB."
+    if outcome.ended == "timeout":
+        return f"they took more than {bounds.timeout_s:g} s."
+    if outcome.ended == "signalled":
+        names = {number.value: number.name for number in signal.Signals}
+        return f"the process was killed ({names.get(outcome.code, outcome.code)}), by a crash or for using too much."
+    return "the process ended before."
+
+
+def _told(name: str, fault: dict[str, Any], *, show_expected: bool) -> str:
+    """Say in one line how a test failed: what the code gave, not what was expected, unless that is wanted."""
+    line = fault.get("line")
+    place = f" (line {line} of the tests)" if line and isinstance(line, int) else ""
+    said = {key: clip(value) for key, value in fault.items() if isinstance(value, str)}
+    if "raised" in said:
+        return f"{clip(name)}: {said['raised']}{place}"
+    if "computed" in said:
+        shown = f"assert {said['assertion']}" if show_expected and "assertion" in said else said["computed"]
+        message = f", {said['message']}" if said.get("message") else ""
+        return f"{clip(name)}: {shown} {'gave ' + said['gave'] if 'gave' in said else 'does not hold'}{message}{place}"
+    return f"{clip(name)}: {'was skipped' if said['outcome'] == 'skipped' else 'failed'}{place}"
+
+
+#: Functions or classes that pytest collects · asserts that run when the text is loaded · neither
+Kind = Literal["tests", "asserts", "none"]
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
+#: What asserts something when it is called, beside all that begins with `assert`.
+_ASSERTING = frozenset({"raises", "warns", "deprecated_call", "fail"})
+#: Modules that are often used and not imported. A module of any other name may be an object of the code.
+_OFTEN_FORGOTTEN = frozenset({"asyncio", "itertools", "json", "math", "os", "pytest", "random", "re", "sys", "time", "unittest"})  # fmt: skip
+
+
+def kind_of_tests(text: str) -> Kind:
+    """Return which kind of tests a text is. Asserts count where no tests are defined: beside tests they only guard the loading."""
+    body = ast.parse(text).body
+    if _tests(body):
+        return "tests"
+    loaded = [node for node in _statements(body) if not isinstance(node, _DEFINITIONS)]
+    return "asserts" if _assert_something(loaded, text) else "none"
+
+
+def asserts_anything(text: str) -> bool:
+    """Return whether the tests that a text defines assert something, themselves or in what they use of it: helpers, fixtures."""
+    return _assert_something(_tests(ast.parse(text).body), text)
+
+
+def own_names(text: str) -> tuple[str, ...]:
+    """Return the functions and classes at the top of a text that are neither tests nor decorated, as fixtures are."""
+    body = ast.parse(text).body
+    tests = _tests(body)
+    found = (node for node in body if isinstance(node, _DEFINITIONS) and node not in tests and not node.decorator_list)
+    return tuple(node.name for node in found)
+
+
+def missing_names(text: str) -> frozenset[str]:
+    """Return the names that a text uses and nothing in it binds: those of the code, in tests that do not import it. Empty for what does not compile."""
+    try:
+        tables = [symtable.symtable(text, "the tests", "exec")]
+    except (SyntaxError, RecursionError):  # whoever runs it is told
+        return frozenset()
+    for table in tables:
+        tables += table.get_children()
+    symbols = [(table.get_type() == "module", symbol) for table in tables for symbol in table.get_symbols()]
+    bound = {
+        symbol.get_name()
+        for at_top, symbol in symbols
+        if (at_top or symbol.is_declared_global())
+        and (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace())
+    }
+    used = {symbol.get_name() for _, symbol in symbols if symbol.is_global() and symbol.is_referenced()}
+    return frozenset(name for name in used - bound if not hasattr(builtins, name) and not name.startswith("__"))
+
+
+def forgotten_imports(text: str) -> tuple[str, ...]:
+    """Return the modules that a text uses as `module.name` and does not import."""
+    missing = missing_names(text) & _OFTEN_FORGOTTEN
+    nodes = ast.walk(ast.parse(text))
+    used = {n.value.id for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
+    return tuple(sorted(used & missing))
+
+
+# -- what pytest collects -----------------------------------------------------------------------------------------------
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield what runs when a module is loaded, without what functions and classes hold, and what only a program runs."""
+    for node in body:
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            yield from _statements(node.orelse)
+            continue
+        yield node
+        if isinstance(node, _DEFINITIONS):
+            continue
+        for field in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(node, field, ()))
+        for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            yield from _statements(part.body)
+
+
+def _tests(body: Iterable[ast.stmt]) -> list[ast.stmt]:
+    """Return the functions and classes at the top that pytest collects tests from."""
+    found: list[ast.stmt] = []
+    test_cases, with_tests = {"TestCase", "IsolatedAsyncioTestCase"}, set[str]()
+    for node in _statements(body):
+        if isinstance(node, _FUNCTIONS) and node.name.startswith("test"):
+            found.append(node)
+        elif isinstance(node, ast.ClassDef):
+            bases = {_last_name(base) for base in node.bases}
+            if bases & test_cases:
+                test_cases.add(node.name)
+            if bases & with_tests or any(isinstance(n, _FUNCTIONS) and n.name.startswith("test") for n in node.body):
+                with_tests.add(node.name)
+            if node.name in with_tests and (node.name.startswith("Test") or node.name in test_cases):
+                found.append(node)
+    return found
+
+
+# -- what asserts -------------------------------------------------------------------------------------------------------
+
+
+def _assert_something(starts: Iterable[ast.stmt], text: str) -> bool:
+    """Return whether statements assert something, or name a function or class of the text that does."""
+    defined: dict[str, list[ast.stmt]] = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, _DEFINITIONS):
+            defined.setdefault(node.name, []).append(node)
+    left = list(starts)
+    while left:
+        for node in ast.walk(left.pop()):
+            if _is_assertion(node):
+                return True
+            left += defined.pop(_mentioned(node), ())
+    return False
+
+
+def _is_assertion(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        name = _last_name(node.func)
+        return name.lower().startswith("assert") or name in _ASSERTING
+    if isinstance(node, ast.Raise) and node.exc is not None:
+        return _last_name(node.exc.func if isinstance(node.exc, ast.Call) else node.exc) == "AssertionError"
+    return isinstance(node, ast.Assert)
+
+
+def _mentioned(node: ast.AST) -> str:
+    """Return the name by which a node may mean a function: also as an argument, which is a fixture."""
+    return node.arg if isinstance(node, ast.arg) else _last_name(node)
+
+
+def _last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+_LONGEST_S = 86_400
+_MEMORY_BYTES = 1 << 30
+_RESULT_BYTES = 1 << 20
+#: What pytest would import when it starts.
+_PRELOAD = (
+    "pytest", "_pytest.assertion.rewrite", "_pytest.python", "_pytest.python_api", "_pytest.unittest", "_pytest.skipping", "_pytest.legacypath",
+    "_pytest.recwarn", "_pytest.monkeypatch", "_pytest.tmpdir", "_pytest.reports", "_pytest.debugging", "_pytest.subtests",
+    "_pytest.helpconfig", "_pytest.threadexception", "_pytest.unraisableexception", "_pytest.warnings", "_pytest._argcomplete", "pdb", "readline",
+    "dataclasses", "decimal", "enum", "fractions", "functools", "heapq", "itertools", "json", "math", "random", "re", "statistics",
+    "string", "typing",
+)  # fmt: skip
+#: What runs: tests over the code, as it is, with functions that fail, with what equals nothing; or tests without code, only collected or run.
+Mode = Literal["run", "break", "unequal", "collect", "absent"]
+TRUST = "trust: cooperative"
+
+
+@attrs.frozen
+class SandboxedTests:
+    """Runs tests in the sandbox, over code that they know as `module`, for `timeout_s` seconds. ValueError for what means nothing."""
+
+    module: str
+    bounds: Bounds
+    confinement: Confinement
+
+    @classmethod
+    def checked(cls, module: str, timeout_s: float, require: tuple[str, ...], rung: str) -> Self:
+        """Return them, with `require` and `rung` of the sandbox."""
+        if not module.isidentifier() or importlib.util.find_spec(module) is not None:
+            raise ValueError(f"'{module}' can be no module of the code: it is no name, or one that is installed")
+        if not 0 < timeout_s <= _LONGEST_S:
+            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
+        bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=_MEMORY_BYTES, result_bytes=_RESULT_BYTES)
+        return cls(module, bounds, Confinement(require, rung))
+
+    def report(self, mode: Mode, tests: str, code: str = "") -> TestReport:
+        """Run them. Raises SandboxError where they cannot be confined as is required, or where pytest is not installed."""
+        job = {"code": code, "tests": tests, "names": sorted(missing_names(tests)), "module": self.module, "mode": mode}
+        payload = json.dumps({**job, "is_plain": kind_of_tests(tests) == "asserts"})
+        outcome = run_confined(program(), payload, self.bounds, self.confinement)
+        return read_report(outcome, self.bounds, runs=mode != "collect")
+
+
+class TestGuard(GuardInterface):
+    """Pass code that passes tests, given as text or as the artifact that the step uses as `test`: functions and classes as pytest finds them, or plain asserts.
+
+    Tests import the code as the module `module`, or under any name that no installed module has, or just use its names. A text without tests whose
+    asserts run when it is loaded is one test, as seed 000 has it. The feedback names failed tests and what the code gave, never what was expected
+    unless `show_expected`. `require` and `rung` are the sandbox's. A pass is labelled `trust: cooperative`. ValueError for options that mean
+    nothing, and for given tests that are no Python, or test nothing: those of a step may come later.
+
+    `hardened` asks for exactly the tests that were found without the code running, for failures when every function of the code is replaced
+    by one that fails, and that no side of an `assert L == R` (or `self.assertEqual`) equals what equals nothing, whole or within lists, tuples and dicts. What it
+    cannot notice: objects of the code that equal everything of some type only (all ints), or in some other comparison; code that knows it is watched.
+
+    The verdict is fatal where no code could pass: there are no tests, or nothing in them tests; they cannot be loaded whatever the code is; or all that fail
+    want what is not there (a fixture), or are skipped by a mark. A failed verdict would spend every retry of this step on code that may be right, and an error
+    would stop the run at the same tests each time that it is resumed. After a fatal one a person decides.
+    """
+
+    __test__ = False  # pytest would take it for tests
+
+    def __init__(
+        self,
+        test_code: str | None = None,
+        *,
+        module: str = "solution",
+        timeout_s: float = 30,
+        hardened: bool = False,
+        show_expected: bool = False,
+        require: tuple[str, ...] = (),
+        rung: str = "",
+    ) -> None:
+        self._tests = SandboxedTests.checked(module, timeout_s, require, rung)
+        if test_code is not None and (fault := _fault_of(test_code)):
+            raise ValueError(fault.rstrip("."))
+        self._test_code = test_code
+        self._hardened, self._show_expected = hardened, show_expected
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
+        """Judge the code. Raises SandboxError where it cannot be confined as is required, or where pytest is not installed."""
+        used = dependencies.get("test")
+        tests = extract_code(used.content) if used else self._test_code
+        if tests is None:
+            return _unusable("There are no tests: none are given, and the step uses nothing as 'test'.")
+        return self.judged(extract_code(artifact.content), tests)
+
+    def judged(self, code: str, tests: str) -> GuardResult:
+        """Judge code by tests, both plain Python."""
+        if fault := _fault_of(tests):
+            return _unusable(f"{fault[0].upper()}{fault[1:]}")
+        if fault := syntax_fault(code):
+            return GuardResult(passed=False, feedback=fault)
+        modes: tuple[Mode, ...] = ("run", "collect", "break", "unequal") if self._hardened else ("run",)
+        with ThreadPoolExecutor(len(modes)) as threads:
+            found = threads.map(lambda mode: self._tests.report(mode, tests, code), modes)
+            reports = dict(zip(modes, found, strict=True))
+        done = reports["run"]
+        if fault := self._fault_of_tests(done, tests):
+            return _unusable(fault)
+        feedback = done.feedback(show_expected=self._show_expected)
+        if not feedback and self._hardened:
+            feedback = _suspicion(reports, code)
+        if feedback:
+            return GuardResult(passed=False, feedback=feedback)
+        label = f"{TRUST}{', hardened' if self._hardened else ''}"
+        return GuardResult(passed=True, feedback=f"{counted(done.collected)} passed ({label}).")
+
+    def _fault_of_tests(self, done: TestReport, tests: str) -> str:
+        """Return what is wrong with tests whatever the code is; empty where the code has a part in it."""
+        if done.is_whole and done.faults and done.barred == done.faults:
+            return "\n".join(["No code passes these tests:", *told(done.faults)])
+        if done.has_tests:
+            return ""
+        alone = self._tests.report("collect", tests)
+        return "" if alone.has_tests or alone.reason != done.reason else alone.feedback(show_expected=False)
+
+
+class TDDTestGuard(TestGuard):
+    """Pass code that passes the tests which an earlier step wrote, and which this step uses as `test`.
+
+    Otherwise as TestGuard. Without that dependency, or where it tests nothing, the verdict is fatal: the fault is none of the code.
+    """
+
+    def __init__(
+        self,
+        *,
+        module: str = "solution",
+        timeout_s: float = 30,
+        hardened: bool = False,
+        show_expected: bool = False,
+        require: tuple[str, ...] = (),
+        rung: str = "",
+    ) -> None:
+        super().__init__(
+            None,
+            module=module,
+            timeout_s=timeout_s,
+            hardened=hardened,
+            show_expected=show_expected,
+            require=require,
+            rung=rung,
+        )
+
+
+def counted(tests: Collection[str]) -> str:
+    """Return `1 test`, or `2 tests`."""
+    return f"{len(tests)} test{'' if len(tests) == 1 else 's'}"
+
+
+def _unusable(why: str) -> GuardResult:
+    """Return the verdict where the tests are at fault."""
+    return GuardResult(
+        passed=False, fatal=True, feedback=bounded(f"{why}\nThe fault is in the tests: nothing is said of the code.")
+    )
+
+
+def _fault_of(tests: str) -> str:
+    """Return why a text can judge nothing; empty where it may."""
+    if not tests.strip():
+        return "the tests are empty"
+    if fault := syntax_fault(tests, "the code of the tests"):
+        return fault
+    kind = kind_of_tests(tests)
+    return "" if kind != "none" else "the tests define no test, and assert nothing when they are loaded."
+
+
+def _suspicion(reports: Mapping[Mode, TestReport], code: str) -> str:
+    """Return why a pass is not believed; empty when it is."""
+    done, collected, broken, unequal = (reports[mode] for mode in ("run", "collect", "break", "unequal"))
+    if not collected.is_whole:
+        return f"The tests cannot be collected without the code, as the hardened mode must: {collected.reason}"
+    if done.collected != collected.collected:
+        return "The code changed which tests there are."
+    if _defines_functions(code) and broken.is_whole and broken.all_passed:
+        return (
+            "The tests pass even when every function of the code is replaced by one that fails: "
+            "either they test nothing, or the code meddles with them."
+        )
+    if passed := [name for name in unequal.done if name not in unequal.faults]:
+        return bounded(
+            f"{clip(passed[0])}: what the code gives equals everything, even what equals nothing: that is not believed."
+        )
+    return ""
+
+
+def _defines_functions(code: str) -> bool:
+    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(ast.parse(code)))
+
+
+@functools.cache
+def program() -> SandboxProgram:
+    """Return the program that runs there, with the folder that pytest is installed in."""
+    found = importlib.util.find_spec("pytest")
+    if found is None or found.origin is None:
+        raise SandboxError(f"pytest is not installed: {install_hint('test')}", ("pytest",))
+    text = Path(__file__).with_name("pytest_child.py").read_text(encoding="utf-8")
+    names = tuple(name for name in _PRELOAD if name.partition(".")[0] != "_pytest" or importlib.util.find_spec(name))
+    return SandboxProgram(text, names, (str(Path(found.origin).resolve().parent.parent),))
+
+
+_MOST_NAMED = 5
+
+
+class NewTestsGuard(GuardInterface):
+    """Pass tests that code yet to be written can be held to: pytest collects them, they assert something, and one at least fails without the code.
+
+    Without the code means: each name that they import from a module which is not installed, or use and bind nowhere, is there, and all that is
+    called fails. While tests are only collected nothing fails, so that they may use the code for their parameters and constants. `module` is the
+    name that the feedback gives the code; tests may use another. `require` and `rung` are the sandbox's. ValueError for options that mean nothing.
+
+    It cannot know whether what the tests want is right, nor that a module is not the code's where it is neither installed nor widely known.
+    """
+
+    def __init__(
+        self,
+        *,
+        module: str = "solution",
+        timeout_s: float = 30,
+        require: tuple[str, ...] = (),
+        rung: str = "",
+    ) -> None:
+        self._module = module
+        self._tests = SandboxedTests.checked(module, timeout_s, require, rung)
+
+    def validate(self, artifact: Artifact, **_used: Artifact) -> GuardResult:
+        """Judge the tests. Raises SandboxError where they cannot be confined as is required, or where pytest is not installed."""
+        tests = extract_code(artifact.content)
+        if fault := syntax_fault(tests) or self._unwritten(tests):
+            return GuardResult(passed=False, feedback=fault)
+        found = self._tests.report("absent", tests)
+        if fault := self._untested(found, tests):
+            return GuardResult(passed=False, feedback=bounded(fault))
+        failing = len(found.faults)
+        said = f"{counted(found.collected)}, of which {failing} fail{'s' if failing == 1 else ''} without the code."
+        return GuardResult(passed=True, feedback=said)
+
+    def _unwritten(self, tests: str) -> str:
+        """Return what is not there to begin with; empty when all is."""
+        kind = kind_of_tests(tests)
+        if kind == "none":
+            own = own_names(tests)
+            instead = f" It defines {_listed(own)} instead, which is for the next step." if own else ""
+            return f"There is no test in the answer.{instead} Write functions test_..() that call the code and assert what it gives."
+        if kind == "tests" and not asserts_anything(tests):
+            return "The tests assert nothing: let each assert what the code gives (assert, pytest.raises, self.assertEqual)."
+        if forgotten := forgotten_imports(tests):
+            return f"The tests use {_listed(forgotten)} and do not import {'it' if len(forgotten) == 1 else 'them'}."
+        return ""
+
+    def _untested(self, found: TestReport, tests: str) -> str:
+        """Return why tests that ran without the code are of no use to it; empty when they are."""
+        if not found.is_whole:
+            is_import = "ImportError" in found.reason or "ModuleNotFoundError" in found.reason
+            hint = f".\nUse what comes with Python, and pytest; import what is tested from {self._module}."
+            return f"{found.reason}{hint if is_import else ''}"
+        if not found.collected:
+            return "pytest finds no test in the answer: write functions test_..(), or classes Test.. without __init__."
+        skipped = {
+            name: each
+            for name, each in found.faults.items()
+            if each["outcome"] == "skipped" and each.get("by") != "code"
+        }
+        if barred := found.barred | skipped:
+            why = "No code passes these tests" + ("; one that is skipped has not passed" if skipped else "")
+            return "\n".join([f"{why}:", *told(barred)])
+        if found.all_passed:
+            own = own_names(tests)
+            leave = f" Leave out {_listed(own)}, if that is what is tested." if own else ""
+            return (
+                "The tests pass without the code, though all that is called of it fails: they test nothing of it. "
+                f"Import what is tested from {self._module}, call it in the tests, and assert what it gives.{leave}"
+            )
+        return ""
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = len(names) - _MOST_NAMED
+    return clip(", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else ""))

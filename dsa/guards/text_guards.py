@@ -1,0 +1,290 @@
+"""Judge texts by their form: a pattern, a JSON schema.
+
+Takes what a text must look like, gives guards. They run nothing of the artifact.
+
+Judge JSON by a pydantic model, or by any type that pydantic can check.
+
+Takes a type, or where it is found, gives a guard. Importing a model runs the code of its module, which is the user's own.
+"""
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dsa.edge.sandbox import Bounds, SandboxOutcome, SandboxProgram, run_confined
+from dsa.errors import install_hint
+from dsa.guards.code import extract_fenced
+from dsa.guards.feedback import bounded, clip, clip_middle
+from dsa.guards.tool_guards import ToolMissingError
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+
+#: Reports whether a pattern is found; a text of the model's goes through it as data only.
+_MATCHING = SandboxProgram("""
+import json, os, re
+def run(payload, result_fd):
+    job = json.loads(payload)
+    pattern = re.compile(job["pattern"], re.DOTALL)
+    match = (pattern.fullmatch if job["whole"] else pattern.search)(job["text"])
+    os.write(result_fd, b"absent" if match is None else b"found")
+""", ("json", "re"))  # fmt: skip
+#: Reports the faults of a JSON value by a schema: all are counted, the first are told. Patterns in it may take for ever with a text made for them.
+_KEEPING = """
+import json, os
+import jsonschema, referencing
+def run(payload, result_fd):
+    try:
+        said = judged(json.loads(payload))
+    except RecursionError:
+        said = {"count": 1, "faults": [[[], "", "This JSON is nested too deeply to be judged", ""]]}
+    except referencing.exceptions.Unresolvable as error:
+        said = {"broken": f"the schema refers to what is not in it: {error}"}
+    text = json.dumps(said).encode()
+    while text:
+        text = text[os.write(result_fd, text):]
+def judged(job):
+    kind = jsonschema.validators.validator_for(job["schema"], default=jsonschema.Draft202012Validator)
+    found = kind(job["schema"], registry=referencing.Registry()).iter_errors(job["value"])
+    faults = sorted(found, key=lambda error: list(map(str, error.absolute_path)))
+    return {"count": len(faults), "faults": [[list(e.absolute_path), str(e.validator), short(e.message), short(repr(e.instance))] for e in faults[:MOST]]}
+def short(text):
+    return text if len(text) <= LONGEST else text[:LONGEST // 2] + ".." + text[-LONGEST // 2:]
+"""
+_MOST_FAULTS, _MOST_IN_PLACE = 3, 40
+_LONGEST_TOLD = 2_000
+#: Seconds for which a text is judged by a schema.
+_SCHEMA_S = 5.0
+#: The keywords whose message has the values that would have been right, and what is said instead.
+_TELL_VALUES = {"const": "not the value that is wanted", "enum": "none of the values that are allowed"}
+
+
+class RegexGuard(GuardInterface):
+    """Pass a text in which `pattern` is found; with `whole`, one that it matches from end to end; with `absent`, one without it.
+
+    `hint` is the feedback; without it the pattern is shown. `.` matches line feeds too. A pattern can take for ever with a text that is made for it,
+    and would let nothing else go on meanwhile: it is tried in a process of its own, for `timeout_s` seconds; a text that takes longer has failed. ValueError
+    for what is no pattern.
+    """
+
+    def __init__(
+        self, pattern: str, *, whole: bool = False, absent: bool = False, hint: str = "", timeout_s: float = 5
+    ) -> None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"'{pattern}' is no regular expression: {error}") from error
+        if not timeout_s > 0:
+            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
+        self._pattern, self._whole, self._absent = pattern, whole, absent
+        self._bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1)
+        wanted = "must not have" if absent else "must be" if whole else "must have"
+        self._feedback = hint or f"The text {wanted} the form {pattern}"
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
+        """Judge the text."""
+        payload = json.dumps({"pattern": self._pattern, "whole": self._whole, "text": artifact.content})
+        outcome = run_confined(_MATCHING, payload, self._bounds)
+        if outcome.results not in (b"found", b"absent"):
+            return _judged(_too_long(f"by the pattern {clip(self._pattern)}", outcome, self._bounds))
+        return _judged("" if (outcome.results == b"found") != self._absent else self._feedback)
+
+
+def _too_long(by: str, outcome: SandboxOutcome, bounds: Bounds) -> str:
+    """Return that a text could not be judged within the time or the memory that there is for one."""
+    within = f"{bounds.timeout_s:g} s" if outcome.ended == "timeout" else "the memory that there is for it"
+    return f"This text could not be judged {by} within {within}: write it shorter and simpler."
+
+
+class SchemaGuard(GuardInterface):
+    """Pass a text that is JSON and keeps to a JSON schema (draft 2020-12 unless `$schema` says another).
+
+    The JSON may stand in a fence. The feedback names the first faults with their places; the values of `const` and `enum` only with
+    `show_expected`. References to other documents are not followed (ValueError). It is judged in a process of its own: a text that takes longer than 5 s, or is nested
+    too deeply, has failed. ValueError for what is no schema.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], *, show_expected: bool = False) -> None:
+        import jsonschema  # it takes a while
+
+        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+        try:
+            kind.check_schema(schema)
+        except jsonschema.SchemaError as error:
+            raise ValueError(f"this is no JSON schema: {error.message}") from error
+        self._schema, self._bounds = dict(schema), Bounds(_SCHEMA_S, cpu_s=round(_SCHEMA_S) + 1)
+        self._show_expected = show_expected
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
+        """Judge the JSON in the artifact."""
+        try:
+            value = json_in(artifact.content)
+        except ValueError as fault:
+            return _judged(str(fault))
+        outcome = run_confined(_keeping(), json.dumps({"schema": self._schema, "value": value}), self._bounds)
+        try:
+            found = json.loads(outcome.results)
+        except ValueError:
+            return _judged(_too_long("by the schema", outcome, self._bounds))
+        if "broken" in found:
+            raise ValueError(found["broken"])
+        return _judged(faults_said(((path, self._said(*told)) for path, *told in found["faults"]), found["count"]))
+
+    def _said(self, keyword: str, message: str, instance: str) -> str:
+        if keyword in _TELL_VALUES and not self._show_expected:
+            return f"{clip(instance)} is {_TELL_VALUES[keyword]}"
+        return message
+
+
+@cache
+def _keeping() -> SandboxProgram:
+    """Return the program that judges by a schema; it finds jsonschema where we do."""
+    import jsonschema
+
+    text = _KEEPING.replace("LONGEST", str(_LONGEST_TOLD)).replace("MOST", str(_MOST_FAULTS))
+    return SandboxProgram(
+        text, ("json", "jsonschema", "referencing"), (str(Path(jsonschema.__file__).resolve().parents[1]),)
+    )
+
+
+def json_in(text: str) -> Any:  # noqa: ANN401  # any JSON
+    """Read the JSON of a reply: the first fence's, else all of it. ValueError with the line where it cannot be read.
+
+    Numbers that JSON does not have, or that are too large to be read, are no JSON.
+    """
+    written = extract_fenced(text, "json")
+    try:
+        return json.loads(written, parse_constant=_no_json, parse_float=_finite, parse_int=_whole)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"This is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error
+    except RecursionError as error:
+        raise ValueError("This JSON is nested too deeply to be read.") from error
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"This is not JSON: {name} is no number.")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"This JSON has a number that is too large to be read: {clip(digits, _MOST_IN_PLACE)}.")
+    return number
+
+
+def _whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError as error:  # of more digits than Python turns into a number
+        raise ValueError(f"This JSON has a number of {len(digits)} digits, which is too large to be read.") from error
+
+
+def faults_said(faults: Iterable[tuple[Iterable[str | int], str]], count: int | None = None) -> str:
+    """Say the first few faults in a text, each with its place (`ages[1]`), and how many there are besides; empty without any. `count`: how many in all."""
+    given = list(faults)
+    said = [f"{_place(path)}: {clip_middle(message)}" for path, message in given[:_MOST_FAULTS]]
+    more = (len(given) if count is None else count) - _MOST_FAULTS
+    return bounded("\n".join(said + ([f"and {more} more"] if more > 0 else [])))
+
+
+def _place(path: Iterable[str | int]) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{clip(part, _MOST_IN_PLACE)}" for part in path]
+    return clip_middle("".join(parts).lstrip(".")) or "the whole"
+
+
+def _judged(feedback: str) -> GuardResult:
+    return GuardResult(passed=not feedback, feedback=feedback)
+
+
+#: Faults whose message has the values that would have been right.
+_TELLS_VALUES = frozenset({"enum", "literal_error", "union_tag_invalid"})
+_FROM_FILE = "dsa_model_"
+
+
+class PydanticGuard(GuardInterface):
+    """Pass a text that is JSON and that a pydantic model accepts, or any type that pydantic can check, such as `list[int]`.
+
+    The JSON may stand in a fence. The feedback names the first faults with their places and pydantic's messages; the values of an enumeration are
+    named only with `show_expected`. What is no JSON, NaN among it, has failed. ToolMissingError where pydantic is not installed, ValueError for
+    what it cannot check.
+    """
+
+    def __init__(self, model: Any, *, show_expected: bool = False) -> None:  # noqa: ANN401  # a type, of any kind
+        if inspect.isroutine(model) or isinstance(model, functools.partial | str):
+            named = getattr(model, "__qualname__", repr(model))
+            raise ValueError(f"{named} is a {type(model).__name__}, and no type that JSON could be of")
+        if importlib.util.find_spec("pydantic") is None:
+            raise ToolMissingError(f"pydantic is not installed: {install_hint('pydantic')}")
+        import pydantic
+
+        try:
+            self._type: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(model)
+        except pydantic.errors.PydanticUserError as error:
+            raise ValueError(f"{model!r} is nothing that pydantic can check: {error.message}") from error
+        self._fault = pydantic.ValidationError
+        self._show_expected = show_expected
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
+        """Judge the JSON in the artifact. What a validator of the model raises, other than ValueError and AssertionError, passes through."""
+        try:
+            value = json_in(artifact.content)
+        except ValueError as fault:
+            return GuardResult(passed=False, feedback=str(fault))
+        try:
+            self._type.validate_json(json.dumps(value))
+        except self._fault as error:
+            listed = error.errors(include_url=False, include_context=False, include_input=False)
+            return GuardResult(passed=False, feedback=faults_said((each["loc"], self._said(each)) for each in listed))
+        return GuardResult(passed=True)
+
+    def _said(self, fault: Any) -> str:  # noqa: ANN401  # pydantic's ErrorDetails
+        if fault["type"] in _TELLS_VALUES and not self._show_expected:
+            return "this is none of the values that are allowed"
+        return str(fault["msg"])
+
+
+def model_at(place: str) -> Any:  # noqa: ANN401  # a type, of any kind
+    """Return what `module:Name` or `file.py:Name` means; a relative file is named from the working folder. ValueError when there is no such thing."""
+    where, _, name = place.rpartition(":")
+    if not where or not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(f"'{place}' names no model: write module:Name or file.py:Name")
+    found: Any = _module(where)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"{where} has nothing called '{name}'")
+        found = getattr(found, part)
+    return found
+
+
+def _module(where: str) -> ModuleType:
+    try:
+        return _from_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit at its top would end the program as if all were well
+        raise ValueError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FileNotFoundError("there is no such file")
+    name = f"{_FROM_FILE}{abs(hash(path.resolve())):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "a .py file has a loader"
+    assert spec.loader is not None, "a .py file has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # pydantic looks up there what annotations mean
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,413 @@
+"""Run a program that is no Python of ours over a text, in the sandbox.
+
+Takes a command, gives how it ended and what it printed. It knows no guard; what an exit status means is the caller's matter.
+
+Judge a text by a program that is run over it in the sandbox.
+
+Takes a command, gives a guard: the text passes when the program ends with 0. A program that runs what a model wrote has its exit status from
+there, so a pass is labelled `trust: cooperative`; one that only reads it, as a linter does, decides for itself.
+
+Judge code by the linter ruff, which reads it and runs nothing of it.
+
+Takes rules, gives a guard. No configuration is read but what is given here, and no comment in the code can switch a rule off.
+
+Judge code by the type checker mypy, which reads it and runs nothing of it.
+
+Takes options, gives a guard. No configuration and no plugin is read; comments that would silence mypy are faults.
+"""
+
+import ast
+import errno
+import functools
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+import attrs
+
+from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, SandboxProgram, run_confined
+from dsa.errors import DsaError, install_hint
+from dsa.guards.code import comments, extract_code, extract_fenced, syntax_fault
+from dsa.guards.feedback import bounded, clip
+from dsa.guards.pytest_guard import TRUST
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+
+#: Where systems have the programs that others start: what is in them can be run there, and nothing of it can be changed.
+_USUAL = ("/usr/bin", "/bin")
+_NOT_RUN, _UNLOADED = 127, ": error while loading shared libraries: "
+_HINTS = {
+    errno.EACCES: "it runs there as a user who may not read it, or enter a folder above it: install it where everybody can read it",
+    errno.ENOENT: "its interpreter, or a library that it is linked to, cannot be seen there: name the files or folders in the option `read`",
+    errno.ENOEXEC: "it is no program for this machine, or a script without a first line #!",
+    errno.ENOMEM: "it needs more memory than it is given",
+    errno.EPERM: "this system does not let it be run there",
+}
+
+
+class ToolMissingError(DsaError):
+    """Raised when a guard is made whose program is not installed; the message says how to install it."""
+
+
+class ToolFailedError(DsaError):
+    """Raised when a tool ended in a way that says nothing of the text: a fault of its own."""
+
+
+@attrs.frozen
+class ToolProgram:
+    """A program with its arguments, and what it can see there besides the system's shared libraries and programs.
+
+    `shown` are files and folders by the names that they get in the program's working folder; elsewhere they have the paths that they have here.
+    """
+
+    program: str
+    arguments: tuple[str, ...]
+    shown: Mapping[str, str] = attrs.field(factory=dict)
+    seen: tuple[str, ...] = ()
+    environment: Mapping[str, str] = attrs.field(factory=dict)
+
+    def run(self, text: str, file: str, bounds: Bounds, confinement: Confinement) -> SandboxOutcome:
+        """Run it with the text in a file of that name in its working folder, or on its standard input where there is no name.
+
+        Raises SandboxError where it cannot be confined as is required, or not be started there.
+        """
+        payload = {
+            "program": self.program, "arguments": [self.program, *self.arguments], "file": file, "text": text,
+            "shown": dict(self.shown), "environment": dict(self.environment),
+        }  # fmt: skip
+        outcome = run_confined(_program(self._visible()), json.dumps(payload), bounds, confinement)
+        unloaded = f"{self.program}{_UNLOADED}".encode()
+        # The system's loader says so: nothing of the program has run.
+        if outcome.code == _NOT_RUN and outcome.output.startswith(unloaded):
+            said = clip(outcome.output.removeprefix(f"{self.program}: ".encode()).decode("utf-8", "replace"))
+            raise SandboxError(_unstartable(self.program, outcome.rung, errno.ENOENT, said))
+        if not outcome.results:
+            return outcome
+        match _parsed(outcome.results):
+            case {"signal": int(number)}:
+                return attrs.evolve(outcome, ended="signalled", code=number)
+            case {"unstarted": [int(number), str(said)]}:
+                raise SandboxError(_unstartable(self.program, outcome.rung, number, said))
+        return attrs.evolve(outcome, ended="lost")  # the code wrote there
+
+    def _visible(self) -> tuple[str, ...]:
+        usual = tuple(path for path in _USUAL if Path(path).is_dir())
+        return tuple(dict.fromkeys((*usual, self.program, *self.seen, *self.shown.values())))
+
+
+def found(name: str, folder: Path | None = None) -> str:
+    """Return the real path of a program: of a file, named from a folder or from here, or of what PATH has under a name without a slash.
+
+    `python` is the one that runs this. ToolMissingError when there is none.
+    """
+    wanted = os.path.join(folder or "", name) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
+    path = sys.executable if name in ("python", "python3") else shutil.which(wanted)
+    if path is None:
+        raise ToolMissingError(f"there is no program '{wanted}': give its path, or install it where PATH leads")
+    return os.path.realpath(path)
+
+
+def installed(name: str, extra: str) -> str:
+    """Return the real path of a program that a package brings: beside this Python, else where PATH leads. ToolMissingError names the extra."""
+    path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
+    if path is None:
+        raise ToolMissingError(f"{name} is not installed: {install_hint(extra)}")
+    return os.path.realpath(path)
+
+
+def _unstartable(program: str, rung: str, number: int, said: str) -> str:
+    """Return why a program was not started, and what to do."""
+    hint = f"; {_HINTS[number]}" if number in _HINTS else ""
+    return f"{Path(program).name} cannot be started in the sandbox '{rung}': {said}{hint}"
+
+
+def _parsed(results: bytes) -> object:
+    try:
+        return json.loads(results)
+    except (ValueError, RecursionError):
+        return None
+
+
+@functools.cache
+def _program(visible: tuple[str, ...]) -> SandboxProgram:
+    return SandboxProgram(Path(__file__).with_name("tool_child.py").read_text(encoding="utf-8"), ("pathlib",), visible)
+
+
+_LONGEST_S = 86_400
+_PYTHON = frozenset({"python", "py", "python3"})
+_MEBIBYTE = 1 << 20
+_MOST_TEXT = 4_000_000
+
+
+class CommandGuard(GuardInterface):
+    """Pass a text over which a program of yours, run in the sandbox, ends with 0; the feedback is the beginning and the end of what it prints.
+
+    `command` is split as a shell does, and no shell is started. The text is in the file `file` of the program's working folder, or on its standard
+    input; `fence` takes it out of the first fence in that language. `read` names files and folders that the program can see, a relative one under
+    its name in the working folder too. Relative ones, and a program with a slash, are named from `document_folder`, or from here. `require` and
+    `rung` are the sandbox's. ValueError for options that mean nothing, ToolMissingError for no program.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        *,
+        file: str = "",
+        fence: str = "",
+        timeout_s: float = 30,
+        memory_mb: int = 1024,
+        read: tuple[str, ...] = (),
+        require: tuple[str, ...] = (),
+        rung: str = "",
+        document_folder: Path | None = None,
+    ) -> None:
+        folder = document_folder or Path()
+        words = shlex.split(command)
+        if not words:
+            raise ValueError("the command is empty")
+        if not 0 < timeout_s <= _LONGEST_S:
+            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
+        if memory_mb < 1:
+            raise ValueError(f"memory_mb = {memory_mb} is too little: at least 1")
+        self._name, self._file, self._fence = words[0], _inside(file), fence.lower()
+        shown = {
+            path: os.path.realpath(folder / path) for path in read if not Path(path).is_absolute() and _inside(path)
+        }
+        if any(PurePosixPath(file).is_relative_to(path) for path in shown):
+            raise ValueError(f"the file '{file}' would lie in a folder of yours that is only read")
+        if missing := [folder / path for path in read if not (folder / path).exists()]:
+            raise ValueError(f"there is no file or folder '{missing[0]}' to read")
+        seen = tuple(path for path in read if path not in shown)
+        self._tool = ToolProgram(found(words[0], folder), tuple(words[1:]), shown, seen)
+        self._confinement = Confinement(require, rung)
+        self._bounds = Bounds(
+            timeout_s, cpu_s=max(1, round(timeout_s)), memory_bytes=memory_mb * _MEBIBYTE, file_bytes=16 * _MEBIBYTE,
+            disk_bytes=64 * _MEBIBYTE, open_files=256, processes=64,
+        )  # fmt: skip
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
+        """Run the program over the text. Raises SandboxError where it cannot be confined as is required, or not be started."""
+        text = self._taken(artifact.content)
+        if len(text) > _MOST_TEXT:
+            return _failed(f"The text is too long: {len(text)} characters, and at most {_MOST_TEXT} are judged.")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return _failed("The text holds characters that no file may hold.")
+        outcome = self._tool.run(text, self._file, self._bounds, self._confinement)
+        if outcome.ended == "exited" and outcome.code == 0:
+            return GuardResult(passed=True, feedback=f"{self._name} ended with 0 ({TRUST}).")
+        return _failed(f"{self._name} {self._end(outcome)}\n{_printed(outcome)}")
+
+    def _taken(self, text: str) -> str:
+        if not self._fence:
+            return text
+        return extract_code(text) if self._fence in _PYTHON else extract_fenced(text, self._fence)
+
+    def _end(self, outcome: SandboxOutcome) -> str:
+        if outcome.ended == "exited":
+            return f"ended with {outcome.code}."
+        if outcome.ended == "timeout":
+            return f"did not end within {self._bounds.timeout_s:g} s."
+        if outcome.ended == "signalled" and outcome.cpu_s > self._bounds.cpu_s - 0.5:
+            return f"used more than {self._bounds.cpu_s} s of processor time."
+        if outcome.ended == "signalled":
+            names = {number.value: number.name for number in signal.Signals}
+            return f"was killed ({names.get(outcome.code, outcome.code)}), by a crash or for using too much."
+        return "was lost."
+
+
+def _inside(path: str) -> str:
+    """Return a path that lies in the working folder as it is; ValueError for any other."""
+    if path and (Path(path).is_absolute() or ".." in PurePosixPath(path).parts or PurePosixPath(path).name == ""):
+        raise ValueError(f"'{path}' does not lie in the working folder of the program")
+    return path
+
+
+def _printed(outcome: SandboxOutcome) -> str:
+    return bounded(outcome.output.decode("utf-8", "replace"), outcome.tail.decode("utf-8", "replace"))
+
+
+def _failed(feedback: str) -> GuardResult:
+    return GuardResult(passed=False, feedback=bounded(feedback))
+
+
+_FILE = "solution.py"
+_FAULT = re.compile(rf"^{re.escape(_FILE)}:(\d+):\d+: (?P<rule>\S+) (?:\[[*-]\] )?(?P<what>.*)$", re.MULTILINE)
+_ISORT = re.compile(r"#\s*isort\s*:")  # what --ignore-noqa does not see
+_MOST_FAULTS = 5
+_USAGE = 2  # its exit status when it cannot work
+_CHECK_S = 30
+_MOST_SAID = 300
+
+
+class RuffGuard(GuardInterface):
+    """Pass code in which ruff finds nothing; the feedback names the first faults by line and rule.
+
+    `select` and `ignore` are ruff's rules, without `select` its usual ones; `line_length` also checks the length of lines (E501). Configuration
+    files are not read, and comments such as `# noqa` switch nothing off. Runs in the sandbox, whose `require` and `rung` are. ValueError for
+    rules that ruff does not know, ToolMissingError where ruff is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        select: tuple[str, ...] = (),
+        ignore: tuple[str, ...] = (),
+        line_length: int | None = None,
+        timeout_s: float = 10,
+        require: tuple[str, ...] = (),
+        rung: str = "",
+    ) -> None:
+        rules = ["--select", ",".join(select)] if select else []
+        rules += ["--ignore", ",".join((*ignore, "INP001"))]  # a text alone lies in no package
+        if line_length is not None:
+            rules += ["--line-length", str(line_length), "--extend-select", "E501"]
+        arguments = (
+            "check", "--isolated", "--no-cache", "--ignore-noqa", "--no-fix", "--output-format=concise", *rules, "--stdin-filename", _FILE, "-",
+        )  # fmt: skip
+        if not timeout_s > 0:
+            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
+        program = installed("ruff", "lint")
+        _require_known(program, arguments)
+        self._tool = ToolProgram(
+            program, arguments, seen=(program.rpartition("/")[0],), environment={"RAYON_NUM_THREADS": "1"}
+        )
+        self._bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=1 << 30)
+        self._confinement = Confinement(require, rung)
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
+        """Judge the code. Raises SandboxError where it cannot be confined as is required, ToolFailedError when ruff itself fails."""
+        code = extract_code(artifact.content)
+        if fault := syntax_fault(code):
+            return GuardResult(passed=False, feedback=fault)
+        if lines := [line for line, text in comments(code) if _ISORT.match(text)]:
+            return GuardResult(
+                passed=False, feedback=f"line {lines[0]}: a comment must not switch off the sorting of imports."
+            )
+        outcome = self._tool.run(code, "", self._bounds, self._confinement)
+        feedback = self._faults(outcome)
+        return GuardResult(passed=not feedback, feedback=feedback)
+
+    def _faults(self, outcome: SandboxOutcome) -> str:
+        if outcome.ended == "timeout":
+            return f"ruff did not finish with the code within {self._bounds.timeout_s:g} s."
+        printed = outcome.output.decode("utf-8", "replace")
+        found = [f"line {match[1]}: {clip(match['rule'] + ' ' + match['what'])}" for match in _FAULT.finditer(printed)]
+        if outcome.ended == "exited" and outcome.code == 0:
+            return ""
+        if outcome.ended != "exited" or outcome.code == _USAGE or not found:
+            raise ToolFailedError(f"ruff failed ({outcome.ended}, {outcome.code}): {clip(printed)}")
+        more = "and more" if outcome.tail else f"and {len(found) - _MOST_FAULTS} more"
+        return bounded("\n".join(found[:_MOST_FAULTS] + ([more] if len(found) > _MOST_FAULTS else [])))
+
+
+def _require_known(program: str, arguments: tuple[str, ...]) -> None:
+    """Let ruff read its arguments, with nothing to check; ValueError says what is wrong with them."""
+    done = subprocess.run(  # noqa: S603  # ruff itself, without the artifact
+        [program, *arguments], input=b"", capture_output=True, check=False, timeout=_CHECK_S, env={}
+    )
+    if done.returncode == _USAGE:
+        said = " ".join(done.stderr.decode("utf-8", "replace").split())
+        raise ValueError(f"ruff does not take these options: {clip(said, _MOST_SAID)}")
+
+
+_ERROR = re.compile(rf"^{re.escape(_FILE)}:(\d+): error: (.*)$", re.MULTILINE)
+_IGNORE = re.compile(r"#\s*type\s*:\s*ignore\b")
+_SETTING = re.compile(r"#\s*mypy\s*:")
+_UNCHECKED = frozenset({"no_type_check", "no_type_check_decorator"})
+_PRELOAD = ("mypy.api", "mypy.main", "mypy.build", "mypy.checker", "mypy.fastparse", "mypy.semanal_main")
+
+_MOST_PRINTED = 30_000
+_FOUND = 1  # its exit status when it has found something
+
+
+class MypyGuard(GuardInterface):
+    """Pass code in which mypy finds nothing; the feedback names the first faults by line.
+
+    `strict` is mypy's. Modules that are not in the standard library are taken as they come (`Any`); functions without annotations are checked too.
+    Neither configuration nor plugins are read. What would silence it (`# type: ignore`, `# mypy: ..`, `no_type_check`) is a fault, unless
+    `allow_ignores`. Runs in the sandbox, whose `require` and `rung` are. ToolMissingError where mypy is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        strict: bool = False,
+        allow_ignores: bool = False,
+        timeout_s: float = 60,
+        require: tuple[str, ...] = (),
+        rung: str = "",
+    ) -> None:
+        if not timeout_s > 0:
+            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
+        self._program = program()
+        self._options = ["--strict"] if strict else []
+        self._allow_ignores = allow_ignores
+        self._bounds = Bounds(
+            timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=1 << 30, open_files=256, result_bytes=1 << 18
+        )
+        self._confinement = Confinement(require, rung)
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
+        """Judge the code. Raises SandboxError where it cannot be confined as is required, ToolFailedError when mypy itself fails."""
+        code = extract_code(artifact.content)
+        if fault := syntax_fault(code):
+            return GuardResult(passed=False, feedback=fault)
+        faults = [] if self._allow_ignores else sorted(_silencers(code))
+        if not faults:
+            payload = {"code": code, "file": _FILE, "options": self._options, "most": _MOST_PRINTED}
+            outcome = run_confined(self._program, json.dumps(payload), self._bounds, self._confinement)
+            if outcome.ended == "timeout":
+                within = f"{self._bounds.timeout_s:g} s"
+                return GuardResult(passed=False, feedback=f"mypy did not finish with the code within {within}.")
+            faults = faults_in(outcome)
+        said = [f"line {line}: {clip(what)}" for line, what in faults[:_MOST_FAULTS]]
+        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
+        return GuardResult(passed=not faults, feedback=bounded("\n".join(said + more)))
+
+
+def _silencers(code: str) -> Iterator[tuple[int, str]]:
+    """Yield the places where code switches its type checker off."""
+    for line, text in comments(code):
+        if _IGNORE.search(text):
+            yield line, "`# type: ignore` is not allowed: mend what it hides."
+    for line, text in enumerate(code.split("\n"), start=1):  # mypy reads these in strings too
+        if _SETTING.match(text.lstrip()):
+            yield line, "`# mypy:` is not allowed: the code does not set up its type checker."
+    for node in ast.walk(ast.parse(code)):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        names = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else {name}
+        if isinstance(node, ast.Attribute | ast.Name | ast.ImportFrom) and names & _UNCHECKED:
+            yield node.lineno, "`no_type_check` is not allowed: mend what it hides."
+
+
+def faults_in(outcome: SandboxOutcome) -> list[tuple[int, str]]:
+    """Return the lines with what mypy says of them. Raises ToolFailedError for what is no report on the code."""
+    try:
+        status, printed, complaints = json.loads(outcome.results)
+    except ValueError:
+        printed = outcome.output.decode("utf-8", "replace")
+        raise ToolFailedError(f"mypy failed ({outcome.ended}, {outcome.code}): {clip(printed[-300:])}") from None
+    found = [(int(line), what) for line, what in _ERROR.findall(printed)]
+    if status and not found:
+        raise ToolFailedError(f"mypy failed ({status}): {clip(complaints or printed)}")
+    return found if status >= _FOUND else []
+
+
+@functools.cache
+def program() -> SandboxProgram:
+    """Return the program that runs there, with the folder that mypy is installed in. Raises ToolMissingError."""
+    found = importlib.util.find_spec("mypy")
+    if found is None or found.origin is None:
+        raise ToolMissingError(f"mypy is not installed: {install_hint('lint')}")
+    text = Path(__file__).with_name("mypy_child.py").read_text(encoding="utf-8")
+    return SandboxProgram(text, _PRELOAD, (str(Path(found.origin).resolve().parent.parent),))

@@ -1,0 +1,382 @@
+"""The bullets of a Properties section to typed properties.
+
+Takes bullets and the scope of moments (states, events, effects, verdicts and values), gives `Property` values.
+
+The Scenario sections to scenarios: percepts, expected actions, states, values and dependencies.
+
+Takes sections and the declared names; whether a scenario runs as written is asked by `dsa.checks`.
+"""
+
+import re
+from collections.abc import Callable
+
+import attrs
+
+from dsa import declarations
+from dsa.declarations import (
+    TIMER_PREFIX,
+    Cancel,
+    Emit,
+    RefusedAction,
+    RunParameter,
+    Scenario,
+    ScenarioStep,
+    parse_duration,
+    show_duration,
+)
+from dsa.expr import OUTCOMES, Expr, Name, Outcome, Value, Verdict, concrete, unparse_domain, walk
+from dsa.lang import cells
+from dsa.lang.cells import COLUMNS, NOTE, TableRecord, WrittenName, records
+from dsa.lang.declaration_tables import literal
+from dsa.lang.expression_parser import ExpressionParser, Findings, Resolver, Scope, UnreadableError
+from dsa.lang.markdown import Bullet, Cell, ParagraphLine, Section
+from dsa.lang.namespace import Names
+from dsa.machine import Machine, spelling_of
+from dsa.text import closest, nearest
+
+FORMS = (
+    "always P | never P | on E: X unchanged | P leads to Q [assuming [weakly] fair E] [even if F fails] | Q only after P | "
+    "at most K E [between P and Q] | possible P | from everywhere possible P | P with probability >= x | expected E <= x"
+)
+
+
+_LEADING = {
+    "always": "always P", "never": "never P", "on": "on E: X unchanged", "at": "at most K E [between P and Q]",
+    "possible": "possible P", "from": "from everywhere possible P", "expected": "expected E <= x",
+}  # fmt: skip
+_INFIX = {
+    "leads": "P leads to Q [assuming fair E] [even if F never answers]",
+    "only": "Q only after P",
+    "probability": "P with probability >= x",
+}
+_BETWEEN = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
+
+
+def looks_like_property(cell: Cell) -> bool:
+    """Return whether a bullet reads as a property, whatever its names."""
+    try:
+        _form(cell)
+    except UnreadableError:
+        return False
+    return True
+
+
+def read_property(
+    bullet: Bullet, scope: Scope, named: Callable[[WrittenName, str], None], findings: Findings
+) -> declarations.Property | None:
+    """Read and type one bullet. `named` is asked about each name after `assuming fair` and `even if`, with what is said of it."""
+    cell = bullet.text
+    try:
+        form = _form(cell)
+    except UnreadableError as fault:
+        hint = fault.hint or _form_meant(cell.text.split())
+        findings.error("DSA109", fault.message, cell.span(fault.start, fault.end), hint)
+        return None
+    before = findings.count
+    if isinstance(form, declarations.LeadsTo):
+        for name, said in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
+            start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
+            named(WrittenName(name, cell.span(start, start + len(name))), said)
+    typed = _typed(form, Resolver(scope, findings, cell.span()))
+    if isinstance(typed, declarations.UnchangedClaim):
+        _require_lasting(typed, cell, findings)
+    return declarations.Property(typed, span=cell.span()) if findings.count == before else None
+
+
+def _form_meant(words: list[str]) -> str:
+    """Show the form that a bullet seems to be, or all of them."""
+    if words and words[0] in {"always", "never"} and (near := next((f for w, f in _INFIX.items() if w in words), None)):
+        return f"leave out '{words[0]}', and write: {near}"
+    if words and words[0] in _LEADING:
+        return f"write: {_LEADING[words[0]]}"
+    if near := next((form for word, form in _INFIX.items() if word in words), None):
+        return f"write: {near}"
+    typed = [(word, _INFIX if place else _LEADING) for place, word in enumerate(words)]
+    if meant := next(filter(None, (nearest(word, known, 0.75) for word, known in typed)), None):
+        return f"did you mean '{meant}'?"
+    return f"a property is one of: {FORMS}"
+
+
+def _form(cell: Cell) -> declarations.Form:
+    """Read a property; one that begins with a word such as `on` may still be about a state of that name."""
+    try:
+        return _whole(cell, _leading)
+    except UnreadableError as fault:
+        try:
+            return _whole(cell, _infix)
+        except UnreadableError as other:
+            raise max(fault, other, key=lambda each: each.start) from None  # the one that understood more
+
+
+def _whole(cell: Cell, read: Callable[[ExpressionParser], declarations.Form]) -> declarations.Form:
+    parser = ExpressionParser(cell)
+    form = read(parser)
+    parser.end(_BETWEEN if isinstance(form, declarations.AtMost) else "")
+    return form
+
+
+def _leading(parser: ExpressionParser) -> declarations.Form:
+    """Read the forms that begin with a word of their own."""
+    if parser.accept("always"):
+        return declarations.Always(parser.expression())
+    if parser.accept("never"):
+        return declarations.Never(parser.expression())
+    if parser.accept("possible"):
+        return declarations.Possible(parser.expression())
+    if parser.accept("from", "everywhere", "possible"):
+        return declarations.EverywherePossible(parser.expression())
+    if parser.accept("at", "most"):
+        return _at_most(parser)
+    if parser.accept("expected"):
+        counted = parser.sum()
+        parser.expect("<=")
+        return declarations.ExpectedCount(counted, parser.number())
+    if parser.accept("on"):
+        return _unchanged(parser)
+    parser.fail("expected the first word of a property")
+
+
+def _at_most(parser: ExpressionParser) -> declarations.AtMost:
+    bound, counted = parser.sum(), parser.negation()
+    if not parser.accept("between"):
+        return declarations.AtMost(bound, counted)
+    opened = parser.negation()
+    parser.expect("and", _BETWEEN)
+    return declarations.AtMost(bound, counted, (opened, parser.negation()))
+
+
+def _unchanged(parser: ExpressionParser) -> declarations.UnchangedClaim:
+    trigger = parser.expression()
+    parser.expect(":", "write: on E: X unchanged")
+    expressions = [parser.expression()]
+    while parser.accept(","):
+        expressions.append(parser.expression())
+    parser.expect("unchanged", "write: on E: X unchanged")
+    return declarations.UnchangedClaim(trigger, tuple(expressions))
+
+
+def _infix(parser: ExpressionParser) -> declarations.Form:
+    left = parser.expression()
+    if parser.accept("leads", "to"):
+        return _leads_to(parser, left)
+    if parser.accept("only", "after"):
+        return declarations.OnlyAfter(left, parser.expression())
+    if parser.accept("with", "probability"):
+        is_ceiling = parser.accept("<=")
+        if not is_ceiling:
+            parser.expect(">=", "write: P with probability >= x, or: P with probability <= x")
+        return declarations.Probability(left, parser.number(), is_ceiling)
+    parser.fail("expected 'leads to', 'only after' or 'with probability >= x'")
+
+
+def _leads_to(parser: ExpressionParser, cause: Expr) -> declarations.LeadsTo:
+    goal, fair, doubts = parser.expression(), list[str](), list[declarations.Doubt]()
+    is_weak = parser.at("assuming", "weakly")
+    if parser.accept("assuming", "weakly", "fair") or parser.accept("assuming", "fair"):
+        fair.append(parser.name("an event, an effect or a verdict").text)
+        while parser.accept(","):
+            fair.append(parser.name("an event, an effect or a verdict").text)
+    if parser.accept("even", "if"):
+        doubts.append(_doubt(parser))
+        while parser.accept(","):
+            doubts.append(_doubt(parser))
+    return declarations.LeadsTo(cause, goal, tuple(fair), is_weak, tuple(doubts))
+
+
+def _doubt(parser: ExpressionParser) -> declarations.Doubt:
+    effect = parser.name("an effect").text
+    if parser.accept("fails"):
+        return declarations.Doubt(effect, "fails")
+    if parser.accept("never", "answers"):
+        return declarations.Doubt(effect, "never answers")
+    parser.fail(
+        "expected 'fails' or 'never answers'", f"write: even if {effect} fails, or: even if {effect} never answers"
+    )
+
+
+def _typed(form: declarations.Form, resolver: Resolver) -> declarations.Form:
+    condition = resolver.condition
+    match form:
+        case (
+            declarations.Always()
+            | declarations.Never()
+            | declarations.Possible()
+            | declarations.EverywherePossible()
+            | declarations.Probability()
+        ):
+            return attrs.evolve(form, condition=condition(form.condition))
+        case declarations.UnchangedClaim(trigger, expressions):
+            return declarations.UnchangedClaim(
+                condition(trigger), tuple(resolver.infer(expr)[0] for expr in expressions)
+            )
+        case declarations.LeadsTo(cause, goal):
+            return attrs.evolve(form, cause=condition(cause), goal=condition(goal))
+        case declarations.OnlyAfter(later, earlier):
+            return declarations.OnlyAfter(condition(later), condition(earlier))
+        case declarations.AtMost(bound, counted, between):
+            scoped = None if between is None else (condition(between[0]), condition(between[1]))
+            return declarations.AtMost(resolver.expect(bound, "int"), condition(counted), scoped)
+        case declarations.ExpectedCount():
+            return attrs.evolve(form, counted=condition(form.counted))
+
+
+def _require_lasting(form: declarations.UnchangedClaim, cell: Cell, findings: Findings) -> None:
+    """Report what only happens at a moment, and so has no value before and after a step."""
+    for node in (node for expr in form.expressions for node in walk(expr)):
+        if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in {"event", "effect"}):
+            what = f"{node.guard}.{node.outcome}" if isinstance(node, Verdict) else node.name
+            message = f"'{what}' happens at a moment, so it cannot stay unchanged"
+            findings.error("DSA204", message, node.span or cell.span(), "compare variables, states or 'pending E'")
+
+
+REASONS = ("finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice")
+_PARAMETERS = "Parameters:"
+
+
+def read_scenario(section: Section, names: Names, machine: Machine, findings: Findings) -> Scenario:
+    """Read one Scenario section of a machine; a row that cannot be read is reported and left out."""
+    values: tuple[tuple[str, Value], ...] = ()
+    for block in section.blocks:
+        if isinstance(block, ParagraphLine) and block.text.text.startswith(_PARAMETERS):
+            more = _parameters(block.text, machine.parameters, findings)
+            for name in dict(values).keys() & dict(more).keys():
+                findings.error("DSA202", f"'{name}' is given twice", block.text.span())
+            values += more
+    rows = records(section, COLUMNS["scenario"], findings, frozenset(names.variables))
+    if not section.tables:
+        hint = "columns: percept, action, state"
+        findings.error("DSA102", "this scenario has no table", section.heading.span(), hint)
+    found = [_step(record, names, machine, findings) for record in rows]
+    done = tuple(step for step in found if step is not None)
+    return Scenario(section.name or section.kind, done, values, span=section.heading.span())
+
+
+def _parameters(cell: Cell, known: tuple[RunParameter, ...], findings: Findings) -> tuple[tuple[str, Value], ...]:
+    text = cell.text.removeprefix(_PARAMETERS)
+    rest = attrs.evolve(cell, text=text.strip(), column=cell.column + len(cell.text) - len(text.lstrip()), escapes=())
+    found = []
+    for name, cell_of_value in cells.pair_cells(rest, ",;", findings):
+        matching = [p for p in known if p.name == name] or [p for p in known if p.name.startswith(f"{name}.")]
+        if not matching:
+            hint = closest(name, [parameter.name for parameter in known], "the machine has no parameters")
+            findings.error("DSA201", f"'{name}' is no parameter", rest.span(), hint, about=name)
+            continue
+        value = literal(cell_of_value, matching[0].domain, findings)
+        outside = [p for p in matching if value is not None and not concrete(p.domain, {}).contains(value)]
+        for parameter in outside:
+            message = f"{cell_of_value.text} lies outside {parameter.name}'s domain {unparse_domain(parameter.domain)}"
+            findings.error("DSA205", message, cell_of_value.span())
+        if value is not None and not outside:
+            found.append((name, value))
+    return tuple(found)
+
+
+def _step(record: TableRecord, names: Names, machine: Machine, findings: Findings) -> ScenarioStep | None:
+    before = findings.count
+    event, verdicts = _percept(record["percept"], names, machine, findings)
+    action = _action(record["action"], names, findings)
+    state = _state(record["state"], names, findings)
+    values = _values(record, names, findings)
+    dependencies = _dependencies(record["deps"], machine, findings)
+    if findings.count > before:
+        return None
+    return ScenarioStep(event, verdicts, action, state, values, dependencies, span=record.span)
+
+
+def _dependencies(cell: Cell, machine: Machine, findings: Findings) -> tuple[tuple[str, str], ...] | None:
+    if cell.text in {"", "-"}:
+        return () if cell.text else None
+    steps = [step.name for step in machine.steps]
+    pairs = cells.pair_cells(cell, ";,", findings)
+    for _, step in pairs:
+        if step.text not in steps:
+            hint = closest(step.text, steps, "only the steps of a Steps document have dependencies")
+            findings.error("DSA201", f"'{step.text}' is no step", step.span(), hint, about=step.text)
+    return tuple((name, step.text) for name, step in pairs)
+
+
+def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
+    duration_ms = parse_duration(text.removeprefix(TIMER_PREFIX).strip())
+    if not duration_ms:
+        findings.error("DSA107", f"'{text}' is no timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
+        return ""
+    known = spelling_of(machine)
+    event = known.get(duration_ms, TIMER_PREFIX + show_duration(duration_ms))
+    if duration_ms not in known:
+        hint = closest(event, known.values(), "no row has a timer")
+        findings.error("DSA201", f"no row has the timer '{event}'", cell.span(), hint, about=TIMER_PREFIX.strip())
+    return event
+
+
+def _percept(
+    cell: Cell, names: Names, machine: Machine, findings: Findings
+) -> tuple[str, tuple[tuple[str, Outcome], ...]]:
+    text = cell.text.strip("`").strip()
+    if text.split(" ")[0] == TIMER_PREFIX.strip():
+        return _timer(cell, text, machine, findings), ()
+
+    def read(parser: ExpressionParser) -> tuple[cells.WrittenName, tuple[cells.WrittenName, ...]]:
+        event, verdict = cells.written_name(parser, cell, "an event"), "a verdict such as g.failed"
+        return event, cells.separated(parser, ",", lambda: cells.written_name(parser, cell, verdict))
+
+    found = cells.parsed(cell, read, findings, hint="a percept is an event, then verdicts separated by ','")
+    if found is None:
+        return "", ()
+    event, said = found
+    if event.name not in names.events:
+        names.report_unknown("event", event, findings)
+    verdicts = [_verdict(word, event.name, names, findings) for word in said]
+    return event.name, tuple(sorted(verdict for verdict in verdicts if verdict is not None))
+
+
+def _verdict(word: cells.WrittenName, event: str, names: Names, findings: Findings) -> tuple[str, Outcome] | None:
+    guard, _, said = word.name.rpartition(".")
+    outcome = next((known for known in OUTCOMES if known == said and known in names.guards.get(guard, ())), None)
+    if outcome is None:
+        known = [f"{name}.{outcome}" for name, outcomes in names.guards.items() for outcome in outcomes]
+        hint = closest(word.name, known)
+        findings.error("DSA201", f"'{word.name}' is no verdict", word.span, hint, about=word.name)
+        return None
+    if event in names.events and event not in names.judged[guard]:
+        hint = f"it judges: {', '.join(names.judged[guard]) or 'nothing'}"
+        findings.error("DSA209", f"guard {guard} does not judge {event}", word.span, hint, about=guard)
+        return None
+    return guard, outcome
+
+
+def _action(cell: Cell, names: Names, findings: Findings) -> tuple[Emit | Cancel, ...] | RefusedAction:
+    word, colon, reason = (part.strip() for part in cell.text.strip("`").partition(":"))
+    if word == "refused":
+        if colon and reason not in REASONS:
+            hint = closest(reason, REASONS)
+            findings.error("DSA107", f"'{reason}' is no reason for a refusal", cell.span(), hint)
+        return RefusedAction(reason or None)
+    if cell.text in {"", "-"}:
+        return ()
+    items = cells.effects(cell, findings)
+    for item in items:
+        if item.effect is not None and item.effect not in names.effects and item.span is not None:
+            names.report_unknown("effect", cells.WrittenName(item.effect, item.span), findings)
+    return items
+
+
+def _state(cell: Cell, names: Names, findings: Findings) -> str | None:
+    if not cell.text:
+        return None
+    name = cells.one_name(cell, "a state", findings)
+    if name is None:
+        return None
+    full = names.full_state(name)
+    if full is None:
+        names.report_unknown("state", cells.WrittenName(name, cell.span()), findings)
+    return full
+
+
+def _values(record: TableRecord, names: Names, findings: Findings) -> tuple[tuple[str, Value], ...]:
+    found = []
+    for variable, domain in names.variables.items():
+        if variable in record.cells and record[variable].text and variable not in {*COLUMNS["scenario"].all, NOTE}:
+            value = literal(record[variable], domain, findings)
+            if value is not None:
+                found.append((variable, value))
+    return tuple(found)

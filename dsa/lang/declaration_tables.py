@@ -1,0 +1,461 @@
+"""The declaring tables to declarations: parameters, variables, events, guards, generators, effects, states.
+
+Takes records, gives frozen declarations in table order. Bounds and initial values are resolved here, since they
+read nothing but parameters; that names are unique and that events answer effects is asked by `dsa.lang.namespace`.
+
+The sections Cases, Prompt and Constraints to values.
+
+Takes sections, gives texts and Python literals as text; nothing here is executed.
+
+What guards, tasks and prompts use of the data of events: the column `uses` of Guards, and placeholders.
+
+Takes records and sections of a document whose events are known, gives declarations with their references; faults go to the findings.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import attrs
+
+from dsa import declarations, expr
+from dsa.data_use import SPECIFICATION
+from dsa.declarations import Case, Cases, Guard, Prompt, Reference, StepRow, UnreadableReferenceError, read_reference
+from dsa.errors import Span
+from dsa.lang import cells, expression_parser
+from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, declaring, records
+from dsa.lang.expression_parser import ExpressionParser, Findings
+from dsa.lang.markdown import Cell, Fence, Heading, Section
+from dsa.text import closest, nearest, some_of
+
+#: Probabilities are written in decimals, which do not add up exactly.
+_ROUNDING = 1e-9
+
+
+def parameters(records: list[TableRecord], findings: Findings) -> tuple[declarations.RunParameter, ...]:
+    """Read the Parameters table; bounds are literal numbers, defaults literal values."""
+    found = []
+    for record in declaring(records, findings):
+        name = cells.declared_name(record["parameter"], "a parameter", findings)
+        domain = _domain(record, expression_parser.Scope("a parameter's bound"), findings)
+        if name is None or domain is None:
+            continue
+        value = literal(record["default"], domain, findings) if _not_empty(record, domain, {}, findings) else None
+        if value is not None and _fits(value, domain, record, {}, findings):
+            found.append(declarations.RunParameter(name.name, domain, value, span=name.span))
+    return tuple(found)
+
+
+def variables(
+    records: list[TableRecord], known: tuple[declarations.RunParameter, ...], findings: Findings
+) -> tuple[declarations.Variable, ...]:
+    """Read the Variables table; bounds and initial values are expressions over parameters."""
+    parameter_domains = {parameter.name: parameter.domain for parameter in known}
+    others = {record["variable"].plain: "a variable" for record in records}
+    found = []
+    for record in declaring(records, findings):
+        name = cells.declared_name(record["variable"], "a variable", findings)
+        scope = expression_parser.Scope("a bound", parameters=parameter_domains, others=others)
+        domain = _domain(record, scope, findings)
+        if name is None or domain is None:
+            continue
+        initial = _initial(record, domain, attrs.evolve(scope, place="an initial value"), findings)
+        if initial is None or not _bounded(record, domain, findings):
+            continue
+        for values in _explored(known):
+            value = expr.evaluate(initial, values)
+            is_right = _not_empty(record, domain, values, findings)
+            if not is_right or not _fits(value, domain, record, values, findings, "initial"):
+                break
+        word = cells.one_of(record["scope"], ("workflow", "environment"), "", findings)
+        where: declarations.Scope = "workflow" if word == "workflow" else "environment"
+        found.append(declarations.Variable(name.name, where, domain, initial, span=name.span))
+    return tuple(found)
+
+
+def _explored(known: tuple[declarations.RunParameter, ...]) -> list[dict[str, expr.Value]]:
+    """Return the parameter values that are explored by default: all defaults, and all minima."""
+    smallest: dict[str, expr.Value] = {}
+    for parameter in known:
+        domain = expr.concrete(parameter.domain, {})
+        smallest[parameter.name] = domain.low if isinstance(domain, expr.Interval) else domain.values[0]
+    defaults = {parameter.name: parameter.default for parameter in known}
+    return [defaults] if defaults == smallest else [defaults, smallest]
+
+
+def _domain(record: TableRecord, scope: expression_parser.Scope, findings: Findings) -> expr.Domain | None:
+    domain = cells.domain(record["domain"], findings)
+    if not isinstance(domain, expr.RangeDomain):
+        return domain
+    resolver = expression_parser.Resolver(scope, findings, record["domain"].span())
+    before = findings.count
+    low = resolver.expect(domain.low, "int")
+    high = None if domain.high is None else resolver.expect(domain.high, "int")
+    return expr.RangeDomain(low, high) if findings.count == before else None
+
+
+def _bounded(record: TableRecord, domain: expr.Domain, findings: Findings) -> bool:
+    if isinstance(domain, expr.RangeDomain) and domain.high is None:
+        hint = "give it an upper bound; what grows without bound belongs into the ledger, not into a variable"
+        findings.error("DSA205", "a variable's domain must be finite", record["domain"].span(), hint)
+        return False
+    return True
+
+
+def _not_empty(record: TableRecord, domain: expr.Domain, values: Mapping[str, expr.Value], findings: Findings) -> bool:
+    span = expr.concrete(domain, values)
+    if not isinstance(span, expr.Interval) or span.high is None or span.low <= span.high:
+        return True
+    message = f"the domain {expr.unparse_domain(domain)} is empty" + _at(values)
+    findings.error("DSA205", message, record["domain"].span(), "the lower bound comes first")
+    return False
+
+
+def _at(values: Mapping[str, expr.Value]) -> str:
+    shown = ", ".join(f"{name} = {expr.show_value(given)}" for name, given in values.items())
+    return f" at {shown}" if shown else ""
+
+
+def _one_value(parser: ExpressionParser) -> expr.Expr:
+    found = None if parser.at("in") or parser.at("{") else parser.expression()
+    if found is None or parser.at(",") or parser.at(".."):
+        parser.reject("a variable has one initial value", "for several starts declare a parameter, and begin with it")
+    return found
+
+
+def _initial(
+    record: TableRecord, domain: expr.Domain, scope: expression_parser.Scope, findings: Findings
+) -> expr.Expr | None:
+    cell = record["initial"]
+    node = cells.parsed(cell, _one_value, findings, "DSA108")
+    if node is None:
+        return None
+    symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
+    enums = [d.values for d in scope.parameters.values() if isinstance(d, expr.EnumDomain)]
+    scope = attrs.evolve(scope, symbols=symbols.union(*enums))
+    before = findings.count
+    resolved = expression_parser.Resolver(scope, findings, cell.span()).expect(node, expression_parser.type_of(domain))
+    return resolved if findings.count == before else None
+
+
+def literal(cell: Cell, domain: expr.Domain, findings: Findings) -> expr.Value | None:
+    """Read a literal value of a domain: a number, `true`, `false`, or a value of the enumeration."""
+    node = cells.parsed(cell, ExpressionParser.literal, findings, "DSA108")
+    if node is None:
+        return None
+    symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
+    probe = Findings()
+    resolver = expression_parser.Resolver(
+        expression_parser.Scope("a literal value", symbols=symbols), probe, cell.span()
+    )
+    resolved = resolver.expect(node, expression_parser.type_of(domain))
+    if probe.any_error:
+        words = {expr.BooleanDomain: ("true", "false"), expr.RangeDomain: ()}.get(type(domain), sorted(symbols))
+        hint = closest(cell.plain, words, "write a whole number")
+        findings.error("DSA205", f"'{cell.plain}' is not a value of {expr.unparse_domain(domain)}", cell.span(), hint)
+        return None
+    return expr.evaluate(resolved, {})
+
+
+def _fits(
+    value: expr.Value,
+    domain: expr.Domain,
+    record: TableRecord,
+    values: Mapping[str, expr.Value],
+    findings: Findings,
+    column: str = "default",
+) -> bool:
+    if expr.concrete(domain, values).contains(value):
+        return True
+    message = f"{expr.show_value(value)} lies outside {expr.unparse_domain(domain)}" + _at(values)
+    findings.error("DSA205", message, record[column].span())
+    return False
+
+
+def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Event, ...], list[WrittenName]]:
+    """Read the Events table; return the origins as written too, since that they are effects is asked later."""
+    found, origins = [], []
+    for record in declaring(records, findings):
+        name = cells.declared_name(record["event"], "an event", findings)
+        origin = cells.one_name(record["from"], "'outside' or an effect", findings)
+        otherwise = cells.one_of(record["otherwise"], ("refused",), "", findings)
+        if otherwise and origin not in {None, declarations.OUTSIDE}:
+            hint = "an answer must be handled wherever it can arrive"
+            findings.error("DSA107", "only an event from outside may be refused", record["otherwise"].span(), hint)
+        if name is not None and origin is not None:
+            found.append(declarations.Event(name.name, origin, otherwise, span=name.span))
+            origins.append(WrittenName(origin, record["from"].span()))
+    return tuple(found), origins
+
+
+def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Guard, ...], list[WrittenName]]:
+    """Read the Guards table; return the judged events as written too, since that they exist is asked later."""
+    found: list[declarations.Guard] = []
+    judged: list[WrittenName] = []
+    for record in declaring(records, findings):
+        name = cells.declared_name(record["guard"], "a guard", findings)
+        if name is None:
+            continue
+        said = cells.name_list(record["verdicts"], "a verdict", findings)
+        for verdict in said:
+            if verdict.name not in expr.OUTCOMES:
+                hint = closest(verdict.name, expr.OUTCOMES)
+                findings.error("DSA107", f"'{verdict.name}' is no verdict", verdict.span, hint)
+        outcomes = tuple(outcome for outcome in expr.OUTCOMES if outcome in {verdict.name for verdict in said})
+        events_judged = cells.name_list(record["judges"], "an event", findings)
+        judged += events_judged
+        judges = tuple(event.name for event in events_judged)
+        kind = _word(record, "is", "a registered kind of guard", findings)
+        options = cells.pairs(record["options"], ";", findings)
+        odds = _odds(record, findings)
+        outcomes = outcomes or expr.OUTCOMES
+        found.append(declarations.Guard(name.name, judges, kind, options, outcomes, *odds, span=name.span))
+    return tuple(found), judged
+
+
+def _odds(record: TableRecord, findings: Findings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Read the assumed probabilities; of both lists the last number is repeated."""
+    passes, fatals = (cells.probabilities(record[column], findings) for column in ("pass", "fatal"))
+    for retry in range(max(len(passes), len(fatals))):
+        together = sum(odds[min(retry, len(odds) - 1)] for odds in (passes, fatals) if odds)
+        if together > 1 + _ROUNDING:
+            message = f"pass and fatal add up to {together:g} at retry {retry}, more than 1"
+            findings.error("DSA205", message, record["fatal"].span())
+            break
+    return passes, fatals
+
+
+def generators(records: list[TableRecord], findings: Findings) -> tuple[declarations.Generator, ...]:
+    """Read the Generators table; no other declaration has these names, so that they are unique is asked here."""
+    found: list[declarations.Generator] = []
+    for record in declaring(records, findings):
+        name = cells.declared_name(record["generator"], "a generator", findings)
+        if name is not None:
+            if any(name.name == other.name for other in found):
+                findings.error("DSA202", f"'{name.name}' is already a generator", name.span)
+            kind = _word(record, "is", "a registered kind of generator", findings)
+            options = cells.pairs(record["options"], ";", findings)
+            found.append(declarations.Generator(name.name, kind, options, span=name.span))
+    return tuple(found)
+
+
+def _word(record: TableRecord, column: str, what: str, findings: Findings) -> str:
+    cell = record[column]
+    return (cells.one_name(cell, what, findings) if cell.text else None) or ""
+
+
+def effects(records: list[TableRecord], findings: Findings) -> tuple[declarations.Effect, ...]:
+    """Read the Effects table: the driver's policy for each effect."""
+    found = []
+    for record in declaring(records, findings):
+        name = cells.declared_name(record["effect"], "an effect", findings)
+        if name is not None:
+            kind = cells.one_of(record["kind"], ("actuator", "sensing", "internal"), "", findings)
+            in_doubt = cells.one_of(record["in doubt"], ("retry", "ask", "fail"), "", findings)
+            limit_ms = cells.duration_ms(record["time limit"], findings)
+            retries = cells.whole_number(record["retries"], findings)
+            stops = cells.one_of(record["on failure"], ("stop",), "", findings)
+            found.append(declarations.Effect(name.name, kind, in_doubt, limit_ms, retries, stops, span=name.span))
+    return tuple(found)
+
+
+def states(records: list[TableRecord], findings: Findings) -> tuple[declarations.State, ...]:
+    """Read the States table, as written: parents that are not listed are added by `dsa.lang.document_reader`."""
+    found = []
+    for record in declaring(records, findings):
+        name = cells.declared_name(record["state"], "a state", findings)
+        kind, end = cells.state_kind(record["kind"], findings)
+        if name is not None:
+            found.append(declarations.State(name.name, kind, end, span=name.span))
+    return tuple(found)
+
+
+def from_outside(names: list[tuple[str, Span]]) -> tuple[declarations.Event, ...]:
+    """Return the events of a document without an Events table: all come from outside."""
+    first = dict(reversed(names))
+    in_order = dict.fromkeys(name for name, _ in names)
+    return tuple(declarations.Event(name, declarations.OUTSIDE, span=first[name]) for name in in_order)
+
+
+def with_places(
+    found: tuple[declarations.Effect, ...], names: list[tuple[str, Span]]
+) -> tuple[declarations.Effect, ...]:
+    """Return the effects of a document without an Effects table, in order of first mention."""
+    known = {effect.name for effect in found}
+    more = {name: declarations.Effect(name, span=span) for name, span in reversed(names) if name not in known}
+    return (*found, *(more[name] for name in dict.fromkeys(name for name, _ in names) if name in more))
+
+
+PARTS = ("system", "role", "constraints", "task", "feedback")
+#: `{name}` is a placeholder; `{{` and `}}` are braces.
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}")
+
+
+def read_cases(section: Section, findings: Findings) -> Cases:
+    """Read one Cases section."""
+    if not section.tables:
+        hint = "a table with the columns call and expected"
+        findings.error("DSA102", "this section has no table", section.heading.span(), hint)
+    found = [_case(record, findings) for record in records(section, COLUMNS["cases"], findings)]
+    cases = tuple(case for case in found if case is not None)
+    return Cases(section.name, cases, span=section.heading.span())
+
+
+def _case(record: TableRecord, findings: Findings) -> Case | None:
+    call, expected = record["call"].plain, record["expected"].plain
+    tree = _python(call)
+    if not isinstance(tree, ast.Call):
+        hint = "write it as Python: add(2, 3)"
+        findings.error("DSA107", f"'{call}' is not a call", record["call"].span(), hint)
+        return None
+    try:
+        with _quiet():
+            ast.literal_eval(expected)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        hint = "write a Python literal: 5, 'text', [1, 2], None"
+        findings.error("DSA107", f"'{expected}' is not a literal value", record["expected"].span(), hint)
+        return None
+    return Case(call, expected, span=record.span)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    r"""Keep Python from warning of what people wrote: `'\d'` is text, even where warnings are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _python(text: str) -> ast.expr | None:
+    try:
+        with _quiet():
+            return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+
+
+def read_prompt(section: Section, allowed: tuple[str, ...], events: Collection[str], findings: Findings) -> Prompt:
+    """Read one Prompt section: third-level headings, each followed by one fence. `allowed` are the placeholders beside what `events` have brought."""
+    parts: dict[str, str] = {}
+    before = findings.count
+    for place, block in enumerate(section.blocks):
+        if not isinstance(block, Heading):
+            continue
+        part = block.title.text.strip().lower()
+        following = section.blocks[place + 1] if place + 1 < len(section.blocks) else None
+        if part not in PARTS:
+            message = f"a prompt has no part '{block.title.text}'"
+            findings.error("DSA112", message, block.title.span(), closest(part, PARTS))
+        elif part in parts:
+            findings.error("DSA112", f"the part {part} stands twice", block.title.span())
+        elif not isinstance(following, Fence):
+            hint = "put its text between two lines of ```"
+            findings.error("DSA112", f"the part {part} is not followed by a fence", block.title.span(), hint)
+        else:
+            parts[part] = following.content.removesuffix("\n")
+            also = ("feedback",) if part == "feedback" else ()
+            for line in following.body:
+                require_placeholders(line, (*allowed, *also), events, findings)
+    if not any(parts.values()) and findings.count == before:
+        hint = "### System, ### Role, ### Constraints, ### Task, ### Feedback, each with one fence"
+        findings.error("DSA112", "this prompt has no parts", section.heading.span(), hint)
+    return Prompt(section.name, **parts, span=section.heading.span())
+
+
+def require_placeholders(cell: Cell, allowed: tuple[str, ...], events: Collection[str], findings: Findings) -> None:
+    """Report the placeholders of a line or a cell that nothing will fill in."""
+    for match in _PLACEHOLDER.finditer(cell.text):
+        name = match[1]
+        if name is None or name in allowed:
+            continue
+        try:
+            read_reference(name, events)
+        except UnreadableReferenceError as fault:
+            meant = _what_fills(fault.about, allowed, events) if fault.about else fault.hint
+            meant = f"write '{{{name.strip()}}}'" if name.strip() in {*allowed, *events} else meant
+            message = f"nothing fills in the placeholder '{{{name}}}'"
+            span = cell.span(match.start(), match.end())
+            findings.error("DSA112", message, span, f"{meant}; a brace is written '{{{{' or '}}}}'", about=fault.about)
+
+
+def _what_fills(name: str, allowed: tuple[str, ...], events: Collection[str]) -> str:
+    """Return a hint for the name in a placeholder that is none: what was meant, else what there is."""
+    if nearest(name, {*allowed, *events}) is not None:
+        return closest(name, {*allowed, *events}).rstrip("?")
+    return f"{closest(name, allowed)}; and what events have brought: {some_of(sorted(events))}"
+
+
+def read_constraints(section: Section, lines: tuple[str, ...]) -> str:
+    """Return the text of the Constraints section, as written."""
+    text = "\n".join(lines[section.first : section.last]).rstrip()
+    return text[len(text) - len(text.lstrip("\n")) :]
+
+
+#: What the parts of a step's guard judge.
+_JUDGED_IN_STEPS = "verdict"
+
+
+def with_uses(
+    guards: Sequence[Guard],
+    records: Sequence[TableRecord],
+    events: Collection[str],
+    taken: Collection[str],
+    findings: Findings,
+) -> tuple[Guard, ...]:
+    """Return the guards with what their rows say that they use. `taken` are the names under which guards are given artifacts."""
+    rows = {record["guard"].plain: record["uses"] for record in reversed(records)}
+    judged = {guard.name: guard.judges or (_JUDGED_IN_STEPS,) for guard in guards}
+    found = {
+        name: _references(cell, events, taken, judged.get(name, ()), findings)
+        for name, cell in rows.items()
+        if cell.text
+    }
+    return tuple(attrs.evolve(guard, uses=found.get(guard.name, ())) for guard in guards)
+
+
+def _references(
+    cell: Cell, events: Collection[str], taken: Collection[str], judged: Collection[str], findings: Findings
+) -> tuple[tuple[str, Reference], ...]:
+    read = []
+    for name, words in cells.pair_cells(cell, ";", findings):
+        if not name.isidentifier():
+            findings.error("DSA107", f"'{name}' cannot be an argument of a guard", cell.span(), "a name without dots")
+        if name in taken:
+            message = f"'{name}' is already the name of an artifact that a step uses"
+            findings.error("DSA202", message, cell.span(), "give the data another name")
+        try:
+            reference = read_reference(words.text, events)
+        except UnreadableReferenceError as fault:
+            code = "DSA201" if fault.about else "DSA107"
+            findings.error(code, fault.message, words.span(), fault.hint, about=fault.about)
+            continue
+        if reference.since in judged and reference.event != reference.since:
+            message = f"'{reference}' is never there: the guard judges {reference.since}, and nothing is newer"
+            findings.error("DSA107", message, words.span(), "name an event after 'since' that comes earlier")
+        read.append((name, reference))
+    return tuple(read)
+
+
+def read_prompts(
+    sections: Iterable[Section], steps: Iterable[StepRow], events: Collection[str], findings: Findings
+) -> tuple[Prompt, ...]:
+    """Read the Prompt sections: a placeholder is the specification, what the step uses, or what an event has brought."""
+    names = _allowed(steps)
+    return tuple(
+        read_prompt(section, names.get(section.name, (SPECIFICATION,)), events, findings) for section in sections
+    )
+
+
+def require_tasks_filled(
+    records: Iterable[TableRecord], steps: Iterable[StepRow], events: Collection[str], findings: Findings
+) -> None:
+    """Report the placeholders in the column `task` of Steps that nothing fills in."""
+    names = _allowed(steps)
+    for record in records:
+        require_placeholders(record["task"], names.get(record["step"].plain, (SPECIFICATION,)), events, findings)
+
+
+def _allowed(steps: Iterable[StepRow]) -> Mapping[str, tuple[str, ...]]:
+    return {step.name: (SPECIFICATION, *(name for name, _ in step.uses)) for step in steps}

@@ -1,0 +1,522 @@
+"""A document to a machine: sorts the sections, has each read, and puts the parts together.
+
+Takes text, gives a `DocumentReading`: the machine, or None when there is an error, and everything found on the way. Every
+stage runs on what the stages before could read, so that one reading reports the faults of the whole document.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from dsa.declarations import STAY, Effect, Property, Scenario, SpecDeclaration, State, StepRow, Transition, Variable
+from dsa.errors import Diagnostic, Span
+from dsa.lang import cells, declaration_tables, steps_table, transition_table
+from dsa.lang.cells import COLUMNS, NAMED, PARTS, SECTIONS, TableRecord, records
+from dsa.lang.claim_sections import looks_like_property, read_property, read_scenario
+from dsa.lang.declaration_tables import read_cases, read_constraints, read_prompts, require_tasks_filled, with_uses
+from dsa.lang.expression_parser import Findings, Resolver
+from dsa.lang.markdown import Bullet, Cell, MarkdownDocument, ParagraphLine, Section, read
+from dsa.lang.namespace import Declarations, Names, require_references, require_unique
+from dsa.lang.steps_table import Steps, read_steps
+from dsa.machine import Machine
+from dsa.text import closest
+
+#: The longest document that is read, in characters, and the widest table: sixty thousand states and forty thousand rows are read in some ten seconds, in 460 MB.
+MOST_CHARACTERS, MOST_COLUMNS = 2_000_000, 200
+_FIRST_LINE = 200  # characters of the first line that are shown
+
+MACHINE_LINE, GOAL_LINE = "Machine:", "Goal:"
+#: How people begin a line that is to say where a machine starts.
+_START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
+_SEVERAL_STARTS = "for several starts declare a parameter, and let the rows of one initial state read it"
+_WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
+_HEADING_WORDS = ("cases: NAME", "prompt: NAME", "scenario: NAME")
+
+
+@attrs.frozen
+class DocumentReading:
+    """What reading a document gave. `machine` is None exactly when a diagnostic is an error; `name` is the heading's."""
+
+    machine: Machine | None
+    diagnostics: tuple[Diagnostic, ...]
+    name: str = ""
+
+
+@attrs.frozen
+class Parts:
+    """A document by kind of section."""
+
+    document: MarkdownDocument
+    sections: tuple[Section, ...]
+
+    def of(self, kind: str) -> tuple[Section, ...]:
+        """Return the sections of a kind, in order."""
+        return tuple(section for section in self.sections if section.kind == kind)
+
+    def line(self, word: str, *kinds: str) -> Cell | None:
+        """Find a paragraph line that starts with a word, before the sections or in some; return what follows it."""
+        inside = (block for section in self.sections if section.kind in kinds for block in section.blocks)
+        for block in (*self.document.preamble, *inside):
+            if isinstance(block, ParagraphLine) and block.text.text.startswith(word):
+                text = block.text.text.removeprefix(word)
+                indent = len(text) - len(text.lstrip())
+                return attrs.evolve(block.text, text=text.strip(), column=block.text.column + len(word) + indent)
+        return None
+
+
+def _too_large(text: str, path: str) -> DocumentReading | None:
+    """Return the one thing to say of a document that is too long: it would take minutes, and gigabytes."""
+    if len(text) <= MOST_CHARACTERS:
+        return None
+    message = f"the document has {len(text):,} characters, and {MOST_CHARACTERS:,} are read"
+    line = text[:_FIRST_LINE].partition("\n")[0]
+    hint = "name what repeats with families (`x[f]`), and keep data out of the document"
+    return DocumentReading(None, (Diagnostic("DSA114", "error", message, Span(path, 1, 1, len(line) + 1, line), hint),))
+
+
+def _too_wide(document: MarkdownDocument) -> DocumentReading | None:
+    """Return the one thing to say of a table with more columns than any section knows."""
+    for table in (table for section in document.sections for table in section.tables):
+        if len(table.header.cells) > MOST_COLUMNS:
+            first = table.header.cells[MOST_COLUMNS]
+            message = f"this table has {len(table.header.cells):,} columns, and {MOST_COLUMNS:,} are read"
+            hint = "no section has so many; write rows"
+            return DocumentReading(None, (Diagnostic("DSA114", "error", message, first.span(), hint),))
+    return None
+
+
+def read_machine(text: str, path: str = "<text>") -> DocumentReading:
+    """Read a machine document."""
+    if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
+        return refused
+    return _machine_in(document)
+
+
+def _machine_in(document: MarkdownDocument) -> DocumentReading:
+    findings = Findings()
+    parts = sort_sections(document, findings)
+    name = _title(parts.document, findings)
+    if (reference := parts.line(MACHINE_LINE)) is not None:
+        hint = "a spec adds properties and scenarios to the machine it names; read it from its file"
+        findings.error("DSA111", "this document is a spec, not a machine", reference.span(), hint)
+        return DocumentReading(None, findings.diagnostics)
+    steps = _steps(parts, findings)
+    declared, written = _declared(parts, steps, findings)
+    require_unique(declared, findings)
+    names = declared.names()
+    transitions = steps_table.expand(steps).rows if steps else transition_table.resolved(written, names, findings)
+    targets = [] if steps else _targets(transitions)
+    at = parts.of("states")[0].heading.span() if parts.of("states") else parts.document.start
+    initial = _initial_state(declared.states, targets, at, findings) if declared.states else ""
+    _require_no_start_line(parts, declared.states, findings)
+    made = Machine(
+        name=name,
+        transitions=transitions,
+        states=_with_ends(declared.states, names, findings),
+        initial=initial,
+        parameters=declared.parameters,
+        variables=declared.variables,
+        events=declared.events,
+        effects=declared.effects,
+        guards=declared.guards,
+        generators=declaration_tables.generators(_records(parts, "generators", findings), findings),
+        cases=tuple(read_cases(section, findings) for section in parts.of("cases")),
+        constraints="\n\n".join(read_constraints(s, parts.document.lines) for s in parts.of("constraints")),
+        steps=steps.steps if steps else (),
+        goal=steps.goal if steps else None,
+        span=parts.document.titles[0].span() if parts.document.titles else None,
+    )
+    require_tasks_filled(_records(parts, "steps", Findings()), made.steps, names.events, findings)
+    made = attrs.evolve(made, prompts=read_prompts(parts.of("prompt"), made.steps, names.events, findings))
+    _require_owners(parts, made, findings)
+    properties, scenarios = claims(parts, names, made, findings)
+    machine = attrs.evolve(made, properties=properties, scenarios=scenarios)
+    return DocumentReading(None if findings.any_error else machine, findings.diagnostics, name)
+
+
+def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
+    """Keep the sections of the language; warn of headings that look like one."""
+    known = []
+    for section in document.sections:
+        if section.kind not in SECTIONS:
+            _warn_unknown(document, section, findings)
+            continue
+        if section.kind in NAMED and not section.name:
+            hint = f"write '## {section.heading.text.strip()}: NAME'"
+            findings.error("DSA102", f"section {section.kind} needs a name", section.heading.span(), hint)
+            continue
+        known.append(section)
+    return Parts(document, tuple(known))
+
+
+def _warn_unknown(document: MarkdownDocument, section: Section, findings: Findings) -> None:
+    bullets = (block.text for block in section.blocks if isinstance(block, Bullet))
+    if section.tables or any(looks_like_property(bullet) for bullet in bullets):
+        hint = closest(section.kind, SECTIONS)
+        message = f"'{section.heading.text}' is no section of the language, so what stands here is not read"
+        findings.warning("DSA110", message, section.heading.span(), hint)
+        findings.doubt("\n".join(document.lines[section.first : section.last]))
+
+
+def _title(document: MarkdownDocument, findings: Findings) -> str:
+    if not document.titles:
+        hint = "start with a first-level heading: # name_of_the_machine"
+        findings.error("DSA101", "the document has no name", document.start, hint)
+        return "unnamed"
+    for extra in document.titles[1:]:
+        findings.error("DSA101", "the document has a second first-level heading", extra.span(), "use ## for sections")
+    probe = Findings()
+    name = cells.declared_name(document.titles[0], "a machine", probe)
+    for fault in probe.diagnostics:
+        findings.error("DSA101", fault.message, fault.span, fault.hint)
+    return name.name if name else "unnamed"
+
+
+def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = False) -> list[TableRecord]:
+    columns = PARTS if as_parts else COLUMNS[kind]
+    found = []
+    for section in parts.of(kind):
+        if not section.tables and kind != "steps":
+            hint = _no_table_hint(section)
+            findings.error("DSA102", f"section {kind} has no table", section.heading.span(), hint)
+            findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
+        found += records(section, columns, findings)
+    return found
+
+
+def _filled(parts: Parts, kind: str, findings: Findings) -> list[TableRecord]:
+    """Return the rows of a section that, when it is there, declares all of a kind: without rows it declares nothing."""
+    before = findings.count
+    found = _records(parts, kind, findings)
+    if parts.of(kind) and not found and findings.count == before:
+        hint = f"list them all, or leave the section out: the rows then declare the {kind}"
+        findings.error("DSA102", f"section {kind} has no rows", parts.of(kind)[0].heading.span(), hint)
+        findings.doubt_all()
+    return found
+
+
+def _no_table_hint(section: Section) -> str:
+    if any(isinstance(block, ParagraphLine) and "|" in block.text.text for block in section.blocks):
+        return "a row of dashes stands below the header, with as many cells as it has"
+    return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
+
+
+def _steps(parts: Parts, findings: Findings) -> Steps | None:
+    """Read the Steps table, if this is a Steps document."""
+    sections = parts.of("steps")
+    if not sections:
+        if not parts.of("transitions"):
+            hint = "write a section '## Transitions' (or '## Steps') with a table"
+            findings.error("DSA102", "the document has no transitions", parts.document.start, hint)
+            findings.doubt_all()
+        return None
+    for kind in _WITH_TRANSITIONS:
+        for section in parts.of(kind):
+            message = f"a Steps document has no section {kind}: Steps defines it"
+            findings.error("DSA111", message, section.heading.span(), "'dsa expand' prints what Steps stands for")
+            findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
+    with_cases = frozenset(section.name for section in parts.of("cases"))
+    records_of_steps, before = _records(parts, "steps", findings), findings.count
+    plan = read_steps(records_of_steps, parts.line(GOAL_LINE, "steps"), with_cases, findings)
+    if not plan.steps:
+        if not findings.any_error:
+            hint = "a table with a column step"
+            findings.error("DSA102", "section steps has no step", sections[0].heading.span(), hint)
+        findings.doubt_all()
+        return None
+    for step in steps_table.unmet_requirements(plan) if findings.count == before else ():
+        if step.span is not None:
+            message = f"step {step.name} can never start: what it requires waits for it, or never passes"
+            findings.error("DSA214", message, step.span)
+    return plan
+
+
+def _declared(
+    parts: Parts, steps: Steps | None, findings: Findings
+) -> tuple[Declarations, list[transition_table.WrittenRow]]:
+    parameters = declaration_tables.parameters(_records(parts, "parameters", findings), findings)
+    guard_rows = _records(parts, "guards", findings, as_parts=steps is not None)
+    guards, judged = declaration_tables.guards(guard_rows, findings)
+    effects = declaration_tables.effects(_records(parts, "effects", findings), findings)
+    if steps:
+        made = steps_table.expand(steps)
+        emitted = [(item.effect, row.span) for row in made.rows for item in row.effects]
+        _require_generated(effects, made.rows, findings)
+        effects = declaration_tables.with_places(effects, [(name, span) for name, span in emitted if name and span])
+        effects = tuple(
+            attrs.evolve(effect, on_failure="stop") for effect in effects
+        )  # nobody can add rows to what is generated
+        all_parameters = steps_table.with_parameters(made.parameters, parameters)
+        declared = Declarations(
+            all_parameters, made.variables, made.events, (*made.guards, *guards), effects, made.states
+        )
+        return _with_uses(declared, guard_rows, steps.steps, findings), []
+    before = findings.count
+    written = transition_table.written(_records(parts, "transitions", findings), findings)
+    if not written and parts.of("transitions") and findings.count == before:
+        findings.error("DSA102", "section transitions has no rows", parts.of("transitions")[0].heading.span())
+    variables = declaration_tables.variables(_records(parts, "variables", findings), parameters, findings)
+    events, origins = declaration_tables.events(_filled(parts, "events", findings), findings)
+    if not parts.of("events"):
+        events = declaration_tables.from_outside(transition_table.mentioned_events(written))
+    if not parts.of("effects"):
+        effects = declaration_tables.with_places(effects, transition_table.mentioned_effects(written))
+    states = _with_parents(declaration_tables.states(_filled(parts, "states", findings), findings))
+    if not parts.of("states"):
+        states = _states_from_rows(transition_table.mentioned_states(written), transition_table.first_source(written))
+    declared = Declarations(parameters, variables, events, guards, effects, states)
+    require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
+    return _with_uses(declared, guard_rows, (), findings), written
+
+
+def _with_uses(
+    declared: Declarations, guard_rows: list[TableRecord], steps: tuple[StepRow, ...], findings: Findings
+) -> Declarations:
+    taken = {name for step in steps for name, _ in step.uses}
+    guards = with_uses(declared.guards, guard_rows, declared.names().events, taken, findings)
+    return attrs.evolve(declared, guards=guards)
+
+
+def _require_generated(effects: tuple[Effect, ...], made: tuple[Transition, ...], findings: Findings) -> None:
+    """What an Effects table of a Steps document lists is what its rows ask for; of the others it says nothing."""
+    known = {item.effect for row in made for item in row.effects if item.effect}
+    for effect in effects:
+        if effect.name not in known and effect.span is not None:
+            message = f"'{effect.name}' is no effect of what Steps expand into"
+            findings.error("DSA201", message, effect.span, closest(effect.name, known), about=effect.name)
+
+
+def _targets(transitions: tuple[Transition, ...]) -> list[tuple[str, Span]]:
+    found = ((row.target, row.span_of("target")) for row in transitions if row.target != STAY)
+    return [(target, span) for target, span in found if span is not None]
+
+
+def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
+    """Report Cases and Prompts of nothing, and second ones of the same thing."""
+    steps = {step.name for step in machine.steps}
+    owners = {
+        "cases": (steps | {guard.name for guard in machine.guards}, "a step or a guard"),
+        "prompt": (steps | {effect.name for effect in machine.effects}, "a step or an effect"),
+    }
+    for kind, (known, words) in owners.items():
+        seen = set()
+        for section in parts.of(kind):
+            span = section.heading.span()
+            if section.name not in known:
+                message = f"section {kind} is of '{section.name}', which is not {words}"
+                findings.error("DSA201", message, span, closest(section.name, known), about=section.name)
+            elif section.name in seen:
+                findings.error("DSA202", f"a second section {kind} of '{section.name}'", span)
+            seen.add(section.name)
+
+
+def claims(
+    parts: Parts, names: Names, machine: Machine, findings: Findings
+) -> tuple[tuple[Property, ...], tuple[Scenario, ...]]:
+    """Read the properties and the scenarios of a document, a machine's own or a spec's."""
+    scope = names.moments("a property")
+    said = (f"{guard}.{outcome}" for guard, outcomes in names.guards.items() for outcome in outcomes)
+    fair = [*names.effects, *names.events, *said]
+
+    def require_named(name: cells.WrittenName, what: str) -> None:
+        known = fair if what == "fair" else [*names.effects]
+        if name.name not in known:
+            message = f"'{name.name}' is no {'event, no effect and no verdict' if what == 'fair' else 'effect'}"
+            findings.error("DSA201", message, name.span, closest(name.name, known), about=name.name)
+        elif what == "never answers" and not names.effects[name.name]:
+            hint = f"an effect without answers is complete when the next begins; write: even if {name.name} fails"
+            findings.error("DSA204", f"'{name.name}' has no answers", name.span, hint)
+
+    blocks = [block for section in parts.of("properties") for block in section.blocks]
+    for block in blocks:
+        if isinstance(block, ParagraphLine) and looks_like_property(block.text):
+            message = "this property is no bullet, so it is not read"
+            findings.warning("DSA110", message, block.text.span(), "begin its line with '- '")
+    bullets = [block for block in blocks if isinstance(block, Bullet)]
+    found = [read_property(bullet, scope, require_named, findings) for bullet in bullets]
+    scenarios = [read_scenario(section, names, machine, findings) for section in parts.of("scenario")]
+    return tuple(item for item in found if item is not None), tuple(scenarios)
+
+
+def _with_parents(states: Iterable[State]) -> tuple[State, ...]:
+    """Add the parents that dotted names imply, each before its first child."""
+    listed = tuple(states)
+    known = {state.name for state in listed}
+    found: list[State] = []
+    for state in listed:
+        parts = state.name.split(".")
+        for length in range(1, len(parts)):
+            parent = ".".join(parts[:length])
+            if parent not in known:
+                known.add(parent)
+                found.append(State(parent, span=state.span))
+        found.append(state)
+    return tuple(found)
+
+
+def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> tuple[State, ...]:
+    """Resolve when a run may be finished in leaves that are not final."""
+    parents, found = {state.parent for state in states}, []
+    for state in states:
+        if state.end is None or state.span is None:
+            found.append(state)
+            continue
+        if state.name in parents:
+            message = f"{state.name} is an end and has children"
+            findings.error("DSA206", message, state.span, "mark the children that are ends instead")
+        resolver = Resolver(attrs.evolve(names.updates, place="an end"), findings, state.span)
+        found.append(attrs.evolve(state, end=resolver.condition(state.end)))
+    return tuple(found)
+
+
+def _states_from_rows(mentioned: list[tuple[str, Span]], initial: str) -> tuple[State, ...]:
+    """Return the states of a document without a States table: those its rows mention. `initial` is the initial one."""
+    names = dict.fromkeys(name for name, _ in mentioned)
+    spans = dict(reversed(mentioned))
+    return _with_parents(State(name, "initial" if name == initial else "", span=spans[name]) for name in names)
+
+
+def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]], at: Span, findings: Findings) -> str:
+    """Find the machine's initial state, and check that every parent that is entered has one initial child.
+
+    The initial state is the top-level state marked initial; when no top-level state is marked and exactly one state
+    is, it is that one.
+    """
+    marked = [state for state in states if state.kind == "initial"]
+    _require_leaves_final(states, findings)
+    for state in marked:
+        twins = [other for other in marked if other.parent == state.parent]
+        if len(twins) > 1 and state is not twins[0]:
+            where = f"of {state.parent}" if state.parent else "of the machine"
+            message = f"{twins[0].name} and {state.name} are both the initial state {where}"
+            hint = "mark one of them" if state.parent else f"mark one of them; {_SEVERAL_STARTS}"
+            findings.error("DSA206", message, state.span or at, hint)
+    top = [state for state in marked if state.parent is None] or marked
+    if not marked:
+        hint = "mark one with kind 'initial' in the States table"
+        findings.error("DSA206", "no state is initial", at, hint, about=_all_names(states))
+        return states[0].name if states else ""
+    if top[0].parent is not None and len({state.parent for state in top}) > 1:
+        message = "no top-level state is initial, and several nested ones are"
+        findings.error("DSA206", message, at, "mark the top-level state that the machine starts in")
+    _require_entries(states, [(top[0].name, top[0].span or at), *targets], findings)
+    return top[0].name
+
+
+def _require_no_start_line(parts: Parts, states: Iterable[State], findings: Findings) -> None:
+    """Report a line that names states to start in: as prose it would be passed over."""
+    names = {state.name for state in states}
+    for word in _START_LINES:
+        line = parts.line(word, *_WITH_TRANSITIONS)
+        if line is not None and names.issuperset(name.strip(" `") for name in line.text.strip(" {}.").split(",")):
+            hint = f"mark one with kind 'initial' in the States table; {_SEVERAL_STARTS}"
+            findings.error("DSA206", "a line does not say where a machine starts", line.span(), hint)
+
+
+def _require_leaves_final(states: tuple[State, ...], findings: Findings) -> None:
+    parents = {state.parent for state in states}
+    for state in states:
+        if state.kind == "final" and state.name in parents and state.span is not None:
+            message = f"{state.name} is final and has children"
+            findings.error("DSA206", message, state.span, "mark the children that are final instead")
+
+
+def _require_entries(states: tuple[State, ...], targets: Iterable[tuple[str, Span]], findings: Findings) -> None:
+    finals = {state.name for state in states if state.kind == "final"}  # reported already
+    parents = {state.parent for state in states} - finals
+    entries = {state.parent: state.name for state in states if state.kind == "initial"}
+    for target, span in targets:
+        inner = target
+        while inner in parents and inner in entries:
+            inner = entries[inner]
+        if inner in parents:
+            hint = "mark one of its children with kind 'initial' in the States table, or name the child"
+            message = f"{inner} has children and none is initial, so it cannot be entered"
+            children = (state for state in states if state.parent == inner)
+            findings.error("DSA206", message, span, hint, about=_all_names(children))
+
+
+def _all_names(states: Iterable[State]) -> str:
+    """Name several states at once: that none of them is initial may follow from a fault in the row of one."""
+    return ".".join(state.name for state in states)
+
+
+# -- specs ------------------------------------------------------------------------------------------------------------
+# Documents that add properties and scenarios to the machine that their line `Machine: PATH` names; finding that file is for `dsa.edge.document_files`.
+
+
+_ALLOWED = frozenset({"properties", "scenario", "effects", "variables"})
+#: The fields of effects and variables, by the columns that say them.
+_FIELDS = {
+    "kind": "kind", "in doubt": "in_doubt", "time limit": "time_limit_ms", "retries": "retries", "on failure": "on_failure",
+    "scope": "scope", "domain": "domain", "initial": "initial",
+}  # fmt: skip
+
+
+def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
+    """Return what a spec's line `Machine: PATH` names, and where, or None when the text is no spec."""
+    if (
+        MACHINE_LINE not in text or len(text) > MOST_CHARACTERS
+    ):  # most documents are machines, which need not be read twice
+        return None
+    line = sort_sections(read(text, path), Findings()).line(MACHINE_LINE)
+    return None if line is None else (line.plain.strip(), line.span())
+
+
+def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentReading:
+    """Read a spec of a machine: the machine with the spec's properties and scenarios added to its own."""
+    if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
+        return refused
+    findings = Findings()
+    parts = sort_sections(document, findings)
+    for section in parts.sections:
+        if section.kind in SECTIONS - _ALLOWED:
+            message = f"a spec has no section {section.kind}; it belongs into the machine"
+            hint = "a spec holds Properties, Scenarios, and what it says of Effects and Variables"
+            findings.error("DSA111", message, section.heading.span(), hint)
+    declared = Declarations(
+        machine.parameters, machine.variables, machine.events, machine.guards, machine.effects, machine.states
+    )
+    properties, scenarios = claims(parts, declared.names(), machine, findings)
+    added = attrs.evolve(
+        machine,
+        properties=machine.properties + properties,
+        scenarios=machine.scenarios + scenarios,
+        stated=machine.stated + _stated(parts, machine, findings),
+    )
+    return DocumentReading(None if findings.any_error else added, findings.diagnostics, machine.name)
+
+
+def _stated(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDeclaration, ...]:
+    """Return what a spec says of effects and variables that its machine declares."""
+    effects = _filled(parts, "effects", findings)
+    variables = _filled(parts, "variables", findings)
+    return (
+        *_said_of("effect", effects, declaration_tables.effects(effects, findings), machine.effects, findings),
+        *_said_of(
+            "variable",
+            variables,
+            declaration_tables.variables(variables, machine.parameters, findings),
+            machine.variables,
+            findings,
+        ),
+    )
+
+
+def _said_of(
+    kind: str,
+    written: list[TableRecord],
+    said: Iterable[Effect | Variable],
+    known: Iterable[Effect | Variable],
+    findings: Findings,
+) -> Iterator[SpecDeclaration]:
+    rows_by_name = {record[kind].plain: record for record in written}
+    names = [each.name for each in known]
+    for each in said:
+        record = rows_by_name[each.name]
+        if each.name not in names:
+            findings.error(
+                "DSA201", f"the machine has no {kind} '{each.name}'", record[kind].span(), closest(each.name, names)
+            )
+        columns = tuple((name, field) for name, field in _FIELDS.items() if record[name].text)
+        yield SpecDeclaration(each, columns, span=each.span)

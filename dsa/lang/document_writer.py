@@ -1,0 +1,303 @@
+"""A machine to its canonical document: `loads(dumps(machine)) == machine`, and its SHA-256 is the machine's digest.
+
+Notes and prose are not part of a machine, so they are not written, and a digest does not change with them, nor with how durations are spelled. To lay out a
+document that people wrote, use `dsa.lang.document_writer`.
+
+Documents to the same documents with their tables laid out: columns aligned, expressions spaced alike.
+
+Takes text, gives text. Only the lines of tables in sections of the language change; prose, notes, other tables and line
+ends stay byte for byte. Applied twice it changes nothing more. It asks nothing of the document's meaning, so a document
+with faults is laid out too.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from dsa.declarations import (
+    Effect,
+    Event,
+    Guard,
+    Prompt,
+    RefusedAction,
+    RunParameter,
+    Scenario,
+    ScenarioStep,
+    StepRow,
+    show,
+    show_duration,
+)
+from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
+from dsa.lang import cells
+from dsa.lang.cells import COLUMNS
+from dsa.lang.expression_parser import ExpressionParser, Findings, UnreadableError
+from dsa.lang.markdown import Cell, MarkdownTable, read
+from dsa.lang.steps_table import ANY_COUNT, DEFAULT_GRANTS, GRANTS
+from dsa.machine import Machine, spelled_shortest
+from dsa.trace import ROW_COLUMNS, escaped, state_kind, table_lines, transition_cells
+
+Cells = Sequence[str]
+
+
+def dumps(machine: Machine) -> str:
+    """Write a machine as a document; a Steps machine as its Steps."""
+    sections = [f"# {machine.name}\n"]
+    for title, body in _sections(machine):
+        sections.append(f"## {title}\n{body}\n")
+    return "\n".join(sections)
+
+
+def digest(machine: Machine) -> str:
+    """Return the SHA-256 of the canonical document, in hexadecimal."""
+    found: str | None = machine.worked_out.get("digest")
+    if found is None:
+        found = hashlib.sha256(dumps(spelled_shortest(machine)).encode("utf-8", "surrogatepass")).hexdigest()
+        machine.worked_out["digest"] = found
+    return found
+
+
+def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
+    yield from _declarations(machine)
+    for cases in machine.cases:
+        rows = [(_text(case.call), _text(case.expected)) for case in cases.cases]
+        yield f"Cases: {cases.name}", _table(("call", "expected"), rows)
+    if machine.steps:
+        yield "Steps", _steps(machine)
+    else:
+        states = [(state.name, state_kind(state)) for state in machine.states]
+        yield "States", _table(("state", "kind"), states)
+        cells = [transition_cells(row) for row in machine.transitions]
+        yield "Transitions", _table(ROW_COLUMNS, [[escaped(row[column]) for column in ROW_COLUMNS] for row in cells])
+    for prompt in machine.prompts:
+        yield f"Prompt: {prompt.name}", _prompt(prompt)
+    if machine.properties:
+        yield "Properties", "\n".join(f"- {show(item.form)}" for item in machine.properties)
+    for scenario in machine.scenarios:
+        # A heading may close with '#', so one that ends in '#' must.
+        name = _plain(scenario.name) + (" #" if scenario.name.endswith("#") else "")
+        yield f"Scenario: {name}", scenario_text(scenario)
+    if machine.constraints:
+        # Last, because it is text as written: a fence left open in it would swallow what follows.
+        yield "Constraints", machine.constraints
+
+
+def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
+    parameters, guards = _own_parameters(machine), _own_guards(machine)
+    if parameters:
+        rows = [(p.name, unparse_domain(p.domain), show_value(p.default)) for p in parameters]
+        yield "Parameters", _table(("parameter", "domain", "default"), rows)
+    if machine.variables and not machine.steps:
+        header = ("variable", "scope", "domain", "initial")
+        variables = [(v.name, v.scope, unparse_domain(v.domain), unparse(v.initial)) for v in machine.variables]
+        yield "Variables", _table(header, variables)
+    if machine.events and not machine.steps:
+        yield "Events", _columns(machine.events, _EVENT_COLUMNS)
+    if guards:
+        yield "Guards", _columns(guards, _GUARD_COLUMNS)
+    if machine.generators:
+        generators = [(g.name, g.kind, _options(g.options)) for g in machine.generators]
+        yield "Generators", _table(("generator", "is", "options"), generators)
+    if machine.effects:
+        yield "Effects", _columns(machine.effects, _EFFECT_COLUMNS)
+
+
+def _own_parameters(machine: Machine) -> list[RunParameter]:
+    """Return the parameters that a Steps table does not say by itself."""
+    if not machine.steps:
+        return list(machine.parameters)
+    bounds = {f"rmax.{step.name}" for step in machine.steps}
+    usual = RunParameter(GRANTS, ANY_COUNT, DEFAULT_GRANTS)
+    return [p for p in machine.parameters if p != usual and not (p.name in bounds and p.domain == ANY_COUNT)]
+
+
+def _own_guards(machine: Machine) -> list[Guard]:
+    steps = {step.name for step in machine.steps}
+    return [guard for guard in machine.guards if guard.name not in steps]
+
+
+_GUARD_COLUMNS: dict[str, Callable[[Guard], str]] = {
+    "guard": lambda guard: guard.name,
+    "judges": lambda guard: ", ".join(guard.judges),
+    "is": lambda guard: guard.kind,
+    "options": lambda guard: _options(guard.options),
+    "uses": lambda guard: _options(tuple((name, str(reference)) for name, reference in guard.uses)),
+    "verdicts": lambda guard: "" if guard.outcomes == OUTCOMES else ", ".join(guard.outcomes),
+    "pass": lambda guard: ", ".join(map(show_number, guard.pass_odds)),
+    "fatal": lambda guard: ", ".join(map(show_number, guard.fatal_odds)),
+}
+_EVENT_COLUMNS: dict[str, Callable[[Event], str]] = {
+    "event": lambda event: event.name,
+    "from": lambda event: event.origin,
+    "otherwise": lambda event: event.otherwise,
+}
+_EFFECT_COLUMNS: dict[str, Callable[[Effect], str]] = {
+    "effect": lambda effect: effect.name,
+    "kind": lambda effect: effect.kind,
+    "in doubt": lambda effect: effect.in_doubt,
+    "time limit": lambda effect: "" if effect.time_limit_ms is None else show_duration(effect.time_limit_ms),
+    "retries": lambda effect: "" if effect.retries is None else str(effect.retries),
+    "on failure": lambda effect: effect.on_failure,
+}
+
+
+def _columns(
+    items: Sequence[Guard] | Sequence[Effect] | Sequence[Event], columns: dict[str, Callable[..., str]]
+) -> str:
+    """Write a table, leaving out the columns that no row uses, except the first two."""
+    cells = {name: [write(item) for item in items] for name, write in columns.items()}
+    kept = [name for place, name in enumerate(cells) if place == 0 or name == "judges" or any(cells[name])]
+    return _table(kept, list(zip(*(cells[name] for name in kept), strict=True)))
+
+
+def _steps(machine: Machine) -> str:
+    defaults = machine.constants
+    header = ("step", "requires", "generator", "guard", "uses", "rmax", "optional", "task")
+    rows = [_step(step, str(defaults[f"rmax.{step.name}"])) for step in machine.steps]
+    goal = "" if machine.goal is None else f"\n\nGoal: {unparse(machine.goal)}"
+    return _table(header, rows) + goal
+
+
+def _step(step: StepRow, rmax: str) -> Cells:
+    requires = ", ".join(step.requires) if isinstance(step.requires, tuple) else unparse(step.requires)
+    guards, optional = ", ".join(step.guards), "yes" if step.optional else ""
+    return (step.name, requires, step.generator, guards, _options(step.uses), rmax, optional, _text(step.task))
+
+
+def _options(options: tuple[tuple[str, str], ...]) -> str:
+    return escaped("; ".join(f"{key} = {value}" for key, value in options))
+
+
+def _text(text: str) -> str:
+    """Write a text cell."""
+    return escaped(_plain(text))
+
+
+def _plain(text: str) -> str:
+    """Write a text as it stands; one that would read as a code span is put into a longer one."""
+    fence = "`"
+    while fence in text:
+        fence += "`"
+    whole = len(text) > 1 and text[0] == text[-1] == "`"
+    return f"{fence} {text} {fence}" if whole else text
+
+
+def _prompt(prompt: Prompt) -> str:
+    parts = {
+        "System": prompt.system, "Role": prompt.role, "Constraints": prompt.constraints, "Task": prompt.task,
+        "Feedback": prompt.feedback,
+    }  # fmt: skip
+    return "\n\n".join(f"### {title}\n{_fenced(text)}" for title, text in parts.items() if text)
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text}\n{fence}"
+
+
+def scenario_text(scenario: Scenario) -> str:
+    """Write the body of a Scenario section: its parameters and its table."""
+    steps = scenario.steps
+    variables = list(dict.fromkeys(name for step in steps for name, _ in step.values))
+    header = ["percept", "action"]
+    header += ["state"] if any(step.state for step in steps) else []
+    header += ["deps"] if any(step.dependencies is not None for step in steps) else []
+    rows = [[_scenario_cell(step, column) for column in (*header, *variables)] for step in steps]
+    settings = ", ".join(f"{name} = {show_value(value)}" for name, value in scenario.parameters)
+    return (f"Parameters: {settings}\n\n" if settings else "") + _table((*header, *variables), rows)
+
+
+def _scenario_cell(step: ScenarioStep, column: str) -> str:
+    if column == "percept":
+        return " ".join([step.event, ", ".join(f"{guard}.{outcome}" for guard, outcome in step.verdicts)]).strip()
+    if column == "action":
+        return action_text(step)
+    if column == "state":
+        return step.state or ""
+    if column == "deps":
+        return "-" if step.dependencies == () else _options(step.dependencies or ())
+    values = dict(step.values)
+    return show_value(values[column]) if column in values else ""
+
+
+def action_text(step: ScenarioStep) -> str:
+    """Write the action that a scenario's step expects."""
+    if isinstance(step.action, RefusedAction):
+        return f"refused: {step.action.reason}" if step.action.reason else "refused"
+    return ", ".join(map(str, step.action))
+
+
+def _table(header: Cells, rows: Sequence[Cells]) -> str:
+    return "\n".join(table_lines(header, rows))
+
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+def formatted(text: str) -> str:
+    """Lay out a document."""
+    pieces = _LINE_END.split(text)
+    ends = [*_LINE_END.findall(text), ""]
+    document = read(text, "")
+    for section in document.sections:
+        if section.kind in COLUMNS:
+            for table in section.tables:
+                pieces[table.first - 1 : table.last] = _laid_out(table, pieces[table.first : table.first + 1][0])
+    return "".join(piece + end for piece, end in zip(pieces, ends, strict=True))
+
+
+def _laid_out(table: MarkdownTable, rule: str) -> list[str]:
+    """Lay out one table; one whose rows do not fit its header keeps its lines, except for the space around them."""
+    header = [escaped(cell.text) for cell in table.header.cells]
+    if any(len(row.cells) != len(header) for row in table.rows):
+        return [table.header.span.text, rule, *(row.span.text for row in table.rows)]
+    columns = [name.strip("`* ").lower() for name in header]
+    rows = [[_cell(cell, column) for cell, column in zip(row.cells, columns, strict=True)] for row in table.rows]
+    lines = table_lines(header, rows)
+    return [lines[0], _with_alignment(lines[1], rule), *lines[2:]]
+
+
+def _with_alignment(line: str, rule: str) -> str:
+    """Keep the colons that align columns on a page."""
+    marks = [mark.strip() for mark in rule.strip().strip("|").split("|")]
+    dashes = line.strip("| ").split(" | ")
+    kept = []
+    for mark, dash in zip(marks, dashes, strict=True):
+        left, right = (":" if mark.startswith(":") else "-"), (":" if mark.endswith(":") else "-")
+        kept.append(left + dash[1:-1] + right)
+    return "| " + " | ".join(kept) + " |"
+
+
+def _cell(cell: Cell, column: str) -> str:
+    """Return a cell's canonical text: an expression with its usual spacing, anything else as it stands."""
+    if not cell.text or "`" in cell.text:
+        return escaped(cell.text)
+    write = _WRITERS.get(column)
+    return escaped((write(cell) if write else None) or cell.text)
+
+
+def _expression(cell: Cell) -> str | None:
+    try:
+        parser = ExpressionParser(cell)
+        expr = parser.expression()
+        parser.end()
+    except UnreadableError:
+        return None
+    return unparse(expr)
+
+
+def _condition(cell: Cell) -> str | None:
+    words = cell.text.split(maxsplit=1)
+    if words[:1] != ["else"]:
+        return _expression(cell)
+    return None if cells.condition(cell, Findings()) is None else " ".join(cell.text.split())
+
+
+def _list(cell: Cell) -> str | None:
+    return ", ".join(part.strip() for part in cell.text.split(","))
+
+
+_WRITERS: dict[str, Callable[[Cell], str | None]] = {
+    "if": _condition, "initial": _expression, "source": _list, "event": _list, "effects": _list,
+}  # fmt: skip

@@ -1,0 +1,614 @@
+"""Cell text to expression trees: the tokenizer and the parser. Names stay unresolved; `dsa.lang.expression_parser` resolves them.
+
+Takes a `Cell`, gives expressions whose nodes know their place. What cannot be read raises `UnreadableError`,
+which the callers turn into a diagnostic; it never leaves `dsa.lang`.
+
+Collects what is wrong with a document, so that one run reports every fault.
+
+Takes spans and words, gives `Diagnostic` values. Knows nothing of tables or expressions.
+
+Unresolved expressions to resolved and typed ones.
+
+Takes a tree from `dsa.lang.expression_parser` and the `Scope` of names that may stand there; gives the same tree with every
+name resolved, and its type. Faults go to the findings; after one, the type is None and nothing more is said of it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, NoReturn
+
+import attrs
+
+from dsa import expr
+from dsa.errors import Diagnostic, Span
+from dsa.lang.markdown import Cell
+from dsa.text import closest, some_of
+
+RESERVED = frozenset(
+    ["and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"]
+)
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_TOKEN = re.compile(
+    r"(?P<number>[0-9]+(?:\.[0-9]+)?)"
+    rf"|(?P<name>{NAME.pattern})"
+    r"|(?P<wrong>=>|->)"
+    r"|(?P<sign>\.\.|<=|>=|==|!=|\+=|-=|[-+*<>=(){},;:])"
+    r"|(?P<space>[\s`]+)"
+    r"|(?P<other>&&|\|\||.)",
+    re.DOTALL,
+)
+_HINTS = {
+    "&&": "write 'and'",
+    "||": "write 'or'",
+    "|": "write 'or'",
+    "&": "write 'and'",
+    "!": "write 'not', or '!=' for unequal",
+    "/": "there is no division; multiply the other side",
+    "'": "values of an enumeration are written without quotes",
+    '"': "values of an enumeration are written without quotes",
+    "[": "there are no lists: write a set as {a, b}; a list is one variable for each place (q_1, q_2)",
+    "=>": "write 'not A or B'",
+    "->": "write 'not A or B'",
+    "?": "there is no choice inside an expression: write a row for each case",
+    "%": "there is no remainder; count in a variable with a domain",
+}
+#: What words of other languages are written as here, where they stand behind an expression.
+_WORDS = {
+    "if": _HINTS["?"],
+    "then": _HINTS["?"],
+    "implies": _HINTS["=>"],
+    "xor": "of two conditions: write '!='",
+    "mod": _HINTS["%"],
+    "div": _HINTS["/"],
+}
+_QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some", "count", "sum"})
+MAX_NAME = 200
+_MAX_DEPTH, _MAX_TERMS, _MAX_DIGITS, _MAX_DECIMALS = 60, 100, 18, 40
+
+
+class UnreadableError(Exception):
+    """Raised inside `dsa.lang` when a cell cannot be read; `start` and `end` are offsets in the cell."""
+
+    def __init__(self, message: str, start: int, end: int, hint: str = "") -> None:
+        self.message, self.start, self.end, self.hint = message, start, end, hint
+        super().__init__(message)
+
+
+class Token(NamedTuple):
+    """A piece of a cell: `kind` is `number`, `name`, `sign`, or `end` at the end of the cell."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def tokenize(cell: Cell) -> list[Token]:
+    """Cut a cell into tokens; backticks count as space. Raises UnreadableError at the first foreign character."""
+    tokens = []
+    for match in _TOKEN.finditer(cell.text):
+        kind = match.lastgroup or "other"
+        if kind in {"other", "wrong"}:
+            text = match[0]
+            raise UnreadableError(f"'{text}' means nothing here", match.start(), match.end(), _HINTS.get(text, ""))
+        if kind != "space":
+            tokens.append(Token(kind, match[0], match.start(), match.end()))
+    tokens.append(Token("end", "", len(cell.text), len(cell.text)))
+    return tokens
+
+
+class ExpressionParser:
+    """A recursive-descent parser over the tokens of one cell; each method reads what its name says."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._tokens = tokenize(cell)
+        self._place = 0
+        self._depth = 0
+        self._terms = 0
+
+    @property
+    def next(self) -> Token:
+        """The token not yet read."""
+        return self._tokens[self._place]
+
+    def at(self, *texts: str) -> bool:
+        """Return whether the next tokens are these."""
+        for place, text in enumerate(texts, self._place):  # noqa: SIM110  (a generator costs more than the rest here)
+            if self._tokens[place].text != text:  # the end's text is empty, so this never looks beyond it
+                return False
+        return True
+
+    def accept(self, *texts: str) -> bool:
+        """Read these tokens if they come next."""
+        found = self.at(*texts)
+        if found:
+            self._place += len(texts)
+        return found
+
+    def expect(self, text: str, hint: str = "") -> Token:
+        """Read this token, or fail."""
+        token = self.next
+        if token.text != text or token.kind == "end":
+            self.fail(f"expected '{text}'", hint)
+        self._place += 1
+        return token
+
+    def fail(self, message: str, hint: str = "") -> NoReturn:
+        """Fail at the next token."""
+        token = self.next
+        found = "nothing follows" if token.kind == "end" else f"found '{token.text}'"
+        raise UnreadableError(f"{message}, but {found}", token.start, max(token.end, token.start + 1), hint)
+
+    def reject(self, message: str, hint: str = "") -> NoReturn:
+        """Fail at the next token with words that name it already."""
+        token = self.next
+        raise UnreadableError(message, token.start, max(token.end, token.start + 1), hint)
+
+    def end(self, hint: str | None = None) -> None:
+        """Require that everything has been read; `hint` says what else might follow."""
+        token = self.next
+        if token.kind != "end":
+            missing = "an operator is missing before it" if token.kind in {"name", "number"} else ""
+            self.reject(f"'{token.text}' cannot stand here", self._meant(token) or (missing if hint is None else hint))
+
+    def _meant(self, token: Token) -> str:
+        """Return how to write what stands behind an expression as other languages have it; empty for anything else."""
+        before = self._tokens[self._place - 1] if self._place else token
+        after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
+        if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
+            return "there are no quantifiers: write the conditions out, joined by 'and' or 'or'"
+        if before.kind == "name" and token.text == "(" and before.end == token.start:
+            return f"there are no functions: write a row for each case that '{before.text}' tells apart"
+        return _WORDS.get(token.text, "")
+
+    def name(self, what: str) -> Token:
+        """Read a name that is not reserved."""
+        token = self.next
+        if token.kind != "name":
+            self.fail(f"expected {what}")
+        if reserved := [part for part in token.text.split(".") if part in RESERVED]:
+            self.fail(f"expected {what}", f"'{reserved[0]}' is a reserved word")
+        if len(token.text) > MAX_NAME:
+            self.reject(f"a name has at most {MAX_NAME} characters")
+        self._place += 1
+        return token
+
+    def take(self) -> Token:
+        """Read any token."""
+        token = self.next
+        self._place += 1
+        return token
+
+    def expression(self) -> expr.Expr:
+        """Read a whole expression, `or` included."""
+        start = self.next.start
+        operands = [self.conjunction()]
+        while self.accept("or"):
+            operands.append(self.conjunction())
+        return operands[0] if len(operands) == 1 else expr.Or(tuple(operands), span=self._since(start))
+
+    def conjunction(self) -> expr.Expr:
+        """Read conditions joined by `and`."""
+        start = self.next.start
+        operands = [self.negation()]
+        while self.accept("and"):
+            operands.append(self.negation())
+        return operands[0] if len(operands) == 1 else expr.And(tuple(operands), span=self._since(start))
+
+    def negation(self) -> expr.Expr:
+        """Read a condition without `and` and `or` outside parentheses."""
+        start = self.next.start
+        if not self.accept("not"):
+            return self._comparison()
+        self._deeper()
+        operand = expr.Not(self.negation(), span=self._since(start))
+        self._depth -= 1
+        return operand
+
+    def _comparison(self) -> expr.Expr:
+        start = self.next.start
+        first = self.sum()
+        negated = self.at("not", "in") and self.accept("not")
+        if self.accept("in"):
+            member = expr.Member(first, self._set(), span=self._since(start))
+            return expr.Not(member, span=self._since(start)) if negated else member
+        rest: list[tuple[str, expr.Expr]] = []
+        while self.next.kind == "sign" and self.next.text in expr.COMPARISONS:
+            sign = self.take().text
+            rest.append((sign, self.sum()))
+        if self.at("="):
+            self.reject("'=' does not compare", "write '=='")
+        return expr.Compare(first, tuple(rest), span=self._since(start)) if rest else first
+
+    def _set(self) -> tuple[expr.Expr, ...]:
+        self.expect("{", "write a set as {a, b}")
+        items = [self.sum()]
+        while self.accept(","):
+            items.append(self.sum())
+        self.expect("}")
+        return tuple(items)
+
+    def sum(self) -> expr.Expr:
+        """Read an arithmetic expression."""
+        start = self.next.start
+        left = self._product()
+        while self.at("+") or self.at("-"):
+            sign = self._operator().text
+            left = expr.Arithmetic("+" if sign == "+" else "-", left, self._product(), span=self._since(start))
+        return left
+
+    def _product(self) -> expr.Expr:
+        start = self.next.start
+        left = self._unary()
+        while self.at("*"):
+            self._operator()
+            left = expr.Arithmetic("*", left, self._unary(), span=self._since(start))
+        return left
+
+    def _operator(self) -> Token:
+        """Read an arithmetic operator. Each makes the tree deeper, and whatever walks a tree recurses."""
+        self._terms += 1
+        if self._terms > _MAX_TERMS:
+            self.reject(f"a cell has at most {_MAX_TERMS} arithmetic operators")
+        return self.take()
+
+    def _unary(self) -> expr.Expr:
+        start = self.next.start
+        if not self.accept("-"):
+            return self._atom()
+        if self.next.kind == "number":
+            return expr.Integer(-self.integer(), span=self._since(start))
+        self._deeper()
+        operand = expr.Negate(self._unary(), span=self._since(start))
+        self._depth -= 1
+        return operand
+
+    def _atom(self) -> expr.Expr:
+        token = self.next
+        if token.kind == "number":
+            return expr.Integer(self.integer(), span=self._since(token.start))
+        if self.accept("("):
+            self._deeper()
+            inner = self.expression()
+            self.expect(")")
+            self._depth -= 1
+            return inner
+        if token.text in {"true", "false"}:
+            self.take()
+            return expr.Boolean(token.text == "true", span=self._since(token.start))
+        if self.accept("pending"):
+            name = self.name("the name of an effect after 'pending'")
+            return expr.Name(name.text, "pending", span=self._since(token.start))
+        if token.text == "else":
+            self.reject(
+                "'else' cannot stand inside an expression", "write 'else', or 'else and CONDITION', as the whole cell"
+            )
+        name = self.name("a name, a number or '('")
+        return expr.Name(name.text, span=self._since(name.start))
+
+    def literal(self) -> expr.Expr:
+        """Read a single value: a number with its sign, or a word."""
+        if self.at("("):
+            self.reject("a value stands here, not an expression")
+        value = self._unary()
+        if isinstance(value, expr.Negate):
+            self.reject("a value stands here, not an expression")
+        return value
+
+    def integer(self) -> int:
+        """Read a whole number without sign."""
+        token = self.next
+        if token.kind != "number" or "." in token.text:
+            self.fail("expected a whole number from 0")
+        if len(token.text) > _MAX_DIGITS:
+            self.fail(f"a number has at most {_MAX_DIGITS} digits")
+        return int(self.take().text)
+
+    def number(self) -> float:
+        """Read a number, decimals allowed."""
+        token = self.next
+        if token.kind != "number" or len(token.text) > _MAX_DECIMALS:
+            self.fail("expected a number")
+        return float(self.take().text)
+
+    def _since(self, start: int) -> Span:
+        return self._cell.span(start, self._tokens[max(0, self._place - 1)].end)
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            self.reject(f"nested more than {_MAX_DEPTH} deep", "name a part in a guard or a variable")
+
+
+_LONGEST = 300
+
+
+class Findings:
+    """The diagnostics of one reading, in the order found. Mutable on purpose, and private to `dsa.lang`.
+
+    One fault is reported once: what stands in a part that could not be read is in doubt, and that a name in doubt is not
+    declared is only a consequence.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[Diagnostic] = []
+        self._consequences: list[Diagnostic] = []
+        self._doubtful: set[str] = set()
+        self._doubt_all = False
+
+    def error(self, code: str, message: str, span: Span, hint: str = "", *, about: str = "") -> None:
+        """Add an error: the document is no machine. `about` is the name that is missed, if that is the fault."""
+        finding = Diagnostic(code, "error", _short(message), span, hint)
+        is_consequence = about and (self._doubt_all or not self._doubtful.isdisjoint(about.split(".")))
+        (self._consequences if is_consequence else self._found).append(finding)
+
+    def doubt(self, text: str) -> None:
+        """Record the names in a text that could not be read; the fault itself is reported."""
+        self._doubtful.update(part for name in NAME.findall(text) for part in name.split("."))
+
+    def doubt_all(self) -> None:
+        """Record that what declares most names could not be read."""
+        self._doubt_all = True
+
+    def warning(self, code: str, message: str, span: Span, hint: str = "") -> None:
+        """Add a warning: the document is a machine, perhaps not the one that was meant."""
+        self._found.append(Diagnostic(code, "warning", message, span, hint))
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Everything found, once each, by line and column; a consequence only where no error is its cause."""
+        found = [*self._found, *([] if self._any_cause else self._consequences[:1])]
+        return tuple(sorted(dict.fromkeys(found), key=lambda d: (d.span.path, d.span.line, d.span.column, d.code)))
+
+    @property
+    def count(self) -> int:
+        """How many findings there are so far, consequences included."""
+        return len(self._found) + len(self._consequences)
+
+    @property
+    def any_error(self) -> bool:
+        """Return whether the document is no machine."""
+        return self._any_cause or bool(self._consequences)
+
+    @property
+    def _any_cause(self) -> bool:
+        return any(finding.severity == "error" for finding in self._found)
+
+
+def _short(message: str) -> str:
+    """Keep the beginning and the end of a message that quotes a very long cell."""
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
+
+
+#: `bool`, `int`, or the values of an enumeration.
+Type = str | tuple[str, ...]
+
+
+def type_of(domain: expr.Domain) -> Type:
+    """Return the type of a domain's values."""
+    if isinstance(domain, expr.BooleanDomain):
+        return "bool"
+    return domain.values if isinstance(domain, expr.EnumDomain) else "int"
+
+
+def show_type(kind: Type) -> str:
+    """Say a type in words."""
+    words = {"bool": "a condition", "int": "a number"}
+    return words[kind] if isinstance(kind, str) else f"one of {{{', '.join(kind)}}}"
+
+
+def agree(left: Type, right: Type) -> bool:
+    """Return whether values of the two types can be equal at all."""
+    if isinstance(left, str) or isinstance(right, str):
+        return left == right
+    return not set(left).isdisjoint(right)
+
+
+_AS_VALUE = "it is a value only beside '==', '!=' or 'in' whose other side is of an enumeration"
+
+#: Names under which people look for the data of an event.
+_DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})
+
+
+@attrs.frozen
+class Scope:
+    """The names an expression may use, and words for where it stands (`a condition`, `a bound`).
+
+    `others` maps every other declared name to what it is, for better messages. `moments` maps the names that hold or
+    not at a moment (states, events, effects) to their kind; states may be there by their last part too, with the
+    full name in `full`. A name in `symbols` may be one of these as well: it is the value where one is wanted.
+    """
+
+    place: str
+    parameters: Mapping[str, expr.Domain] = attrs.field(factory=dict)
+    variables: Mapping[str, expr.Domain] = attrs.field(factory=dict)
+    guards: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    symbols: frozenset[str] = frozenset()
+    moments: Mapping[str, expr.NameKind] = attrs.field(factory=dict)
+    full: Mapping[str, str] = attrs.field(factory=dict)
+    answered: frozenset[str] = frozenset()
+    others: Mapping[str, str] = attrs.field(factory=dict)
+
+    def known(self) -> Iterable[str]:
+        """Return every name that may be written here."""
+        verdicts = (f"{guard}.{outcome}" for guard, outcomes in self.guards.items() for outcome in outcomes)
+        return [*self.parameters, *self.variables, *verdicts, *self.symbols, *self.moments]
+
+
+class Resolver:
+    """Resolves and types the expressions of one scope; faults go to `findings`, at `at` when a node has no place."""
+
+    def __init__(self, scope: Scope, findings: Findings, at: Span) -> None:
+        self._scope, self._findings, self._at = scope, findings, at
+
+    def condition(self, node: expr.Expr) -> expr.Expr:
+        """Resolve an expression that must be a condition."""
+        return self.expect(node, "bool")
+
+    def expect(self, node: expr.Expr, wanted: Type) -> expr.Expr:
+        """Resolve an expression that must have a type."""
+        resolved, found = self.infer(node, wanted)
+        if found is not None and not agree(found, wanted):
+            self._wrong(node, f"expected {show_type(wanted)}, but this is {show_type(found)}", _advice(node, found))
+        return resolved
+
+    def infer(self, node: expr.Expr, wanted: Type | None = None) -> tuple[expr.Expr, Type | None]:
+        """Resolve an expression and give its type, or None after a fault.
+
+        `wanted` makes for better hints; where it is an enumeration, a name that is one of its values and something else is the value.
+        """
+        match node:
+            case expr.Boolean():
+                return node, "bool"
+            case expr.Integer():
+                return node, "int"
+            case expr.Symbol(value):
+                return node, (value,)
+            case expr.Name():
+                return self._name(node, wanted)
+            case expr.Verdict():
+                return node, "bool"
+            case expr.Not(operand):
+                return attrs.evolve(node, operand=self.condition(operand)), "bool"
+            case expr.And(operands) | expr.Or(operands):
+                return attrs.evolve(node, operands=tuple(self.condition(operand) for operand in operands)), "bool"
+            case expr.Negate(operand):
+                return attrs.evolve(node, operand=self.expect(operand, "int")), "int"
+            case expr.Arithmetic(_, left, right):
+                return attrs.evolve(node, left=self.expect(left, "int"), right=self.expect(right, "int")), "int"
+            case expr.Compare():
+                return self._compare(node), "bool"
+            case expr.Member():
+                return self._member(node), "bool"
+
+    def _compare(self, node: expr.Compare) -> expr.Expr:
+        wanted = self._wanted(node)
+        first, left = self.infer(node.first, wanted[0])
+        rest: list[tuple[str, expr.Expr]] = []
+        for (sign, operand), kind_wanted in zip(node.rest, wanted[1:], strict=True):
+            resolved, right = self.infer(operand, kind_wanted or left)
+            ordered = sign not in {"==", "!="}
+            for side, kind in ((node.first if not rest else None, left), (operand, right)):
+                if ordered and side is not None and kind not in {None, "int"}:
+                    self._wrong(side, f"'{sign}' compares numbers, but this is {show_type(kind or '')}")
+            if not ordered and left is not None and right is not None and not agree(left, right):
+                self._wrong(operand, f"{show_type(left)} can never equal {show_type(right)}", _choices(left))
+            rest.append((sign, resolved))
+            left = right
+        return attrs.evolve(node, first=first, rest=tuple(rest))
+
+    def _wanted(self, node: expr.Compare) -> list[Type | None]:
+        """Return for each operand the enumeration that it is compared with by `==` or `!=`, itself or through others."""
+        groups = [[node.first]]
+        for sign, operand in node.rest:
+            if sign in {"==", "!="}:
+                groups[-1].append(operand)
+            else:
+                groups.append([operand])
+        return [self._enumeration(group) for group in groups for _ in group]
+
+    def _enumeration(self, operands: Iterable[expr.Expr]) -> Type | None:
+        """Return the values of the first operand that can be nothing but a value of an enumeration."""
+        return next((values for values in map(self._values, operands) if values is not None), None)
+
+    def _values(self, node: expr.Expr) -> Type | None:
+        if isinstance(node, expr.Symbol):
+            return (node.value,)
+        if not isinstance(node, expr.Name) or node.kind == "pending":
+            return None
+        domain = self._scope.variables.get(node.name) or self._scope.parameters.get(node.name)
+        if isinstance(domain, expr.EnumDomain):
+            return domain.values
+        return (node.name,) if node.name in self._scope.symbols and not self._is_shared(node.name) else None
+
+    def _is_shared(self, name: str) -> bool:
+        """Return whether a value of an enumeration has the name of a state, event or effect."""
+        return name in self._scope.symbols and (name in self._scope.moments or name in self._scope.others)
+
+    def _member(self, node: expr.Member) -> expr.Expr:
+        wanted = self._enumeration((node.operand, *node.choices))
+        operand, kind = self.infer(node.operand, wanted)
+        choices = []
+        for choice in node.choices:
+            resolved, found = self.infer(choice, wanted or kind)
+            if kind is not None and found is not None and not agree(kind, found):
+                self._wrong(choice, f"{show_type(kind)} can never equal {show_type(found)}", _choices(kind))
+            choices.append(resolved)
+        return attrs.evolve(node, operand=operand, choices=tuple(choices))
+
+    def _name(self, node: expr.Name, wanted: Type | None) -> tuple[expr.Expr, Type | None]:
+        scope, name = self._scope, node.name
+        if node.kind == "pending":
+            return self._pending(node)
+        if name in scope.variables:
+            return expr.Name(name, "variable", span=node.span), type_of(scope.variables[name])
+        if name in scope.parameters:
+            return expr.Name(name, "parameter", span=node.span), type_of(scope.parameters[name])
+        guard, _, outcome = name.rpartition(".")
+        if guard in scope.guards and name not in scope.moments:
+            return self._verdict(node, guard, outcome)
+        if name in scope.symbols and (isinstance(wanted, tuple) or not self._is_shared(name)):
+            return expr.Symbol(name, span=node.span), (name,)
+        if name in scope.moments:
+            return expr.Name(scope.full.get(name, name), scope.moments[name], span=node.span), "bool"
+        self._unknown(node, wanted)
+        return node, None
+
+    def _verdict(self, node: expr.Name, guard: str, outcome: str) -> tuple[expr.Expr, Type | None]:
+        allowed = self._scope.guards[guard]
+        for known in expr.OUTCOMES:
+            if known == outcome and known in allowed:
+                return expr.Verdict(guard, known, span=node.span), "bool"
+        message = f"guard {guard} never says '{outcome}'" if outcome in expr.OUTCOMES else f"'{outcome}' is no verdict"
+        self._report("DSA201", message, node, f"{guard} says: {', '.join(allowed)}")
+        return node, None
+
+    def _pending(self, node: expr.Name) -> tuple[expr.Expr, Type | None]:
+        if self._scope.moments and node.name in self._scope.answered:
+            return node, "bool"
+        if not self._scope.moments:
+            self._report("DSA201", "'pending' is for properties", node, f"{self._scope.place} cannot read it")
+        else:
+            hint = closest(node.name, self._scope.answered)
+            self._report("DSA201", f"'{node.name}' is no effect that has answers", node, hint, about=node.name)
+        return node, None
+
+    def _unknown(self, node: expr.Name, wanted: Type | None) -> None:
+        scope, name = self._scope, node.name
+        guard = name.rpartition(".")[0]
+        if name in {"True", "False"}:
+            self._report("DSA201", f"'{name}' is not declared", node, f"write '{name.lower()}'")
+        elif name in scope.guards:
+            hint = "write " + " or ".join(f"{name}.{outcome}" for outcome in scope.guards[name])
+            self._report("DSA201", f"'{name}' is a guard, not a value", node, hint)
+        elif name in scope.others:
+            hint = _choices(wanted or "") or (_AS_VALUE if self._is_shared(name) else closest(name, scope.known()))
+            self._report("DSA201", f"'{name}' is {scope.others[name]}, which {scope.place} cannot read", node, hint)
+        elif guard in scope.others and scope.others[guard] == "a guard":
+            message = f"'{name}' is a verdict, which {scope.place} cannot read"
+            self._report("DSA209", message, node, "write one row for each verdict")
+        elif guard and (scope.others.get(guard) == "an event" or guard in _DATA):
+            hint = "rows read no data that events bring: let a guard judge it (column 'uses' of Guards), or an effect answer with an event for each case"
+            self._report("DSA201", f"'{name}' is not declared", node, hint)
+        else:
+            hint = closest(name, scope.known(), f"{scope.place} can read no names")
+            if isinstance(wanted, tuple) and hint.startswith("known"):
+                hint = _choices(wanted)
+            self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)
+
+    def _wrong(self, node: expr.Expr, message: str, hint: str = "") -> None:
+        self._report("DSA204", message, node, hint)
+
+    def _report(self, code: str, message: str, node: expr.Expr, hint: str, about: str = "") -> None:
+        self._findings.error(code, message, node.span or self._at, hint, about=about)
+
+
+def _choices(kind: Type) -> str:
+    return "" if isinstance(kind, str) else f"its values are: {some_of(kind)}"
+
+
+def _advice(node: expr.Expr, found: Type) -> str:
+    if isinstance(node, expr.Integer):
+        return "write true or false" if node.value in {0, 1} else ""
+    return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and found == "int" else ""

@@ -1,0 +1,467 @@
+"""The Steps table: its rows as `StepRow` values, and what they require of each other.
+
+Takes records, gives steps with their retry bounds and the goal; `dsa.lang.steps_table` makes them a machine.
+
+Steps to declarations and rows: the workflow of action pairs as the machine it stands for.
+
+Takes `Steps`, gives what a Transitions document would declare. DESIGN section 2, "Steps", is the specification: steps
+run one at a time; when every requirement is a list of earlier steps that are not optional, they form a chain;
+otherwise a state `choosing` takes the first step that is ready, and the conditions are made exclusive (S3).
+"""
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from dsa.data_use import DEFAULT_GENERATOR, FEEDBACK, SPECIFICATION
+from dsa.declarations import (
+    Assign,
+    Cancel,
+    Emit,
+    Event,
+    Guard,
+    Revoke,
+    RunParameter,
+    State,
+    StepRow,
+    Transition,
+    Variable,
+)
+from dsa.errors import Span
+from dsa.expr import (
+    TRUE,
+    And,
+    Arithmetic,
+    Boolean,
+    BooleanDomain,
+    Compare,
+    Expr,
+    Integer,
+    Name,
+    Not,
+    Or,
+    Outcome,
+    RangeDomain,
+    Verdict,
+    conjunction,
+    names,
+)
+from dsa.lang import cells, expression_parser
+from dsa.lang.cells import TableRecord, declaring
+from dsa.lang.expression_parser import NAME, ExpressionParser, Findings
+from dsa.lang.markdown import Cell
+from dsa.machine import Machine
+from dsa.text import closest
+
+DEFAULT_RMAX = 3
+ANY_COUNT = RangeDomain(Integer(0), None)
+_OWN_PLACEHOLDERS = (SPECIFICATION, FEEDBACK)
+_NAMES_ONLY = re.compile(r"[\w\s.,`]*")
+
+
+@attrs.frozen
+class Steps:
+    """All steps in table order, each step's retry bound, and the goal (None: every step that is not optional)."""
+
+    steps: tuple[StepRow, ...]
+    rmax: dict[str, int]
+    goal: Expr | None
+
+
+def read_steps(records: list[TableRecord], goal: Cell | None, with_cases: frozenset[str], findings: Findings) -> Steps:
+    """Read the Steps table and the line `Goal: EXPRESSION`. `with_cases` are the names that have a Cases section."""
+    named = _named(records, findings)
+    step_names = [name.name for name, _ in named]
+    steps, rmax = [], {}
+    for name, record in named:
+        steps.append(_step(name, record, step_names, with_cases, findings))
+        rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
+    plan = Steps(tuple(steps), rmax, None if goal is None else _goal(goal, step_names, findings))
+    for name, record in named:
+        _require_made_before(name.name, record, plan, findings)
+    return plan
+
+
+def _named(records: list[TableRecord], findings: Findings) -> list[tuple[cells.WrittenName, TableRecord]]:
+    """Return the rows whose step has a name of its own, which no dot splits: dots nest the states made of it."""
+    found: dict[str, tuple[cells.WrittenName, TableRecord]] = {}
+    for record in declaring(records, findings):
+        name = cells.declared_name(record["step"], "a step", findings)
+        if name is None:
+            continue
+        if "." in name.name:
+            findings.error("DSA203", f"'{name.name}' cannot name a step", name.span, "a step's name has no dots")
+        elif name.name in found:
+            first = found[name.name][0].span.line
+            message = f"'{name.name}' is already a step (line {first})"
+            findings.error("DSA202", message, name.span, "names are unique over the whole document")
+        else:
+            found[name.name] = (name, record)
+    return list(found.values())
+
+
+def _step(
+    name: cells.WrittenName, record: TableRecord, step_names: list[str], with_cases: frozenset[str], findings: Findings
+) -> StepRow:
+    guards = tuple(part.name for part in cells.name_list(record["guard"], "a guard", findings))
+    if not guards and name.name in with_cases:
+        guards = ("cases",)
+    if not guards and not record["guard"].text:
+        hint = f"name one, or write a section '## Cases: {name.name}'"
+        findings.error("DSA106", f"step {name.name} has no guard", record["guard"].span(), hint)
+    generators = cells.name_list(record["generator"], "a generator", findings)
+    if len(generators) > 1:
+        findings.error("DSA107", "a step has one generator", generators[1].span, "write one name")
+    uses = _uses(name.name, record["uses"], step_names, findings)
+    return StepRow(
+        name.name,
+        generators[0].name if generators else DEFAULT_GENERATOR,
+        guards,
+        _requires(name.name, record["requires"], step_names, findings),
+        uses,
+        record["task"].plain,
+        cells.one_of(record["optional"], ("yes", "no"), "no", findings) == "yes",
+        span=name.span,
+    )
+
+
+def _requires(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
+    """Read a list of steps, or an expression over them."""
+    before = findings.count
+    found = _required(step, cell, step_names, findings)
+    if findings.count > before:
+        findings.doubt(step)  # what it may use follows from what it requires
+    return found
+
+
+def _required(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
+    words = cell.text.replace("`", " ").split()
+    if _NAMES_ONLY.fullmatch(cell.text) and not {"and", "or", "not", "true", "false"} & set(words):
+        listed = cells.name_list(cell, "a step", findings)
+        for name in listed:
+            _require_step(step, name, step_names, findings)
+        return tuple(name.name for name in listed)
+    expr = cells.parsed(cell, ExpressionParser.expression, findings, "DSA108")
+    resolved = () if expr is None else _over_steps(expr, cell, step_names, findings, "a requirement")
+    if isinstance(resolved, Name):
+        return (resolved.name,)
+    if not isinstance(resolved, tuple) and step in names(resolved):
+        findings.error("DSA214", f"step {step} requires itself", cell.span())
+    return resolved
+
+
+def _require_step(step: str, name: cells.WrittenName, step_names: list[str], findings: Findings) -> None:
+    if name.name not in step_names:
+        hint = closest(name.name, step_names)
+        findings.error("DSA214", f"'{name.name}' is no step", name.span, hint, about=name.name)
+    elif name.name == step:
+        findings.error("DSA214", f"step {step} requires itself", name.span)
+
+
+def _over_steps(expr: Expr, cell: Cell, step_names: list[str], findings: Findings, place: str) -> Expr:
+    scope = expression_parser.Scope(place, variables=dict.fromkeys(step_names, BooleanDomain()))
+    return expression_parser.Resolver(scope, findings, cell.span()).condition(expr)
+
+
+def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
+    expr = cells.parsed(cell, ExpressionParser.expression, findings, "DSA108")
+    return None if expr is None else _over_steps(expr, cell, step_names, findings, "the goal")
+
+
+def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[tuple[str, str], ...]:
+    before = findings.count
+    uses = cells.pair_cells(cell, ";,", findings)
+    for name, used in uses:
+        if name in _OWN_PLACEHOLDERS:
+            message = f"'{name}' means something else in prompts; use the artifact under another name"
+            findings.error("DSA202", message, cell.span())
+        if used.text not in step_names or used.text == step:
+            hint = closest(used.text, [name for name in step_names if name != step])
+            missed = "" if used.text == step else used.text
+            findings.error("DSA214", f"'{used.text}' is no other step", used.span(), hint, about=missed)
+    if findings.count > before:
+        findings.doubt(" ".join({*NAME.findall(cell.text)} - {*step_names}))  # placeholders of these names are meant
+    return tuple((name, used.text) for name, used in uses)
+
+
+def is_chain(plan: Steps) -> bool:
+    """Return whether the steps can simply follow each other in table order."""
+    seen: set[str] = set()
+    for step in plan.steps:
+        if not isinstance(step.requires, tuple) or not seen.issuperset(step.requires):
+            return False
+        seen |= set() if step.optional else {step.name}
+    return plan.goal is None
+
+
+def _require_made_before(name: str, record: TableRecord, plan: Steps, findings: Findings) -> None:
+    """Report the uses of a step that may not have passed when this one starts, where that can be told."""
+    passed = _passed_before(name, plan)
+    known = {step.name for step in plan.steps} - {name}
+    for _, used in cells.pair_cells(record["uses"], ";,", Findings()):
+        if passed is not None and used.text in known - passed:
+            hint = f"put {used.text} into the column requires" + ("" if is_chain(plan) else ", as a list")
+            message = f"step {name} uses what {used.text} made, but {used.text} may not have passed by then"
+            findings.error("DSA214", message, used.span(), hint, about=name)
+
+
+def _passed_before(name: str, plan: Steps) -> set[str] | None:
+    """Return the steps that have surely passed when a step starts; None when a requirement is no list."""
+    if is_chain(plan):
+        order = [step.name for step in plan.steps]
+        return {step.name for step in plan.steps[: order.index(name)] if not step.optional}
+    required = {step.name: step.requires for step in plan.steps}
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        needs = required.get(todo.pop(), ())
+        if not isinstance(needs, tuple):
+            return None
+        todo += [need for need in needs if need not in found]
+        found |= set(needs)
+    return found
+
+
+GRANTS, GRANTS_USED = "grants", "grants_used"
+DEFAULT_GRANTS = 1
+_FALSE = Boolean(value=False)
+
+
+@attrs.frozen
+class Expansion:
+    """What a Steps table declares."""
+
+    parameters: tuple[RunParameter, ...]
+    variables: tuple[Variable, ...]
+    events: tuple[Event, ...]
+    guards: tuple[Guard, ...]
+    states: tuple[State, ...]
+    rows: tuple[Transition, ...]
+
+
+def sigma(step: str) -> Name:
+    """Return the workflow variable that says a step has passed."""
+    return Name(f"sigma.{step}", "variable")
+
+
+def goal_of(plan: Steps) -> Expr:
+    """Return the goal over workflow variables: as written, or every step that is not optional."""
+    if plan.goal is not None:
+        return over_sigma(plan.goal)
+    return conjunction([sigma(step.name) for step in plan.steps if not step.optional])
+
+
+def over_sigma(expr: Expr) -> Expr:
+    """Turn an expression over step names into one over workflow variables."""
+    match expr:
+        case Name(name):
+            return attrs.evolve(sigma(name), span=expr.span)
+        case Not(operand):
+            return attrs.evolve(expr, operand=over_sigma(operand))
+        case And(operands) | Or(operands):
+            return attrs.evolve(expr, operands=tuple(over_sigma(operand) for operand in operands))
+        case Compare(first, rest):
+            return attrs.evolve(expr, first=over_sigma(first), rest=tuple((s, over_sigma(e)) for s, e in rest))
+        case _:
+            return expr
+
+
+def expand(plan: Steps) -> Expansion:
+    """Return the machine's declarations for a Steps table that has at least one step."""
+    chain = is_chain(plan)
+    parameters = [RunParameter(f"rmax.{s.name}", ANY_COUNT, plan.rmax[s.name], span=s.span) for s in plan.steps]
+    return Expansion(
+        (*parameters, RunParameter(GRANTS, ANY_COUNT, DEFAULT_GRANTS, span=plan.steps[0].span)),
+        _variables(plan, chain=chain),
+        _events(plan, chain=chain),
+        tuple(_guard(step) for step in plan.steps),
+        _states(plan, chain=chain),
+        tuple(_Rows(plan, chain=chain).all()),
+    )
+
+
+def _variables(plan: Steps, *, chain: bool) -> tuple[Variable, ...]:
+    found = [Variable(f"sigma.{s.name}", "workflow", BooleanDomain(), _FALSE, span=s.span) for s in plan.steps]
+    for step in plan.steps:
+        bound = RangeDomain(Integer(0), Name(f"rmax.{step.name}", "parameter"))
+        found.append(Variable(f"retries.{step.name}", "environment", bound, Integer(0), span=step.span))
+    if not chain:
+        optional = [step for step in plan.steps if step.optional]
+        found += [Variable(f"given_up.{s.name}", "environment", BooleanDomain(), _FALSE, span=s.span) for s in optional]
+    granted = RangeDomain(Integer(0), Name(GRANTS, "parameter"))
+    return (*found, Variable(GRANTS_USED, "environment", granted, Integer(0), span=plan.steps[0].span))
+
+
+def _events(plan: Steps, *, chain: bool) -> tuple[Event, ...]:
+    answers = {"artifact": "query_llm", "verdict": "execute_guard"}
+    if not chain:
+        answers["advanced"] = "advance_state"
+    people = ("approved", "amended", "rejected", "granted", "aborted")
+    outside = [Event(name, span=plan.steps[0].span) for name in people]
+    made = [Event(name, origin, span=plan.steps[0].span) for name, origin in answers.items()]
+    return (Event("specification", span=plan.steps[0].span), *made, *outside)
+
+
+def _guard(step: StepRow) -> Guard:
+    if len(step.guards) == 1:
+        return Guard(step.name, ("verdict",), step.guards[0], span=step.span)
+    return Guard(step.name, ("verdict",), "in_order", (("of", ", ".join(step.guards)),), span=step.span)
+
+
+def _states(plan: Steps, *, chain: bool) -> tuple[State, ...]:
+    span = plan.steps[0].span
+    found = [State("idle", "initial", span=span)]
+    if not chain:
+        found.append(State("choosing", span=span))
+    for parent in ("generating", "validating", "escalated"):
+        found.append(State(parent, span=span))
+        found += [State(f"{parent}.{step.name}", span=step.span) for step in plan.steps]
+    return (*found, State("succeeded", "final", span=span), State("failed", "final", span=span))
+
+
+class _Rows:
+    """Writes the rows of one plan; every row carries the place of the step it is for."""
+
+    def __init__(self, plan: Steps, *, chain: bool) -> None:
+        self._plan, self._chain = plan, chain
+        self._next = {a.name: b for a, b in zip(plan.steps, plan.steps[1:], strict=False)}
+
+    def all(self) -> list[Transition]:
+        first = self._plan.steps[0]
+        go, target = (("query_llm",), f"generating.{first.name}") if self._chain else (("advance_state",), "choosing")
+        rows = [_row(first.span, "idle", "specification", target, go)]
+        rows += [] if self._chain else self._choosing()
+        for step in self._plan.steps:
+            rows += self._generating(step) + self._escalated(step)
+        return rows
+
+    def _choosing(self) -> list[Transition]:
+        goal, span = goal_of(self._plan), self._plan.steps[0].span
+        rows = [_row(span, "choosing", "advanced", "succeeded", ("reply_to_user",), goal)]
+        earlier: list[Expr] = [Not(goal)]
+        for step in self._plan.steps:
+            ready = self._ready(step)
+            go = conjunction([*earlier, ready])
+            rows.append(_row(step.span, "choosing", "advanced", f"generating.{step.name}", ("query_llm",), go))
+            earlier.append(Not(ready))
+        failure = _row(span, "choosing", "advanced", "failed", ("reply_precondition_not_met",))
+        return [*rows, attrs.evolve(failure, is_else=True)]
+
+    def _ready(self, step: StepRow) -> Expr:
+        required = step.requires
+        needs = [sigma(name) for name in required] if isinstance(required, tuple) else [over_sigma(required)]
+        given_up = [Not(Name(f"given_up.{step.name}", "variable"))] if step.optional else []
+        return conjunction([*needs, Not(sigma(step.name)), *given_up])
+
+    def _generating(self, step: StepRow) -> list[Transition]:
+        name, span, here = step.name, step.span, f"validating.{step.name}"
+        below = Compare(_retries(name), (("<", Name(f"rmax.{name}", "parameter")),))
+        failed = conjunction([_verdict(name, "failed"), below])
+        retry = (Assign(f"retries.{name}", Arithmetic("+", _retries(name), Integer(1))),)
+        again = ("refine_context", "query_llm")
+        return [
+            _row(span, f"generating.{name}", "artifact", here, ("execute_guard",)),
+            self._passed(step, here, "verdict", _verdict(name, "passed")),
+            _row(span, here, "verdict", f"generating.{name}", again, failed, retry),
+            _row(span, here, "verdict", f"escalated.{name}", ("escalate_to_user",), _verdict(name, "fatal")),
+            self._exhausted(step, here, "verdict"),
+        ]
+
+    def _escalated(self, step: StepRow) -> list[Transition]:
+        name, span, here = step.name, step.span, f"escalated.{step.name}"
+        below = Compare(_retries(name), (("<", Name(f"rmax.{name}", "parameter")),))
+        retry = (Assign(f"retries.{name}", Arithmetic("+", _retries(name), Integer(1))),)
+        used = Name(GRANTS_USED, "variable")
+        left = Compare(used, (("<", Name(GRANTS, "parameter")),))
+        grant = (Assign(f"retries.{name}", Integer(0)), Assign(GRANTS_USED, Arithmetic("+", used, Integer(1))))
+        told = _row(span, here, "granted", "=", ("escalate_to_user",))
+        return [
+            self._passed(step, here, "approved", TRUE),
+            _row(span, here, "amended", f"validating.{name}", ("execute_guard",)),
+            _row(span, here, "rejected", f"generating.{name}", ("refine_context", "query_llm"), below, retry),
+            self._exhausted(step, here, "rejected"),
+            _row(span, here, "granted", f"generating.{name}", ("query_llm",), left, grant),
+            attrs.evolve(told, is_else=True),
+            _row(span, here, "aborted", "failed", ("reply_failure",)),
+        ]
+
+    def _onward(self, step: StepRow, effects: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+        """Return the effects and the target with which the workflow goes on after a step."""
+        following = self._next.get(step.name)
+        if not self._chain:
+            return (*(effect for effect in effects if effect != "advance_state"), "advance_state"), "choosing"
+        if following is None:
+            return (*effects, "reply_to_user"), "succeeded"
+        return (*effects, "query_llm"), f"generating.{following.name}"
+
+    def _passed(self, step: StepRow, source: str, event: str, condition: Expr) -> Transition:
+        effects, target = self._onward(step, ("advance_state",))
+        updates = (Assign(f"sigma.{step.name}", Boolean(value=True)), Assign(f"retries.{step.name}", Integer(0)))
+        return _row(step.span, source, event, target, effects, condition, updates)
+
+    def _exhausted(self, step: StepRow, source: str, event: str) -> Transition:
+        effects: tuple[str, ...] = ("refine_context", "reply_failure")
+        target, updates = "failed", tuple[Assign, ...]()
+        if step.optional:
+            effects, target = self._onward(step, ("refine_context",))
+            updates = () if self._chain else (Assign(f"given_up.{step.name}", Boolean(value=True)),)
+        return attrs.evolve(_row(step.span, source, event, target, effects, TRUE, updates), is_else=True)
+
+
+def _retries(step: str) -> Name:
+    return Name(f"retries.{step}", "variable")
+
+
+def _verdict(step: str, outcome: Outcome) -> Verdict:
+    return Verdict(step, outcome)
+
+
+def _row(
+    span: Span | None,
+    source: str,
+    event: str,
+    target: str,
+    effects: tuple[str, ...],
+    condition: Expr = TRUE,
+    updates: tuple[Assign | Revoke, ...] = (),
+) -> Transition:
+    emits: tuple[Emit | Cancel, ...] = tuple(Emit(effect) for effect in effects)
+    return Transition(source, event, target, condition, updates=updates, effects=emits, span=span)
+
+
+def with_parameters(made: tuple[RunParameter, ...], given: tuple[RunParameter, ...]) -> tuple[RunParameter, ...]:
+    """Let the rows of a Parameters table replace generated parameters of the same name, and add others."""
+    own: Mapping[str, RunParameter] = {parameter.name: parameter for parameter in given}
+    known = {parameter.name for parameter in made}
+    replaced = tuple(own.get(parameter.name, parameter) for parameter in made)
+    return replaced + tuple(parameter for parameter in given if parameter.name not in known)
+
+
+def unmet_requirements(plan: Steps) -> list[StepRow]:
+    """Return the steps whose listed requirements can never hold: they wait for each other in a circle."""
+    done: set[str] = set()
+    left = list(plan.steps)
+    while True:
+        ready = [s for s in left if done.issuperset(s.requires if isinstance(s.requires, tuple) else ())]
+        if not ready:
+            return left
+        done |= {step.name for step in ready}
+        left = [step for step in left if step not in ready]
+
+
+def expanded(machine: Machine) -> Machine:
+    """Return the Transitions machine that a Steps machine stands for; another machine as it is.
+
+    Steps, goal, the steps' prompts and the dependencies in scenarios are left out: they say how the steps' generators are
+    asked, not how the machine moves.
+    """
+    if not machine.steps:
+        return machine
+    steps = {step.name for step in machine.steps}
+    prompts = tuple(prompt for prompt in machine.prompts if prompt.name not in steps)
+    scenarios = tuple(
+        attrs.evolve(scenario, steps=tuple(attrs.evolve(step, dependencies=None) for step in scenario.steps))
+        for scenario in machine.scenarios
+    )
+    return attrs.evolve(machine, steps=(), goal=None, prompts=prompts, scenarios=scenarios)

@@ -1,0 +1,215 @@
+"""The Transitions table to rows: first as written, then with every name resolved and every type checked.
+
+Takes records and the declared `Names`, gives `Transition` values in table order, one for each source and event.
+"""
+
+from collections.abc import Iterable
+
+import attrs
+
+from dsa.declarations import STAR, STAY, TIMER_PREFIX, Assign, Cancel, Emit, Revoke, Transition
+from dsa.errors import Span
+from dsa.expr import TRUE, Expr, Verdict, walk
+from dsa.lang import cells, expression_parser
+from dsa.lang.cells import TableRecord
+from dsa.lang.expression_parser import Findings
+from dsa.lang.namespace import Names
+from dsa.machine import duration_of
+
+_COLUMNS = ("source", "event", "if", "update", "effects", "target")
+#: What stands in these is declared by standing there, where the document has no table for it.
+_DECLARING = ("source", "event", "effects", "target")
+
+
+@attrs.frozen
+class WrittenRow:
+    """A row whose cells could be read; its names are not resolved yet."""
+
+    sources: tuple[cells.WrittenName, ...]
+    events: tuple[cells.WrittenName, ...]
+    is_else: bool
+    condition: Expr
+    updates: tuple[Assign | Revoke, ...]
+    effects: tuple[Emit | Cancel, ...]
+    target: cells.WrittenName
+    span: Span
+    spans: tuple[tuple[str, Span], ...]
+
+
+def written(records: list[TableRecord], findings: Findings) -> list[WrittenRow]:
+    """Read the cells of every row; a row with an unreadable cell is reported and left out."""
+    found, spelling = [], dict[int, str]()
+    for record in records:
+        before = findings.count
+        target = _target(record, findings)
+        is_else, condition = cells.condition(record["if"], findings) or (False, TRUE)
+        row = WrittenRow(
+            _sources(record, findings),
+            cells.events(record["event"], findings),
+            is_else,
+            condition,
+            cells.updates(record["update"], findings) or (),
+            cells.effects(record["effects"], findings),
+            target or cells.WrittenName(STAY, record.span),
+            record.span,
+            tuple((column, record[column].span()) for column in _COLUMNS if column in record.cells),
+        )
+        if findings.count == before:
+            found.append(row)
+        for column in _DECLARING if findings.count > before else ():
+            findings.doubt(record[column].text)
+    return [_spelled_alike(row, spelling) for row in found]
+
+
+def _spelled_alike(row: WrittenRow, spelling: dict[int, str]) -> WrittenRow:
+    """Spell timers as the first row does that has one of the same duration."""
+    if not any(event.name.startswith(TIMER_PREFIX) for event in row.events):
+        return row
+    events = (
+        attrs.evolve(each, name=spelling.setdefault(duration, each.name))
+        if (duration := duration_of(each.name))
+        else each
+        for each in row.events
+    )
+    return attrs.evolve(row, events=tuple(events))
+
+
+def _sources(record: TableRecord, findings: Findings) -> tuple[cells.WrittenName, ...]:
+    cell = record["source"]
+    if cell.plain in {STAR, r"\*", STAY}:
+        return (cells.WrittenName(STAY if cell.plain == STAY else STAR, cell.span()),)
+    return cells.name_list(cell, "a state ('*' stands alone)", findings)
+
+
+def _target(record: TableRecord, findings: Findings) -> cells.WrittenName | None:
+    cell = record["target"]
+    if cell.plain in {STAY, STAR}:
+        return cells.WrittenName(cell.plain, cell.span())
+    name = cells.one_name(cell, "a state, or '='", findings)
+    return None if name is None else cells.WrittenName(name, cell.span())
+
+
+def mentioned_states(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
+    """Return the states that rows mention: sources and targets, row by row."""
+    found = [(place.name, place.span) for row in rows for place in (*row.sources, row.target)]
+    return [(name, span) for name, span in found if name not in {STAR, STAY}]
+
+
+def first_source(rows: Iterable[WrittenRow]) -> str:
+    """Return the first source that is a state, or else the first target, or the empty text."""
+    sources = [place.name for row in rows for place in row.sources]
+    targets = [row.target.name for row in rows]
+    return next((name for name in (*sources, *targets) if name not in {STAR, STAY}), "")
+
+
+def mentioned_events(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
+    """Return the events that rows mention, without timers."""
+    several = list(rows)
+    failures = {f"{effect}.failed" for effect, _ in mentioned_effects(several)}
+    places = (event for row in several for event in row.events)
+    names = ((event.name, event.span) for event in places if not event.name.startswith(TIMER_PREFIX))
+    return [(name, span) for name, span in names if name not in failures]
+
+
+def mentioned_effects(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
+    """Return the effects that rows emit."""
+    emits = (item for row in rows for item in row.effects if isinstance(item, Emit))
+    return [(emit.effect, emit.span) for emit in emits if emit.span is not None]
+
+
+def resolved(rows: Iterable[WrittenRow], names: Names, findings: Findings) -> tuple[Transition, ...]:
+    """Resolve the names of every row; a row names one transition for each of its sources and events."""
+    found: list[Transition] = []
+    for row in rows:
+        before = findings.count
+        sources = [_state(source, names, findings) for source in row.sources]
+        events = [_event(event, names, findings) for event in row.events]
+        target = _state(row.target, names, findings)
+        condition = _condition(row, names, findings)
+        updates = tuple(_update(update, names, findings) for update in row.updates)
+        _require_assigned_once(updates, findings)
+        effects = tuple(_effect(item, names, findings) for item in row.effects)
+        _require_places(row, sources, target, names, findings)
+        if findings.count > before:
+            continue
+        found += [
+            Transition(source, event, target, condition, row.is_else, updates, effects, span=row.span, spans=row.spans)
+            for source in sources
+            for event in events
+        ]
+    return tuple(found)
+
+
+def _state(place: cells.WrittenName, names: Names, findings: Findings) -> str:
+    if place.name in {STAR, STAY}:
+        return place.name
+    full = names.full_state(place.name)
+    if full is None:
+        names.report_unknown("state", place, findings)
+    return full or place.name
+
+
+def _event(place: cells.WrittenName, names: Names, findings: Findings) -> str:
+    if not place.name.startswith(TIMER_PREFIX) and place.name not in names.events:
+        names.report_unknown("event", place, findings)
+    return place.name
+
+
+def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
+    resolver = expression_parser.Resolver(names.conditions, findings, row.span)
+    condition = resolver.condition(row.condition)
+    reported = set()
+    for node in walk(condition):
+        if isinstance(node, Verdict) and node.guard not in reported:
+            reported.add(node.guard)
+            strangers = [event.name for event in row.events if event.name not in names.judged.get(node.guard, ())]
+            if strangers:
+                judged = ", ".join(names.judged.get(node.guard, ())) or "nothing"
+                message = f"guard {node.guard} does not judge {', '.join(strangers)}"
+                findings.error("DSA209", message, node.span or row.span, f"it judges: {judged}", about=node.guard)
+    return condition
+
+
+def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign | Revoke:
+    span = update.span
+    assert span is not None, "cells.updates gives every update its place"
+    if update.variable not in names.variables:
+        names.report_unknown("variable", cells.WrittenName(update.variable, span), findings)
+        return update
+    if isinstance(update, Revoke):
+        if names.variable_scopes[update.variable] != "workflow":
+            message = f"{update.variable} is an environment variable; 'revoke' is for workflow variables"
+            findings.error("DSA204", message, span, f"write {update.variable} = VALUE")
+        return update
+    resolver = expression_parser.Resolver(names.updates, findings, span)
+    return attrs.evolve(
+        update, value=resolver.expect(update.value, expression_parser.type_of(names.variables[update.variable]))
+    )
+
+
+def _require_assigned_once(updates: tuple[Assign | Revoke, ...], findings: Findings) -> None:
+    seen = set()
+    for update in updates:
+        if update.variable in seen and update.span is not None:
+            message = f"{update.variable} is assigned twice in this row"
+            findings.error("DSA208", message, update.span, "updates are simultaneous; write one assignment (S5)")
+        seen.add(update.variable)
+
+
+def _effect(item: Emit | Cancel, names: Names, findings: Findings) -> Emit | Cancel:
+    if item.effect is not None and item.effect not in names.effects and item.span is not None:
+        names.report_unknown("effect", cells.WrittenName(item.effect, item.span), findings)
+    return item
+
+
+def _require_places(row: WrittenRow, sources: list[str], target: str, names: Names, findings: Findings) -> None:
+    for source, place in zip(sources, row.sources, strict=True):
+        if source == STAY:
+            findings.error(
+                "DSA207", "'=' is a target, not a source", place.span, "'*' is every state that is not final"
+            )
+        elif source in names.final_states:
+            message = f"{source} is final, so no row can leave it"
+            findings.error("DSA207", message, place.span, "a run that rests and goes on is not in a final state")
+    if target == STAR:
+        findings.error("DSA207", "'*' is a source, not a target", row.target.span, "name a state, or write '=' to stay")

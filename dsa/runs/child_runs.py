@@ -1,0 +1,257 @@
+"""A generator that is a whole machine: what one run wants as an artifact, another run works out (seed 000, semantic agency).
+
+Takes a machine's document and what binds it; gives an Artifact for a Context. The other run has a ledger of its own, under an id that follows from
+the effect it is for: whoever performs that effect again finds it, and goes on with it instead of beginning anew.
+
+Wholes: the runs that nothing is a part of. Parts are driven by them alone; whatever comes for a part makes its whole due.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Iterable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dsa.data_use import SPECIFICATION
+from dsa.edge.document_files import read_text, shipped
+from dsa.errors import BindingError, DocumentError, GenerationError, MachineError
+from dsa.lang import loads
+from dsa.machine import Machine
+from dsa.runs.archive import RunArchive, require_no_secret
+from dsa.runs.handle import require_place
+from dsa.runs.place import PART_OF, accepted_artifacts, new_run_id
+from dsa.runs.setup import MachineDocument, Options, RunSetup, setup_of, skip_replies, takes_specification
+from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, render
+from dsa.runtime.ledger import ArtifactEntry, Entry, Part, PartWaitsError, asking_run, place_in_part
+from dsa.runtime.run import Run
+from dsa.runtime.run_store import RunSummary, UnknownRunError
+from dsa.runtime.status import Rest
+from dsa.semantics import Occurrence
+
+if TYPE_CHECKING:
+    from dsa.runs.handle import RunHandle
+    from dsa.runs.runs import Runs
+
+
+class MachineGenerator(AsyncGeneratorInterface):
+    """Runs a machine for each artifact: it is asked for the rendered prompt, and what it finalised is the artifact.
+
+    `runs` keeps its runs, beside those that they are for; `setup` is the machine as it is bound. `step` names the step whose artifact is
+    meant, if not the last one. ValueError for a machine that cannot be asked, or has no such step.
+    """
+
+    def __init__(self, runs: "Runs", setup: RunSetup, *, step: str = "") -> None:
+        self._runs, self._setup, self._step = runs, setup, step
+        self._machine = setup.machine
+        _require_fit(self._machine, step)
+        require_no_secret(setup.text, setup.binding.secrets)
+        self._has_caught_up = False
+
+    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
+        """Run the machine. Raises what `agenerate` does; RuntimeError inside an event loop, where that is meant."""
+        return asyncio.run(self.agenerate(context, template))
+
+    async def agenerate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
+        """Run the machine, or go on with its run. GenerationError when it gives nothing; the run itself is kept.
+
+        PartWaitsError when it waits, for a person or a timer: that is no failure of the machine.
+        """
+        prompt = render(template, context)
+        handle = self._opened(context.key, prompt)
+        told = len(handle.run.ledger) if handle.run.finished else 0  # then its whole may have been told what it took
+        rest = await handle.drive(*_first(handle.run, prompt), through_timers=False)
+        made = self._made(rest, handle.artifacts)
+        return Artifact(made.content, artifact_id=made.artifact_id, usage=_usage(rest.run.ledger[told:]))
+
+    def _opened(self, key: str, prompt: str) -> "RunHandle":
+        """Open the run that is for an effect: the one that was cut off, or that has given what is wanted; else a new one."""
+        parent, _, place = (key or new_run_id(self._machine.name)).partition("/")
+        base = f"{parent}{PART_OF}{place.replace('/', '.')}" if place else parent
+        self._catch_up(f"{parent}{PART_OF}")
+        for number in count(1):
+            run_id = base if number == 1 else f"{base}.{number}"
+            try:
+                record = self._runs.get(run_id)
+            except UnknownRunError:
+                started = {**self._setup.started, "for": key}
+                return self._runs.begin(attrs.evolve(self._setup, started=started), run_id=run_id)
+            run = record.run
+            is_ours = record.first.digest == self._setup.digest and run.specification in {None, prompt}
+            if is_ours and not (run.finished and run.outcome in _NOTHING):
+                options = Options(lambda _machine, _started: self._setup.binding, self._setup.started.get("model"))
+                return self._runs.hold(run_id, options=options)
+        raise AssertionError("numbers do not end")
+
+    def _made(self, rest: Rest, artifacts: ArtifactStore) -> Artifact:
+        """Return what was wanted. GenerationError when there is nothing, with what is to be done."""
+        run, what = rest.run, f"the machine {self._machine.name} (run {rest.run.run_id})"
+        if rest.failure is not None:
+            raise GenerationError(f"{what} stopped: {rest.failure}", rest.failure.code)
+        if rest.in_doubt:
+            effects = ", ".join(intent.effect for intent in rest.in_doubt)
+            told = f"does not know whether {effects} happened: `dsa show {run.run_id}` says what can be done"
+            raise GenerationError(f"{what} {told}", "in_doubt")
+        if not run.finished:
+            waits = {event: place_in_part(run.run_id, place) for event, place in rest.waits_for.items()}
+            told = ", ".join((*waits, *(event for _, event in run.timers)))
+            part = Part(run.run_id, waits, rest.due_ms)
+            raise PartWaitsError(f"{what} waits in {run.configuration.state} for: {told}", part)
+        found = self._wanted(run, artifacts)
+        if found is None:
+            raise GenerationError(f"{what} ended in {run.configuration.state} and has no artifact", "no_artifact")
+        return found
+
+    def _wanted(self, run: Run, artifacts: ArtifactStore) -> Artifact | None:
+        if run.outcome in _NOTHING:
+            return None
+        if self._step:
+            found = run.step(self._step).accepted
+            return None if found is None else artifacts.get_artifact(found)
+        return next(reversed(accepted_artifacts(run, artifacts)), None)
+
+    def _catch_up(self, prefix: str) -> None:
+        """Have scripts go on behind the replies that earlier runs for the same run have had of them."""
+        if self._has_caught_up:
+            return
+        self._has_caught_up = True
+        for run_id in self._runs.ids():
+            if run_id.startswith(prefix):
+                record = self._runs.get(run_id)
+                if record.first.name == self._machine.name:
+                    skip_replies(self._setup.binding, record.run.ledger)
+
+
+@attrs.frozen
+class Machines:
+    """Gives the generators of kind `machine`: what is in a file is bound as the run that wants it, and its runs are kept where that one's are.
+
+    `above` are the documents that it would be a part of.
+    """
+
+    runs: "Runs"
+    options: Options
+    above: tuple[Path, ...] = ()
+
+    def __call__(self, file: str, step: str, folder: Path) -> MachineGenerator:
+        """Return the generator that runs the machine in a file, named from a folder, or a shipped one.
+
+        ValueError for one that cannot be read, bound or asked; each fault in it has its place.
+        """
+        shown = str(folder / file)
+        try:
+            path = _found(file, folder)
+            shown = shown if path == folder / file else file
+            within = (*self.above, path.resolve())
+            if within.count(path.resolve()) > 1:
+                raise ValueError(f"{shown} would be a part of itself")
+            text = read_text(path)
+            options = Options(model=self.options.model, seed=self.options.seed, chosen=self.options.chosen)
+            setup = setup_of(MachineDocument(loads(text, shown), text, path), options, attrs.evolve(self, above=within))
+            return MachineGenerator(self.runs, setup, step=step)
+        except (BindingError, DocumentError, MachineError) as error:
+            raise ValueError("\n".join(_placed(line, shown) for line in str(error).splitlines())) from error
+
+
+def _found(file: str, folder: Path) -> Path:
+    """Return where a machine is: a file named from the folder, else a shipped one. DocumentError when there is none."""
+    wanted = folder / file
+    if os.path.exists(wanted):  # noqa: PTH110  (Path's raises OSError for a name too long for any file)
+        return wanted
+    known = shipped()
+    if file in known:
+        return known[file]
+    raise DocumentError(str(wanted), "there is no such file, and no shipped machine of that name")
+
+
+def _placed(line: str, shown: str) -> str:
+    """Return a line of a message with the document that it is about; what is set in goes with the line before."""
+    has_place = line.startswith((" ", f"{shown}:")) or _PLACE.match(line)
+    return line if has_place else f"{shown}: {line}"
+
+
+#: Final states in which a run has made nothing, whatever its steps have finalised on the way.
+_NOTHING = frozenset({"failed", "escalated"})
+#: What the line of a message begins with that has a place already: that of a document further in.
+_PLACE = re.compile(r"[^:]+:\d+:\d+: ")
+
+
+def _first(run: Run, prompt: str) -> tuple[Occurrence, ...]:
+    """Return what a run is asked, if it was not asked before."""
+    return () if run.seq else (Occurrence(SPECIFICATION, data=prompt),)
+
+
+def _require_fit(machine: Machine, step: str) -> None:
+    """Raise ValueError for a machine that nobody can ask for anything, or whose step there is not."""
+    if not takes_specification(machine):
+        raise ValueError(
+            f"the machine {machine.name} has no event '{SPECIFICATION}' from outside: nobody can ask it for anything"
+        )
+    if step and machine.steps and step not in machine.step_named:
+        known = ", ".join(machine.step_named)
+        raise ValueError(f"the machine {machine.name} has no step '{step}'; its steps are: {known}")
+
+
+def _usage(entries: Iterable[Entry]) -> Usage:
+    """Add up what a run's artifacts took; what is unknown of one is unknown of all."""
+    made = [entry for entry in entries if isinstance(entry, ArtifactEntry)]
+    models = dict.fromkeys(entry.model for entry in made if entry.model)
+    return Usage(
+        ", ".join(models),
+        sum(entry.seconds for entry in made),
+        _sum(entry.prompt_tokens for entry in made),
+        _sum(entry.completion_tokens for entry in made),
+        _sum(entry.cost_usd for entry in made),
+    )
+
+
+def _sum(amounts: Iterable[Any]) -> Any:  # noqa: ANN401  (int or float, or None)
+    known = list(amounts)
+    return None if not known or None in known else sum(known)
+
+
+def asked_run(runs: RunArchive, run_id: str, event: str, at: str | None) -> tuple[str, str | None]:
+    """Return the run that an event for `run_id` is meant for, and the place of the question there.
+
+    That is a part of it where the place names one, or, without a place, where the part alone waits for the event. Raises UnknownRunError; TypeError for a place that is no text.
+    """
+    require_place(at)
+    if at is not None:
+        return (asking_run(at), at.rpartition("@")[2]) if asking_run(at) else (run_id, at)
+    handle = runs.handle(run_id)
+    waited = handle.waits_for if handle is not None and handle.is_driven else runs.summary(run_id).summary.waits_for
+    place = waited.get(event, "")
+    return (asking_run(place), place.rpartition("@")[2]) if asking_run(place) else (run_id, None)
+
+
+def driving_run(runs: RunArchive, run_id: str) -> str:
+    """Return the run that has to be driven so that this one goes on: the one that waits for it as for a part, or else itself."""
+    if PART_OF not in run_id:
+        return run_id
+    whole = run_id.partition(PART_OF)[0]
+    try:
+        found = runs.summary(whole)
+    except UnknownRunError:
+        return run_id
+    return whole if run_id in found.summary.parts or found.holder is not None else run_id
+
+
+def due_runs(found: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return the runs that a worker takes up: no parts, and nothing that a person has interrupted. A run is due as soon as a part that it waits for is."""
+    known = {each.run: each for each in found}
+    return [each for each in known.values() if each.summary.parent is None and _is_due(each, known)]
+
+
+def _is_due(found: RunSummary, known: Mapping[str, RunSummary]) -> bool:
+    if found.status == "waiting":
+        return any(_has_moved(known[part]) for part in found.summary.parts if part in known)
+    return found.is_due and found.summary.status != "interrupted"
+
+
+def _has_moved(part: RunSummary) -> bool:
+    """Return whether there is something to do in a part, or something has come of it: its whole has not heard of that."""
+    return part.status not in {"waiting", "under way", "interrupted", "damaged"}

@@ -1,0 +1,148 @@
+"""May a run that is in flight go on under another table? Its history is derived by that table, and its future explored.
+
+Takes recorded runs and two machines, gives a `Fit` for each run. A run is *compatible* when, at its own parameters,
+
+- its history is exactly what the new machine does: each recorded event is taken or refused as it was, with the same states, values, effects under the
+  same keys, timers and accepted artifacts; so the run stands in the same configuration;
+- nothing that is under way is lost: every answer that the old machine declares for what is outstanding is one in the new machine;
+- the new machine comes from there to no fault that the old one does not come to.
+
+What it does from there may still be something else: that is what tables are changed for. It is told beside the verdict.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+from dsa.checks.diff.equivalence import Both, Comparison, Pair, Prospect, Trouble, compare, prospect
+from dsa.checks.search.engine import SearchLimits
+from dsa.edge.performer import answer_in, steps_of
+from dsa.errors import ParameterError
+from dsa.expr import Value
+from dsa.machine import Machine, step_of
+from dsa.runtime.ledger import Entry, Ledger, RowEntry
+from dsa.runtime.run import Run
+from dsa.runtime.status import unfinished
+from dsa.runtime.timeline import Difference, first_difference, happenings
+from dsa.semantics import Configuration, Occurrence, Taken, start, step
+
+Verdict = Literal["compatible", "incompatible", "UNKNOWN"]
+#: Configurations that one search looks at, unless told otherwise; each takes about a kilobyte.
+MAX_STATES = 300_000
+
+
+@attrs.frozen
+class Fit:
+    """Whether a run may go on under the new machine.
+
+    Of an incompatible one, `why` says so in a sentence; `difference` is the first event that the new machine does not take as it was
+    taken, `trouble` the fault to which it comes. `here` is where both machines are, `future` whether they do the same from there on. `machine` is the
+    new machine at the run's parameters.
+    """
+
+    verdict: Verdict
+    why: str = ""
+    difference: Difference | None = None
+    trouble: Trouble | None = None
+    here: Both | None = None
+    future: Comparison | None = None
+    machine: Machine | None = attrs.field(default=None, repr=False)
+
+
+class FitJudge:
+    """Judges the runs of one machine against another. What does not depend on a run's history is found once.
+
+    `parameters` are those that the new machine is to have otherwise than a run.
+    """
+
+    def __init__(self, new: Machine, limits: SearchLimits, parameters: Mapping[str, Value] | None = None) -> None:
+        self._new, self._limits, self._parameters = new, limits, parameters or {}
+        self._pairs: dict[tuple[tuple[str, Value], ...], Pair] = {}
+        self._futures: dict[tuple[Pair, Both], tuple[Comparison, Prospect]] = {}
+
+    def judge(self, run: Run) -> Fit:
+        """Judge a run that was replayed by its own machine."""
+        try:
+            pair = self._pair(run.machine)
+        except ParameterError as fault:
+            return Fit("incompatible", f"it cannot be at the run's parameters: {fault}")
+        new = pair.new.machine
+        if (words := _apart(pair, pair.start)) is not None:
+            return Fit("incompatible", f"it does not begin as the run did: {words}", machine=new)
+        difference = first_difference(new, run.ledger, run.machine)
+        if difference is not None:
+            return Fit("incompatible", difference=difference, machine=new)
+        here = run.configuration, rederived(new, run.ledger)
+        why = _apart(pair, here) or _lost(run, new) or _misplaced(run, new)
+        if why:
+            return Fit("incompatible", why, here=here, machine=new)
+        return self._ahead(pair, here)
+
+    def _pair(self, own: Machine) -> Pair:
+        parameters = tuple(own.constants.items())
+        if parameters not in self._pairs or self._pairs[parameters].old.machine != own:
+            self._pairs[parameters] = Pair(own, self._new.at({**own.constants, **self._parameters}))
+        return self._pairs[parameters]
+
+    def _ahead(self, pair: Pair, here: Both) -> Fit:
+        """Judge by what may come."""
+        key = (pair, here)
+        if key not in self._futures:
+            future = compare(pair, here, self._limits)
+            ahead = Prospect() if future.verdict == "EQUAL" else prospect(pair, here, self._limits)
+            self._futures[key] = future, ahead
+        future, ahead = self._futures[key]
+        verdict: Verdict
+        verdict, why = ("UNKNOWN", f"stopped at {ahead.limit}") if ahead.limit else ("compatible", "")
+        if ahead.trouble is not None:
+            verdict, why = "incompatible", "it may come to a fault that the old machine does not come to"
+        return Fit(verdict, why, trouble=ahead.trouble, here=here, future=future, machine=pair.new.machine)
+
+
+def rederived(machine: Machine, entries: Ledger[Entry]) -> Configuration:
+    """Return where a machine is after the recorded events, each of which it takes, or refuses, as it was taken or refused."""
+    here = start(machine)
+    for happening in happenings(entries):
+        if isinstance(happening.outcome, RowEntry):
+            taken = step(machine, here, happening.occurrence)
+            assert isinstance(taken, Taken), "it takes what was taken"
+            here = taken.configuration
+    return here
+
+
+def _apart(pair: Pair, here: Both) -> str | None:
+    """Return what stands otherwise where both are, armed timers included."""
+    words = pair.apart(here)
+    if words is None:
+        timers = [
+            ", ".join(f"{event} of {source}" for source, event in sorted(moves.machine.armed(at.state)))
+            for moves, at in zip((pair.old, pair.new), here, strict=True)
+        ]
+        if timers[0] == timers[1]:
+            return None
+        words = (f"armed: {timers[0] or 'no timer'}", f"armed: {timers[1] or 'no timer'}")
+    return f"the run has {words[0]}, it has {words[1]}"
+
+
+def _lost(run: Run, new: Machine) -> str:
+    """Return which answer to what is under way would mean nothing to the new machine."""
+    for effect, key in sorted(run.keys.items()):
+        lost = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
+        if lost:
+            return f"{effect} {key} is under way, and may be answered with {lost[0]}, which is no answer of it there"
+    for intent, result in unfinished(run).answered:
+        steps = steps_of(result)
+        mine, theirs = (answer_in(machine, intent.effect, steps) for machine in (run.machine, new))
+        if isinstance(mine, Occurrence) and not isinstance(theirs, Occurrence):
+            return f"{intent.effect} {intent.key} was answered, and the answer is not taken yet: {theirs.payload['message']}"
+    return ""
+
+
+def _misplaced(run: Run, new: Machine) -> str:
+    """Say whose artifacts the new machine would not find: it calls the step otherwise that they belong to."""
+    for state in run.machine.leaves if run.steps else ():
+        mine, theirs = step_of(run.machine, state), step_of(new, state)
+        if state in new.state_named and mine in run.steps and mine != theirs:
+            return f"the artifacts of step {mine} belong to the state {state}, which works on a step {theirs} there"
+    return ""

@@ -1,0 +1,482 @@
+"""What is still to be done in a run, read from its ledger: effects in flight, answers that were not taken, timers.
+
+Takes a run that was replayed, gives what a driver goes on with. Pure, as everything here: what happened outside while nobody
+was looking is not known, and is called in doubt.
+
+How a run stands: over, waiting, in doubt, stopped or cut off, or in somebody's hands; and what it waits for.
+
+Takes a run that was replayed and who writes it now, gives a `RunStatus`. Pure: whether a holder is alive is for a store to say.
+
+Rests: where a run no longer goes on by itself, for now or for good, and why.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import attrs
+
+from dsa.declarations import OUTSIDE, Effect
+from dsa.immutable import immutable
+from dsa.machine import Machine
+from dsa.runtime.content import Artifact
+from dsa.runtime.costs import is_try, was_refused
+from dsa.runtime.ledger import (
+    CallEntry,
+    CallResultEntry,
+    DecidedEntry,
+    EffectEntry,
+    Entry,
+    EventEntry,
+    Handling,
+    Intent,
+    MachineEntry,
+    Part,
+    RefusalEntry,
+    ResultEntry,
+    ResumedEntry,
+    RowEntry,
+    part_in,
+    seq_of,
+)
+from dsa.runtime.policy.call_tree import call_key, call_named, doubted_calls, raised_in
+from dsa.runtime.policy.policies import QUESTION
+from dsa.runtime.run import Run, Timers, place_of
+from dsa.semantics import accepted_events
+
+#: The code of a try that ran into a time limit.
+_TIMED_OUT = TimeoutError.__name__
+#: What stands before the first ones of a ledger.
+_NO_EVENT, _NO_ROW = EventEntry(0, ""), RowEntry(None, "", "")
+
+
+@attrs.frozen
+class InFlight:
+    """An effect to be performed: not begun, in doubt, or failed and to be tried again.
+
+    `data` is that of the event which caused it, `tries` how often it was tried, all in vain; `has_failed` tells that it failed last, by a try or
+    because its budget was spent. `calls` are what its policy has called and got no result of, and that nothing else decides about; `root` is the
+    first part of their paths: the number of the try that is made, or gone on with because it was a call of it that failed, the one at the path `raised`.
+    `decided` is what a person has said of it and its calls since the run was taken up last, by their keys. `part` is the run that it waits for.
+    """
+
+    intent: Intent
+    data: Any
+    tries: int
+    in_doubt: bool
+    calls: tuple[CallEntry, ...] = ()
+    has_failed: bool = False
+    root: int = 1
+    raised: str | None = None
+    decided: Mapping[str, Handling] = attrs.field(factory=dict)
+    part: Part | None = None
+
+
+@attrs.frozen
+class UnfinishedWork:
+    """What a run that was cut off has left to do.
+
+    Results to be taken as answers, effects to be performed in this order, and the armed timers' deadlines in milliseconds since 1970, in the
+    order in which they were started.
+    """
+
+    answered: tuple[tuple[Intent, ResultEntry], ...] = ()
+    in_flight: tuple[InFlight, ...] = ()
+    timers: Timers = attrs.field(factory=dict)
+
+
+def unfinished(run: Run) -> UnfinishedWork:
+    """Read what is left to do. A failure that no row takes is to be tried again, as a person asks who resumes the run."""
+    past = _Past(run)
+    answered: list[tuple[Intent, ResultEntry]] = []
+    flying: list[InFlight] = []
+    blocked = -1
+    for intent in past.intents:
+        results, has_answers = past.results.get(intent.key, []), intent.effect in run.machine.answers
+        if results and not has_answers and not results[-1].failed:
+            continue
+        if results and is_question(results[-1]):
+            continue  # a person answers it
+        seq = seq_of(intent.key)
+        about, last = declared(run.machine, intent.effect), results[-1] if results else None
+        tries = sum(map(is_try, results))
+        exhausted = tries > (about.retries or 0) or (last is not None and ends_its_tries(about, last))
+        part = part_in(last) if has_answers and last is not None else None
+        is_over = bool(results) and (
+            not results[-1].failed or (part is None and exhausted and intent.effect in run.machine.failures_handled)
+        )
+        if is_over and has_answers:
+            answered.append((intent, results[-1]))
+        elif not is_over:
+            unknown = last is not None and has_timed_out(last) and doubt_of(about) == "ask"
+            in_doubt = unknown or (seq != blocked and (not exhausted or intent.key in past.tried_again))
+            root, raised, calls = past.calls_in(intent.key, has_stopped=exhausted)
+            said, data = past.decided.get(intent.key, {}), past.data[intent.key]
+            waits = None if intent.key in past.tried_again else part
+            flying.append(InFlight(intent, data, tries, in_doubt, calls, bool(results), root, raised, said, waits))
+            blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
+    return UnfinishedWork(tuple(answered), tuple(flying), run.timers)
+
+
+def handling_of(machine: Machine, flying: InFlight) -> Handling:
+    """Return what a person has decided about an effect in flight, or else what the table says (column `in doubt`).
+
+    Of an actuator that says nothing a person is asked; so it is when the effect had called a policy that is registered so, and the table would have it
+    called again.
+    """
+    if flying.intent.key in flying.decided:
+        return flying.decided[flying.intent.key]
+    handling = doubt_of(declared(machine, flying.intent.effect)) if flying.in_doubt else "retry"
+    return "ask" if handling == "retry" and asked_calls(flying) else handling
+
+
+def asked_calls(flying: InFlight) -> Mapping[str, CallEntry]:
+    """Return the calls of an effect about which a person has still to say what became of them, by their keys."""
+    calls = {call_key(call.key, call.path): call for call in flying.calls if call.in_doubt == "ask"}
+    return {key: call for key, call in calls.items() if key not in flying.decided}
+
+
+def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> ResumedEntry | None:
+    """Return what is recorded as a run goes on: `session`, with what is done about effects and calls. None where that says nothing new.
+
+    No person must be left to be asked.
+    """
+    effects, calls = dict[str, Handling](), dict[str, Handling]()
+    for flying in left.in_flight:
+        if flying.in_doubt or flying.has_failed:
+            key = flying.intent.key
+            handling = effects[key] = handling_of(run.machine, flying) if flying.in_doubt else "again"
+            if flying.raised is not None:
+                calls[call_key(key, flying.raised)] = "again"
+            calls |= {call_key(key, call.path): _handling_in(flying, handling, call) for call in flying.calls}
+    first, resumed = run.ledger[0], (entry for entry in reversed(run.ledger) if type(entry) is ResumedEntry)
+    assert isinstance(first, MachineEntry), "a run begins with its machine"
+    before = next(resumed, None) or ResumedEntry.bound(dict(first.started))
+    is_new = effects or (session.differs(before) and not run.finished)
+    return attrs.evolve(session, effects=effects, calls=calls) if is_new else None
+
+
+def _handling_in(flying: InFlight, whole: Handling, call: CallEntry) -> Handling:
+    """Return what is done about a call under way in an effect: what is decided about the effect is decided about all of its calls."""
+    if whole in {"fail", "done"}:
+        return whole
+    handling = flying.decided.get(call_key(call.key, call.path), call.in_doubt)
+    return "retry" if handling == "ask" else handling
+
+
+def doubt_of(about: Effect) -> Handling:
+    """Return what the table says about an effect of which nobody knows whether it happened."""
+    written: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
+    return written.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
+
+
+def is_question(result: ResultEntry) -> bool:
+    """Return whether a policy has left the answer to a person."""
+    return any(step["type"] == QUESTION for step in result.steps)
+
+
+def has_timed_out(result: ResultEntry) -> bool:
+    """Return whether a try ran into a time limit: what was begun may have happened all the same."""
+    return any(step["payload"].get("code") == _TIMED_OUT for step in result.steps)
+
+
+def ends_its_tries(about: Effect, result: ResultEntry) -> bool:
+    """Return whether no further try is made after a result by itself, although `retries` are left.
+
+    So it is when the budget was spent, when a part waits, and after a time limit, unless a doubt about the effect is simply tried again.
+    """
+    return not is_try(result) or (has_timed_out(result) and doubt_of(about) != "retry")
+
+
+def declared(machine: Machine, effect: str) -> Effect:
+    """Return what the table's Effects say about an effect, or that they say nothing."""
+    return machine.effect_named.get(effect) or Effect(effect)
+
+
+class _Past:
+    """What a ledger says of the effects that may have something left to do.
+
+    `intents` are these in the order in which they were asked for, `data` that of the events that led to them; further their results and calls, and what
+    was tried again and decided since the last result, by key.
+    """
+
+    def __init__(self, run: Run) -> None:
+        answers, outstanding = run.machine.answers, run.keys
+        self.intents: list[Intent] = []
+        self.data: dict[str, Any] = {}
+        self.results: dict[str, list[ResultEntry]] = {}
+        self.tried_again: set[str] = set()
+        self.decided: dict[str, dict[str, Handling]] = {}
+        self._tried: dict[str, list[CallEntry | CallResultEntry | ResultEntry | Handling]] = {}
+        event, row = _NO_EVENT, _NO_ROW
+        for entry in run.ledger:
+            if type(entry) is EventEntry:  # in half the time of `match`, which looks at every entry in five ways
+                event = entry
+            elif type(entry) is RowEntry:
+                row = entry
+            elif type(entry) is EffectEntry:
+                key, effect = entry.key, entry.effect
+                if effect not in answers or outstanding.get(effect) == key:
+                    self.intents.append(Intent(key, effect, event.event, row.line, row.source, row.target))
+                    self.data[key] = event.data
+            else:
+                self._take(entry)
+
+    def _take(self, entry: Entry) -> None:
+        if type(entry) is ResultEntry:
+            if entry.key in self.data:
+                self.results.setdefault(entry.key, []).append(entry)
+                self.tried_again.discard(entry.key)
+                self.decided.pop(entry.key, None)
+                self._tried.setdefault(entry.key, []).append(entry)
+        elif type(entry) is ResumedEntry:
+            for key, handling in entry.effects:
+                self.tried_again.add(key)
+                self.decided.pop(key, None)
+                self._tried.setdefault(key, []).append(handling)
+        elif type(entry) is DecidedEntry:
+            self.decided.setdefault(entry.key, {})[entry.about] = entry.handling
+        elif (type(entry) is CallEntry or type(entry) is CallResultEntry) and entry.key in self.data:
+            self._tried.setdefault(entry.key, []).append(entry)
+
+    def calls_in(self, key: str, *, has_stopped: bool) -> tuple[int, str | None, tuple[CallEntry, ...]]:
+        """Return the root of the try to be made of an effect, the path of the call that stopped it, and the calls under way in it.
+
+        That is a new try, unless a call raised something that has stopped the run: then the others have what they gave, and only that one is made
+        again.
+        """
+        root, after, failed = 1, 1, None
+        calls: list[CallEntry | CallResultEntry] = []
+        for entry in self._tried.get(key, ()):
+            if isinstance(entry, ResultEntry):
+                if not was_refused(entry):
+                    root, after, failed = after, after + 1, raised_in(entry)
+            elif isinstance(entry, str):
+                after, failed = (root, None) if failed is not None and entry == "again" else (after, failed)
+            else:
+                calls.append(entry)
+        failed = failed if has_stopped else None
+        goes_on = after if failed is None else root
+        return goes_on, failed, doubted_calls([call for call in calls if call.path.startswith(f"{goes_on}.")], failed)
+
+
+#: The code of what was raised is the name of a class; other codes are words of ours.
+_RAISED = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
+StatusKind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
+#: So often a run is taken up without a result before it counts as stopped: what it does may end its process each time.
+_MOST_TAKE_UPS = 3
+
+
+@attrs.frozen
+class RunStatus:
+    """How a run stands, what is left to do in it, and where somebody has to say what became of an effect (`asked`).
+
+    - `finished`: in a final state, and nothing is left to do
+    - `waiting`: nothing goes on before an event comes from outside
+    - `in doubt`: as waiting, for somebody to say what became of the effects `asked`
+    - `stopped`: by the `failure`; whoever resumes it tries again
+    - `cut off`: in the middle of its work
+    - `under way`: `holder` writes it
+    """
+
+    kind: StatusKind
+    left: UnfinishedWork
+    asked: tuple[Intent, ...] = ()
+    failure: str = ""
+    holder: str | None = None
+
+
+def standing(run: Run, holder: str | None = None) -> RunStatus:
+    """Return how a run stands; `holder` is who writes it and is alive."""
+    left = unfinished(run)
+    if holder is not None:
+        return RunStatus("under way", left, holder=holder)
+    asked = tuple(flying.intent for flying in left.in_flight if handling_of(run.machine, flying) == "ask")
+    if asked:
+        return RunStatus("in doubt", left, asked)
+    failure = _failure(run, left)
+    if failure:
+        return RunStatus("stopped", left, failure=failure)
+    if left.answered or any(flying.part is None for flying in left.in_flight):
+        return RunStatus("cut off", left)
+    return RunStatus("finished" if run.finished else "waiting", left)
+
+
+def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
+    """Return the keys of what somebody has to decide about, with the names of effects and policies."""
+    flying = {each.intent.key: each for each in unfinished(run).in_flight} if asked else {}
+    found: dict[str, str] = {}
+    for intent in asked:
+        calls = asked_calls(flying[intent.key])
+        is_whole = handling_of(run.machine, attrs.evolve(flying[intent.key], calls=())) == "ask"
+        found |= {intent.key: intent.effect} if is_whole else {key: call.policy for key, call in calls.items()}
+    return found
+
+
+def outside_events(run: Run) -> tuple[str, ...]:
+    """Return the events that people may send where the run is: those from outside that have rows, and the answers of effects that are left to people. Sorted."""
+    named, asked = run.machine.event_named, asked_of_people(run)
+    accepted = accepted_events(run.machine, run.configuration.state)
+    sent = (event for event in accepted if event in named and named[event].origin in {OUTSIDE, *asked})
+    return tuple(event for event in sent if not event.endswith(".failed"))
+
+
+def places(run: Run) -> dict[str, str]:
+    """Return the events that a run waits for, each with its place, sorted by event.
+
+    Of an answer that is its effect's key; of what a part waits for, the part and its place, as `RUN+3.2@4`.
+    """
+    asked, named = asked_of_people(run), run.machine.event_named
+    waited = ((event, asked.get(named[event].origin)) for event in outside_events(run))
+    own = {event: key or str(place_of(run, event)) for event, key in waited}
+    inside = {event: place for part in parts(run).values() for event, place in part.waits_for.items()}
+    return dict(sorted({**inside, **own}.items())) if inside else own
+
+
+def asked_of_people(run: Run) -> dict[str, str]:
+    """Return the outstanding effects whose policies have left the answer to a person, with their keys."""
+    return {effect: question.key for effect, question in questions(run).items()}
+
+
+def questions(run: Run) -> dict[str, ResultEntry]:
+    """Return what people are asked now, by effect, the newest last."""
+    return {effect: entry for effect, entry in _last_results(run).items() if is_question(entry)}
+
+
+def parts(run: Run) -> dict[str, Part]:
+    """Return the runs that effects wait for, by effect."""
+    found = {effect: part_in(entry) for effect, entry in _last_results(run).items()}
+    return {effect: part for effect, part in found.items() if part is not None}
+
+
+def next_due_ms(run: Run) -> int | None:
+    """Return when the next timer of a run or of its parts is due, in milliseconds since 1970; None when none is armed."""
+    return min((*run.timers.values(), *(p.due_ms for p in parts(run).values() if p.due_ms is not None)), default=None)
+
+
+def _last_results(run: Run) -> dict[str, ResultEntry]:
+    """Return the last results of outstanding effects that are not performed again, by effect, the newest last."""
+    open_keys = {key: effect for effect, key in run.keys.items()}
+    found: dict[str, ResultEntry] = {}
+    for entry in reversed(run.ledger) if open_keys else ():
+        if type(entry) is ResultEntry and entry.key in open_keys:
+            found[open_keys.pop(entry.key)] = entry
+        elif type(entry) is EffectEntry:
+            open_keys.pop(entry.key, None)
+        elif type(entry) is ResumedEntry:
+            for key, _ in entry.effects:
+                open_keys.pop(key, None)
+        if not open_keys:
+            break
+    return dict(reversed(found.items()))
+
+
+def _take_ups(run: Run) -> int:
+    """Return how often a run was taken up since something last came of it."""
+    count = 0
+    for entry in reversed(run.ledger):
+        if isinstance(entry, ResumedEntry):
+            count += 1
+        elif not isinstance(entry, CallEntry | DecidedEntry):
+            return count
+    return count
+
+
+def _failure(run: Run, left: UnfinishedWork) -> str:
+    """Return what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
+    for flying in left.in_flight:
+        if flying.has_failed and not flying.in_doubt and flying.part is None:
+            results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
+            return f"{_named(flying)} failed{_message(results[flying.intent.key])}"
+    if left.in_flight and (times := _take_ups(run)) >= _MOST_TAKE_UPS:
+        return f"taken up {times} times without a result"
+    refused = _refused(run) if left.answered else {}
+    for intent, _ in left.answered:
+        if intent.key in refused:
+            return f"{intent.effect} {intent.key}{_line(intent)}: no row takes its answer ({refused[intent.key]})"
+    return ""
+
+
+def _named(flying: InFlight) -> str:
+    return f"{flying.intent.effect} {flying.intent.key}{_line(flying.intent)}"
+
+
+def _line(intent: Intent) -> str:
+    return "" if intent.line is None else f" (line {intent.line})"
+
+
+def _message(result: ResultEntry) -> str:
+    faults = [step["payload"] for step in result.steps if step["payload"].get("error") is True]
+    call, first = call_named(result.key, faults[0]), faults[0]
+    message = str(first.get("message") or "its policy gives no reason")
+    return f"{f' in {call}' if call else ''}: {fault_text(str(first.get('code')), message, str(first.get('at') or ''))}"
+
+
+def fault_text(code: str, message: str, at: str = "") -> str:
+    """Return what an effect failed with: the class of what was raised, its message, and where in the user's code."""
+    kind = f"{code}: " if _RAISED.fullmatch(code) and code != TimeoutError.__name__ else ""
+    return f"{kind}{message}{f' (at {at})' if at else ''}"
+
+
+def _refused(run: Run) -> dict[str, str]:
+    """Return why answers were refused, by their keys."""
+    return {
+        event.key: f"{refusal.reason}: {refusal.message}"
+        for event, refusal in pairwise(run.ledger)
+        if isinstance(event, EventEntry) and isinstance(refusal, RefusalEntry) and event.key is not None
+    }
+
+
+RestKind = Literal["finished", "waiting", "stopped", "in doubt", "interrupted"]
+
+
+@attrs.frozen
+class Failure:
+    """Why a run stopped before its end: the effect or event, the line of its row, the reason, where in the user's code, in which call.
+
+    The run can go on from its ledger once the cause is gone.
+    """
+
+    what: str
+    line: int | None
+    code: str
+    message: str
+    at: str = ""
+    call: str = ""
+
+    def __str__(self) -> str:
+        place = f" (line {self.line})" if self.line is not None else ""
+        within = f" in {self.call}" if self.call else ""
+        return f"{self.what}{place} failed{within}: {fault_text(self.code, self.message, self.at)}"
+
+
+@attrs.frozen(field_transformer=immutable)
+class Rest:
+    """How a run came to rest.
+
+    - `finished`: in a final state
+    - `waiting`: for an event from outside, or for a timer, whose deadline is `due_ms` (milliseconds since 1970)
+    - `stopped`: by the `failure`; resuming it tries again
+    - `in doubt`: somebody has to say what became of the effects `in_doubt`
+    - `interrupted`: by whoever drove it
+
+    `accepted` are the artifacts that the run's steps finalised, in the order of the workflow.
+    """
+
+    kind: RestKind
+    run: Run
+    failure: Failure | None = None
+    in_doubt: tuple[Intent, ...] = ()
+    due_ms: int | None = None
+    accepted: tuple[Artifact, ...] = ()
+
+    @property
+    def outcome(self) -> str | None:
+        """The last part of the final state's name, such as `succeeded`; None where the run is not finished."""
+        return self.run.outcome if self.kind == "finished" else None
+
+    @property
+    def waits_for(self) -> Mapping[str, str]:
+        """The events from outside that the run waits for, each with its place: what an answer names its question by."""
+        return places(self.run) if self.kind == "waiting" else {}

@@ -1,0 +1,275 @@
+"""What a machine means: `start`, and `step`, the one definition of how it moves (specs/semantics.md, S1-S12).
+
+Takes a machine, a configuration and an occurrence; gives `Taken` or `Refusal`. Total and pure: no clock, no
+chance, no model (S8). Everything else in this package that executes a machine is tested to agree with `step`.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+from typing import Any, Literal
+
+import attrs
+
+from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Cancel, Transition
+from dsa.errors import OccurrenceError
+from dsa.expr import Environment, Outcome, Value, evaluate, holds, show_value
+from dsa.immutable import immutable
+from dsa.machine import (
+    Machine,
+    Precedence,
+    environment,
+    precedence_after,
+    precedence_at_start,
+    preceding,
+    read_guards,
+    timers_after,
+)
+from dsa.text import closest
+
+Reason = Literal["finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"]
+
+
+@attrs.frozen(field_transformer=immutable)
+class Configuration:
+    """S1: a state without children, the variables' values in declared order, the outstanding effects, the order of timers.
+
+    `precedence` has a pair for each armed timer that precedes another (S11); it is empty where no two timers of different durations are armed.
+    """
+
+    state: str
+    values: tuple[Value, ...]
+    outstanding: frozenset[str]
+    precedence: Precedence = frozenset()
+
+
+def _verdicts(given: Mapping[str, Outcome] | Iterable[tuple[str, Outcome]]) -> tuple[tuple[str, Outcome], ...]:
+    return tuple(sorted(given.items() if isinstance(given, Mapping) else given)) if given else ()
+
+
+@attrs.frozen
+class Occurrence:
+    """S2: something happened. `event` is an event's name, `E.failed`, or a timer's `after 30s`.
+
+    `verdicts` maps each guard that the rows read to `passed`, `failed` or `fatal`. `source` is the state a timer
+    belongs to (S11). `data` is opaque: `step` never looks at it.
+    """
+
+    event: str
+    verdicts: tuple[tuple[str, Outcome], ...] = attrs.field(default=(), converter=_verdicts)
+    source: str | None = None
+    data: Any = attrs.field(default=None, eq=False)
+
+
+@attrs.frozen(field_transformer=immutable)
+class Taken:
+    """The one enabled row was taken: where the machine is now and what it asks for.
+
+    `effects` are the names emitted, in the order written; `cancelled` the effects that were outstanding and
+    were dropped, sorted.
+    """
+
+    configuration: Configuration
+    transition: Transition
+    effects: tuple[str, ...]
+    cancelled: tuple[str, ...]
+
+
+@attrs.frozen(field_transformer=immutable)
+class Refusal:
+    """Nothing changed, and why (S4).
+
+    `rows` are the rows concerned: those enabled at once, or the one whose update or effect cannot be. `accepted`
+    are the events that have rows in this state.
+    """
+
+    reason: Reason
+    configuration: Configuration
+    message: str = attrs.field(eq=False)
+    rows: tuple[Transition, ...] = ()
+    accepted: tuple[str, ...] = ()
+
+
+def start(machine: Machine) -> Configuration:
+    """Return the initial configuration at the machine's parameter values: nothing is outstanding (S1)."""
+    state = machine.entered(machine.initial)
+    return Configuration(state, machine.initial_values, frozenset(), precedence_at_start(machine, state))
+
+
+def step(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
+    """Take the one row that is enabled, or refuse and change nothing.
+
+    Raises OccurrenceError when the occurrence is malformed: an unknown event or guard, an impossible verdict, or
+    verdicts other than those of the guards that the rows read (S2).
+    """
+    require_known(machine, occurrence)
+    if configuration.state in machine.final_states:
+        return _refuse(machine, configuration, "finished", f"{configuration.state} is final")
+    if why := _late(machine, configuration, occurrence):
+        return _refuse(machine, configuration, "late", why)
+    if why := early(configuration.precedence, occurrence.source, occurrence.event):
+        return _refuse(machine, configuration, "early", why)
+    rows = candidates(machine, configuration.state, occurrence)
+    if not rows:
+        return _refuse(machine, configuration, "invalid_state", f"no row for {occurrence.event} here")
+    _require_exact_verdicts(rows, occurrence)
+    known = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
+    enabled = enabled_rows(rows, known)
+    if not enabled:
+        return _refuse(machine, configuration, "invalid_state", f"no row for {occurrence.event} is enabled", rows)
+    if len(enabled) > 1:
+        return _refuse(machine, configuration, "ambiguous", f"{len(enabled)} rows are enabled at once", enabled)
+    return _take(machine, configuration, enabled[0], known)
+
+
+def require_known(machine: Machine, occurrence: Occurrence) -> None:
+    """Raise OccurrenceError unless the event, its guards and their verdicts exist (S4)."""
+    if occurrence.event.startswith(TIMER_PREFIX):
+        if (occurrence.source, occurrence.event) not in machine.rows_from:
+            raise OccurrenceError(f"machine {machine.name} has no timer '{occurrence.event}' in {occurrence.source}")
+    elif occurrence.event not in machine.event_named:
+        raise OccurrenceError(
+            f"machine {machine.name} has no event '{occurrence.event}'; {closest(occurrence.event, machine.event_named)}"
+        )
+    elif occurrence.source is not None:
+        raise OccurrenceError(f"only a timer has a source; '{occurrence.event}' is an event")
+    for guard, outcome in occurrence.verdicts:
+        if guard not in machine.guard_named:
+            raise OccurrenceError(
+                f"machine {machine.name} has no guard '{guard}'; {closest(guard, machine.guard_named)}"
+            )
+        if outcome not in machine.guard_named[guard].outcomes:
+            allowed = ", ".join(machine.guard_named[guard].outcomes)
+            raise OccurrenceError(f"guard {guard} cannot say '{outcome}'; it says: {allowed}")
+
+
+def _require_exact_verdicts(rows: tuple[Transition, ...], occurrence: Occurrence) -> None:
+    needed, given = read_guards(rows), tuple(guard for guard, _ in occurrence.verdicts)
+    if needed != given:
+        raise OccurrenceError(
+            f"'{occurrence.event}' needs one verdict each from: {', '.join(needed) or 'no guard'}; "
+            f"given: {', '.join(given) or 'none'}"
+        )
+
+
+def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> str:
+    """Return why an answer or a timer comes too late, or return the empty text (S7, S11)."""
+    if occurrence.source is not None:
+        armed = (occurrence.source, occurrence.event) in machine.armed(configuration.state)
+        return "" if armed else f"the timer '{occurrence.event}' of {occurrence.source} is not armed"
+    origin = machine.event_named[occurrence.event].origin
+    if origin == OUTSIDE or origin in configuration.outstanding:
+        return ""
+    return f"{occurrence.event} answers {origin}, which is not outstanding"
+
+
+def early(precedence: Precedence, source: str | None, event: str) -> str:
+    """Return which timers must fire before this one, or return the empty text: for whatever else happens there are none (S11)."""
+    first = preceding(precedence, (source, event)) if source is not None else ()
+    names = ", ".join(f"'{other}' of {owner}" for owner, other in first)
+    return f"the timer '{event}' of {source} comes after {names}" if first else ""
+
+
+def candidates(machine: Machine, state: str, occurrence: Occurrence) -> tuple[Transition, ...]:
+    """Return the rows that an occurrence can take: a timer's own (S11), else the innermost source's (S3)."""
+    if occurrence.source is not None:
+        return machine.rows_from[occurrence.source, occurrence.event]
+    return machine.rows_for(state, occurrence.event)
+
+
+def enabled_rows(rows: tuple[Transition, ...], known: Environment) -> tuple[Transition, ...]:
+    """Return the rows whose condition is true; `else` is true when no row without `else` is (S3)."""
+    plain = [row for row in rows if not row.is_else and holds(row.condition, known)]
+    return tuple(plain or [row for row in rows if row.is_else and holds(row.condition, known)])
+
+
+def _take(machine: Machine, before: Configuration, row: Transition, known: Environment) -> Taken | Refusal:
+    values = _updated(machine, before.values, row, known)
+    for variable, value in zip(machine.variables, values, strict=True):
+        domain = machine.values_of[variable.name]
+        if not domain.contains(value):
+            why = f"{variable.name} = {show_value(value)} lies outside {domain}"
+            return _refuse(machine, before, "out_of_domain", why, (row,))
+    state = before.state if row.target == STAY else machine.entered(row.target)
+    outstanding, cancelled, twice = after_effects(machine, before.outstanding, row, state)
+    if twice is not None:
+        return _refuse(machine, before, "emitted_twice", f"{twice} is still outstanding", (row,))
+    emitted = tuple(item.effect for item in row.effects if not isinstance(item, Cancel))
+    timers = timers_after(machine, before.state, row, state)
+    precedence = precedence_after(machine, before.precedence, timers, state)
+    return Taken(Configuration(state, values, outstanding, precedence), row, emitted, cancelled)
+
+
+def _updated(machine: Machine, values: tuple[Value, ...], row: Transition, known: Environment) -> tuple[Value, ...]:
+    """Return the values after the row's updates; every update reads the values before (S5)."""
+    if not row.updates:
+        return values
+    after = {variable.name: value for variable, value in zip(machine.variables, values, strict=True)}
+    initial = {variable.name: value for variable, value in zip(machine.variables, machine.initial_values, strict=True)}
+    for update in row.updates:
+        name = update.variable
+        after[name] = evaluate(update.value, known) if isinstance(update, Assign) else initial[name]
+    return tuple(after.values())
+
+
+def after_effects(
+    machine: Machine, outstanding: frozenset[str], row: Transition, state: str
+) -> tuple[frozenset[str], tuple[str, ...], str | None]:
+    """Return what is outstanding after a row, what it cancelled, and an effect it emits twice, if any (S7).
+
+    The answer discharges its effect first; then cancellations and emissions act in the order written; entering a
+    final state cancels the rest.
+    """
+    origin = OUTSIDE if row.is_timer else machine.event_named[row.event].origin
+    now, cancelled = set(outstanding - {origin}), set[str]()
+    for item in row.effects:
+        if isinstance(item, Cancel):
+            dropped = now & {item.effect} if item.effect is not None else set(now)
+            cancelled |= dropped
+            now -= dropped
+        elif item.effect in machine.answers:
+            if item.effect in now:
+                return outstanding, (), item.effect
+            now.add(item.effect)
+    if state in machine.final_states:
+        cancelled |= now & outstanding
+        now = set()
+    return frozenset(now), tuple(sorted(cancelled)), None
+
+
+def accepted_events(machine: Machine, state: str) -> tuple[str, ...]:
+    """Return the events and timers that have rows in a state, sorted."""
+    if state in machine.final_states:
+        return ()
+    return tuple(sorted({event for source in machine.ancestry(state) for event in machine.events_from.get(source, ())}))
+
+
+def is_over(machine: Machine, configuration: Configuration) -> bool:
+    """Return whether a run is finished here: the leaf is final, or it is an end."""
+    state = configuration.state
+    if state in machine.final_states:
+        return True
+    end = machine.ends.get(state)
+    if end is None or configuration.outstanding or machine.armed(state):
+        return False
+    known = environment(machine, configuration.values)
+    return holds(end, known) and not any(
+        _may_take(machine, state, event, known) for event in machine.events_from_outside
+    )
+
+
+def _may_take(machine: Machine, state: str, event: str, known: Environment) -> bool:
+    """Return whether a row is enabled for an event, whatever the guards say."""
+    rows = candidates(machine, state, Occurrence(event))
+    guards = read_guards(rows)
+    said = product(*(machine.guard_named[guard].outcomes for guard in guards))
+    return any(enabled_rows(rows, {**known, **dict(zip(guards, each, strict=True))}) for each in said)
+
+
+def _refuse(
+    machine: Machine,
+    configuration: Configuration,
+    reason: Reason,
+    message: str,
+    rows: tuple[Transition, ...] = (),
+) -> Refusal:
+    return Refusal(reason, configuration, message, rows, accepted_events(machine, configuration.state))

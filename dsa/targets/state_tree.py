@@ -1,0 +1,237 @@
+"""A machine as arrows between leaves, each with the whole condition under which `step` takes its row: what statechart tools run.
+
+Takes a machine, gives arrows at its parameter values. What is outstanding is kept in one flag for each effect that has answers; an
+arrow's condition reads them, its verdicts and the variables, so a tool that takes any arrow whose condition is true, and ignores an event for
+which there is none, does what `step` does (S3 to S7, S11).
+
+The states of a machine as a tree, with the timers of each: what statechart tools nest.
+
+Takes a machine, gives frozen nodes. The tree is entered at the machine's start only: arrows lead to leaves.
+"""
+
+from collections.abc import Iterator
+
+import attrs
+
+from dsa.declarations import OUTSIDE, STAR, STAY, TIMER_PREFIX, Assign, Cancel, Transition, parse_duration
+from dsa.expr import FALSE, TRUE, Expr, Leaf, Name, all_of, any_of, constant, negated, simplified, substituted
+from dsa.ground_system import ground
+from dsa.machine import Machine, sources_left
+from dsa.semantics import Reason
+from dsa.system import closed_system, in_domain
+from dsa.targets.closed import ranges_of, require_numbers
+from dsa.targets.spelling import ExportError
+from dsa.targets.statechart import EventKey, supplied
+
+#: The greatest whole number up to which a double has them all.
+_EXACT = 2**53 - 1
+
+
+@attrs.frozen
+class LeafTransition:
+    """One row in one leaf.
+
+    `key` is the event, or the timer with its source. `target` is the leaf entered, None where nothing is left. `flags` are the
+    outstanding effects' new values where they change; `again` says that the row's own timer starts anew without its source being left.
+    """
+
+    leaf: str
+    key: EventKey
+    row: Transition
+    number: int
+    condition: Expr
+    updates: tuple[tuple[str, Expr], ...]
+    flags: tuple[tuple[str, bool], ...]
+    target: str | None
+    again: bool
+
+    @property
+    def comment(self) -> str:
+        """Name the table line: `line 40: idle | specification | generating`."""
+        return f"{f'line {self.row.span.line}' if self.row.span else f'row {self.number + 1}'}: {self.row}"
+
+
+class Leaves:
+    """The arrows of a machine, leaf by leaf.
+
+    A condition has only what it needs: that an update stays in its domain, that no other row is enabled, that no effect is
+    emitted twice is asked where some run, as far as names and domains tell, could go wrong there; and `else` is the order in
+    which arrows are tried, unless a row before it may be refused.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._domains = {variable.name: variable for variable in machine.variables}
+        self._places = {id(row): place for place, row in enumerate(machine.transitions)}
+        system = closed_system(machine)
+        if system.left_out:
+            raise ExportError(f"{machine.name} is too large to be laid out: {'; '.join(system.left_out)}")
+        whole = ground(system)
+        self._ranges = ranges_of(whole.fields)
+        self._taken = {(system.locations[c.source].state, c.occurrence.source, c.row) for c in system.commands}
+        self._doubts: set[tuple[str, int, Reason]] = {
+            (system.locations[fault.location].state, row, fault.reason)
+            for fault in system.faults
+            if fault.rows and whole.grounded(fault.condition) != FALSE
+            for row in fault.rows
+        }
+
+    def require_exact(self, tool: str) -> None:
+        """Raise ExportError where a number may lie outside those that ECMAScript counts with exactly."""
+        arrows = (arrow for leaf in self._machine.leaves for arrow in self.arrows(leaf))
+        met = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))
+        require_numbers(self._ranges, met, tool, -_EXACT, _EXACT)
+
+    def arrows(self, leaf: str) -> Iterator[LeafTransition]:
+        """Yield the arrows that leave a leaf: for each event, those of `else` last, else in table order."""
+        for key, rows in supplied(self._machine, leaf):
+            for row in sorted(rows, key=lambda row: row.is_else):
+                if (leaf, key[0], self._places[id(row)]) in self._taken:
+                    yield self._arrow(leaf, key, row, rows)
+
+    def _arrow(self, leaf: str, key: EventKey, row: Transition, rows: tuple[Transition, ...]) -> LeafTransition:
+        machine, number = self._machine, self._places[id(row)]
+        entered = leaf if row.target == STAY else machine.entered(row.target)
+        updates = tuple(_updates(machine, row))
+        twice, flags = _flags(machine, row, key, entered)
+        parts = [_waited(machine, key), *self._enabled(leaf, row, rows)]
+        if (leaf, number, "out_of_domain") in self._doubts:
+            parts += [in_domain(self._domains[name], value) for name, value in updates]
+        if (leaf, number, "emitted_twice") in self._doubts:
+            parts += twice
+        condition = self._with_values(all_of(parts))
+        changed = tuple((n, self._with_values(v)) for n, v in updates if v != Name(n, "variable"))
+        target = None if row.target == STAY else entered
+        again = key[0] is not None and (target is None or key[0] not in sources_left(machine, leaf, entered))
+        return LeafTransition(leaf, key, row, number, condition, changed, flags, target, again)
+
+    def _enabled(self, leaf: str, row: Transition, rows: tuple[Transition, ...]) -> Iterator[Expr]:
+        """Yield when a row is enabled and no other one is, as far as the order in which arrows are tried does not say it."""
+        plain = [other for other in rows if not other.is_else]
+        ordered = not any(
+            (leaf, self._places[id(other)], reason) in self._doubts for other in plain for reason in _REASONS
+        )
+        otherwise = negated(any_of(simplified(other.condition) for other in plain))
+        yield simplified(row.condition)
+        if row.is_else and not ordered:
+            yield otherwise
+        if (leaf, self._places[id(row)], "ambiguous") in self._doubts:
+            for other in rows:
+                if other is not row:
+                    condition = simplified(other.condition)
+                    yield negated(all_of([otherwise, condition]) if other.is_else else condition)
+
+    def _with_values(self, expr: Expr) -> Expr:
+        """Put the parameters' values in."""
+        constants = self._machine.constants
+
+        def leaf(node: Leaf) -> Expr:
+            return constant(constants[node.name]) if isinstance(node, Name) and node.kind == "parameter" else node
+
+        return substituted(expr, leaf)
+
+
+_REASONS: tuple[Reason, ...] = ("ambiguous", "out_of_domain", "emitted_twice")
+
+
+def _waited(machine: Machine, key: EventKey) -> Expr:
+    """Return that an answer is waited for (S7)."""
+    source, event = key
+    origin = OUTSIDE if source is not None else machine.event_named[event].origin
+    return TRUE if origin == OUTSIDE else Name(origin, "pending")
+
+
+def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Expr]]:
+    initial = {variable.name: variable.initial for variable in machine.variables}
+    for update in row.updates:
+        yield update.variable, simplified(update.value if isinstance(update, Assign) else initial[update.variable])
+
+
+def _flags(
+    machine: Machine, row: Transition, key: EventKey, entered: str
+) -> tuple[list[Expr], tuple[tuple[str, bool], ...]]:
+    """Return when no effect is emitted twice, and which flags a row sets (S7)."""
+    source, event = key
+    now: dict[str, Expr] = {effect: Name(effect, "pending") for effect in machine.answers}
+    if source is None and machine.event_named[event].origin != OUTSIDE:
+        now[machine.event_named[event].origin] = FALSE
+    free = []
+    for item in row.effects:
+        if isinstance(item, Cancel):
+            now |= dict.fromkeys(now if item.effect is None else {item.effect} & set(now), FALSE)
+        elif item.effect in now:
+            free.append(negated(now[item.effect]))
+            now[item.effect] = TRUE
+    if entered in machine.final_states:
+        now = dict.fromkeys(now, FALSE)
+    changed = ((effect, value) for effect, value in now.items() if value != Name(effect, "pending"))
+    return free, tuple((effect, value == TRUE) for effect, value in changed)
+
+
+@attrs.frozen
+class Timer:
+    """A timer of one source. `event` names it with its source, as no event of a machine is named."""
+
+    source: str
+    duration: str
+    event: str
+
+    @property
+    def duration_ms(self) -> int:
+        """The duration."""
+        duration_ms = parse_duration(self.duration.removeprefix(TIMER_PREFIX))
+        assert duration_ms is not None, "timers are read as durations"
+        return duration_ms
+
+
+@attrs.frozen
+class Node:
+    """A state. `initial` is the child entered at the start, or the first one marked; `dropped` are the timers that end here.
+
+    `timers` start when it is entered and are dropped when it is left (S11). A final leaf drops those of everything around it.
+    """
+
+    name: str
+    is_final: bool
+    children: tuple["Node", ...]
+    initial: str | None
+    timers: tuple[Timer, ...]
+    dropped: tuple[Timer, ...] = ()
+
+
+def timer(source: str, duration: str) -> Timer:
+    """Return a timer: `after 30s` of `review`."""
+    return Timer(source, duration, f"{duration} of {source}")
+
+
+def timers_of(machine: Machine, source: str) -> tuple[Timer, ...]:
+    """Return the timers of a source; `*` has some too."""
+    events = machine.events_from.get(source, ())
+    return tuple(timer(source, event) for event in events if event.startswith(TIMER_PREFIX))
+
+
+def tree(machine: Machine) -> tuple[Node, ...]:
+    """Return the states at the top level, those inside them within."""
+    start = machine.entered(machine.initial)
+    path = {start, *machine.ancestry(start)}
+    return tuple(_node(machine, state.name, path) for state in machine.states if state.parent is None)
+
+
+def _node(machine: Machine, name: str, path: set[str]) -> Node:
+    inside = [state for state in machine.states if state.parent == name]
+    first = [s for s in inside if s.name in path] or [s for s in inside if s.kind == "initial"] or inside
+    is_final = name in machine.final_states
+    dropped: list[Timer] = []
+    if is_final:
+        around = name
+        while around := around.rpartition(".")[0]:
+            dropped += timers_of(machine, around)
+        dropped += timers_of(machine, STAR)
+    children = tuple(_node(machine, state.name, path) for state in inside)
+    initial = first[0].name if first else None
+    return Node(name, is_final, children, initial, timers_of(machine, name), tuple(dropped))
+
+
+def start_of(machine: Machine) -> str:
+    """Return the state at the top level in which a run begins."""
+    return machine.entered(machine.initial).partition(".")[0]

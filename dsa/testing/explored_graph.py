@@ -1,0 +1,331 @@
+"""The explored machine as a graph: every configuration it can reach, and what each occurrence does there.
+
+Takes a machine at its parameters' values. Tours and complete suites walk over this graph; it is small enough to be held
+whole, or `GraphTooLargeError` says so.
+
+What tests have taken of a machine: rows, states, verdicts; and the gate that asks for enough of it.
+
+Takes what happened step by step, gives figures and what is missing. What cannot be reached at the machine's parameters is not
+asked for; it is listed apart.
+
+Transition tours: few long runs that together take every row, and then every transition, of the explored machine.
+
+Takes a machine or its graph, gives sequences of occurrences from the start; the same machine the same tour. Greedy: from where
+a run is, the nearest thing not yet covered comes next. A transition is a row taken in one configuration on one occurrence.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+import attrs
+
+from dsa.compiled_step import compiled_step
+from dsa.declarations import Transition
+from dsa.errors import DsaError, OccurrenceError
+from dsa.immutable import immutable
+from dsa.machine import Machine
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start
+from dsa.system import closed_system, location_of
+
+#: More configurations than this are not laid out unless asked for.
+MAX_CONFIGURATIONS = 50_000
+
+
+class GraphTooLargeError(DsaError):
+    """Raised when a machine has more configurations than a graph may hold. `limit` is that number."""
+
+    def __init__(self, machine: Machine, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"{machine.name} has more than {limit} configurations at these parameters: too many to make tests of; "
+            "give smaller parameter values"
+        )
+
+
+@attrs.frozen
+class GraphEdge:
+    """A row taken: on what, from which configuration to which (by number), and the row's index."""
+
+    source: int
+    occurrence: Occurrence
+    target: int
+    row: int
+    effects: tuple[str, ...]
+
+
+@attrs.frozen(slots=False, field_transformer=immutable)
+class ExploredGraph:
+    """All that a machine can do at its parameters' values. Configuration 0 is the start.
+
+    `moves` are sorted by source. `alphabet` has every occurrence that can come in some configuration, in the order it is first met:
+    outside events where they have rows, answers, armed timers, each with every combination of the verdicts that are read.
+    """
+
+    machine: Machine = attrs.field(repr=False)
+    configurations: tuple[Configuration, ...]
+    moves: tuple[GraphEdge, ...]
+    alphabet: tuple[Occurrence, ...]
+
+    @cached_property
+    def moves_from(self) -> tuple[tuple[GraphEdge, ...], ...]:
+        """The moves of each configuration."""
+        found: list[list[GraphEdge]] = [[] for _ in self.configurations]
+        for move in self.moves:
+            found[move.source].append(move)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def index(self) -> dict[Configuration, int]:
+        """Where each configuration stands."""
+        return {configuration: place for place, configuration in enumerate(self.configurations)}
+
+    @cached_property
+    def rows(self) -> frozenset[int]:
+        """The indexes of the rows that can be taken."""
+        return frozenset(move.row for move in self.moves)
+
+    @cached_property
+    def verdicts(self) -> frozenset[tuple[str, str]]:
+        """The verdicts that some row can be taken with."""
+        return frozenset(verdict for move in self.moves for verdict in move.occurrence.verdicts)
+
+    @cached_property
+    def _answers(self) -> "dict[int, dict[Occurrence, Taken | Refusal | None]]":
+        return {}
+
+    def answer(self, place: int, occurrence: Occurrence) -> Taken | Refusal | None:
+        """Return what the machine answers in a configuration; None when the occurrence is malformed there."""
+        known = self._answers.setdefault(place, {})
+        if occurrence not in known:
+            try:
+                known[occurrence] = compiled_step(self.machine).step(self.configurations[place], occurrence)
+            except OccurrenceError:
+                known[occurrence] = None
+        return known[occurrence]
+
+    def refused(self, place: int) -> Iterator[Occurrence]:
+        """Return the occurrences of the alphabet that are refused in a configuration."""
+        return (occurrence for occurrence in self.alphabet if isinstance(self.answer(place, occurrence), Refusal))
+
+    def distances(self, goals: Iterable[int]) -> list[int | None]:
+        """Return how many moves each configuration is from the nearest of some; None where none can be reached."""
+        distance: list[int | None] = [None] * len(self.configurations)
+        waiting = deque(goals)
+        for place in waiting:
+            distance[place] = 0
+        while waiting:
+            place = waiting.popleft()
+            here = distance[place]
+            assert here is not None, "what waits has been reached"
+            for before in self._sources[place]:
+                if distance[before] is None:
+                    distance[before] = here + 1
+                    waiting.append(before)
+        return distance
+
+    @cached_property
+    def _sources(self) -> tuple[tuple[int, ...], ...]:
+        found: list[list[int]] = [[] for _ in self.configurations]
+        for move in self.moves:
+            found[move.target].append(move.source)
+        return tuple(map(tuple, found))
+
+
+def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) -> ExploredGraph:
+    """Explore a machine at its parameters' values. Raises TooLargeError."""
+    system, step = closed_system(machine), compiled_step(machine).step
+    possible: list[dict[Occurrence, None]] = [{} for _ in system.locations]
+    for command in system.commands:
+        possible[command.source][command.occurrence] = None
+    for fault in system.faults:
+        possible[fault.location][fault.occurrence] = None
+    row_index = {id(row): place for place, row in enumerate(machine.transitions)}
+    order, moves, alphabet = [start(machine)], list[GraphEdge](), dict[Occurrence, None]()
+    index = {order[0]: 0}
+    for place, configuration in enumerate(order):  # grows while it is walked
+        if len(order) > max_configurations or system.left_out:
+            raise GraphTooLargeError(machine, max_configurations)
+        for occurrence in possible[location_of(system, configuration)]:
+            alphabet[occurrence] = None
+            taken = step(configuration, occurrence)
+            if isinstance(taken, Taken):
+                after = taken.configuration
+                if after not in index:
+                    index[after] = len(order)
+                    order.append(after)
+                row = row_index[id(taken.transition)]
+                moves.append(GraphEdge(place, occurrence, index[after], row, taken.effects))
+    return ExploredGraph(machine, tuple(order), tuple(moves), tuple(alphabet))
+
+
+Verdict = tuple[str, str]
+
+
+class CoverageError(AssertionError):
+    """Raised when tests have taken too few rows."""
+
+
+@attrs.define
+class Coverage:
+    """What has been taken so far: indexes of rows, names of leaves, pairs of guard and verdict. It grows in place."""
+
+    machine: Machine = attrs.field(repr=False)
+    rows: set[int] = attrs.field(factory=set)
+    states: set[str] = attrs.field(factory=set)
+    verdicts: set[Verdict] = attrs.field(factory=set)
+    tests: int = 0
+    steps: int = 0
+
+    def begin(self, state: str) -> None:
+        """Count a test that begins in a state."""
+        self.tests += 1
+        self.states.add(state)
+
+    def took(self, row: int, occurrence: Occurrence, state: str) -> None:
+        """Count a row taken, and the state after it."""
+        self.steps += 1
+        self.rows.add(row)
+        self.states.add(state)
+        self.verdicts.update(occurrence.verdicts)
+
+    def require(self, share: float, graph: ExploredGraph) -> None:
+        """Raise CoverageError unless this share of the rows that can be taken was taken."""
+        missing = sorted(graph.rows - self.rows)
+        if len(missing) > (1 - share) * len(graph.rows) + 1e-9:
+            rows = self.machine.transitions
+            listed = "\n".join(f"  {described(rows[number], number)}" for number in missing)
+            raise CoverageError(
+                f"{len(graph.rows) - len(missing)} of {len(graph.rows)} rows that can be taken were taken, "
+                f"{share:.0%} are required; not taken:\n{listed}"
+            )
+
+    def report(self, graph: ExploredGraph) -> str:
+        """Return what was taken of what can be taken, and what is missing, as lines of text."""
+        leaves = {configuration.state for configuration in graph.configurations}
+        rows = self.machine.transitions
+        figures = (
+            f"rows {len(self.rows & graph.rows)} of {len(graph.rows)}, states {len(self.states & leaves)} of {len(leaves)}, "
+            f"verdicts {len(self.verdicts & graph.verdicts)} of {len(graph.verdicts)}"
+        )
+        lines = [f"{self.tests} tests, {self.steps} steps: {figures}"]
+        lines += _listed("rows not taken", (described(rows[n], n) for n in sorted(graph.rows - self.rows)))
+        lines += _listed("states not reached", sorted(leaves - self.states))
+        lines += _listed("verdicts not given", (f"{g}.{said}" for g, said in sorted(graph.verdicts - self.verdicts)))
+        dead = sorted(set(range(len(rows))) - graph.rows)
+        lines += _listed("rows that cannot be taken at these parameters", (described(rows[n], n) for n in dead))
+        return "\n".join(lines)
+
+
+def _listed(title: str, items: Iterable[str]) -> list[str]:
+    found = list(items)
+    return [f"{title}: {'; '.join(found)}"] if found else []
+
+
+def described(row: Transition, number: int) -> str:
+    """Name a row for people: its line, or its place when it has none, then source, event and target."""
+    place = f"line {row.span.line}" if row.span else f"row {number + 1}"
+    return f"{place} ({row})"
+
+
+#: Is told the machine, what happened, the row taken, and the state after it: `pytest --machine-coverage` listens.
+Listener = Callable[[Machine, Occurrence, Transition, str], None]
+
+_listeners: list[Listener] = []
+
+
+def listen(listener: Listener) -> None:
+    """Call a function with every row that tests take from now on."""
+    _listeners.append(listener)
+
+
+def forget_listener(listener: Listener) -> None:
+    """Call it no more."""
+    _listeners.remove(listener)
+
+
+def tell_listeners(machine: Machine, occurrence: Occurrence, row: Transition, state: str) -> None:
+    """Say that a row was taken."""
+    for listener in _listeners:
+        listener(machine, occurrence, row, state)
+
+
+Test = tuple[Occurrence, ...]
+
+
+def tour(machine: Machine | ExploredGraph, *, refused: bool = False) -> tuple[Test, ...]:
+    """Return runs that take every transition which can be taken; the first of them take every row.
+
+    With `refused`, each configuration is also given every occurrence that it refuses, once. Raises TooLargeError when there are
+    too many configurations.
+    """
+    graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine)
+    walker = _Walker(graph, refused=refused)
+    return walker.run()
+
+
+def row_tour(machine: Machine | ExploredGraph, *, but: Iterable[int] = ()) -> tuple[Test, ...]:
+    """Return runs that take every row which can be taken, except those of the indexes `but`."""
+    graph = machine if isinstance(machine, ExploredGraph) else graph_of(machine)
+    return _Walker(graph, rows=graph.rows - frozenset(but)).run(rows_only=True)
+
+
+class _Walker:
+    def __init__(self, graph: ExploredGraph, *, rows: frozenset[int] | None = None, refused: bool = False) -> None:
+        self._graph = graph
+        self._rows = set(graph.rows if rows is None else rows)
+        self._moves = {id(move) for move in graph.moves}  # cheaper to look up than the moves
+        self._refused = refused
+        self._visited: set[int] = set()
+
+    def run(self, *, rows_only: bool = False) -> tuple[Test, ...]:
+        tests: list[Test] = []
+        while self._rows if rows_only else (self._moves or not tests):
+            tests.append(self._walk(rows_only=rows_only))
+        return tuple(tests)
+
+    def _walk(self, *, rows_only: bool) -> Test:
+        """Go on as long as something uncovered can be reached: rows first."""
+        place, test = 0, self._arrive(0)
+        while True:
+            way = self._nearest(place, lambda move: move.row in self._rows)
+            if way is None and not rows_only:
+                way = self._nearest(place, lambda move: id(move) in self._moves)
+            if way is None:
+                return tuple(test)
+            for move in way:
+                self._rows.discard(move.row)
+                self._moves.discard(id(move))
+                place = move.target
+                test += [move.occurrence, *self._arrive(place)]
+
+    def _arrive(self, place: int) -> list[Occurrence]:
+        """Return what is refused here, the first time."""
+        if not self._refused or place in self._visited:
+            return []
+        self._visited.add(place)
+        return list(self._graph.refused(place))
+
+    def _nearest(self, place: int, wanted: Callable[[GraphEdge], bool]) -> list[GraphEdge] | None:
+        """Return the shortest way that ends with a wanted move; None when there is none."""
+        if not (self._rows or self._moves):
+            return None
+        came: dict[int, GraphEdge | None] = {place: None}
+        waiting = deque([place])
+        while waiting:
+            here = waiting.popleft()
+            for move in self._graph.moves_from[here]:
+                if wanted(move):
+                    return [*_way(came, here), move]
+                if move.target not in came:
+                    came[move.target] = move
+                    waiting.append(move.target)
+        return None
+
+
+def _way(came: dict[int, GraphEdge | None], place: int) -> list[GraphEdge]:
+    way = []
+    while (move := came[place]) is not None:
+        way.append(move)
+        place = move.source
+    return way[::-1]

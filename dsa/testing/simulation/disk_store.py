@@ -1,0 +1,339 @@
+"""A disk that forgets: what was written and not synced may be gone, in part or whole, after a power cut.
+
+Takes bytes, keeps one file for each run. A process that is killed loses nothing of what it has written; a machine that loses power does.
+
+A `RunStore` on the simulated disk: the real lines, chain and epochs, in frames that say whether they are whole.
+
+An append is one frame and one sync. What a crash left of a frame that was never synced is cut off when the run is next held; a frame
+that is not what was written and has a good one behind it is damage. There are no lists of runs here and no inbox, so summaries are not kept. Others are told of every stage of an append, and may end it there.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Literal, Protocol
+from zlib import crc32
+
+import attrs
+
+from dsa.runtime.ledger import Entry, Ledger, dump_line, from_json
+from dsa.runtime.run_store import (
+    DamageError,
+    HeldError,
+    LeaseLostError,
+    StoredRun,
+    StoreError,
+    Summary,
+    Taking,
+    UnknownRunError,
+    first_link,
+    next_link,
+)
+from dsa.testing.simulation.seed_plan import Chance
+
+_SECTOR = 64
+
+
+class File:
+    """One file: its bytes as every process sees them, and how many of them are on the disk for good.
+
+    `read` is what somebody has read of it; it is forgotten when a byte becomes another one, and not when more are written.
+    """
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.synced = 0
+        self.read: Any = None
+
+    def write(self, data: bytes) -> None:
+        """Write at the end. Nobody may rely on it before it was synced."""
+        self.content += data
+
+    def sync(self) -> None:
+        """Have everything on the disk for good."""
+        self.synced = len(self.content)
+
+    def cut(self, length: int) -> None:
+        """Leave off what stands behind a length."""
+        if length < len(self.content):
+            del self.content[length:]
+            self.synced = min(self.synced, length)
+            self.read = None
+
+    def lose_power(self, chance: Chance) -> None:
+        """Lose, tear or keep what was not synced; then what is there is on the disk."""
+        torn = self.content[self.synced :]
+        if torn:
+            match chance.below(4, "power"):
+                case 0:
+                    torn.clear()
+                case 1:
+                    del torn[chance.below(len(torn), "torn") :]
+                case 2:  # a later sector came before an earlier one
+                    at = _SECTOR * chance.below(1 + len(torn) // _SECTOR, "sector")
+                    torn[at : at + _SECTOR] = bytes(len(torn[at : at + _SECTOR]))
+                case _:  # everything was written back in time
+                    pass
+            self.content[self.synced :] = torn
+            self.read = None
+        self.sync()
+
+    def flip(self, at: int) -> None:
+        """Change one byte, as disks do; once more changes it back."""
+        self.content[at] ^= 0x10
+        self.read = None
+
+
+_HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{8})\n")
+_HEAD_LENGTH = 18
+#: The frames that have entries; others say who holds the run.
+_WITH_ENTRIES = frozenset({"new", "rows"})
+
+
+Stage = Literal["before", "unsynced", "durable"]
+
+
+class Owner(Protocol):
+    """The process that has a store open. What these raise goes to who called the store."""
+
+    name: str
+
+    @property
+    def may_release(self) -> bool:
+        """Return whether it lives and its store has not failed."""
+
+    def before(self, entries: Sequence[Entry]) -> None:
+        """Entries are about to be written; none of them is."""
+
+    def refused(self) -> None:
+        """Somebody else holds the run: this process is told so."""
+
+    def unsynced(self, entries: Sequence[Entry]) -> None:
+        """They are written and not synced."""
+
+    def durable(self, epoch: int, entries: Sequence[Entry]) -> None:
+        """They are on the disk for good: whoever wrote them is about to hear of it."""
+
+    def holding(self, stage: Stage, epoch: int) -> None:
+        """The run is about to be held under an epoch (`before`), that is written (`unsynced`), the run is held (`durable`)."""
+
+    def held(self, recorded: StoredRun) -> None:
+        """The run is held and read: whoever asked for it is about to go on with it."""
+
+    def releasing(self, stage: Stage) -> None:
+        """The run is about to be released (`before`), that is written (`unsynced`), nobody holds it (`durable`)."""
+
+
+@attrs.define
+class Contents:
+    """What a file holds: text, entries and their lines' chain as read; how much of it is sound.
+
+    Who writes a whole frame behind it goes on with it, so that the frame need not be verified while nobody has touched it: `unread` are its lines.
+    """
+
+    text: str = ""
+    link: bytes = b""
+    epoch: int = 0
+    holder: str | None = None
+    length: int = 0
+    entries: list[Entry] = attrs.field(factory=list)
+    unread: list[str] = attrs.field(factory=list)
+
+    def read_lines(self) -> None:
+        """Read the lines that nobody has read."""
+        self.entries += map(_entry, self.unread)
+        self.unread.clear()
+
+
+class DiskStore:
+    """The store as one process has it open. `is_alive` tells whether a holder lives."""
+
+    def __init__(self, files: dict[str, File], owner: Owner, is_alive: Callable[[str], bool]) -> None:
+        self._files, self._owner, self._is_alive = files, owner, is_alive
+
+    def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> "DiskJournal":  # noqa: ARG002  (not kept)
+        """Begin a run. Raises StoreError when there is one of that id."""
+        file = self._files.setdefault(run, File())
+        if file.content and contents(run, file) is not None:
+            raise StoreError("there is a run of that id already")
+        self._owner.before(entries)
+        file.cut(0)
+        link = _first_link(run, text)
+        file.read = Contents(text, link, 1, self._owner.name)
+        journal = DiskJournal(file, self._owner, run, link, 1)
+        journal.write(f"new 1 {len(text)} {self._owner.name}\n{text}", entries)
+        return journal
+
+    def hold(
+        self, run: str, *, take: bool = False, known: StoredRun | None = None  # noqa: ARG002  (all is read)
+    ) -> tuple["DiskJournal", StoredRun]:  # fmt: skip
+        """Become the writer of a run, and read it. Raises UnknownRunError, HeldError, DamageError."""
+        file, found = self._found(run)
+        if found.holder is not None and self._is_alive(found.holder) and not take:
+            raise HeldError(run, found.holder)
+        epoch = found.epoch + 1
+        self._owner.holding("before", epoch)
+        file.cut(found.length)
+        file.sync()  # nothing is built upon what may be gone
+        file.write(_frame(f"hold {epoch} {self._owner.name}"))
+        found.epoch, found.holder, found.length = epoch, self._owner.name, len(file.content)
+        self._owner.holding("unsynced", epoch)
+        file.sync()
+        journal = DiskJournal(file, self._owner, run, found.link, epoch)
+        self._owner.holding("durable", epoch)
+        recorded = StoredRun(run, found.text, Ledger(found.entries), epoch, self._owner.name)
+        self._owner.held(recorded)
+        return journal, recorded
+
+    def read(self, run: str) -> StoredRun:
+        """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
+        _, found = self._found(run)
+        holder = found.holder if found.holder is not None and self._is_alive(found.holder) else None
+        return StoredRun(run, found.text, Ledger(found.entries), found.epoch, holder)
+
+    def runs(self) -> tuple[str, ...]:
+        """Return the ids of all runs, in the order they were begun."""
+        return tuple(run for run, file in self._files.items() if contents(run, file) is not None)
+
+    def _found(self, run: str) -> tuple[File, Contents]:
+        file = self._files.get(run)
+        found = None if file is None else contents(run, file)
+        if file is None or found is None:
+            raise UnknownRunError(f"there is no run {run}")
+        return file, found
+
+
+class DiskJournal:
+    """The right to write one run of a DiskStore."""
+
+    def __init__(self, file: File, owner: Owner, run: str, link: bytes, epoch: int) -> None:
+        self.run, self.epoch = run, epoch
+        self._file, self._owner, self.head = file, owner, link
+        self._end = len(file.content)
+
+    def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:  # noqa: ARG002  (not kept)
+        """Write entries, all or none of them; they are durable when this returns. Raises LeaseLostError or StoreError."""
+        if entries:
+            self._owner.before(entries)
+            self.require_lease()
+            self.write(f"rows {self.epoch}\n", entries)
+
+    def write(self, head: str, entries: Sequence[Entry]) -> None:
+        """Write a frame that begins with a head and has entries, and have it on the disk."""
+        lines, link, known = [], self.head, self._known
+        for line in map(dump_line, entries):
+            link = _next_link(link, self.epoch, line)
+            lines.append(line)
+        self._file.write(_frame(head + "\n".join((*lines, link.hex()))))
+        self._end = len(self._file.content)
+        if known is not None and known.link == self.head:
+            known.unread += lines
+            known.link, known.epoch, known.length = link, self.epoch, self._end
+        self.head = link
+        self._owner.unsynced(entries)
+        self._file.sync()
+        self._owner.durable(self.epoch, entries)
+
+    @property
+    def _known(self) -> Contents | None:
+        """What was read of the file, where that is all that there is."""
+        known: Contents | None = self._file.read
+        return known if known is not None and known.length == len(self._file.content) else None
+
+    def require_lease(self) -> None:
+        """Raise LeaseLostError when somebody else holds the run."""
+        if len(self._file.content) != self._end:
+            for _, body in frames(self._file.content, self._end):
+                if body.startswith("hold ") and int(body.split(" ")[1]) > self.epoch:
+                    self._owner.refused()
+                    raise LeaseLostError(self.run)
+            self._end = len(self._file.content)
+
+    def release(self, summary: Summary | None = None) -> None:  # noqa: ARG002  (not kept)
+        """Give up the right to write; somebody else's is not touched. Raises StoreError."""
+        if not self._owner.may_release:
+            return  # whoever comes next finds this holder dead
+        self._owner.releasing("before")
+        try:
+            self.require_lease()
+        except LeaseLostError:
+            return
+        known = self._known
+        self._file.write(_frame(f"free {self.epoch}"))
+        if known is not None:
+            known.epoch, known.holder, known.length = self.epoch, None, len(self._file.content)
+        self._owner.releasing("unsynced")
+        self._file.sync()
+        self._end = len(self._file.content)
+        self._owner.releasing("durable")
+
+
+def _frame(body: str) -> bytes:
+    data = body.encode("utf-8", "surrogatepass")
+    return b"%08x %08x\n%b" % (crc32(data), len(data), data)
+
+
+def frames(content: bytearray, begin: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield the frames that are whole, each with the place where it ends, until one is not."""
+    at = begin
+    while at < len(content) and (body := _body(content, at)) is not None:
+        at += _HEAD_LENGTH + len(body)
+        yield at, body.decode("utf-8", "surrogatepass")
+
+
+def _body(content: bytearray, at: int) -> bytes | None:
+    head = _HEAD.match(content, at)
+    if head is None:
+        return None
+    begin = at + _HEAD_LENGTH
+    body = bytes(content[begin : begin + int(head[2], 16)])
+    return body if len(body) == int(head[2], 16) and crc32(body) == int(head[1], 16) else None
+
+
+def contents(run: str, file: File) -> Contents | None:
+    """Read and verify a file; None when no run was begun in it. Raises DamageError. What was read of the same bytes before is not read again."""
+    found: Contents = file.read or Contents()
+    found.read_lines()
+    file.read = None  # whatever comes of what is read now
+    for end, body in frames(file.content, found.length):
+        head, _, rest = body.partition("\n")
+        word, number, *said = head.split(" ", 2)
+        found.epoch = int(number)
+        if word == "new":
+            size, _, found.holder = said[0].partition(" ")
+            found.text, rest = rest[: int(size)], rest[int(size) :]
+            found.link = _first_link(run, found.text)
+        if word in _WITH_ENTRIES:
+            *lines, written = rest.split("\n")
+            for line in lines:
+                found.link = _next_link(found.link, found.epoch, line)
+            found.unread = lines
+            found.read_lines()
+            require_chain(run, len(found.entries), found.link, written)
+        else:
+            found.holder = said[0] if word == "hold" else None
+        found.length = end
+    if found.length < len(file.content):
+        heads = _HEAD.finditer(file.content, found.length)
+        if any(_body(file.content, head.start()) is not None for head in heads):
+            raise DamageError("it is not what was written", run, len(found.entries))
+    file.read = found
+    return found if found.entries else None
+
+
+def require_chain(run: str, count: int, link: bytes, written: str) -> None:
+    """Raise DamageError unless the chain is the one that was written."""
+    if link.hex() != written:
+        raise DamageError("it is not what was written", run, count)
+
+
+#: Runs of one machine begin alike: most have their first links in common.
+_first_link = lru_cache(maxsize=16)(first_link)
+_next_link = lru_cache(maxsize=16_384)(next_link)
+
+
+@lru_cache(maxsize=65_536)
+def _entry(line: str) -> Entry:
+    """Read a line. Runs of one machine have most of their lines in common, and entries are never changed."""
+    return from_json(json.loads(line))

@@ -1,0 +1,303 @@
+"""Chance that follows from a seed: the same question gets the same answer, whenever and however often it is asked.
+
+So a run that is cut off and taken up again meets the world that it would have met, and one seed tells one story.
+
+Ways through the explored machine: to a row that is aimed at, and from anywhere to an end.
+
+Takes a machine's graph, gives moves. The same questions get the same moves; chance is asked where several would do.
+
+What is simulated: a machine at its parameters' values with its text, everything that is worked out about it once.
+
+Takes a machine, its document's text and the policies that are real; gives a `Subject` that all stories share.
+
+What is to happen in one seed: which triple it aims at, on which way the run comes there, what else goes wrong, what it may cost.
+
+Takes a subject and a seed, gives a `SeedPlan`. A seed says all of it: the same seed is the same plan, whichever others are played.
+"""
+
+import hashlib
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+import attrs
+
+from dsa.checks.monitor import Monitored, is_monitor
+from dsa.compiled_step import compiled_step
+from dsa.declarations import Effect, show
+from dsa.edge.binding import effect_names
+from dsa.lang import digest
+from dsa.machine import Machine
+from dsa.runtime.costs import RUN, BudgetLimit
+from dsa.runtime.ledger import EventEntry
+from dsa.runtime.policy.policies import Policy
+from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over
+from dsa.testing.explored_graph import ExploredGraph, GraphEdge, graph_of
+from dsa.testing.simulation.faults import RowFacts, Triple, possible, rows_of
+
+T = TypeVar("T")
+
+_PERCENT = 100
+
+
+class Chance:
+    """Draws of one seed. `about` says what a draw is about; draws about different things are independent."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = hashlib.blake2b(b"%d" % seed, digest_size=8)
+
+    def number(self, *about: object) -> int:
+        """Draw a number of 64 bits."""
+        drawn = self._seed.copy()
+        drawn.update("\x1f".join(map(str, about)).encode())
+        return int.from_bytes(drawn.digest(), "big")
+
+    def below(self, bound: int, *about: object) -> int:
+        """Draw a number from 0 to `bound` - 1."""
+        return self.number(*about) % bound
+
+    def one_of(self, options: Sequence[T], *about: object) -> T:
+        """Draw one of some options; there is at least one."""
+        return options[self.number(*about) % len(options)]
+
+    def happens(self, percent: int, *about: object) -> bool:
+        """Return whether something happens that happens so often."""
+        return self.number(*about) % _PERCENT < percent
+
+
+#: What a move costs on a way; timers are dear, because other timers may be due before them.
+_COST, _TIMER_COST = 1, 4
+_STRAIGHT_PERCENT = 75
+_SEVERAL = 8
+
+
+class Guide:
+    """Knows the cheapest way to every move, and how far every configuration is from a final state."""
+
+    def __init__(self, graph: ExploredGraph) -> None:
+        self._graph = graph
+        self._came: list[GraphEdge | None] = [None] * len(graph.configurations)
+        self._cost = self._explored()
+        self._left = graph.distances(n for n, found in enumerate(graph.configurations) if is_over(graph.machine, found))
+
+    def _explored(self) -> list[int]:
+        """Return what it costs to come to each configuration; note by which move."""
+        unknown = 1 + _TIMER_COST * len(self._graph.configurations)
+        cost = [unknown] * len(self._graph.configurations)
+        cost[0] = 0
+        waiting = [(0, 0)]
+        while waiting:
+            so_far, place = heapq.heappop(waiting)
+            if so_far > cost[place]:
+                continue
+            for move in self._graph.moves_from[place]:
+                then = so_far + _cost(move)
+                if then < cost[move.target]:
+                    cost[move.target], self._came[move.target] = then, move
+                    heapq.heappush(waiting, (then, move.target))
+        return cost
+
+    def nearest(self, moves: tuple[GraphEdge, ...]) -> tuple[GraphEdge, ...]:
+        """Return some of these moves, the one that is cheapest to come to first."""
+        return tuple(sorted(moves, key=lambda move: self._cost[move.source] + _cost(move))[:_SEVERAL])
+
+    def way(self, goal: GraphEdge) -> tuple[GraphEdge, ...]:
+        """Return the cheapest way from the start that ends with a move."""
+        way, place = [goal], goal.source
+        while (move := self._came[place]) is not None:
+            way.append(move)
+            place = move.source
+        return tuple(way[::-1])
+
+    def where(self, move: GraphEdge) -> Configuration:
+        """Return the configuration in which a move is taken."""
+        return self._graph.configurations[move.source]
+
+    def onwards(self, here: Configuration, chance: Chance, position: int) -> GraphEdge | None:
+        """Return the next move of a run that nothing is planned for: mostly towards an end. None where nothing can happen."""
+        moves = self._graph.moves_from[self._graph.index[here]]
+        if not moves:
+            return None
+        if chance.happens(_STRAIGHT_PERCENT, "straight", position):
+            lefts = [left for move in moves if (left := self._left[move.target]) is not None]
+            if lefts:
+                moves = tuple(move for move in moves if self._left[move.target] == min(lefts))
+        return chance.one_of(moves, "onwards", position)
+
+
+def _cost(move: GraphEdge) -> int:
+    return _COST if move.occurrence.source is None else _TIMER_COST
+
+
+#: The id of every simulated run: each has a disk of its own.
+RUN_ID = "sim"
+
+
+@attrs.frozen(slots=False)
+class Subject:
+    """A machine to be simulated. `handlers` are the real policies, by effect; an effect without one is made up.
+
+    `properties` are watched in every run: those of the machine, or of the spec that adds to it.
+    """
+
+    machine: Machine
+    text: str
+    handlers: Mapping[str, Policy] = attrs.field(factory=dict)
+    properties: tuple[tuple[str, Monitored], ...] = ()
+
+    #: The moves at which triples are aimed, the cheapest to come to first.
+    aimed: dict[Triple, tuple[GraphEdge, ...]] = attrs.field(factory=dict, init=False, repr=False)
+    #: What events are to the table, by all that it looks at: most runs take the same.
+    occurrences: dict[tuple[object, ...], Occurrence] = attrs.field(factory=dict, init=False, repr=False)
+    #: What the properties said of the rows that runs have taken, by these; most runs take the same.
+    known: dict[tuple[Occurrence, ...], str | None] = attrs.field(factory=dict, init=False, repr=False)
+
+    @cached_property
+    def graph(self) -> ExploredGraph:
+        """All that the machine can do. Raises TooLargeError."""
+        return graph_of(self.machine)
+
+    @cached_property
+    def guide(self) -> Guide:
+        """Ways through it."""
+        return Guide(self.graph)
+
+    @cached_property
+    def rows(self) -> dict[int, RowFacts]:
+        """The rows that can be taken, by index."""
+        return rows_of(self.graph)
+
+    @cached_property
+    def triples(self) -> tuple[Triple, ...]:
+        """Every row, boundary and fault there is."""
+        return tuple(possible(self.rows))
+
+    @cached_property
+    def step(self) -> Callable[[Configuration, Occurrence], Taken | Refusal]:
+        """The compiled step; it remembers what it was asked."""
+        return compiled_step(self.machine).step
+
+    @cached_property
+    def row_index(self) -> dict[int, int]:
+        """The index of a row by its identity."""
+        return {id(row): place for place, row in enumerate(self.machine.transitions)}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the machine's canonical text."""
+        return digest(self.machine)
+
+    @cached_property
+    def effects(self) -> dict[str, Effect]:
+        """What the Effects table says, by name."""
+        return {effect.name: effect for effect in self.machine.effects}
+
+    @cached_property
+    def emitted(self) -> tuple[str, ...]:
+        """The effects that rows emit."""
+        return tuple(name for name, _ in effect_names(self.machine))
+
+    @cached_property
+    def has_timers(self) -> bool:
+        """Return whether any row is a timer's."""
+        return any(row.is_timer for row in self.machine.transitions)
+
+    def prepare(self) -> None:
+        """Work out what all stories share, before they are shared out. Raises TooLargeError."""
+        _ = self.triples, self.guide, self.step, self.digest
+
+    def goals(self, aim: Triple) -> tuple[GraphEdge, ...]:
+        """Return the moves at which a triple can be hit, the cheapest to come to first."""
+        found = self.aimed.get(aim)
+        if found is None:
+            found = self.aimed[aim] = self.guide.nearest(self.rows[aim.row].moves_for(aim.boundary, aim.fault))
+        return found
+
+    def occurrence(self, event: EventEntry) -> Occurrence:
+        """Return what the table looks at of an event: its data is nothing to it."""
+        key = event.event, event.verdicts, event.source
+        found = self.occurrences.get(key)
+        if found is None:
+            found = self.occurrences[key] = Occurrence(*key)
+        return found
+
+    def declared(self, effect: str) -> Effect:
+        """Return what the Effects table says of an effect, or that it says nothing."""
+        found = self.effects.get(effect)
+        if found is None:
+            found = self.effects[effect] = Effect(effect)
+        return found
+
+    def handling(self, effect: str) -> str:
+        """Return what is done about an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""
+        about = self.declared(effect)
+        return about.in_doubt or ("ask" if about.kind == "actuator" else "retry")
+
+
+def monitored(machine: Machine) -> tuple[tuple[str, Monitored], ...]:
+    """Return the properties that a single run can break, with their texts."""
+    return tuple((show(prop.form), prop.form) for prop in machine.properties if is_monitor(prop.form))
+
+
+#: A run goes on for so many rows beyond its way before nothing is sent to it any more.
+_BEYOND = 8
+#: How many further faults a seed has, and before how many boundaries they strike.
+_FURTHER, _WITHIN = (0, 0, 1, 1, 2), 60
+_LIMITED_PERCENT, _MOST_CALLS = 12, 6
+
+
+@attrs.define
+class SeedPlan:
+    """One seed's plan. `way` are the moves that lead to the row aimed at; `further` are the boundaries, counted, at which more goes wrong."""
+
+    seed: int
+    chance: Chance
+    aim: Triple
+    way: tuple[GraphEdge, ...]
+    further: frozenset[int]
+    limits: tuple[BudgetLimit, ...]
+    _guide: Guide = attrs.field(repr=False)
+    #: After so many rows nothing is sent to the run any more.
+    longest: int = attrs.field(init=False)
+    _known: dict[int, tuple[Configuration, Occurrence | None]] = attrs.field(factory=dict, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Work out what is asked for again and again."""
+        self.longest = len(self.way) + _BEYOND
+
+    @property
+    def sends_first(self) -> bool:
+        """Return whether the run is begun with its first event, and not before it: nobody can take a run that is not there yet."""
+        return not (len(self.way) == 1 and self.aim.fault in {"takeover", "damage"}) and self.chance.happens(
+            80, "sends first"
+        )
+
+    def intended(self, position: int, here: Configuration) -> Occurrence | None:
+        """Return what comes next where so many rows were taken: as planned, else by chance. None when nothing can come."""
+        known = self._known.get(position)
+        if known is None or (known[0] is not here and known[0] != here):
+            known = self._known[position] = (here, self._next(position, here))
+        return known[1]
+
+    def _next(self, position: int, here: Configuration) -> Occurrence | None:
+        if position < len(self.way) and self._guide.where(self.way[position]) == here:
+            return self.way[position].occurrence
+        move = self._guide.onwards(here, self.chance, position)
+        return None if move is None else move.occurrence
+
+
+def plan_of(subject: Subject, seed: int) -> SeedPlan:
+    """Return a seed's plan. As many seeds as there are triples aim at each of them once, on the cheapest way and with nothing else wrong."""
+    chance = Chance(seed)
+    lap, place = divmod(seed, len(subject.triples))
+    aim = subject.triples[place]
+    moves = subject.goals(aim)
+    goal = chance.one_of(moves, "goal") if lap else moves[0]
+    count = chance.one_of(_FURTHER, "further") if lap else 0
+    further = frozenset(chance.below(_WITHIN, "further", number) for number in range(count))
+    limits: tuple[BudgetLimit, ...] = ()
+    if lap and chance.happens(_LIMITED_PERCENT, "limited"):
+        effect = chance.one_of((RUN, *sorted(set(subject.emitted) & subject.machine.answers.keys())), "limited effect")
+        limits = (BudgetLimit("calls", 1 + chance.below(_MOST_CALLS, "limit"), effect),)
+    return SeedPlan(seed, chance, aim, subject.guide.way(goal), further, limits, subject.guide)

@@ -1,0 +1,165 @@
+"""A conversation on a terminal: the model's text as it comes, a line for each call and what came of it, badges for what was not done.
+
+Takes moments and pieces of text in the order in which they come. It writes; it decides nothing.
+"""
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dsa.cli.command_line import printable
+from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
+from dsa.runtime.timeline import Moment
+from machines.chat.chat_resources import NAMED
+from machines.chat.conversation import DONE, FAILED, REASONS, ChatCall, ChatConversation, ChatResult, UserMessage
+from machines.chat.sql import TableInfo
+from machines.tool_use.machine_session import Lines
+from machines.tool_use.records import on_one_line, read_record, short
+from machines.tool_use.tool_call import ModelAnswer
+
+_MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
+_LONGEST_ERROR = 800
+_BADGES = {
+    "duplicate_tool_call_skipped": "skipped, done already",
+    "duplicate_artifact_prevented": "kept once",
+    "empty_python_payload_retried": "sent back",
+    "invalid_tool_payload": "refused",
+    "unknown_tool": "refused",
+    "invalid_state": "refused here",
+    "too_many_calls": "left out",
+    "answer_cut_off": "asked again",
+    "answer_incomplete": "incomplete",
+    "turn_cancelled": "stopped",
+    "turn_timed_out": "stopped",
+    "limit_reached": "stopped",
+    "turn_failed": "failed",
+    "interrupted": "no result",
+}
+
+
+class ChatDisplay(Lines):
+    """Shows a conversation. Give its methods to `Chat` as `on_moment`, `listen` and `notice`.
+
+    `folder` is where the conversation's own folder is; with `is_verbose` it shows phases, and what was mended in calls.
+    """
+
+    def __init__(self, console: Console, folder: Path, *, is_verbose: bool = False) -> None:
+        super().__init__(console)
+        self._folder, self._is_verbose = folder, is_verbose
+        self._conversation = ChatConversation()
+        self._arrived: EventEntry | None = None
+        self._failed = ""
+        self._shown = 0
+
+    def tables(self, tables: Iterable[TableInfo]) -> None:
+        """Show what was loaded."""
+        for table in tables:
+            columns = ", ".join(f"{name} {kind}" for name, kind in table.columns[:_MOST_COLUMNS])
+            more = f" and {len(table.columns) - _MOST_COLUMNS} more" if len(table.columns) > _MOST_COLUMNS else ""
+            told = f"table {table.name} ({table.source}): {table.row_count:,} rows; {columns}{more}"
+            self.line(on_one_line(told), "dim")
+
+    def notice(self, text: str) -> None:
+        """Show why the model is asked again."""
+        self.line(f"model: {text}", "yellow")
+
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Show what has happened; what was there before the conversation was taken up is only noted."""
+        self.console.quiet = not is_new
+        self._conversation.take([moment.entry])
+        self._show(moment.entry, moment.run)
+        self.console.quiet, self.is_in_line = False, self.is_in_line and is_new
+
+    def _show(self, entry: Entry, run_id: str) -> None:
+        if isinstance(entry, EventEntry):
+            self._arrived = entry
+        elif isinstance(entry, RowEntry) and self._arrived is not None:
+            self._happened(self._arrived, entry)
+            self._files(run_id)
+        elif isinstance(entry, RefusalEntry) and self._arrived is not None and self._arrived.key is None:
+            self.line(f"not now: {self._arrived.event} is not taken ({entry.reason})", "yellow")
+        elif isinstance(entry, ResultEntry):
+            self._told(entry)
+
+    def _happened(self, event: EventEntry, step: RowEntry) -> None:
+        before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
+        if event.event in {"asked", "answered", "cut_off"} and not self.has_text:
+            # a model that was not listened to: the turn was finished without us
+            self.listen(read_record(ModelAnswer, event.data).content)
+        if event.event in {"sql_call", "python_call"}:
+            call = read_record(ChatCall, event.data)
+            mended = f" [mended: {', '.join(call.rescues)}]" if self._is_verbose and call.rescues else ""
+            self.line(f"{call.tool}  {short(call.text, _LONGEST_CALL)}{mended}", "cyan")
+        if before != after and self._is_verbose:
+            self.line(f"{before} -> {after}", "dim")
+        if event.event in DONE | FAILED:
+            self._result(read_record(ChatResult, event.data).result)
+        self.has_text = False
+
+    def _result(self, result: Any) -> None:  # noqa: ANN401  (JSON)
+        if "error" in result:
+            self.line(f"{result['error']['code']}: {short(result['error']['message'], _LONGEST_ERROR)}", "red")
+        if "columns" in result:
+            self._table(result)
+        for name in ("output", "value"):
+            if result.get(name):
+                self.line(printable(result[name].rstrip("\n")), "")
+
+    def _files(self, run_id: str) -> None:
+        """Show where the files are that were made since the last time."""
+        for made in islice(self._conversation.inventory, self._shown, None):
+            self._shown += 1
+            path = self._folder / run_id / NAMED / made.file_name
+            self.line(f"file: {path} ({made.size_bytes:,} bytes)", "green")
+
+    def _table(self, result: Any) -> None:  # noqa: ANN401  (JSON)
+        self.end()
+        table = Table(show_edge=False)
+        shown = result["columns"][:_MOST_COLUMNS]
+        for column in shown:
+            table.add_column(Text(printable(str(column))))
+        for row in result["rows"][:_MOST_ROWS]:
+            table.add_row(*(Text(short(printable(_cell(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
+        self.console.print(table)
+        left = result["row_count"] - min(len(result["rows"]), _MOST_ROWS)
+        more = len(result["columns"]) - len(shown)
+        said = [f"{left:,} more rows"] * (left > 0) + [f"{more} more columns"] * (more > 0)
+        if said:
+            self.line(f"and {', '.join(said)}", "dim")
+
+    def _told(self, entry: ResultEntry) -> None:
+        for step in entry.steps:
+            told = step["payload"]
+            if isinstance(told, dict) and told.get("reason") in REASONS and told.get("text") != self._failed:
+                text = short(str(told.get("text")), _LONGEST_ERROR)
+                self.line(f"[{_BADGES[told['reason']]}] {told['reason']}: {text}", "yellow")
+            if entry.failed and isinstance(told, dict) and told.get("error") is True:
+                self._failed = str(told.get("message"))
+                self.line(f"[failed] {step['actor']}: {short(self._failed, _LONGEST_ERROR)}", "red")
+
+    def rests(self, _directory: Path) -> None:
+        """Show nothing more: a conversation waits for whatever is said to it."""
+
+
+def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
+    """Return what is shown for a cell: NULL for none, a text as it is, but in quotes one that would look like no value."""
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, str):
+        return f'"{cell}"' if cell in {"", "NULL"} else cell
+    return json.dumps(cell, ensure_ascii=False)
+
+
+class TranscriptDisplay(ChatDisplay):
+    """Shows a conversation with what was said in it: nobody types it here."""
+
+    def _show(self, entry: Entry, run_id: str) -> None:
+        if isinstance(entry, EventEntry) and entry.event == "message":
+            self.say(f"> {read_record(UserMessage, entry.data).text}")
+        super()._show(entry, run_id)

@@ -1,0 +1,646 @@
+"""What `.gitignore` files name, judged as git judges it (gitignore(5), wildmatch.c), without a process.
+
+Takes the bytes of such files and paths, tells whether a path is named. Pure. Matching takes time in proportion to a pattern and a path,
+whatever the pattern: whoever writes one cannot make it slow.
+
+What stands in a workspace, as git would keep it: found by looking at every file, read again only where it may have changed.
+
+Takes an open folder and what was seen the last time, gives every file with its mode and its id as a blob. No link is followed, also when
+folders are replaced by links meanwhile. Where contents are kept is not known here.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from itertools import islice
+
+import attrs
+
+from dsa.errors import DsaError
+from machines.coding.tools.workspace_boundary import FOLDER, READ
+from machines.coding.tools.workspace_paths import RECORDS, TEMPORARY
+
+_ANY = re.compile(rb".*", re.DOTALL)
+_NOTHING = re.compile(rb"(?!)")
+_CLASSES = {
+    b"alnum": rb"0-9A-Za-z", b"alpha": rb"A-Za-z", b"blank": rb" \t", b"cntrl": rb"\x00-\x1f\x7f", b"digit": rb"0-9", b"graph": rb"!-~",
+    b"lower": rb"a-z", b"print": rb" -~", b"punct": rb"!-/:-@\[-`{-~", b"space": rb" \t-\r", b"upper": rb"A-Z", b"xdigit": rb"0-9A-Fa-f",
+}  # fmt: skip
+
+
+@attrs.frozen
+class IgnoreRule:
+    """One line of a `.gitignore`.
+
+    `parts` are matched with the parts of a path, one by one; None stands for any number of them. `by_name` is a line without a slash: it
+    is matched with the last part alone.
+    """
+
+    parts: tuple[re.Pattern[bytes] | None, ...]
+    by_name: bool
+    negated: bool
+    folders_only: bool
+
+    def matches(self, path: Sequence[bytes], *, is_folder: bool) -> bool:
+        """Return whether it names a path, given as parts below the folder of the `.gitignore`."""
+        if self.folders_only and not is_folder:
+            return False
+        return _match(self.parts, path[-1:] if self.by_name else path)
+
+
+def rules_of(text: bytes) -> tuple[IgnoreRule, ...]:
+    """Read a `.gitignore`; a line that git gives no meaning names nothing."""
+    lines = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    found = (_rule(line.removesuffix(b"\r")) for line in lines if line and not line.startswith(b"#"))
+    return tuple(rule for rule in found if rule is not None)
+
+
+def is_named(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], parts: Sequence[bytes], *, is_folder: bool) -> bool:
+    """Return whether rules name a path, not asking about the folders above it.
+
+    `chain` has the rules of the folders above it, the topmost first, each with the number of parts that lead there. The last line that
+    matches decides, and those of the nearest folder before all others.
+    """
+    for depth, rules in reversed(chain):
+        below = parts[depth:]
+        for rule in reversed(rules):
+            if rule.matches(below, is_folder=is_folder):
+                return not rule.negated
+    return False
+
+
+def parts_of(path: str) -> tuple[bytes, ...]:
+    """Return the parts of a path as the system has them."""
+    return tuple(os.fsencode(path).split(b"/"))
+
+
+def _rule(line: bytes) -> IgnoreRule | None:
+    line = _without_spaces(line)
+    negated = line.startswith(b"!")
+    line = line[1:] if negated else line
+    folders_only = line.endswith(b"/")
+    line = line[:-1] if folders_only else line
+    by_name = b"/" not in line
+    if not line.removeprefix(b"/"):
+        return None
+    try:
+        parts = list(_parts(line.removeprefix(b"/")))
+    except _Meaningless:
+        return None
+    if by_name:
+        parts = [part or _ANY for part in parts]
+    elif parts[-1] is None:
+        parts.append(_ANY)  # what stands below a folder is at least one part
+    return IgnoreRule(tuple(parts), by_name, negated, folders_only)
+
+
+def _without_spaces(line: bytes) -> bytes:
+    """Take spaces from the end, unless a backslash stands before one."""
+    kept = re.match(rb"(?:\\.|[^\\ ]|\\\Z| +(?=[^ ]))*", line, re.DOTALL)
+    return kept[0] if kept else b""
+
+
+def _match(wanted: Sequence[re.Pattern[bytes] | None], path: Sequence[bytes]) -> bool:
+    at = start = 0
+    star, count = -1, len(wanted)
+    position = 0
+    while position < len(path):
+        part = wanted[at] if at < count else _NOTHING
+        if part is None:
+            star, start = at, position
+            at += 1
+        elif part.fullmatch(path[position]):
+            at, position = at + 1, position + 1
+        elif star >= 0:
+            start += 1  # the last `**` takes one part more
+            at, position = star + 1, start
+        else:
+            return False
+    return all(part is None for part in wanted[at:])
+
+
+class _Meaningless(Exception):  # noqa: N818  # it is no fault
+    """Raised for a pattern that can match nothing."""
+
+
+def _parts(pattern: bytes) -> Iterator[re.Pattern[bytes] | None]:
+    """Yield what each part of a path has to match."""
+    pieces: list[bytes] = []
+    for piece in _pieces(pattern):
+        if piece == b"/":
+            yield _compiled(pieces)
+            pieces = []
+        else:
+            pieces.append(piece)
+    yield _compiled(pieces)
+
+
+def _pieces(pattern: bytes) -> Iterator[bytes]:
+    """Yield a pattern piece by piece: `/`, `*`, or a regular expression of one byte."""
+    at = 0
+    while at < len(pattern):
+        byte = pattern[at : at + 1]
+        at += 1
+        if byte == b"\\":
+            byte = pattern[at : at + 1]
+            at += 1
+            if not byte:
+                raise _Meaningless
+            yield byte if byte == b"/" else re.escape(byte)
+        elif byte == b"[":
+            found, at = _class(pattern, at)
+            yield found
+        elif byte in b"*/":
+            yield byte
+        else:
+            yield b"." if byte == b"?" else re.escape(byte)
+
+
+def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
+    """Read a bracket expression from behind its bracket; give it, and where it ends."""
+    negated = pattern[at : at + 1] in (b"!", b"^")
+    at += negated
+    found, first, last = b"", True, None
+    while first or pattern[at : at + 1] != b"]":
+        name = re.compile(rb"\[:([a-z]*):\]").match(pattern, at)
+        if name is not None:
+            if name[1] not in _CLASSES:
+                raise _Meaningless
+            found, at, last = found + _CLASSES[name[1]], name.end(), None
+        elif pattern[at : at + 1] == b"-" and last is not None and pattern[at + 1 : at + 2] not in (b"]", b""):
+            end, at = _literal(pattern, at + 1)
+            found += _range(last, end)
+            last = None
+        else:
+            last, at = _literal(pattern, at)
+            found += re.escape(last)
+        first = False
+    found = found.replace(b"&&", rb"&\&").replace(b"||", rb"|\|")  # they may get a meaning in classes of `re`
+    return b"[" + (b"^" if negated else b"") + found + b"]", at + 1
+
+
+def _literal(pattern: bytes, at: int) -> tuple[bytes, int]:
+    at += pattern[at : at + 1] == b"\\"
+    if not pattern[at : at + 1]:
+        raise _Meaningless
+    return pattern[at : at + 1], at + 1
+
+
+def _range(first: bytes, last: bytes) -> bytes:
+    return re.escape(first) + b"-" + re.escape(last) if first <= last else b""
+
+
+def _compiled(pieces: Sequence[bytes]) -> re.Pattern[bytes] | None:
+    """Return what one part of a path has to match; None for `**`.
+
+    What stands between two stars is looked for once, as far left as it goes: more is never needed, and takes no more time.
+    """
+    if len(pieces) > 1 and set(pieces) == {b"*"}:
+        return None
+    runs: list[bytes] = [b""]
+    for piece in pieces:
+        if piece == b"*":
+            runs.append(b"")
+        else:
+            runs[-1] += piece
+    head, *rest = runs
+    if not rest:
+        return re.compile(head, re.DOTALL)
+    middle = b"".join(b"(?>.*?" + run + b")" for run in rest[:-1] if run)
+    return re.compile(head + middle + b".*" + rest[-1], re.DOTALL)
+
+
+FILE, PROGRAM, LINK = "100644", "100755", "120000"
+LARGEST_BYTES = 5_000_000
+#: What is kept of a workspace has at most so many bytes; what is read for the first time at one look takes at most so many seconds.
+MOST_BYTES, MOST_S = 500_000_000, 60.0
+BEYOND, LATE = f"beyond {MOST_BYTES // 1_000_000} MB of content", f"not read within {MOST_S:g} s"
+#: What was there and was named by a .gitignore when the run began: it is left out to the end, and known by name, so that it is told when it is gone.
+IGNORED, MOST_IGNORED = "a .gitignore named it when the run began", 10_000
+UNFOLLOWED = f"beyond {MOST_IGNORED:,} names that a .gitignore named when the run began"
+_SMALL_BYTES = 64_000  # code comes before data, wherever both lie
+#: Left out wherever they stand: what other programs keep for themselves, and can make again.
+CLOSED = frozenset({
+    ".git", ".dsa", *RECORDS, "__pycache__", ".venv", "node_modules", ".cache", ".mypy_cache", ".pytest_cache",
+    ".ruff_cache", ".hypothesis", ".tox", ".nox", ".ipynb_checkpoints", ".eggs", ".ds_store",
+})  # fmt: skip
+#: What is no file, as it is told why it is left out.
+SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+_PERMISSIONS = 0o777
+_DEEPEST = 100
+_MOST = 100_000
+_IGNORE, _VIRTUAL = ".gitignore", "pyvenv.cfg"
+#: A file that was changed so short before it was read may be changed once more without a change of its times.
+_TICK_NS, _SECOND_NS = 50_000_000, 1_000_000_000
+
+_QUIET_S, _EVERY_S = 2.0, 0.5
+
+#: What changes with a file: mode, size in bytes, times of change of content and of the file in ns, number.
+Stamp = tuple[int, int, int, int, int]
+
+
+class HistoryError(DsaError):
+    """Raised when what a workspace was like cannot be kept, or is not known."""
+
+
+def unkept(left_out: Mapping[str, str]) -> str:
+    """Say in a line which files were left out because there was too much of them; nothing where none was."""
+    found = {why: sorted(path for path, reason in left_out.items() if reason == why) for why in (BEYOND, LATE)}
+    told = [
+        f"{len(paths):,} file{'' if len(paths) == 1 else 's'} {why}, as {', '.join(paths[:3])}"
+        for why, paths in found.items()
+        if paths
+    ]
+    lines = (
+        [f"not kept, so no diff shows what changes in it and no undo puts it back: {'; '.join(told)}"] if told else []
+    )
+    lines += [
+        f"not told when it is gone: what is {why}, as {path}" for path, why in left_out.items() if why == UNFOLLOWED
+    ]
+    return "; ".join(lines)
+
+
+@attrs.define
+class ScanBudget:
+    """What a look may take. `stop` says whether to give it up, `tell` is called with how far it is, after two seconds and every half of one."""
+
+    stop: Callable[[], bool] = bool
+    tell: Callable[[str], object] = str
+    room_bytes: int = MOST_BYTES
+    _began_s: float = attrs.field(factory=lambda: time.monotonic(), init=False)  # noqa: PLW0108  (looked up when it is called)
+    _told_s: float = attrs.field(default=_QUIET_S - _EVERY_S, init=False)
+    _files: int = attrs.field(default=0, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() - self._began_s > MOST_S
+
+    def go_on(self, size: int = 0) -> None:
+        """Count a file that is looked at, and the bytes of it that are read. Raises HistoryError when it is to stop."""
+        if self.stop():
+            raise HistoryError("the workspace was not looked at to the end: it was stopped")
+        self._files, self._bytes = self._files + (not size), self._bytes + size
+        taken_s = time.monotonic() - self._began_s
+        if taken_s >= self._told_s + _EVERY_S:
+            self._told_s = taken_s
+            read = f"{self._files:,} files, {self._bytes / 1e6:,.0f} MB"
+            self.tell(f"looking at the workspace, so that changes can be undone: {read}, {taken_s:.0f} s")
+
+    def end(self) -> None:
+        """Take away what was told."""
+        if self._told_s >= _QUIET_S:
+            self.tell("")
+
+
+@attrs.frozen(slots=True)
+class FileState:
+    """A file as it was seen. `settled`: as long as its stamp is the same, so is its content."""
+
+    stamp: Stamp
+    mode: str
+    blob: str
+    settled: bool
+
+    @property
+    def permissions(self) -> int | None:
+        """Who may do what with it; None for a link."""
+        return None if self.mode == LINK else self.stamp[0] & _PERMISSIONS
+
+
+@attrs.define
+class WorkspaceState:
+    """Everything that was seen. `folders` are all of them with their permissions, empty ones and the workspace itself ('') too.
+
+    `left_out` says why a file is not among `files`.
+    """
+
+    files: dict[str, FileState] = attrs.field(factory=dict)
+    folders: dict[str, int] = attrs.field(factory=dict)
+    left_out: dict[str, str] = attrs.field(factory=dict)
+
+
+def blob_id(content: bytes) -> str:
+    """Return the id that git gives to a content."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def look(
+    root: int,
+    before: Mapping[str, FileState],
+    folders: frozenset[str],
+    keep: Callable[[str, bytes], None],
+    own: tuple[int, int],
+    also: Collection[str] = (),
+    left_out: Mapping[str, str] | None = None,
+    effort: ScanBudget | None = None,
+) -> WorkspaceState:
+    """Return what stands in a folder; `left_out` is None for the first look.
+
+    What is kept is bounded: files that were there the last time and those of `also` come first, then small ones, then the others by size. What was `left_out` the last
+    time for want of room or time is so again, so that it never seems to be new, and so is what a .gitignore named at the first look, whatever it says since.
+
+    `before` are the files of the last time, `folders` those that held them: they are looked at also when a `.gitignore` names them now, as
+    git does, and so are the files `also`, wherever they lie. `keep` is given the id and the content of each file that had to be read. `own` is
+    device and number of a folder that is left out. Raises HistoryError for more files than can be kept.
+    """
+    above = {"/".join(parts[:depth]) for parts in (path.split("/") for path in also) for depth in range(1, len(parts))}
+    effort = effort or ScanBudget()
+    effort.room_bytes -= sum(seen.stamp[1] for seen in before.values())
+    ignored = _IgnoredNames.of(left_out, own)
+    looking = _Scan(before, folders, frozenset(also), above, keep, own, left_out or {}, effort, ignored)
+    looking.folder(root, "", ())
+    looking.large_ones(root)
+    looking.sight.left_out |= ignored.told() | {
+        path: why for path, why in (left_out or {}).items() if why == UNFOLLOWED
+    }
+    return looking.sight
+
+
+def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
+    """Return mode and content of a file or link, None where neither is. Raises OSError, and HistoryError for one that is too large."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            return LINK, os.fsencode(os.readlink(name, dir_fd=folder))
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        read = _read(folder, name)
+    except FileNotFoundError:
+        return None
+    if read is None:
+        raise HistoryError(f"'{name}' is larger than {LARGEST_BYTES:,} bytes, or no regular file any more")
+    return _mode(read[0].st_mode), read[1]
+
+
+@attrs.define
+class _IgnoredNames:
+    """The names of what was there and ignored at the first look: found there, and looked for later among those that are `known`, by folder."""
+
+    known: Mapping[str, Collection[str]] | None
+    own: tuple[int, int]
+    found: set[str] = attrs.field(factory=set)
+    beyond: str = ""
+
+    @classmethod
+    def of(cls, left_out: Mapping[str, str] | None, own: tuple[int, int]) -> "_IgnoredNames":
+        """Return what was known at the last look; None where there was none."""
+        if left_out is None:
+            return cls(None, own)
+        known: dict[str, set[str]] = {}
+        for path in (path for path, why in left_out.items() if why == IGNORED):
+            while path and path.rpartition("/")[2] not in known.setdefault(path.rpartition("/")[0], set()):
+                folder, _, name = path.rpartition("/")
+                known[folder].add(name)
+                path = folder  # noqa: PLW2901  (up to the top)
+        return cls(known, own)
+
+    def has(self, path: str) -> bool:
+        """Return whether a file was ignored at the first look; it is found again."""
+        folder, _, name = path.rpartition("/")
+        is_known = self.known is not None and name in self.known.get(folder, ())
+        if is_known:
+            self.found.add(path)
+        return is_known
+
+    def file(self, path: str) -> None:
+        """Take a file that is ignored now: at the first look it counts."""
+        if self.known is not None:
+            self.has(path)
+        elif len(self.found) < MOST_IGNORED:
+            self.found.add(path)
+        else:
+            self.beyond = self.beyond or path
+
+    def folder(self, above: int, path: str) -> None:
+        """Take what lies in a folder that is ignored now, but for what other programs keep."""
+        is_of_none = self.known is not None and path not in self.known
+        if self.beyond or is_of_none or path.count("/") >= _DEEPEST:
+            return
+        try:
+            opened = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
+        except OSError:  # gone, or something else, since it was listed, or not for us
+            return
+        try:
+            for name, mode in () if self._is_left_out(opened) else self._inside(opened, path):
+                take = self.folder if stat.S_ISDIR(mode) else lambda _, inner: self.file(inner)
+                take(opened, f"{path}/{name}")
+        finally:
+            os.close(opened)
+
+    def _is_left_out(self, opened: int) -> bool:
+        found = os.fstat(opened)
+        return (found.st_dev, found.st_ino) == self.own or _has(opened, _VIRTUAL)
+
+    def _inside(self, opened: int, path: str) -> Iterator[tuple[str, int]]:
+        """Yield the names in a folder with their modes: of a very large one some more than are taken, later those that are known."""
+        if self.known is not None:
+            names = sorted(self.known[path])
+        else:
+            with os.scandir(opened) as entries:
+                names = sorted(entry.name for entry in islice(entries, MOST_IGNORED + 1) if not _is_closed(entry.name))
+        for name in names:
+            with suppress(FileNotFoundError):
+                yield name, os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode
+
+    def told(self) -> dict[str, str]:
+        """Return them as what is left out."""
+        return dict.fromkeys(sorted(self.found), IGNORED) | ({self.beyond: UNFOLLOWED} if self.beyond else {})
+
+
+@attrs.define
+class _Scan:
+    before: Mapping[str, FileState]
+    folders: frozenset[str]
+    also: frozenset[str]
+    above: Collection[str]
+    keep: Callable[[str, bytes], None]
+    own: tuple[int, int]
+    left_out: Mapping[str, str]
+    effort: ScanBudget
+    ignored: _IgnoredNames
+    sight: WorkspaceState = attrs.field(factory=WorkspaceState)
+    later: list[tuple[int, str]] = attrs.field(factory=list)
+
+    def folder(
+        self, opened: int, prefix: str, chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], *, is_closed: bool = False
+    ) -> None:
+        """Look at everything in a folder; `prefix` ends with a slash, or is empty. `chain` are the rules of the folders above it.
+
+        In one that `is_closed` only what was asked for is looked at, or was looked at the last time.
+        """
+        with os.scandir(opened) as entries:
+            listed = list(entries)
+        here, names = prefix[:-1], {entry.name for entry in listed}
+        if here and _VIRTUAL in names and f"{prefix}{_VIRTUAL}" not in self.before:
+            if here not in self.folders and here not in self.above:
+                self.sight.left_out[here] = "a virtual environment"
+                return
+            is_closed = True
+        found = [
+            entry
+            for entry in listed
+            if not (is_closed or _is_closed(entry.name)) or self._is_wanted(prefix + entry.name)
+        ]
+        self.sight.folders[here] = os.fstat(opened).st_mode & _PERMISSIONS
+        rules = self._rules(opened) if _IGNORE in names else ()
+        chain = [*chain, (prefix.count("/"), rules)] if rules else chain
+        for entry in found:
+            path = prefix + entry.name
+            is_wanted = self._is_wanted(path)
+            if entry.is_dir(follow_symlinks=False):
+                if is_wanted or not _is_ignored(chain, path, is_folder=True):
+                    self._into(opened, path, chain, is_closed=is_closed or _is_closed(entry.name))
+                else:
+                    self.ignored.folder(opened, path)
+            elif not is_wanted and _is_ignored(chain, path, is_folder=False):
+                self.ignored.file(path)
+            elif is_wanted or not self.ignored.has(path):
+                with suppress(FileNotFoundError):  # gone since it was listed
+                    self._file(opened, entry.name, path, entry.stat(follow_symlinks=False))
+        if len(self.sight.files) + len(self.sight.left_out) + len(self.later) > _MOST:
+            raise HistoryError(
+                f"the workspace has more than {_MOST:,} files: name what is not worked on in a .gitignore"
+            )
+
+    def _is_wanted(self, path: str) -> bool:
+        """Return whether something is looked at whatever its name is."""
+        return path in self.before or path in self.folders or path in self.also or path in self.above
+
+    def _rules(self, opened: int) -> tuple[IgnoreRule, ...]:
+        try:
+            read = _read(opened, _IGNORE)
+        except OSError:  # a link, as git has it, or gone, or not for us: it names nothing
+            return ()
+        return rules_of(read[1]) if read else ()
+
+    def _into(
+        self, above: int, path: str, chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], *, is_closed: bool
+    ) -> None:
+        if path.count("/") >= _DEEPEST:
+            self.sight.left_out[path] = f"deeper than {_DEEPEST} folders"
+            return
+        try:
+            opened = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
+        except (FileNotFoundError, NotADirectoryError):  # gone, or something else, since it was listed
+            return
+        except PermissionError:
+            self.sight.left_out[path] = "cannot be read"
+            return
+        try:
+            found = os.fstat(opened)
+            if (found.st_dev, found.st_ino) != self.own:
+                self.folder(opened, path + "/", chain, is_closed=is_closed)
+        finally:
+            os.close(opened)
+
+    def _file(self, folder: int, name: str, path: str, found: os.stat_result) -> None:
+        self.effort.go_on()
+        seen = self.before.get(path)
+        if seen is not None and seen.settled and seen.stamp == _stamp(found):
+            self.sight.files[path] = seen
+        elif stat.S_ISLNK(found.st_mode):
+            target = os.fsencode(os.readlink(name, dir_fd=folder))
+            self._keep(path, LINK, target, found, settled=True)  # a link is never changed, only replaced
+        elif stat.S_ISREG(found.st_mode):
+            self._bounded(folder, name, path, found.st_size)
+        else:
+            self.sight.left_out[path] = SPECIAL[stat.S_IFMT(found.st_mode)]
+
+    def _bounded(self, folder: int, name: str, path: str, size: int) -> None:
+        """Read a file that is known or asked for; another one as far as there is room, a large one later."""
+        if path in self.before or path in self.also:
+            self._regular(folder, name, path)
+        elif (why := self.left_out.get(path)) in {BEYOND, LATE}:
+            self.sight.left_out[path] = why
+        elif _SMALL_BYTES < size <= LARGEST_BYTES:
+            self.later.append((size, path))
+        else:
+            self._new(folder, name, path, size)
+
+    def _new(self, folder: int, name: str, path: str, size: int) -> None:
+        """Read a file for the first time, as far as there is room and time."""
+        if size <= LARGEST_BYTES and (size > self.effort.room_bytes or self.effort.is_late):
+            self.sight.left_out[path] = BEYOND if size > self.effort.room_bytes else LATE
+            return
+        self._regular(folder, name, path)
+        if path in self.sight.files:
+            self.effort.room_bytes -= self.sight.files[path].stamp[1]
+
+    def large_ones(self, root: int) -> None:
+        """Read the large files that are new, the smaller ones first."""
+        for size, path in sorted(self.later):
+            self.effort.go_on()
+            *above, name = path.split("/")
+            with ExitStack() as opened, suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # gone since
+                folder = root
+                for part in above:
+                    folder = os.open(part, FOLDER, dir_fd=folder)
+                    opened.callback(os.close, folder)
+                self._new(folder, name, path, size)
+
+    def _regular(self, folder: int, name: str, path: str) -> None:
+        now_ns = time.time_ns()
+        try:
+            read = _read(folder, name)
+        except FileNotFoundError:
+            return
+        except OSError as fault:
+            self.sight.left_out[path] = f"cannot be read: {fault.strerror}"
+            return
+        if read is None:
+            self.sight.left_out[path] = f"over {LARGEST_BYTES:,} bytes"
+            return
+        found, content = read
+        tick_ns = _TICK_NS if found.st_ctime_ns % _SECOND_NS else 2 * _SECOND_NS  # such a file system counts seconds
+        self._keep(path, _mode(found.st_mode), content, found, settled=found.st_ctime_ns < now_ns - tick_ns)
+
+    def _keep(self, path: str, mode: str, content: bytes, found: os.stat_result, *, settled: bool) -> None:
+        self.effort.go_on(len(content))
+        blob = blob_id(content)
+        self.keep(blob, content)
+        self.sight.files[path] = FileState(_stamp(found), mode, blob, settled)
+
+
+def _read(folder: int, name: str) -> tuple[os.stat_result, bytes] | None:
+    """Read a regular file, with how it was before that; None when it is none, or too large. Raises OSError."""
+    opened = os.open(name, READ, dir_fd=folder)
+    try:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_BYTES:
+            return None
+        content = bytearray()
+        while len(content) <= LARGEST_BYTES and (piece := os.read(opened, max(found.st_size - len(content), 0) + 1)):
+            content += piece
+    finally:
+        os.close(opened)
+    return (found, bytes(content)) if len(content) <= LARGEST_BYTES else None
+
+
+def _has(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def _mode(mode: int) -> str:
+    return PROGRAM if mode & stat.S_IXUSR else FILE
+
+
+def _is_closed(name: str) -> bool:
+    return name.lower() in CLOSED or name.startswith(TEMPORARY)
+
+
+def _is_ignored(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], path: str, *, is_folder: bool) -> bool:
+    return bool(chain) and is_named(chain, parts_of(path), is_folder=is_folder)

@@ -1,0 +1,396 @@
+"""Tools of MCP servers (Model Context Protocol), for callers on any thread.
+
+Takes servers as they are configured, gives their tools and what calls of them gave. Servers run as processes of their own,
+outside of the sandbox, with the rights of the user: whoever configures one trusts it. What it says is data, and has an end.
+"""
+
+import asyncio
+import concurrent.futures
+import json
+import os
+import select
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import attrs
+
+from machines.coding.servers.mcp_results import (
+    ForeignTool,
+    McpServer,
+    Redact,
+    ServerAnswer,
+    ServerResult,
+    check_apart,
+    prefix,
+    result_of,
+    shown_names,
+)
+from machines.coding.servers.mcp_session import Live, PendingCall, cancelled, package_fault, told
+from machines.coding.tools.workspace_paths import WorkspaceToolError
+from machines.tool_use.records import JsonObject
+
+T = TypeVar("T")
+
+
+class LoopClosedError(Exception):  # it says what is the case
+    """Raised when the loop was ended before the work was done."""
+
+
+class _LoopJob(Generic[T]):
+    """Work that can be given up, begun or not. It happens on the loop's thread."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._is_given_up = False
+
+    async def run(self) -> T:
+        self._task = asyncio.current_task()
+        if self._is_given_up:
+            self.forget()
+            raise asyncio.CancelledError
+        return await self._work
+
+    def forget(self) -> None:
+        """Let go of work that never begins."""
+        self._work.close()
+
+    def give_up(self) -> None:
+        self._is_given_up = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+class BesideLoop:
+    """An event loop beside the threads that use it. It runs from the beginning, until `end`; it never keeps the interpreter from ending."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = threading.Lock()
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
+        self._is_ended, self._end = False, asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="mcp", daemon=True)
+        self._thread.start()
+
+    def done(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have work done and wait for it, or raise what it raised. Ctrl-C and the like cancel it. Raises Ended."""
+        job = _LoopJob(work)
+        try:
+            return self._begun(job).result()
+        except concurrent.futures.CancelledError as error:
+            raise LoopClosedError from error
+        except BaseException:  # Ctrl-C may come at any moment since, also before there is a future to cancel
+            with suppress(RuntimeError):  # the loop is over, and so is the job
+                self._loop.call_soon_threadsafe(job.give_up)
+            raise
+
+    def _begun(self, job: _LoopJob[T]) -> "concurrent.futures.Future[T]":
+        with self._one_at_a_time:
+            if self._is_ended:
+                job.forget()
+                raise LoopClosedError
+            return asyncio.run_coroutine_threadsafe(job.run(), self._loop)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is on the loop's own thread, where it cannot be waited for."""
+        return threading.current_thread() is self._thread
+
+    def end(self) -> None:
+        """Cancel what is under way, and wait for the thread."""
+        with self._one_at_a_time:
+            if not self._is_ended:
+                self._is_ended = True
+                self._loop.call_soon_threadsafe(self._end.set)
+        if not self.is_here:
+            self._thread.join()
+
+    def _run(self) -> None:
+        with self._runner:
+            self._runner.run(self._until_end())
+
+    async def _until_end(self) -> None:
+        await self._end.wait()
+
+
+# -- servers ----------------------------------------------------------------------------------------------------------
+
+
+class Connection:
+    """A server by its name: started when it is asked, and again when it has ended since."""
+
+    def __init__(self, name: str, server: McpServer) -> None:
+        self._name, self._server = name, server
+        self._one_at_a_time, self._is_closed = asyncio.Lock(), False
+        self._live: Live | None = None
+
+    async def tools(self) -> tuple[ForeignTool, ...]:
+        """Return the tools as it lists them. Raises ToolError."""
+        return (await self._opened()).tools
+
+    async def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
+        """Return what a call gave; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
+        tool = asking.tool
+        stopped = WorkspaceToolError("stopped", f"{tool.name} was stopped, and its server was ended")
+        if stop is not None and select.select([stop], [], [], 0)[0]:
+            raise WorkspaceToolError("stopped", f"{tool.name} was stopped. {asking.told}")
+        watching = None if stop is None else asyncio.create_task(self._when_readable(stop, stopped))
+        try:
+            live = await self._opened()
+            if watching is not None and watching.done():
+                live.stop(stopped)
+            answer = attrs.evolve(await self._called(live, asking, timeout_s, stopped), restarted=live.restarted)
+            live.restarted = ""
+        except WorkspaceToolError as error:
+            if error.code not in _ADVICE:
+                raise
+            raise WorkspaceToolError(error.code, f"{error}. {asking.told}{_ADVICE[error.code]}") from error
+        else:
+            return answer
+        finally:
+            if watching is not None:
+                await cancelled(watching)
+
+    async def _called(
+        self, live: Live, asking: PendingCall, timeout_s: float, stopped: WorkspaceToolError
+    ) -> ServerAnswer:
+        from mcp import MCPError
+
+        nothing = f"{asking.tool.name} gave nothing within {timeout_s:g} s"
+        late = WorkspaceToolError("tool_timeout", f"{nothing}, and its server was ended{live.garbled()}")
+        timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
+        answering = asyncio.create_task(live.asked(asking))
+        answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
+        try:
+            return _given(asking.tool, await asyncio.shield(answering))
+        except MCPError as error:
+            if not live.is_over and not asking.sent:
+                why = f"{live.named} does not list its tools any more: {told(error)}. {asking.told}"
+                raise WorkspaceToolError("server_not_asked", why) from error
+            if not live.is_over:
+                raise WorkspaceToolError("tool_error", f"{live.named} refuses the call: {told(error)}") from error
+            raise live.why if live.why in {late, stopped} else await self._lost(live, asking) from error
+        except ValueError as error:
+            raise WorkspaceToolError(
+                "server_garbled", f"{live.named} answers in a form that is not MCP's: {told(error)}"
+            ) from error
+        except asyncio.CancelledError:
+            live.stop(stopped)  # at once: the next call finds it so
+            raise
+        finally:
+            timer.cancel()
+
+    async def _when_readable(self, file: int, why: WorkspaceToolError) -> None:
+        import anyio
+
+        await anyio.wait_readable(file)
+        if self._live is not None:
+            self._live.stop(why)
+
+    async def _lost(self, live: Live, asking: PendingCall) -> WorkspaceToolError:
+        """Return why a server has ended in the middle of a call that is not to blame."""
+        await asyncio.shield(live.task)
+        assert live.why is not None
+        code, why = live.why.code, str(live.why)
+        if code in {"tool_timeout", "stopped"}:
+            code, why = "server_ended", f"{live.named} was ended because of another call"
+        return WorkspaceToolError(code, f"{why}. {asking.told}. The server is started again at the next call")
+
+    async def close(self) -> None:
+        """End the server, for good."""
+        self._is_closed = True
+        if self._live is not None:
+            self._live.stop(
+                WorkspaceToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
+            )
+            await self._live.task
+
+    def kill(self) -> None:
+        """Kill the server, from any thread."""
+        if self._live is not None:
+            self._live.process.kill()
+
+    async def _opened(self) -> Live:
+        async with self._one_at_a_time:
+            if self._live is not None and self._live.process.has_ended:
+                self._live.stop()  # nobody may have seen it yet
+            if self._live is not None and not self._live.is_over:
+                return self._live
+            before = self._live
+            if before is not None:
+                await asyncio.shield(before.task)
+            if self._is_closed:
+                raise WorkspaceToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
+            live = self._live = Live(self._name, self._server)
+            try:
+                await asyncio.shield(live.started)
+            except asyncio.CancelledError:
+                live.stop()
+                raise
+            if live.is_over:
+                await asyncio.shield(live.task)
+                assert live.why is not None
+                raise live.why
+            if before is not None:
+                live.restarted = (
+                    f"{before.why}; it was started again before this call, and knows nothing of those before"
+                )
+            return live
+
+
+#: What is told behind what is known of a call that was ended.
+_ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or go on without it"}
+
+
+def _given(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
+    """Return an answer that is one: a question back is refused."""
+    if answer.asks:
+        asks = f"{tool.name} asks something back, which is refused: nobody answers a server"
+        raise WorkspaceToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
+    return answer
+
+
+__all__ = ["Foreign", "ForeignTool", "McpServer"]
+
+
+class StopSignal(Protocol):
+    """What stops a call: a file that can be read from once it is to end."""
+
+    def fileno(self) -> int:
+        """Return the file."""
+
+
+class Foreign:
+    """The tools of servers. May be used from any thread, several calls at a time; servers are started when they are first needed.
+
+    Each server's tools are listed once and stay what they were: one that has changed since is not called. `redact` leaves secrets out of texts.
+    Servers are ended by `close`, and when the interpreter ends; after `close` the next use starts them again.
+    """
+
+    def __init__(self, servers: Mapping[str, McpServer], redact: Redact = str) -> None:
+        self._servers, self._redact = dict(servers), redact
+        self._one_at_a_time = threading.Lock()
+        self._known: dict[str, tuple[ForeignTool, ...]] = {}
+        self._life: _Life | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def tools(self) -> tuple[ForeignTool, ...]:
+        """Return the tools of all servers, by server and in its order. Raises ToolError: what is wrong with any of them, in one text."""
+        self._learn(self._servers)
+        found = tuple(tool for name in self._servers for tool in self._known[name])
+        check_apart(found)
+        return found
+
+    def call(
+        self, name: str, arguments: JsonObject, timeout_s: float | None = None, stop: StopSignal | None = None
+    ) -> ServerResult:
+        """Call a tool by its name for models, and give its result.
+
+        `timeout_s` bounds the call, not a start of the server that it needs; without it the server's own holds. A call that is late or
+        stopped ends the server. Raises ToolError.
+        """
+        tool = self._tool(name)
+        server = self._servers[tool.server]
+        if server.approve == "never":
+            raise WorkspaceToolError("not_allowed", f"{name} is never called: its server is configured so")
+        try:
+            json.dumps(dict(arguments), allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise WorkspaceToolError("bad_arguments", f"the arguments of {name} are no JSON: {error}") from error
+        seconds = server.timeout_s if timeout_s is None else timeout_s
+        file = None if stop is None else os.dup(stop.fileno())  # several calls may wait for one
+        try:
+            answer = self._asked(lambda life: life.call(PendingCall(tool, arguments), seconds, file))
+        finally:
+            if file is not None:
+                os.close(file)
+        return result_of(answer, self._redact)
+
+    def close(self) -> None:
+        """End the servers and wait until they are gone; calls under way raise ToolError `closed`."""
+        with self._one_at_a_time:
+            life, self._life = self._life, None
+        if life is not None:
+            life.end()
+
+    def _tool(self, name: str) -> ForeignTool:
+        """Return a tool by its name for models, asking only the servers that may have it. Raises ToolError `unknown_tool`."""
+        self._learn([server for server in self._servers if name.startswith(prefix(server))])
+        known = {tool.name: tool for tools in self._known.values() for tool in tools}
+        if name not in known:
+            raise WorkspaceToolError(
+                "unknown_tool", f"there is no tool '{name[:100]}'; there are: {shown_names(known)}"
+            )
+        return known[name]
+
+    def _learn(self, servers: Iterable[str]) -> None:
+        """Have servers list their tools that have not. Raises ToolError."""
+        new = [name for name in servers if name not in self._known]
+        if not new:
+            return
+        said = dict(zip(new, self._asked(lambda life: life.listed(new)), strict=True))
+        self._known |= {name: each for name, each in said.items() if not isinstance(each, BaseException)}
+        faults = [each for each in said.values() if isinstance(each, WorkspaceToolError)]
+        for each in said.values():
+            if isinstance(each, BaseException) and not isinstance(each, WorkspaceToolError):
+                raise each
+        if faults:
+            raise WorkspaceToolError(faults[0].code, self._redact("; ".join(map(str, faults))))
+
+    def _asked(self, ask: "Callable[[_Life], T]") -> T:
+        with self._one_at_a_time:
+            if self._life is None:
+                self._life = _Life(self._servers)
+                weakref.finalize(self, self._life.end)  # also when the interpreter ends
+            life = self._life
+        try:
+            return ask(life)
+        except LoopClosedError as error:
+            raise WorkspaceToolError("closed", "the tools of MCP servers were closed") from error
+        except WorkspaceToolError as error:
+            raise WorkspaceToolError(error.code, self._redact(str(error))) from error
+
+
+class _Life:
+    """Servers from their start to their end. Raises ToolError `not_installed`."""
+
+    def __init__(self, servers: Mapping[str, McpServer]) -> None:
+        if fault := package_fault():  # before anything is started
+            raise WorkspaceToolError("not_installed", f"no MCP server can be used: {fault}")
+        self._connections = {name: Connection(name, server) for name, server in servers.items()}
+        self._loop = BesideLoop()
+
+    def listed(self, names: Iterable[str]) -> list[tuple[ForeignTool, ...] | BaseException]:
+        """Return the tools of each server, or why there are none."""
+
+        async def listed() -> list[tuple[ForeignTool, ...] | BaseException]:
+            return await asyncio.gather(*(self._connections[name].tools() for name in names), return_exceptions=True)
+
+        return self._loop.done(listed())
+
+    def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
+        """Return what a call gave."""
+        return self._loop.done(self._connections[asking.tool.server].call(asking, timeout_s, stop))
+
+    def end(self) -> None:
+        """End the servers; when that is interrupted, kill them."""
+
+        async def closed() -> None:
+            await asyncio.gather(*(each.close() for each in self._connections.values()))
+
+        try:
+            if not self._loop.is_here:
+                with suppress(LoopClosedError):  # somebody else was faster
+                    self._loop.done(closed())
+        finally:
+            for each in self._connections.values():
+                each.kill()
+            self._loop.end()

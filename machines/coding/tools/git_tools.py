@@ -1,0 +1,667 @@
+"""The repository of a workspace, used without its settings: whoever writes files into a workspace may have written these too.
+
+Takes the workspace, gives git in a control folder of our own that borrows objects, refs and index. So nothing of `.git/config` is read but
+the few values below: no filter, hook, alias, include, signing program or submodule can have anything run, whatever its name.
+
+Git for a model: what has changed, how it came about, and a commit. Only what lies in the workspace is shown and committed.
+
+Takes the arguments of a call, gives a record, or raises ToolError. No setting of the repository has a program run
+(`git_repository`). A commit leaves alone what somebody has staged: see `git_commit`.
+"""
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from machines.coding.tools.git_process import GitBounds, GitFailedError, GitOutput, ran
+from machines.coding.tools.workspace_boundary import NEW, READ
+from machines.coding.tools.workspace_paths import (
+    PROTECTED,
+    RECORDS,
+    TEMPORARY,
+    WorkspaceToolError,
+    is_record,
+    parts_of,
+    shown_path,
+)
+
+_LARGEST_BYTES = 100_000
+_BOOLEANS = {"true", "yes", "on", "1", "false", "no", "off", "0", ""}
+#: What is taken over from the repository's settings, with the values that are.
+_TAKEN: Mapping[str, set[str]] = {
+    "core.filemode": _BOOLEANS,
+    "core.ignorecase": _BOOLEANS,
+    "core.symlinks": _BOOLEANS,
+    "core.precomposeunicode": _BOOLEANS,
+    "core.autocrlf": _BOOLEANS | {"input"},
+    "core.eol": {"lf", "crlf", "native"},
+    "extensions.objectformat": {"sha1", "sha256"},
+}
+_UNDER_WAY = {
+    "MERGE_HEAD": "a merge",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+}
+
+
+@attrs.frozen
+class RepositoryPaths:
+    """Where a repository has its parts: `top` is its work tree, `own` its control folder, `common` the one of all its work trees.
+
+    Of a submodule the control folder lies elsewhere (`is_apart`), and its settings have to name the work tree.
+    """
+
+    top: Path
+    own: Path
+    common: Path
+    is_apart: bool = False
+
+
+def find(root: Path) -> RepositoryPaths:
+    """Find the repository that a workspace lies in. Raises ToolError `no_repository`, `unsafe_repository`."""
+    root = root.resolve()
+    device, owner = root.stat().st_dev, root.stat().st_uid
+    for top in (root, *root.parents):
+        found = top.stat()
+        if found.st_dev != device:
+            break
+        control = top / ".git"
+        try:
+            at = control.lstat()
+        except (FileNotFoundError, PermissionError):
+            continue
+        if at.st_uid not in (owner, os.geteuid()):
+            raise WorkspaceToolError(
+                "unsafe_repository", "the repository belongs to another user; git is not used here"
+            )
+        if stat.S_ISLNK(at.st_mode):
+            raise WorkspaceToolError("unsafe_repository", "'.git' is a symbolic link; links are not followed")
+        if stat.S_ISREG(at.st_mode):
+            return _led_to(top, control)
+        if (control / "HEAD").is_file() and (control / "objects").is_dir():
+            return RepositoryPaths(top, control, control)
+    raise WorkspaceToolError("no_repository", "the workspace is in no git repository; work without git")
+
+
+_UNKNOWN = "'.git' is a file that leads to a repository which does not know of this workspace; work without git"
+
+
+def _led_to(top: Path, file: Path) -> RepositoryPaths:
+    """Read the file that leads from a further work tree, or from a submodule, to its repository; that one has to know of it."""
+    own = top / _text(file).removeprefix("gitdir:").strip()
+    back, common = _text(own / "gitdir").strip(), _text(own / "commondir").strip()
+    if not common:
+        return RepositoryPaths(top, own, own, is_apart=True)
+    place = RepositoryPaths(top, own, (own / common).resolve())
+    if not back or Path(os.path.normpath(own / back)) != file or own.resolve().parent != place.common / "worktrees":
+        raise WorkspaceToolError("unsafe_repository", _UNKNOWN)
+    return place
+
+
+class Repository:
+    """Git on the repository of a workspace, as long as it is open (`opened`). `prefix` leads from its top to the workspace, with a slash."""
+
+    def __init__(self, root: Path, place: RepositoryPaths, shadow: Path, bounds: GitBounds) -> None:
+        self.place = place
+        self.shadow = shadow
+        self.prefix = "" if root.resolve() == place.top else f"{root.resolve().relative_to(place.top).as_posix()}/"
+        self._root, self._bounds = root, bounds
+        said = self._said("config")
+        if place.is_apart:
+            self._require_named(said)
+        self.who = (said.get("user.name") or "dsa", said.get("user.email") or "dsa@localhost")
+        self._set_up(said)
+
+    def run(
+        self, *arguments: str, given: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
+    ) -> GitOutput:
+        """Run git in the workspace. `index` is another one than the repository's. Raises ToolError `git_timeout`."""
+        name, email = self.who
+        variables = {
+            "GIT_DIR": str(self.shadow),
+            "GIT_WORK_TREE": str(self.place.top),
+            "GIT_OBJECT_DIRECTORY": str(self.place.common / "objects"),
+            "GIT_INDEX_FILE": str(index or self.place.own / "index"),
+            "GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email,
+        }  # fmt: skip
+        try:
+            return ran(arguments, folder=self._root, bounds=bounds or self._bounds, given=given, **variables)
+        except GitFailedError as fault:
+            raise WorkspaceToolError("git_timeout", str(fault)) from fault
+
+    def asked(
+        self, *arguments: str, given: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
+    ) -> GitOutput:
+        """Run git, which is to succeed. Raises ToolError `git_failed` with what it has complained of."""
+        done = self.run(*arguments, given=given, bounds=bounds, index=index)
+        if done.code:
+            command = next(word for word in arguments if not word.startswith("-"))
+            raise WorkspaceToolError("git_failed", f"git {command} failed: {_short(done.complaint)}")
+        return done
+
+    def head(self) -> str | None:
+        """Return the commit that is checked out; None in a repository without any."""
+        return self.commit("HEAD")
+
+    def commit(self, revision: str) -> str | None:
+        """Return the id of a commit that is named; None when there is none of the name."""
+        done = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        return done.head.decode("ascii", "replace").strip() if not done.code else None
+
+    def under_way(self) -> str | None:
+        """Name what somebody has begun in the repository and not ended; None for nothing."""
+        return next((what for name, what in _UNDER_WAY.items() if os.path.lexists(self.place.own / name)), None)
+
+    # -- the control folder -------------------------------------------------------------------------------------------
+
+    def _require_named(self, said: Mapping[str, str]) -> None:
+        """Raise ToolError where the settings of a submodule do not name this work tree."""
+        if said.get("extensions.worktreeconfig", "").lower() in {"true", "yes", "on", "1"}:
+            said = {**said, **self._said("config.worktree")}
+        named = said.get("core.worktree")
+        if not named or (self.place.own / named).resolve() != self.place.top:
+            raise WorkspaceToolError("unsafe_repository", _UNKNOWN)
+
+    def _said(self, name: str) -> dict[str, str]:
+        """Read settings of the repository, as text: git tells them, and does nothing by them. Includes are not read."""
+        text = _text(self.place.common / name)
+        (self.shadow / "said").write_text(text, "utf-8", "surrogateescape")
+        try:
+            done = ran(
+                ["config", "--file", str(self.shadow / "said"), "--no-includes", "-z", "--list"],
+                folder=self.shadow, bounds=self._bounds, GIT_DIR=str(self.shadow),
+            )  # fmt: skip
+        except GitFailedError as fault:
+            raise WorkspaceToolError("git_timeout", str(fault)) from fault
+        if done.code:
+            raise WorkspaceToolError("unsafe_repository", "'.git/config' cannot be read; work without git")
+        lines = done.head.decode("utf-8", "replace").split("\0")
+        return {name: value for name, _, value in (line.partition("\n") for line in lines)}
+
+    def _set_up(self, said: Mapping[str, str]) -> None:
+        if said.get("extensions.refstorage", "files") != "files":
+            raise WorkspaceToolError(
+                "unsafe_repository", "the repository keeps its branches in a way that is not read here"
+            )
+        taken = {name: said[name] for name, values in _TAKEN.items() if said.get(name, "?").lower() in values}
+        taken["core.repositoryformatversion"] = "1" if "extensions.objectformat" in taken else "0"
+        text = "".join(f"[{name.split('.')[0]}]\n\t{name.split('.')[1]} = {value}\n" for name, value in taken.items())
+        (self.shadow / "config").write_text(text + "[core]\n\tbare = false\n\tlogAllRefUpdates = true\n", "utf-8")
+        (self.shadow / "HEAD").write_text(_text(self.place.own / "HEAD"), "utf-8", "surrogateescape")
+        (self.shadow / "info").mkdir()
+        (self.shadow / "logs").mkdir()
+        self._borrow(self.place.common, ("packed-refs", "shallow", "info/exclude"), stat.S_ISREG)
+        self._borrow(self.place.common, ("refs", "logs/refs"), stat.S_ISDIR)
+        self._borrow(self.place.own, ("logs/HEAD",), stat.S_ISREG)
+        self._borrow(self.place.own, [path.name for path in self.place.own.glob("sharedindex.*")], stat.S_ISREG)
+        self._require_usual()
+
+    def _borrow(self, source: Path, names: Sequence[str], is_right: Callable[[int], bool]) -> None:
+        """Lead from the control folder to files of the repository, where they are what they should be and no links themselves."""
+        for name in names:
+            _require_plain(source / name)
+            if os.path.lexists(source / name) and is_right((source / name).lstat().st_mode):
+                (self.shadow / name).symlink_to(source / name)
+        if "refs" in names and not (self.shadow / "refs").exists():
+            raise WorkspaceToolError("no_repository", "the repository has no refs; work without git")
+
+    def _require_usual(self) -> None:
+        """Raise ToolError where parts of the repository are links, or elsewhere: what is read and written there is not the workspace's."""
+        own, common = self.place.own, self.place.common
+        for path in (own / "index", own / "logs", common / "objects", common / "logs", common / "info"):
+            _require_plain(path)
+        if os.path.lexists(common / "objects/info/alternates"):
+            text = "the repository borrows objects from another one (alternates); git is not used here"
+            raise WorkspaceToolError("unsafe_repository", text)
+        head = _text(self.shadow / "HEAD").strip()
+        if head.startswith("ref: "):
+            parts = head.removeprefix("ref: ").split("/")
+            for depth in range(1, len(parts) + 1):
+                _require_plain(common.joinpath(*parts[:depth]))
+                _require_plain(common.joinpath("logs", *parts[:depth]))
+
+
+@contextmanager
+def opened(root: Path, bounds: GitBounds) -> Iterator[Repository]:
+    """Open the repository of a workspace. Raises ToolError `no_repository`, `unsafe_repository`."""
+    place = find(root)
+    with tempfile.TemporaryDirectory(prefix="dsa-git-") as shadow:
+        yield Repository(root, place, Path(shadow), bounds)
+
+
+def _require_plain(path: Path) -> None:
+    """Raise ToolError where a link stands, or a pipe: it may lead to what is not of the workspace's repository."""
+    mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        text = f"'{path.name}' of the repository is a link, or no file; git is not used here"
+        raise WorkspaceToolError("unsafe_repository", text)
+
+
+def _text(path: Path) -> str:
+    """Read a small file; empty when there is none. A link, a pipe or a large one is none of a repository."""
+    try:
+        file = os.open(path, READ)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise WorkspaceToolError(
+            "unsafe_repository", f"'{path.name}' of the repository cannot be read: {error.strerror}"
+        ) from error
+    try:
+        is_file = stat.S_ISREG(os.fstat(file).st_mode)
+        content = os.read(file, _LARGEST_BYTES + 1) if is_file else b""
+    finally:
+        os.close(file)
+    if not is_file or len(content) > _LARGEST_BYTES:
+        raise WorkspaceToolError("unsafe_repository", f"'{path.name}' of the repository is no file of a usual size")
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _short(complaint: str) -> str:
+    lines = [line for line in complaint.splitlines() if line.strip()]
+    return " ".join(lines[:3])[:500] or "it did not say why"
+
+
+_DIFF = (
+    "--no-literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all", "--relative",
+    "--src-prefix=a/", "--dst-prefix=b/",
+)  # fmt: skip
+#: What is no part of the work is not shown where it is committed.
+_NOT_RECORDS = tuple(f":(exclude,glob,icase)**/{name}{end}" for name in RECORDS for end in ("", "/**"))
+_STATUS = (
+    "status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--no-renames", "--ignore-submodules=all", "--no-ahead-behind",
+)  # fmt: skip
+_LOG = "--format=%H%x00%an%x00%aI%x00%s%x00%b"
+_SHOWN, _SHOWN_BYTES, _LISTED_BYTES = 200, 12_000, 4_000_000
+_MOST_COMMITS, _LONGEST_BODY, _LONGEST_MESSAGE = 100, 1_000, 10_000
+_LARGEST_FILE_BYTES = 50_000_000
+_REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./~^{}+-]{0,199}")
+_LOCKED = "the commit is made, but another git holds the index: git_status shows the files of the commit as staged"
+_CHANGES = {"A": "added", "M": "changed", "D": "deleted", "T": "type changed", "R": "renamed", "C": "copied"}
+
+
+@attrs.frozen
+class _Entry:
+    """A file that git calls changed: `staged` and `unstaged` are its letters, '.' for none; '?' new, 'u' in conflict."""
+
+    path: str
+    staged: str
+    unstaged: str
+
+
+@attrs.frozen
+class GitChange:
+    """A file that git calls changed, and how."""
+
+    path: str
+    change: str
+
+
+@attrs.frozen
+class GitStatus:
+    """The branch and the commit that are checked out, None for none, and the files that differ, in lists.
+
+    Of a long list the first are there, and `not_shown` counts the others by the name of the list. `incomplete`: git names more files than are read.
+    """
+
+    branch: str | None
+    commit: str | None
+    clean: bool
+    staged: tuple[GitChange, ...]
+    changed: tuple[GitChange, ...]
+    untracked: tuple[str, ...]
+    conflicts: tuple[str, ...]
+    not_shown: Mapping[str, int] = attrs.field(factory=dict)
+    incomplete: bool = False
+    left_out: str = ""
+    under_way: str | None = None
+
+
+@attrs.frozen
+class CountedLines:
+    """How many lines of a file were added and deleted; of a `binary` one nobody counts."""
+
+    path: str
+    binary: bool = False
+    added: int | None = None
+    deleted: int | None = None
+
+
+@attrs.frozen
+class GitDiff:
+    """A difference as git writes it, and its files."""
+
+    files: tuple[CountedLines, ...]
+    diff: str
+    omitted_bytes: int
+    not_shown: int = 0
+    left_out: str = ""
+
+
+@attrs.frozen
+class LoggedCommit:
+    """A commit; its date is in ISO 8601."""
+
+    commit: str
+    author: str
+    date: str
+    subject: str
+    body: str
+
+
+@attrs.frozen
+class GitLog:
+    """Commits, the newest first."""
+
+    commits: tuple[LoggedCommit, ...]
+    left_out: str = ""
+
+
+@attrs.frozen
+class GitCommit:
+    """A commit that was made, with its files; `left_staged` are others that stay staged."""
+
+    commit: str
+    files: tuple[str, ...]
+    note: str = ""
+    not_shown: int = 0
+    left_staged: tuple[str, ...] = ()
+
+
+class GitTools:
+    """Git on the repository that a workspace lies in. `timeout_s` bounds each process.
+
+    Every call raises ToolError: `no_repository`, `unsafe_repository`, `git_timeout`, `git_failed`, and what it says itself.
+    """
+
+    def __init__(self, root: Path, timeout_s: float = 20.0) -> None:
+        self._root = root
+        self._bounds = GitBounds(timeout_s, _LISTED_BYTES)
+        self._shown = GitBounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
+
+    def git_status(self) -> GitStatus:
+        """Tell the branch, and which files are staged, changed, new or in conflict; of many the first, and how many are not shown."""
+        with opened(self._root, self._bounds) as repository:
+            head, entries, is_whole = _status(repository, ["."])
+            under_way = repository.under_way()
+        staged = tuple(_change(e.path, e.staged) for e in entries if e.staged not in ".?u")
+        changed = tuple(_change(e.path, e.unstaged) for e in entries if e.unstaged not in ".?u")
+        untracked = tuple(shown_path(e.path) for e in entries if e.staged == "?")
+        conflicts = tuple(shown_path(e.path) for e in entries if e.staged == "u")
+        lists = {"staged": staged, "changed": changed, "untracked": untracked, "conflicts": conflicts}
+        more = {name: len(found) - _SHOWN for name, found in lists.items() if len(found) > _SHOWN}
+        return GitStatus(
+            head.branch, head.commit, not entries,
+            staged[:_SHOWN], changed[:_SHOWN], untracked[:_SHOWN], conflicts[:_SHOWN],
+            more, not is_whole, _left_out(more, is_whole=is_whole), under_way,
+        )  # fmt: skip
+
+    def git_diff(self, path: object = None, staged: object = False, against: object = None) -> GitDiff:  # noqa: FBT002  (a model's)
+        """Show what has changed in the files that git knows: since they were staged, with `staged` what was staged since the last commit.
+
+        `against` is a commit to compare with instead. Raises ToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
+        """
+        where = self._where(path)
+        with opened(self._root, self._bounds) as repository:
+            revision = [] if against is None else [_revision(repository, against)]
+            options = ["--cached"] if staged is True else []
+            asked = (*_DIFF, *options)
+            of = (*revision, "--", f":(literal){where}", *_NOT_RECORDS)
+            counted = repository.asked(*asked, "--numstat", "-z", *of)
+            done = repository.asked(*asked, *of, bounds=self._shown)
+        files = tuple(_counted(line) for line in _records(counted.head))
+        beyond = max(0, len(files) - _SHOWN)
+        left_out = ""
+        if done.omitted_bytes or beyond or counted.omitted_bytes:
+            of_list = f"{beyond:,}{' or more' if counted.omitted_bytes else ''} files of the list"
+            of_both = f"{done.omitted_in_text:,} bytes of the diff and {of_list}"
+            left_out = f"{of_both} are left out: say a path to see its part"
+        return GitDiff(files[:_SHOWN], done.text(), done.omitted_in_text, beyond, left_out)
+
+    def git_log(self, count: object = 10, path: object = None) -> GitLog:
+        """Tell the newest commits that have changed something in the workspace, or at a path.
+
+        Raises ToolError `bad_path`, `path_outside_workspace`, `bad_count`.
+        """
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_COMMITS:
+            raise WorkspaceToolError("bad_count", f"count is a whole number from 1 to {_MOST_COMMITS}")
+        where = self._where(path)
+        with opened(self._root, self._bounds) as repository:
+            head = repository.head()
+            if head is None:
+                return GitLog(())
+            options = [
+                "--no-color",
+                "--no-decorate",
+                "--no-notes",
+                "--no-mailmap",
+                "--no-show-signature",
+                f"-{count + 1}",
+            ]
+            only = ["--", where] if where != "." or repository.prefix else []
+            done = repository.asked("log", "-z", *options, _LOG, head, *only)
+        fields = _records(done.head)
+        whole = [fields[at : at + 5] for at in range(0, len(fields) - 4, 5)]
+        commits = tuple(LoggedCommit(*map(_cut, each)) for each in whole[:count])
+        more = f"older commits are not shown: say a larger count, up to {_MOST_COMMITS}, or a path"
+        return GitLog(commits, more if len(whole) > count or done.omitted_bytes else "")
+
+    def git_commit(self, message: object, paths: object = None, written: Sequence[str] | None = None) -> GitCommit:
+        """Commit files as they are in the workspace: those at `paths`, else all that are changed or new and in which nothing is staged.
+
+        `written` are the files that a run has changed, in place of `paths`: those of them that git still calls changed, for an earlier commit has
+        taken the others; of none there is no commit. What is staged and not committed stays staged, as it was. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`,
+        `path_outside_workspace`, `nothing_to_commit`, `under_way`, `too_large`, `moved`.
+        """
+        text = _message(message)
+        if written is not None and not written:
+            raise WorkspaceToolError("nothing_to_commit", "this run has changed no file")
+        wanted = list(written) if written else None if paths is None else self._wanted(paths)
+        with opened(self._root, self._bounds) as repository:
+            if what := repository.under_way():
+                raise WorkspaceToolError(
+                    "under_way", f"{what} is under way in the repository: a person has to end it first"
+                )
+            files, left = self._chosen(repository, wanted, each=written is None)
+            return attrs.evolve(_committed(repository, text, files), left_staged=tuple(map(shown_path, left)))
+
+    def _where(self, path: object) -> str:
+        return "." if path is None else "/".join(parts_of(path, (str(self._root),))) or "."
+
+    def _wanted(self, paths: object) -> list[str]:
+        if isinstance(paths, str):
+            paths = [paths]
+        if not isinstance(paths, Sequence) or not paths:
+            raise WorkspaceToolError(
+                "bad_path", "paths is a list of files to commit, like ['src/app.py']; leave it out for all"
+            )
+        return [self._where(path) for path in paths]
+
+    def _chosen(self, repository: Repository, wanted: list[str] | None, *, each: bool) -> tuple[list[str], list[str]]:
+        """Return the files to commit, and those in which something is staged that stays so; `each` of the wanted ones has to be among them."""
+        _, entries, is_whole = _status(repository, wanted or ["."])
+        if not is_whole:
+            raise WorkspaceToolError(
+                "too_large", "too many files are changed to commit them in one call: name fewer in paths"
+            )
+        if conflicts := [entry.path for entry in entries if entry.staged == "u"]:
+            raise WorkspaceToolError(
+                "under_way", f"'{shown_path(conflicts[0])}' is in conflict: a person has to end the merge first"
+            )
+        # A repository in the workspace is left alone.
+        entries = [entry for entry in entries if not entry.path.endswith("/")]
+        is_staged = {entry.path: entry.staged not in ".?" for entry in entries}
+        files = [path for path, staged in is_staged.items() if wanted or not staged]
+        for path in wanted or () if each else ():
+            if not any(path in (".", file) or file.startswith(f"{path}/") for file in files):
+                raise WorkspaceToolError(
+                    "nothing_to_commit", f"nothing has changed at '{shown_path(path)}', or git ignores it"
+                )
+        left = [] if wanted else [path for path, staged in is_staged.items() if staged]
+        if not files:
+            what = "in the workspace" if each else "of what this run has written, but for what git ignores,"
+            hint = "; name what is staged in paths to commit it" if left else ""
+            raise WorkspaceToolError("nothing_to_commit", f"nothing has changed {what} since the last commit{hint}")
+        self._require_small(files)
+        return files, left
+
+    def _require_small(self, files: Sequence[str]) -> None:
+        for path in files:
+            full = self._root / path
+            if os.path.lexists(full) and full.lstat().st_size > _LARGEST_FILE_BYTES:
+                text = f"'{shown_path(path)}' is over {_LARGEST_FILE_BYTES:,} bytes: name it in .gitignore, or the others in paths"
+                raise WorkspaceToolError("too_large", text)
+
+
+@attrs.frozen
+class _Head:
+    """The branch and the commit that are checked out; None for none."""
+
+    branch: str | None = None
+    commit: str | None = None
+
+
+def _status(repository: Repository, where: Sequence[str]) -> tuple[_Head, list[_Entry], bool]:
+    """Return what is checked out, what is changed beneath paths of the workspace, and whether that is all."""
+    done = repository.asked(*_STATUS, "--", *where)
+    head = _Head()
+    entries = []
+    for record in _records(done.head):
+        if record.startswith("# branch.head "):
+            name = record.removeprefix("# branch.head ")
+            head = attrs.evolve(head, branch=None if name == "(detached)" else name)
+        elif record.startswith("# branch.oid "):
+            commit = record.removeprefix("# branch.oid ")
+            head = attrs.evolve(head, commit=None if commit == "(initial)" else commit)
+        elif (entry := _entry(record, repository.prefix)) is not None:
+            entries.append(entry)
+    return head, entries, not done.omitted_bytes
+
+
+def _entry(record: str, prefix: str) -> _Entry | None:
+    """Read a line of `git status --porcelain=v2`; None for what is no concern of a model."""
+    kind, _, rest = record.partition(" ")
+    if kind not in ("1", "u", "?"):
+        return None
+    path = rest if kind == "?" else rest.split(" ", 7 if kind == "1" else 9)[-1]
+    path = path.removeprefix(prefix)
+    parts = path.split("/")
+    if is_record(parts) or any(part in PROTECTED or part.startswith(TEMPORARY) for part in parts):
+        return None
+    return _Entry(path, rest[0], rest[1]) if kind == "1" else _Entry(path, kind, kind)
+
+
+def _committed(repository: Repository, message: str, files: Sequence[str]) -> GitCommit:
+    """Commit files as they are, in an index of our own; afterwards the repository's gets the same files, and keeps all others."""
+    index = repository.shadow / "index"
+    head = repository.head()
+    repository.asked("read-tree", *([head] if head else ["--empty"]), index=index)
+    listed = b"".join(os.fsencode(path) + b"\0" for path in files)
+    repository.asked("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=listed, index=index)
+    tree = repository.asked("write-tree", index=index).head.decode().strip()
+    if head and tree == repository.asked("rev-parse", f"{head}^{{tree}}").head.decode().strip():
+        raise WorkspaceToolError("nothing_to_commit", "these files are as they were at the last commit")
+    parent = ["-p", head] if head else []
+    new = repository.asked("commit-tree", tree, *parent, "-F", "-", given=message.encode()).head.decode().strip()
+    _move(repository, head, new, message.splitlines()[0])
+    changed = repository.asked("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-commit-id", "--root", new).head
+    names, is_taken = _taken_over(repository, changed)
+    return GitCommit(new, tuple(names[:_SHOWN]), "" if is_taken else _LOCKED, max(0, len(names) - _SHOWN))
+
+
+def _move(repository: Repository, old: str | None, new: str, subject: str) -> None:
+    """Have the branch, or a HEAD that is on none, be at the new commit. Raises ToolError `moved`."""
+    head = repository.shadow / "HEAD"
+    before = head.read_bytes()
+    real = repository.place.own / "HEAD"
+    done = repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", new, old or "0" * len(new))
+    if done.code:
+        raise WorkspaceToolError(
+            "moved", "the branch was moved or is locked by another git: look at git_status, then try again"
+        )
+    if head.read_bytes() == before:
+        return
+    lock = real.with_name("HEAD.lock")
+    try:
+        file = os.open(lock, NEW, 0o666)
+    except FileExistsError:
+        raise WorkspaceToolError("moved", "HEAD is locked by another git: try again") from None
+    try:
+        os.write(file, head.read_bytes())
+        if real.read_bytes() != before:
+            raise WorkspaceToolError("moved", "HEAD was moved by another git: look at git_status, then try again")
+        lock.rename(real)
+    finally:
+        os.close(file)
+        lock.unlink(missing_ok=True)
+
+
+def _taken_over(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
+    """Put what was committed into the repository's index; return the paths, seen from the workspace, and whether it could be done."""
+    records = _records(raw)
+    lines, names = [], []
+    for about, path in zip(records[::2], records[1::2], strict=True):
+        _, mode, _, blob, _ = about.removeprefix(":").split(" ")
+        lines.append(f"{mode} {blob}\t{path}\0")
+        names.append(shown_path(path.removeprefix(repository.prefix)))
+    done = repository.run("update-index", "-z", "--index-info", given=os.fsencode("".join(lines)))
+    return names, not done.code
+
+
+def _records(printed: bytes) -> list[str]:
+    """Return what was ended by NUL each; what was cut off is left out."""
+    return [os.fsdecode(record) for record in printed.split(b"\0")[:-1]]
+
+
+def _left_out(more: Mapping[str, int], *, is_whole: bool) -> str:
+    """Return how many of each list are not shown; nothing where all are."""
+    if not more and is_whole:
+        return ""
+    added = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
+    beyond = "" if is_whole else ", and git names more files than are read here"
+    return f"{added} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
+
+
+def _change(path: str, letter: str) -> GitChange:
+    return GitChange(shown_path(path), _CHANGES.get(letter, letter))
+
+
+def _counted(record: str) -> CountedLines:
+    """Read a line of `git diff --numstat`."""
+    added, deleted, path = record.split("\t", 2)
+    if added == "-":
+        return CountedLines(shown_path(path), binary=True)
+    return CountedLines(shown_path(path), added=int(added), deleted=int(deleted))
+
+
+def _cut(text: str) -> str:
+    text = shown_path(text.strip(), "\n\t")
+    more = len(text) - _LONGEST_BODY
+    return text if more <= 0 else f"{text[:_LONGEST_BODY]} [.. {more:,} characters left out ..]"
+
+
+def _revision(repository: Repository, name: object) -> str:
+    """Return the id of a commit that a model names. Raises ToolError."""
+    commit = repository.commit(name) if isinstance(name, str) and _REVISION.fullmatch(name) else None
+    if commit is None:
+        text = "against is the name of one commit: an id, a branch, a tag, or HEAD~1; git_log shows the ids"
+        raise WorkspaceToolError("bad_revision", text)
+    return commit
+
+
+def _message(message: object) -> str:
+    if not isinstance(message, str) or not message.strip() or "\0" in message:
+        raise WorkspaceToolError("bad_message", "a message is needed that says what the commit changes")
+    if len(message) > _LONGEST_MESSAGE:
+        raise WorkspaceToolError(
+            "bad_message", f"the message is longer than {_LONGEST_MESSAGE:,} characters: shorten it"
+        )
+    return message.strip().encode("utf-8", "replace").decode() + "\n"

@@ -1,0 +1,237 @@
+"""What a command must not leave below a workspace: found by a walk over all of its folders, those that are ignored too.
+
+Takes the workspace, gives what is protected and there; folders that are repositories by what is in them: git takes a folder for one that has
+HEAD, objects and refs (gitrepository-layout(5)), and then has programs run that its `config` names, for whoever asks for the status there; what no
+diff shows: bytecode, which Python runs in the place of the source beside it, and what stands under names that are kept for the tools; and
+folders of installed programs that have changed. No link is followed. What is protected and known by its number is the same when it was moved.
+What is done about it is not known here.
+"""
+
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+
+import attrs
+
+from machines.coding.tools.workspace_paths import TEMPORARY, PathPattern, Protection
+
+#: How much of each pattern a path can have been.
+Reached = tuple[frozenset[int], ...]
+
+
+@attrs.define(eq=False)
+class FolderPath:
+    """What leads to a folder. `into` gives the way of what lies in it."""
+
+    patterns: Sequence[PathPattern]
+    reached: Reached
+    _known: dict[Reached, "FolderPath"]
+    _names: frozenset[str] = attrs.field(init=False)
+    _globs: re.Pattern[str] | None = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Take together what goes on from here: names, and one expression for all that are not written out."""
+        names = {name for pattern, at in zip(self.patterns, self.reached, strict=True) for name in pattern.expected(at)}
+        globs = sorted(name for name in names if set(name) & set("*?["))
+        self._names = frozenset(names.difference(globs))
+        self._globs = re.compile("|".join(map(fnmatch.translate, globs))) if globs else None
+
+    @classmethod
+    def of(cls, protection: Protection) -> "FolderPath":
+        """Return the way to the workspace itself."""
+        return cls(protection.patterns, tuple(pattern.begun for pattern in protection.patterns), {})
+
+    def into(self, name: str, small: str) -> "FolderPath | None":
+        """Return the way of what has a name there, which is given in small letters too; None if it is protected."""
+        may_go_on = small in self._names or (self._globs is not None and self._globs.match(small))
+        return self._judged(name) if may_go_on or _is_odd(name) else self._passed
+
+    @cached_property
+    def _passed(self) -> "FolderPath | None":
+        """The way of what no pattern has a name for."""
+        return self._judged(None)
+
+    def _judged(self, name: str | None) -> "FolderPath | None":
+        reached = tuple(pattern.onward(at, name) for pattern, at in zip(self.patterns, self.reached, strict=True))
+        if any(pattern.is_whole(at) for pattern, at in zip(self.patterns, reached, strict=True)):
+            return None
+        if reached not in self._known:
+            self._known[reached] = FolderPath(self.patterns, reached, self._known)
+        return self._known[reached]
+
+
+def _is_odd(name: str) -> bool:
+    """Return whether a name may mean another one on some file system (`paths`): it is always judged."""
+    return not name.isascii() or "~" in name or ":" in name or name[-1] in " ."
+
+
+#: What in a repository has programs run, or leads to another one.
+SETTINGS = ("HEAD", "config", "config.worktree", "commondir", "hooks")
+_PARTS = ("head", "commondir", "refs", "objects")
+_BYTECODE, _CACHE, _VIRTUAL = ".pyc", "__pycache__", "pyvenv.cfg"
+#: Of what the history leaves out, the folders from which programs are run.
+_INSTALLED = frozenset({".venv", "node_modules", ".tox", ".nox", ".eggs"})
+
+#: Device and number of a file.
+Number = tuple[int, int]
+#: What changes with a file: number, mode, size in bytes, times of change of content and of the file in ns. Of a folder the number alone.
+Stamp = tuple[int, ...]
+
+
+@attrs.frozen
+class RepositoryShape:
+    """A folder in which there is something that repositories have: `names` as they are written, by how they are compared."""
+
+    folder: str
+    names: dict[str, str]
+
+    @property
+    def is_repository(self) -> bool:
+        """Return whether git would take it for a repository without a work tree."""
+        return "head" in self.names and ("commondir" in self.names or {"objects", "refs"} <= self.names.keys())
+
+    def added(self, before: "RepositoryShape | None") -> str | None:
+        """Return the path of what has made it a repository; None if it is none, or was one."""
+        if not self.is_repository or (before is not None and before.is_repository):
+            return None
+        known = before.names if before is not None else {}
+        return next(f"{self.folder}/{self.names[part]}" for part in _PARTS if part in self.names and part not in known)
+
+
+@attrs.frozen
+class ProtectedFiles:
+    """What was found: numbers of what is protected by their paths, the uppermost only, and shapes of folders by their numbers.
+
+    `links` are the paths of protected links. `unseen` has what no diff shows by its path, `changed` the folders of installed programs in which
+    something is newer than was asked for.
+    """
+
+    named: dict[str, Number] = attrs.field(factory=dict)
+    links: set[str] = attrs.field(factory=set)
+    shapes: dict[Number, RepositoryShape] = attrs.field(factory=dict)
+    unseen: dict[str, Stamp] = attrs.field(factory=dict)
+    changed: set[str] = attrs.field(factory=set)
+
+    def name(self, entry: os.DirEntry[str]) -> None:
+        """Take down what is protected."""
+        self.named[entry.path] = _number(entry.stat(follow_symlinks=False))
+        if entry.is_symlink():
+            self.links.add(entry.path)
+
+    def planted_since(self, before: "ProtectedFiles") -> list[str]:
+        """Return the paths of what has come since, and would be read: the uppermost only.
+
+        The number of a link is that of another file as soon as the link is gone, which no mount prevents: so a link is never known by it.
+        """
+        known = {number for path, number in before.named.items() if path not in before.links}
+        new = {path for path, number in self.named.items() if number not in known}
+        new |= {path for number, shape in self.shapes.items() if (path := shape.added(before.shapes.get(number)))}
+        new |= {path for path, stamp in self.unseen.items() if before.unseen.get(path) != stamp}
+        uppermost: list[str] = []
+        for path in sorted(new, key=lambda path: path.split("/")):
+            if not uppermost or not path.startswith(f"{uppermost[-1]}/"):
+                uppermost.append(path)
+        return uppermost
+
+
+@contextmanager
+def looked(root: str, protection: Protection, since_ns: int | None = None) -> Iterator[ProtectedFiles]:
+    """Look at a workspace. Folders that are closed to their owner are open to us until the end, and then as they were.
+
+    With `since_ns` it is asked too which folders of installed programs have something that has changed at that time, or after it.
+    """
+    closed: list[tuple[str, int]] = []
+    found = ProtectedFiles()
+    try:
+        waiting = [_Folder(root, FolderPath.of(protection), since_ns)]
+        while waiting:
+            folder = waiting.pop()
+            _open_up(folder.path, closed)
+            # Gone, of somebody else, or too long a path: for git too.
+            with suppress(OSError), os.scandir(folder.path) as entries:
+                waiting += folder.looked_into(entries, found)
+        yield found
+    finally:
+        for path, mode in reversed(closed):
+            with suppress(FileNotFoundError):
+                os.chmod(path, mode)  # noqa: PTH101  (a walk of many)
+
+
+@attrs.frozen
+class _Folder:
+    """A folder that is to be looked at. `is_unseen`: no diff shows what lies in it. `installed` is the folder of installed programs around it."""
+
+    path: str
+    way: FolderPath
+    since_ns: int | None
+    is_unseen: bool = False
+    installed: str = ""
+
+    def looked_into(self, entries: Iterator[os.DirEntry[str]], found: ProtectedFiles) -> "list[_Folder]":
+        """Take down what is in it; return the folders to look at next."""
+        further: list[_Folder] = []
+        parts: dict[str, str] = {}
+        for entry in entries:
+            name = entry.name
+            plain = name.lower()
+            way = self.way.into(name, plain)
+            if way is None:
+                found.name(entry)
+            elif entry.is_dir(follow_symlinks=False):
+                further.append(self._below(entry, plain, way))
+            if self.is_unseen or plain.endswith((_BYTECODE, _CACHE)) or plain.startswith(TEMPORARY):
+                self._note_unseen(entry, plain, found)
+            if self.installed or plain in _INSTALLED:
+                self._note_changed(self.installed or entry.path, entry, found)
+            if plain in _PARTS or plain == _VIRTUAL:
+                parts[plain] = name
+        if parts.pop(_VIRTUAL, "") and not self.installed:
+            further = [attrs.evolve(each, installed=self.path) for each in further]
+            for each in further:
+                self._note_changed(self.path, Path(each.path), found)
+        if parts:
+            found.shapes[_number(os.stat(self.path))] = RepositoryShape(self.path, parts)  # noqa: PTH116
+        return further
+
+    def _below(self, entry: os.DirEntry[str], plain: str, way: FolderPath) -> "_Folder":
+        is_unseen = self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY)
+        installed = self.installed or (entry.path if plain in _INSTALLED else "")
+        return _Folder(entry.path, way, self.since_ns, is_unseen, installed)
+
+    def _note_unseen(self, entry: os.DirEntry[str], plain: str, found: ProtectedFiles) -> None:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if not (self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY) or not is_folder):
+            return  # a folder that is only called so
+        with suppress(FileNotFoundError):  # somebody else has taken it away
+            at = entry.stat(follow_symlinks=False)
+            times = () if is_folder else (at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+            found.unseen[entry.path] = (*_number(at), *times)
+
+    def _note_changed(self, installed: str, entry: os.DirEntry[str] | Path, found: ProtectedFiles) -> None:
+        """Take down that something was changed in a folder of installed programs; once it is known, nothing more is asked of it."""
+        if self.since_ns is not None and installed not in found.changed:
+            with suppress(FileNotFoundError):
+                if entry.stat(follow_symlinks=False).st_ctime_ns >= self.since_ns:
+                    found.changed.add(installed)
+
+
+def is_head(name: str) -> bool:
+    """Return whether a file of this name is what makes a folder a repository."""
+    return name.lower() == "head"
+
+
+def _number(found: os.stat_result) -> Number:
+    return found.st_dev, found.st_ino
+
+
+def _open_up(folder: str, closed: list[tuple[str, int]]) -> None:
+    if not os.access(folder, os.R_OK | os.X_OK):
+        with suppress(OSError):
+            mode = stat.S_IMODE(os.lstat(folder).st_mode)
+            os.chmod(folder, mode | stat.S_IRWXU)  # noqa: PTH101
+            closed.append((folder, mode))

@@ -1,0 +1,539 @@
+"""Which programs may be run, and with which arguments.
+
+Takes arguments, rules and where they are meant, gives the rule that refuses them, or nothing. These tables are about intent: they keep a
+model to what a task needs, and tell it so. They keep nothing in that wants out: a script, a `conftest.py` or a build file runs any code.
+What such code can reach is bounded by the sandbox (`machines.coding.tools.command_runner`), and by it alone.
+
+The files that a command executes: those that its arguments name, and those that its program reads by itself.
+
+Takes arguments and where they are meant, gives digests by path; leave that a person gives for a command holds for these. What such files import or
+include in turn is not looked for, but for tests, which are taken with all the code beside them. Nothing is run here.
+"""
+
+import os
+import posixpath
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+
+from machines.coding.history.workspace_scan import CLOSED
+
+#: What `python -m` may run besides the workspace's own modules, pytest, ruff and pip.
+MODULES = (
+    "pytest", "ruff", "unittest", "doctest", "json.tool", "compileall", "py_compile", "tabnanny", "coverage", "mypy", "black", "isort",
+)  # fmt: skip
+_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+#: Modules that run code of their arguments: `python -c` by another name.
+_RUNS_CODE = frozenset({"timeit"})
+_MOST_PATH = 4_096
+
+
+@attrs.frozen
+class Rules:
+    """What may be run. `code` allows `python -c`, `pip` that packages are installed, `modules` what `python -m` may run.
+
+    `programs` are further ones: by name, the arguments that each may have, or None for any. With a list that has arguments it is run without
+    one only where "" is among them.
+    """
+
+    code: bool = False
+    pip: bool = False
+    modules: tuple[str, ...] = MODULES
+    programs: Mapping[str, tuple[str, ...] | None] = attrs.field(factory=dict)
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Self:
+        """Read rules as they stand in a TOML file. Raises ValueError for what is no rule, naming what is."""
+        if unknown := sorted(set(data) - {"code", "pip", "modules", "programs"}):
+            raise ValueError(f"'{unknown[0]}' is no rule for commands: code, pip, modules, programs")
+        for name in ("code", "pip"):
+            if not isinstance(data.get(name, False), bool):
+                raise ValueError(f"{name} = {data[name]!r} is neither true nor false")  # noqa: TRY004  # a file's value
+        modules = data.get("modules", MODULES)
+        if not _is_texts(modules):
+            raise ValueError(f"modules = {modules!r} is no list of names")
+        programs = data.get("programs", {})
+        if not isinstance(programs, Mapping):
+            raise ValueError('programs is a table, as [programs.make] with arguments = ["test"]')  # noqa: TRY004
+        read = {name: _arguments(name, table) for name, table in programs.items()}
+        return cls(data.get("code", False), data.get("pip", False), tuple(modules), read)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The programs that may be run."""
+        return (*(name for name in CHECKS if is_allowed(name, self)), *sorted(set(self.programs) - set(CHECKS)))
+
+
+def _arguments(name: str, table: object) -> tuple[str, ...] | None:
+    if not _NAME.fullmatch(name) or name in CHECKS:
+        raise ValueError(
+            f"'{name}' is no name for a program of [programs]: one without a path, and none of {', '.join(CHECKS)}"
+        )
+    if not isinstance(table, Mapping) or set(table) != {"arguments"}:
+        raise ValueError(f'[programs.{name}] has exactly `arguments`: "any", or a list')
+    allowed = table["arguments"]
+    if allowed != "any" and not _is_texts(allowed):
+        raise ValueError(f'[programs.{name}] arguments = {allowed!r} is neither "any" nor a list of texts')
+    return None if allowed == "any" else tuple(allowed)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+
+
+@attrs.frozen
+class WorkingFolder:
+    """Where a command is meant to run: a folder of the workspace, relative to its root."""
+
+    root: Path
+    cwd: str = "."
+
+    @property
+    def folder(self) -> str:
+        """The folder's path."""
+        return os.path.normpath(self.root / self.cwd)
+
+    def leads_out(self, text: str) -> bool:
+        """Return whether a text, read as a path, leads out of the workspace."""
+        if text in _DEVICES or "://" in text or "\n" in text or len(text) > _MOST_PATH:
+            return False
+        if text.startswith("~"):
+            return True
+        path = os.path.normpath(os.path.join(self.folder, text))  # noqa: PTH118  # a path or any other text
+        root = os.path.normpath(self.root)
+        return not (_is_in(path, root) and _is_in(os.path.realpath(path), os.path.realpath(root)))
+
+    def fault(self, arguments: Sequence[str]) -> str:
+        """Name the first argument that leads out, also one in which the path follows an option or stands before a test's name."""
+        return _first_out(arguments, self.leads_out)
+
+    def plain_fault(self, arguments: Sequence[str]) -> str:
+        """Name the first argument of the workspace's own code that is plainly a path, and leads out; such code may be given anything."""
+        return _first_out(arguments, lambda text: _is_plainly_path(text) and self.leads_out(text))
+
+
+def _first_out(arguments: Sequence[str], leads_out: Callable[[str], bool]) -> str:
+    for argument in arguments:
+        for text in dict.fromkeys((argument, argument.partition("=")[2], argument[2:] if argument[:1] == "-" else "")):
+            if text and leads_out(text.partition("::")[0] or text):
+                return f"'{argument[:200]}' leads out of the workspace; give a path relative to its root, or to `cwd`"
+    return ""
+
+
+def _is_plainly_path(text: str) -> bool:
+    """Return whether a text can hardly be an operand, as `/` and the `/4` of `-3/4` are.
+
+    Of an absolute path its first folder has to be there. Whether the rest of it is, is not asked: a refusal would tell what this machine has.
+    """
+    if text.startswith("~"):
+        return text.startswith("~/")
+    top = _normal(text).lstrip("/").partition("/")[0]
+    return not text.startswith("/") or (top != "" and os.path.lexists(f"/{top}"))
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def is_allowed(name: str, rules: Rules) -> bool:
+    """Return whether a program with rules of its own may be run at all."""
+    return rules.pip or name not in {"pip", "pip3"}
+
+
+def other_fault(name: str, arguments: Sequence[str], rules: Rules, place: WorkingFolder) -> str:
+    """Judge the arguments of a program that was allowed by configuration."""
+    allowed = rules.programs[name]
+    if allowed is None:
+        return place.fault(arguments)
+    known = [each for each in allowed if each]
+    if not arguments:
+        return "" if len(known) < len(allowed) or not known else f"{name} is run with an argument: {', '.join(known)}"
+    wrong = [each for each in arguments if each not in known]
+    if not wrong:
+        return ""
+    return f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(known) or 'none'}"
+
+
+# -- Python -----------------------------------------------------------------------------------------------------------
+
+_FLAGS, _WITH_VALUE, _SHOWS = frozenset("bBdEIOPqsSuv"), frozenset("WX"), frozenset("hV?")
+
+
+@attrs.frozen
+class PythonStart:
+    """How Python is started: its own options, then one of a script, a module or code ('' where it is none of these), then arguments."""
+
+    options: tuple[str, ...] = ()
+    kind: str = ""
+    what: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+def python_start(arguments: Sequence[str]) -> PythonStart:
+    """Read Python's command line as Python does. `kind` is script, module, code, input, shows, none, or the option that is not known."""
+    options: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "-":
+            return PythonStart(tuple(options), "input")
+        if not argument.startswith("-"):
+            return PythonStart(tuple(options), "script", argument, tuple(rest))
+        if argument in {"--version", "--help", "--help-all", "--help-env", "--help-xoptions"}:
+            return PythonStart((*options, argument), "shows")
+        for place, letter in enumerate(argument[1:], 2):
+            if letter in "cm":
+                if place > 2:  # noqa: PLR2004  # letters before it are options
+                    options.append(argument[: place - 1])
+                following = [argument[place:]] if argument[place:] else rest[:1]
+                left = rest if argument[place:] else rest[1:]
+                return PythonStart(
+                    tuple(options), {"c": "code", "m": "module"}[letter], "".join(following), tuple(left)
+                )
+            if letter in _SHOWS:
+                return PythonStart((*options, argument), "shows")
+            if letter in _WITH_VALUE:
+                options += [argument] if argument[place:] else [argument, *rest[:1]]
+                rest = rest if argument[place:] else rest[1:]
+                break
+            if letter not in _FLAGS:
+                return PythonStart(tuple(options), argument)
+        else:
+            options.append(argument)
+    return PythonStart(tuple(options), "none")
+
+
+_SCRIPT_WANTED = "give a script of the workspace, as python main.py"
+
+
+def _python_fault(arguments: Sequence[str], rules: Rules, place: WorkingFolder) -> str:
+    start = python_start(arguments)
+    if start.kind == "script" and _is_input(start.what, place):
+        return f"'{start.what[:80]}' is what python reads on its standard input; {_SCRIPT_WANTED}"
+    if start.kind == "script":
+        return place.fault((start.what,)) or place.plain_fault(start.arguments)
+    if start.kind == "module":
+        return _module_fault(start, rules, place)
+    if start.kind == "code" and not rules.code:
+        return "python -c is not allowed; write the code to a file of the workspace, then run that"
+    if start.kind in {"none", "input"}:
+        return f"python without a script would wait for input; {_SCRIPT_WANTED}"
+    if start.kind not in {"code", "shows"}:
+        return f"python's option '{start.kind[:40]}' is not allowed; allowed: {' '.join(f'-{each}' for each in sorted(_FLAGS | _WITH_VALUE))} -m"
+    return ""
+
+
+def _is_input(path: str, place: WorkingFolder) -> bool:
+    """Return whether a script is a device or a descriptor: code that stands in no file."""
+    plain = _normal(path)
+    return plain.startswith(("/dev/", "/proc/")) and not _is_in(plain, os.path.normpath(place.root))
+
+
+def _normal(path: str) -> str:
+    """Return an absolute path in its shortest form, with one slash before it; another text as it is."""
+    return os.path.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
+
+
+def _module_fault(start: PythonStart, rules: Rules, place: WorkingFolder) -> str:
+    module, arguments = start.what, start.arguments
+    if module == "pip":
+        return _pip_fault(arguments, rules, place) if rules.pip else "pip is switched off: use what is installed"
+    if module in rules.modules:
+        return CHECKS[module](arguments, rules, place) if module in CHECKS else place.fault(arguments)
+    if is_own(module, place):
+        return place.plain_fault(arguments)
+    if module in _RUNS_CODE:
+        return f"python -m {module} runs code of its arguments, as python -c does, and is not allowed; write the code to a file of the workspace, then run that"
+    return f"python -m {module[:80]} is not allowed; allowed: {', '.join(rules.modules)}, and modules of the workspace that are not installed too"
+
+
+def is_own(module: str, place: WorkingFolder) -> bool:
+    """Return whether a module is the workspace's own: one that is there, and hides none of Python's or of an installed package."""
+    top = module.partition(".")[0]
+    if not top.isidentifier() or top in sys.stdlib_module_names or top in sys.builtin_module_names:
+        return False
+    there = Path(place.folder, top).is_dir() or Path(place.folder, f"{top}.py").is_file()
+    return there and PathFinder.find_spec(top, _installed(place)) is None
+
+
+def _installed(place: WorkingFolder) -> list[str]:
+    """Return the folders in which packages are installed; one in the workspace is the workspace's own."""
+    folders = [entry for entry in sys.path if Path(entry).name in {"site-packages", "dist-packages"}]
+    return [folder for folder in folders if not _is_in(os.path.realpath(folder), os.path.realpath(place.root))]
+
+
+# -- pytest, ruff, pip ------------------------------------------------------------------------------------------------
+
+_PYTEST_REFUSED = {
+    "-o": "settings are read from the workspace's own configuration file",
+    "--override-ini": "settings are read from the workspace's own configuration file",
+    "--basetemp": "pytest would empty that folder; leave it out, tests have a folder of their own",
+    "--pdb": "nobody can type into a debugger; read the traceback",
+    "--trace": "nobody can type into a debugger; read the traceback",
+    "--pastebin": "output goes to no other machine",
+    "--tx": "tests run on no other machine",
+    "--rsyncdir": "tests run on no other machine",
+    "--looponfail": "it never ends; run pytest once",
+    "-f": "it never ends; run pytest once",
+}
+_PYTEST_VALUES = frozenset("kmrpconW")
+
+
+def _pytest_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
+    for name, value in _options(arguments, _PYTEST_VALUES, frozenset({"--override-ini", "-p"})):
+        if name in _PYTEST_REFUSED:
+            return f"pytest's {name} is not allowed: {_PYTEST_REFUSED[name]}"
+        if name == "-p" and not value.startswith("no:"):
+            return f"pytest's -p loads a plugin, '{value[:60]}', and is not allowed; plugins that are installed are loaded anyway, `-p no:NAME` leaves one out"
+        if name.startswith("@"):
+            return "pytest may not read its arguments from a file; give them here"
+        if name == "-c" and place.leads_out(value):
+            return f"'{value[:200]}' leads out of the workspace; give a path relative to its root, or to `cwd`"
+    return place.fault(_without_expressions(arguments))
+
+
+def _without_expressions(arguments: Sequence[str]) -> list[str]:
+    """Leave out what is an expression, not a path: what follows `-k` and `-m`."""
+    return [each for before, each in zip(("", *arguments), arguments, strict=False) if before not in {"-k", "-m"}]
+
+
+_RUFF = ("check", "format", "rule", "linter", "version", "--version", "help", "--help")
+_RUFF_VALUES = frozenset("o")
+
+
+def _ruff_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
+    if not arguments or arguments[0] not in _RUFF:
+        return f"ruff is run with one of these first: {', '.join(_RUFF)}; as ruff check ."
+    for name, value in _options(arguments[1:], _RUFF_VALUES, frozenset({"--config"})):
+        if name in {"-w", "--watch"}:
+            return "ruff's --watch never ends; run it once"
+        if name == "--config" and ("=" in value or place.leads_out(value)):
+            return (
+                "ruff's --config takes a file of the workspace here; settings go into its pyproject.toml or ruff.toml"
+            )
+    return place.fault(arguments)
+
+
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?(\s*(==|~=|>=|<=|!=|>|<)\s*[\w.*+!-]+,?)*")
+_ARCHIVES = (".zip", ".whl", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".tbz", ".txz", ".tlz", ".lz", ".lzma")
+_PIP_FLAGS = frozenset(
+    {"-q", "--quiet", "-v", "--verbose", "-U", "--upgrade", "--no-deps", "--prefer-binary", "--no-index"}
+)
+_PIP_VALUES = frozenset({"--find-links", "--only-binary"})
+
+
+def _pip_fault(arguments: Sequence[str], _: Rules, place: WorkingFolder) -> str:
+    if not arguments or arguments[0] != "install":
+        return "pip may only install: pip install NAME, or NAME==VERSION"
+    for name, value in _options(arguments[1:], frozenset("f"), _PIP_VALUES):
+        is_folder = name in {"-f", "--find-links"} and "://" not in value
+        is_flag = (name in _PIP_FLAGS and not value) or (name == "--only-binary" and value == ":all:")
+        if name.startswith("-") and not (is_folder or is_flag):
+            return f"pip's option '{name[:60]}' is not allowed; allowed: -U, -q, --no-deps, --no-index, --find-links FOLDER"
+        if not name.startswith("-") and (not _REQUIREMENT.fullmatch(name) or name.lower().endswith(_ARCHIVES)):
+            return f"pip installs packages by name only, not '{name[:80]}': pip install NAME, or NAME==VERSION"
+    return place.fault(arguments)
+
+
+def _options(arguments: Sequence[str], letters: frozenset[str], long: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield options with their values, each letter of a cluster by itself, and what is no option as a name.
+
+    `letters` and `long` are the options whose value may be the next argument.
+    """
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument.startswith("--"):
+            name, _, value = argument.partition("=")
+            yield name, rest.pop(0) if name in long and "=" not in argument and rest else value
+        elif argument.startswith("-") and len(argument) > 1:
+            for place, letter in enumerate(argument[1:], 2):
+                if letter in letters:
+                    yield f"-{letter}", argument[place:].removeprefix("=") or (rest.pop(0) if rest else "")
+                    break
+                yield f"-{letter}", ""
+        else:
+            yield argument, ""
+
+
+#: The programs with rules of their own.
+CHECKS: dict[str, Callable[[Sequence[str], Rules, WorkingFolder], str]] = {
+    "python": _python_fault, "python3": _python_fault, "pytest": _pytest_fault, "py.test": _pytest_fault, "ruff": _ruff_fault,
+    "pip": _pip_fault, "pip3": _pip_fault,
+}  # fmt: skip
+
+
+#: What programs read without being told so, in the folder where they run.
+BUILD_FILES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
+    **dict.fromkeys(("npm", "npx", "yarn", "pnpm", "bun"), ("package.json",)),
+    "node": ("package.json",),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "tox": ("tox.ini", "pyproject.toml", "setup.cfg"),
+    "nox": ("noxfile.py",),
+    "cargo": ("Cargo.toml", "build.rs"),
+    "cmake": ("CMakeLists.txt",),
+    "rake": ("Rakefile", "rakefile"),
+}
+#: Of these the folder is that of another option: `make -C DIR`, `npm --prefix DIR`.
+_FOLDER_OPTIONS = frozenset({"-C", "--directory", "--prefix", "--cwd", "--dir"})
+_TESTS_READ = ("conftest.py", "__init__.py", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+_IN_FOLDER = ("__main__.py", "package.json", "index.js", "index.mjs", "index.cjs")
+#: Of the code in a folder of tests at most so many files and bytes are read.
+MOST_FILES, MOST_BYTES = 10_000, 100_000_000
+_PIECE_BYTES = 1 << 20
+
+
+def executed(argv: Sequence[str], root: Path, cwd: str) -> dict[str, str]:
+    """Return digests of the files of a workspace that a command executes, by path; of folders of tests one for all the Python files in each (`tests/*.py`)."""
+    looking = _DigestCache(os.path.realpath(root), posixpath.join(os.path.realpath(root), cwd))
+    name, *arguments = argv
+    for word in argv:
+        for text in filter(None, (word, word.partition("=")[2], word.partition("::")[0], _of_option(word))):
+            looking.file(text)
+            for each in _IN_FOLDER:
+                looking.file(posixpath.join(text, each))
+    for folder in (".", *_folders(arguments)):
+        for each in BUILD_FILES.get(name, ()):
+            looking.file(posixpath.join(folder, each))
+    start = python_start(arguments) if name in {"python", "python3"} else PythonStart()
+    if start.kind == "module":
+        for each in _of_module(start.what):
+            looking.file(each)
+    if name in {"pytest", "py.test"} or (start.kind == "module" and start.what in {"pytest", "unittest"}):
+        looking.tests(arguments if start.kind != "module" else start.arguments)
+    return looking.found
+
+
+def _of_option(word: str) -> str:
+    """Return what stands behind the letter of an option, as in `-fbuild.mk`."""
+    return word[2:] if word[:1] == "-" and word[:2] != "--" else ""
+
+
+def _folders(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the folders in which a program is told to run."""
+    for before, word in zip(("", *arguments), arguments, strict=False):
+        if before in _FOLDER_OPTIONS:
+            yield word
+        elif word.partition("=")[0] in _FOLDER_OPTIONS:
+            yield word.partition("=")[2]
+        elif word.startswith("-C"):
+            yield word[2:]
+
+
+def _of_module(name: str) -> Iterator[str]:
+    """Yield the files that `python -m NAME` executes: those of the packages above it, and its own."""
+    parts = name.split(".")
+    for depth in range(1, len(parts) + 1):
+        yield "/".join([*parts[:depth], "__init__.py"])
+    yield f"{'/'.join(parts)}.py"
+    yield "/".join([*parts, "__main__.py"])
+
+
+class _DigestCache:
+    """The digests that were found so far, in a workspace, for a command that runs in `folder`; both are real paths."""
+
+    def __init__(self, root: str, folder: str) -> None:
+        self._root, self._folder = root, folder
+        self.found: dict[str, str] = {}
+        self._left_files, self._left_bytes = MOST_FILES, MOST_BYTES
+
+    def file(self, text: str) -> None:
+        """Take a file, also where a link leads to it; what is not a file of the workspace is nothing."""
+        path = self._inside(text)
+        if path is None:
+            return
+        name = posixpath.relpath(posixpath.normpath(posixpath.join(self._folder, text)), self._root)
+        if name not in self.found and (digest := _digest(path)):
+            self.found[name] = digest
+
+    def tests(self, arguments: Sequence[str]) -> None:
+        """Take all the Python files in the folders of tests that are named, or of dotted names, and what is read above them."""
+        named = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
+        named += [word.rpartition(".")[0].replace(".", "/") for word in named if "/" not in word]
+        for word in named:
+            for each in _of_module(word) if word.replace(".", "").isidentifier() else ():
+                self.file(each)
+        places = [word for word in named if word and self._inside(word) is not None] or ["."]
+        for place in dict.fromkeys(places):
+            path = self._inside(place)
+            if path is not None and os.path.isdir(path):  # noqa: PTH112  (a text that may be no path)
+                self._code_in(path)
+            for above in self._above(place):
+                for each in _TESTS_READ:
+                    self.file(posixpath.join(above, each))
+
+    def _above(self, place: str) -> Iterator[str]:
+        """Yield the folders from that of a file to the workspace."""
+        path = posixpath.normpath(posixpath.join(self._folder, place))
+        while path == self._root or path.startswith(f"{self._root}/"):
+            yield path
+            path = posixpath.dirname(path)
+
+    def _code_in(self, folder: str) -> None:
+        """Take the Python files beneath a folder as one digest."""
+        name = posixpath.relpath(folder, self._root)
+        key = posixpath.normpath(f"{name}/*.py")
+        if key in self.found:
+            return
+        whole = sha256()
+        for path in _python_files(folder):
+            if self._left_files <= 0:
+                break
+            size = os.path.getsize(path) if os.path.exists(path) else 0  # noqa: PTH110, PTH202  (of many files)
+            self._left_files, self._left_bytes = self._left_files - 1, self._left_bytes - size
+            said = _digest(path) if self._left_bytes > 0 else ""
+            whole.update(
+                f"{posixpath.relpath(path, folder)}\0{said or _stamp(path)}\n".encode(errors="surrogateescape")
+            )
+        self.found[key] = whole.hexdigest()
+
+    def _inside(self, text: str) -> str | None:
+        """Return the real path of a text, if it is one in the workspace."""
+        try:
+            path = os.path.realpath(posixpath.join(self._folder, text))
+            return path if path == self._root or path.startswith(f"{self._root}/") else None
+        except (OSError, ValueError):  # a text that is no path
+            return None
+
+
+def _python_files(folder: str) -> Iterator[str]:
+    for above, folders, files in os.walk(folder):
+        folders[:] = sorted(each for each in folders if each not in CLOSED)
+        yield from (posixpath.join(above, each) for each in sorted(files) if each.endswith(".py"))
+
+
+def _digest(path: str) -> str:
+    """Return the SHA-256 of a regular file; of a very large one what the system says of it, of what is not one nothing."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return ""
+    with ExitStack() as closing:
+        closing.callback(os.close, opened)
+        about = os.fstat(opened)
+        if not stat.S_ISREG(about.st_mode):
+            return ""
+        if about.st_size > MOST_BYTES:
+            return f"{about.st_size} bytes, changed at {about.st_mtime_ns}"
+        found = sha256()
+        while piece := os.read(opened, _PIECE_BYTES):
+            found.update(piece)
+        return found.hexdigest()
+
+
+def _stamp(path: str) -> str:
+    try:
+        about = os.stat(path)  # noqa: PTH116  (of many files)
+    except OSError:
+        return "gone"
+    return f"{about.st_size} bytes, changed at {about.st_mtime_ns}"

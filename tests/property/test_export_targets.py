@@ -1,0 +1,20 @@
+"""Exports of any machine: each target writes it, always the same way, or refuses it in words."""
+
+from hypothesis import HealthCheck, Phase, given, settings
+
+from dsa.targets import ExportError, emit
+from dsa.testing.strategies import machines
+
+LARGE = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)
+
+
+@settings(LARGE, max_examples=25)
+@given(machines())
+def test_every_machine_is_written_for_every_tool_or_refused_in_words(machine):
+    for tool in ("promela", "tla", "prism", "scxml", "xstate"):
+        try:
+            assert emit(machine, tool) == emit(machine, tool)
+        except ExportError as refusal:
+            assert "outside its domain" in str(refusal)  # noqa: PT017  (as above)
