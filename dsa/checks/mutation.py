@@ -30,7 +30,7 @@ from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic, ex
 from dsa.checks.search.incremental_search import Again
 from dsa.checks.search.python_engine import search
 from dsa.checks.table_faults import dead_ends, said_otherwise, start_outside, vain_effects
-from dsa.declarations import STAY, Assign, Effect, Emit, Revoke, RunParameter, Transition, Variable, show
+from dsa.declarations import STAY, Assign, Effect, Emit, Revoke, RunParameter, Transition, Variable, kind_of, show
 from dsa.errors import Diagnostic
 from dsa.expr import (
     FALSE,
@@ -78,7 +78,7 @@ class Mutant:
         """The row, or the declaration, in words."""
         if isinstance(self.at, Transition):
             return str(self.at)
-        return f"{type(self.at).__name__.lower()} {self.at.name}"
+        return f"{kind_of(self.at)} {self.at.name}"
 
 
 def mutants(machine: Machine) -> Iterator[Mutant]:

@@ -178,11 +178,11 @@ FAULTS = {
     "the order of timers stays": (
         "_move", "precedence_after(machine, here.precedence, timers, target)", "here.precedence"),
     "orders of timers are mixed up": (
-        "_Writer._take", "{moves.key}", "{moves.key.replace('c.precedence', 'frozenset()')}"),
+        "_StepWriter._take", "{moves.key}", "{moves.key.replace('c.precedence', 'frozenset()')}"),
     "a timer may fire early": (
-        "_Writer._body", "if any(then == {timer} for _, then in c.precedence): return None", "pass"),
+        "_StepWriter._body", "if any(then == {timer} for _, then in c.precedence): return None", "pass"),
     "timers start again": ("timers_after", "if source not in kept]", "]"),
-    "rmax has no effect": ("_Writer._renamed", "self._value(self._machine.constants[name])", "'1000'"),
+    "rmax has no effect": ("_StepWriter._renamed", "self._value(self._machine.constants[name])", "'1000'"),
 }  # fmt: skip
 
 
