@@ -4,6 +4,9 @@ A page is one visit: its blocks are taken in order, in one empty folder. A comme
 
     <!-- example: NAME -->          the block is the file NAME
     <!-- section: NAME -->          it replaces NAME's section of that heading, or is added at the end
+    <!-- .. NAME from STAGE -->     the example or section is that of the file STAGE in docs/tutorial
+    <!-- stage: NAME is STAGE -->   NAME is now what the file STAGE in docs/tutorial says
+    <!-- given: NAME from STAGE --> NAME is a copy of that file
     <!-- added: NAME -->            it is added at the end of the file NAME
     <!-- change: NAME as OTHER -->  a diff: OTHER is NAME with the `-` lines replaced by the `+` lines
     <!-- drawn: NAME -->            what `dsa draw NAME` prints
@@ -43,11 +46,15 @@ from dsa.runtime.content import _TYPES, ComponentKind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "decisions" not in path.parts)]
+STAGES = DOCS / "tutorial"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for path in DOCS.rglob("*.md") if path.parent not in {DOCS / "decisions", STAGES}),
+]
 READMES = sorted((ROOT / "machines").glob("*/README.md"))
 KINDS_PAGE = DOCS / "reference" / "kinds.md"
 
-MARK = re.compile(r"<!-- (example|added|section|change|drawn|exit|server|peer|not run): (.*?) -->")
+MARK = re.compile(r"<!-- (example|added|section|change|drawn|exit|server|stage|given|peer|not run): (.*?) -->")
 PROGRAMS = Path(sys.executable).parent
 PEERS = Path(sys.prefix) / "peers" / "durable" / "bin"
 REPLY = "```python\ndef slug(title):\n    return title.lower().replace(' ', '-')\n```\n"
@@ -68,7 +75,7 @@ def blocks_of(page: Path) -> list[Block]:
     found, marks = [], {}
     for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
         if token.type == "html_block":
-            marks = dict(MARK.findall(token.content))
+            marks |= dict(MARK.findall(token.content))
         elif token.type == "fence":
             found.append(Block(marks, token.info.strip(), token.content, token.map[0] + 1))
             marks = {}
@@ -198,17 +205,37 @@ def python_prints(block: Block, folder: Path) -> None:
     assert printed.splitlines() == re.findall(r"print\(.*\)  # (.*)", block.text), printed
 
 
+def staged(block: Block) -> tuple[str, str]:
+    """Return the file that a block shows, and the text that the file of its stage has for it; without a stage its own text."""
+    name, _, stage = block.marks.get("example", block.marks.get("section", "")).partition(" from ")
+    if not stage:
+        return name, block.text
+    text = (STAGES / stage).read_text(encoding="utf-8")
+    if "example" in block.marks:
+        return name, text
+    heading = re.escape(block.text.partition("\n")[0])
+    return name, re.search(rf"^{heading}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[0].rstrip() + "\n"
+
+
 def take(block: Block, folder: Path) -> None:
     """Do what a block shows, and compare."""
+    if "given" in block.marks:
+        name, _, stage = block.marks["given"].partition(" from ")
+        (folder / name).write_bytes((STAGES / stage).read_bytes())
+    if "stage" in block.marks:
+        name, _, stage = block.marks["stage"].partition(" is ")
+        assert (folder / name).read_text(encoding="utf-8") == (STAGES / stage).read_text(encoding="utf-8")
+    name, text = staged(block)
+    assert block.text == text, f"docs/tutorial has another text:\n{text}"
     match block.marks:
         case {"not run": _} | {"peer": _}:
             return
-        case {"example": name}:
+        case {"example": _}:
             (folder / name).write_text(block.text, encoding="utf-8")
         case {"added": name}:
             before = (folder / name).read_text(encoding="utf-8")
             (folder / name).write_text(f"{before}\n\n{block.text}", encoding="utf-8")
-        case {"section": name}:
+        case {"section": _}:
             before = (folder / name).read_text(encoding="utf-8")
             (folder / name).write_text(with_section(before, block.text), encoding="utf-8")
         case {"change": how}:
@@ -230,10 +257,9 @@ def take(block: Block, folder: Path) -> None:
 def shown_whole(page: Path) -> set[str]:
     """Name the machine documents that a page shows in full; what is only a change of another may be untidy."""
     return {
-        block.marks["example"]
+        staged(block)[0]
         for block in blocks_of(page)
-        if block.marks.get("example", "").endswith(".md")
-        and re.search(r"^## (Steps|Transitions)", block.text, re.MULTILINE)
+        if staged(block)[0].endswith(".md") and re.search(r"^## (Steps|Transitions)", block.text, re.MULTILINE)
     }
 
 
@@ -242,8 +268,10 @@ def updated(block: Block, folder: Path) -> str:
     if "drawn" in block.marks:
         return typed(f"dsa draw {block.marks['drawn']}", folder)[0].rstrip() + "\n"
     if block.language != "console" or {"not run", "peer"} & block.marks.keys():
-        take(block, folder)
-        return block.text
+        now = attrs.evolve(block, text=staged(block)[1])
+        take(now, folder)
+        return now.text
+    take(attrs.evolve(block, language="console", text=""), folder)
     text = ""
     for command, shown, printed, _ in type_console(block, folder):
         varying = re.sub(r"\d+\.\d s\b", "... s", re.sub(r"\b\d{8}T\d{6}-\w+-[0-9a-f]{12}", "...", printed))
@@ -286,6 +314,16 @@ def test_peer_prints_what_a_page_shows(page: Path, tmp_path: Path):
                     f"{page.relative_to(ROOT)}:{block.line}: $ {command}\nprinted:\n{printed}"
                 )
                 assert code == 0, printed
+
+
+@pytest.mark.parametrize("stage", sorted(path.name for path in STAGES.glob("[0-9]-*.md")))
+def test_a_stage_of_the_tutorial_is_checked_and_runs(stage: str, tmp_path: Path):
+    for path in STAGES.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    asked = '"Write slug(title)."' if "## Steps" not in (STAGES / stage).read_text(encoding="utf-8") else ""
+    for command in (f"dsa check {stage}", f"dsa run {stage} {asked} --model scripted:replies.md"):
+        printed, code = typed(command, tmp_path)
+        assert code == 0, f"$ {command}\n{printed}"
 
 
 # -- the pages themselves ---------------------------------------------------------------------------------------------
@@ -358,7 +396,9 @@ def test_a_file_is_named_where_it_is_shown(page: Path):
         start = text.index(block.text, at)
         before, at = re.sub("<!--.*?-->", "", text[at:start]), start + len(block.text)
         named = (
-            block.marks.get("example") or block.marks.get("added") or block.marks.get("change", "").split(" as ")[-1]
+            block.marks.get("example", "").partition(" from ")[0]
+            or block.marks.get("added")
+            or block.marks.get("change", "").split(" as ")[-1]
         )
         assert not named or f"`{named}`" in before, f"{page.relative_to(ROOT)}:{block.line}: no reader knows of {named}"
 
@@ -388,11 +428,12 @@ WORDS = """action, answer, artifact, attempt, configuration, definition 4, effec
 outstanding, percept, psi, refusal, rmax, scenario, sigma, spec, verdict"""
 
 
-def test_the_glossary_has_its_words_in_order():
-    headings = re.findall(r"^\*\*(.*?)\*\*", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
-    words = [heading.lower() for heading in headings]
-    assert set(words) >= set(re.split(r",\s+", WORDS))
-    assert words == sorted(words)
+def test_the_glossary_has_its_words_in_order_in_each_part():
+    parts = (DOCS / "glossary.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    words = [[word.lower() for word in re.findall(r"^\*\*(.*?)\*\*", part, re.MULTILINE)] for part in parts]
+    assert {word for part in words for word in part} >= set(re.split(r",\s+", WORDS))
+    assert words == [sorted(set(part)) for part in words]
+    assert len({word for part in words for word in part}) == sum(map(len, words))
 
 
 # -- the reference of kinds -------------------------------------------------------------------------------------------
