@@ -19,9 +19,16 @@ import attrs
 import click
 
 from dsa import lang
-from dsa.checks.report import CheckReport, PropertyResult, check
+from dsa.checks.report import (
+    CheckReport,
+    PropertyResult,
+    check,
+    counted_text,
+    explored_text,
+    findings_text,
+    totals_text,
+)
 from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic
-from dsa.checks.totals import counted_text, explored_text, findings_text, totals_text
 from dsa.cli.command_line import (
     SECONDS,
     UNREADABLE,

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import click
 
-from dsa.checks.totals import counted_text
+from dsa.checks.report import counted_text
 from dsa.cli.command_line import UNREADABLE, JsonCommand, json_option, say, tell_json
 from dsa.docs.pages import BlockState, Library, PageDraft, draft, pages_in
 

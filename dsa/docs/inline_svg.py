@@ -1,11 +1,17 @@
 """SVG as pages have it: a picture without anything around it, which names no other host, and files that know what they were drawn from.
 
 Takes the text that a renderer wrote, returns text.
+
+Figures: diagrams as HTML, drawn on this machine and a part of the page.
 """
 
 import re
 from hashlib import sha256
 from xml.etree import ElementTree as ET
+
+from dsa.docs.blocks import MermaidDiagram, SvgDiagram, label_of
+from dsa.edge.images import portable_svg
+from dsa.targets import dot
 
 _NAMESPACE = "http://www.w3.org/2000/svg"
 _BETWEEN = re.compile(r">\s*\n\s*<")
@@ -47,3 +53,8 @@ def is_fresh(text: str, drawn_from: str) -> bool:
 
 def _digest(text: str) -> str:
     return sha256(text.encode("utf-8")).hexdigest()
+
+
+def figure(part: MermaidDiagram | SvgDiagram) -> str:
+    """Return a diagram of either kind as a `figure` element without empty lines, which would end it in Markdown. Raises RenderError."""
+    return f'<figure class="dsa-diagram">{inline(portable_svg(dot(part.machine)), label_of(part.machine))}</figure>'

@@ -3,7 +3,7 @@
     plugins:
       - dsa
 
-The blocks between markers (`dsa.docs.markers`) are made anew as the site is built. A page that is a machine document itself has its picture below its title. Pictures
+The blocks between markers (`dsa.docs.pages`) are made anew as the site is built. A page that is a machine document itself has its picture below its title. Pictures
 are SVG in the page: no script draws them, and no other host is asked.
 """
 
@@ -17,11 +17,9 @@ from mkdocs.plugins import BasePlugin, get_plugin_logger
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
-from dsa.docs.blocks import parts_of
-from dsa.docs.figure import figure
-from dsa.docs.markers import MarkedBlock, MarkedText, MarkerFault, marked, may_have_markers
-from dsa.docs.pages import BlockError, Library
-from dsa.docs.parts import markdown
+from dsa.docs.blocks import markdown, parts_of
+from dsa.docs.inline_svg import figure
+from dsa.docs.pages import BlockError, Library, MarkedBlock, MarkedText, MarkerFault, marked, may_have_markers
 from dsa.edge.images import RenderError
 from dsa.lang.markdown import MarkdownDocument, read
 

@@ -19,11 +19,9 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
-from dsa.docs.blocks import parts_of
-from dsa.docs.figure import figure
-from dsa.docs.markers import BLOCKS
-from dsa.docs.pages import BlockError, Library
-from dsa.docs.parts import Caption, Grid, MermaidDiagram, Part, Sentence, SvgDiagram
+from dsa.docs.blocks import Caption, Grid, MermaidDiagram, Part, Sentence, SvgDiagram, parts_of
+from dsa.docs.inline_svg import figure
+from dsa.docs.pages import BLOCKS, BlockError, Library
 from dsa.edge.images import RenderError
 from dsa.machine import Machine
 from dsa.text import closest

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from packages import Shelf
 
-from dsa.docs.blocks import MachineDocument, parts_of
-from dsa.docs.parts import Grid
+from dsa.docs.blocks import Grid, MachineDocument, parts_of
 from dsa.edge.document_files import load, locate
 from dsa.edge.timed_checks import check
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from dsa.docs.markers import MarkedText, marked
-from dsa.docs.pages import Library, draft
+from dsa.docs.pages import Library, MarkedText, draft, marked
 
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
 END = "<!-- /dsa -->"

@@ -3,8 +3,7 @@
 import pytest
 
 from dsa import trace
-from dsa.docs.blocks import MachineDocument, parts_of
-from dsa.docs.parts import Caption, Grid, Sentence, markdown
+from dsa.docs.blocks import Caption, Grid, MachineDocument, Sentence, markdown, parts_of
 from dsa.edge.document_files import locate, read_document
 from dsa.edge.timed_checks import check
 from dsa.lang import loads, read_machine

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.docs.markers import BLOCKS, marked, may_have_markers
+from dsa.docs.pages import BLOCKS, marked, may_have_markers
 
 PAGE = """# A page
 
