@@ -71,6 +71,11 @@ def example(code: str) -> str:
     return f"{CODES[code]} In {document}:\n\n<!-- not run: the tests of specs/mistakes do -->\n```text\n{shown}```\n"
 
 
+def codes() -> str:
+    """Return the list of codes with their meanings."""
+    return table(["code", "means"], ([f"[{code}](#{code.lower()})", meaning] for code, meaning in CODES.items()))
+
+
 # -- commands ---------------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +145,7 @@ def public_names(module: str) -> str:
 
 GENERATED = {
     **{code: lambda code=code: example(code) for code in CODES},
+    "codes": codes,
     "commands": commands,
     "context": context_members,
     "action": action_members,
