@@ -2,12 +2,11 @@
 
 import pytest
 
-from dsa import trace
 from dsa.docs.blocks import Caption, Grid, MachineDocument, Sentence, markdown, parts_of
 from dsa.edge.document_files import locate, read_document
 from dsa.edge.timed_checks import check
 from dsa.lang import loads, read_machine
-from dsa.targets import mermaid
+from dsa.targets import mermaid, table
 
 DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
 
@@ -34,7 +33,7 @@ def test_drawing_is_named_after_the_machine_or_as_asked_for():
 
 
 def test_table_is_what_draw_prints():
-    assert f"{block('table')}\n" == trace(loads(DUAL_STATE))
+    assert f"{block('table')}\n" == table(loads(DUAL_STATE))
 
 
 def test_grouped_table_has_a_grid_for_each_source():
@@ -53,7 +52,7 @@ def test_table_of_steps_has_the_steps_and_on_demand_the_rows():
     assert (
         block("table", "workflow").split("\n")[0].replace(" ", "") == "|step|requires|generator|guard|uses|rmax|task|"
     )
-    assert f"{block('table', 'workflow', rows='')}\n" == trace(read_document("workflow").machine)
+    assert f"{block('table', 'workflow', rows='')}\n" == table(read_document("workflow").machine)
     assert "**generating.g_test**" in block("table", "workflow", grouped="")
 
 
