@@ -24,6 +24,17 @@ class OddError(Exception):
         return self.args[0]
 
 
+@pytest.fixture(autouse=True)
+def callers(monkeypatch):
+    """Return the class of the threads that make these tests' calls. Others may still be at work for earlier tests, or hang."""
+
+    class OwnCallerThread(CallerThread):
+        _idle, _lock = [], threading.Lock()
+
+    monkeypatch.setattr(event_loop, "CallerThread", OwnCallerThread)
+    return OwnCallerThread
+
+
 def raising(error):
     def call():
         raise error
@@ -76,7 +87,7 @@ def test_what_is_raised_in_place_ends_the_program_only_when_a_person_wants_it(er
         asyncio.run(run_function(raising(error), blocks=False))
 
 
-def test_a_call_that_never_returns_can_be_given_up():
+def test_a_call_that_never_returns_can_be_given_up(callers):
     released = threading.Event()
 
     async def play():
@@ -87,25 +98,23 @@ def test_a_call_that_never_returns_can_be_given_up():
             await task
 
     asyncio.run(play())
-    stuck = [thread for thread in threading.enumerate() if thread.name == "dsa-call"]
-    assert all(thread.daemon for thread in stuck), "the interpreter can end without them"
+    (stuck,) = [thread for thread in threading.enumerate() if isinstance(thread, callers)]
+    assert stuck.daemon, "the interpreter can end without it"
     released.set()
-    for thread in stuck:
-        thread.join(10)
+    stuck.join()
 
 
-async def all_free():
-    """Wait until the threads that have made calls are free again, also one that an earlier test has left to itself. TimeoutError when one never is."""
-    async with asyncio.timeout(90):
-        while any(isinstance(thread, CallerThread) and not thread.is_idle for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
-            await asyncio.sleep(0.001)
+async def all_free(callers):
+    """Wait until the threads that have made calls are free again."""
+    while any(isinstance(thread, callers) and not thread.is_idle for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
+        await asyncio.sleep(0.001)
 
 
-def test_a_thread_makes_one_call_after_the_other():
+def test_a_thread_makes_one_call_after_the_other(callers):
     async def play():
-        await all_free()
+        await all_free(callers)
         first = await in_thread(threading.current_thread)
-        await all_free()
+        await all_free(callers)
         return first, await in_thread(threading.current_thread)
 
     first, second = asyncio.run(play())
@@ -121,7 +130,7 @@ def test_calls_at_the_same_time_have_a_thread_each():
     asyncio.run(play())
 
 
-def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context():
+def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context(callers):
     colour = contextvars.ContextVar("colour", default="none")
 
     def painted():
@@ -130,9 +139,9 @@ def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context():
         return before, threading.current_thread()
 
     async def play():
-        await all_free()
+        await all_free(callers)
         given = await in_thread(painted)
-        await all_free()
+        await all_free(callers)
         return given, await in_thread(painted)
 
     (first, one), (second, other) = asyncio.run(play())
@@ -140,13 +149,13 @@ def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context():
     assert (first, second) == ("none", "none")
 
 
-def test_what_a_call_gave_is_not_kept():
+def test_what_a_call_gave_is_not_kept(callers):
     class Large:
         pass
 
     async def play():
         kept = weakref.ref(await in_thread(Large))
-        await all_free()
+        await all_free(callers)
         return kept
 
     kept = asyncio.run(play())
