@@ -12,10 +12,14 @@ from dsa.edge.event_loop import run_to_end
 
 
 @pytest.fixture(autouse=True)
-def _usual_signals():
-    """Have signals end the process, as they do where nothing has them ignored."""
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
-    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+def default_handlers():
+    """Begin with the handlers of Python: `nohup` and shells that start tests in the background have SIGHUP or SIGINT ignored."""
+    defaults = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -24,22 +24,23 @@ class OddError(Exception):
         return self.args[0]
 
 
-@pytest.fixture(autouse=True)
-def callers(monkeypatch):
-    """Return the class of the threads that make these tests' calls. Others may still be at work for earlier tests, or hang."""
-
-    class OwnCallerThread(CallerThread):
-        _idle, _lock = [], threading.Lock()
-
-    monkeypatch.setattr(event_loop, "CallerThread", OwnCallerThread)
-    return OwnCallerThread
-
-
 def raising(error):
     def call():
         raise error
 
     return call
+
+
+@pytest.fixture(autouse=True)
+def own_threads(monkeypatch):
+    """Have calls made by threads of this test alone: in a process that has run other tests, some may hang, or end, whenever they like."""
+    own = type("OwnCallerThread", (CallerThread,), {"_idle": [], "_lock": threading.Lock()})
+    monkeypatch.setattr(event_loop, "CallerThread", own)
+
+
+def callers():
+    """Return the threads that make calls for this test."""
+    return [thread for thread in threading.enumerate() if isinstance(thread, event_loop.CallerThread)]
 
 
 def test_a_result_comes_back_and_the_call_was_made_elsewhere():
@@ -87,7 +88,7 @@ def test_what_is_raised_in_place_ends_the_program_only_when_a_person_wants_it(er
         asyncio.run(run_function(raising(error), blocks=False))
 
 
-def test_a_call_that_never_returns_can_be_given_up(callers):
+def test_call_that_never_returns_can_be_given_up():
     released = threading.Event()
 
     async def play():
@@ -98,23 +99,23 @@ def test_a_call_that_never_returns_can_be_given_up(callers):
             await task
 
     asyncio.run(play())
-    (stuck,) = [thread for thread in threading.enumerate() if isinstance(thread, callers)]
+    (stuck,) = callers()
     assert stuck.daemon, "the interpreter can end without it"
     released.set()
-    stuck.join()
 
 
-async def all_free(callers):
-    """Wait until the threads that have made calls are free again."""
-    while any(isinstance(thread, callers) and not thread.is_idle for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
-        await asyncio.sleep(0.001)
+async def all_free():
+    """Wait until the threads that have made calls are free again. TimeoutError when one never is."""
+    async with asyncio.timeout(60):
+        while not all(thread.is_idle for thread in callers()):  # noqa: ASYNC110  (threads tell no Event)
+            await asyncio.sleep(0.001)
 
 
-def test_a_thread_makes_one_call_after_the_other(callers):
+def test_a_thread_makes_one_call_after_the_other():
     async def play():
-        await all_free(callers)
+        await all_free()
         first = await in_thread(threading.current_thread)
-        await all_free(callers)
+        await all_free()
         return first, await in_thread(threading.current_thread)
 
     first, second = asyncio.run(play())
@@ -130,7 +131,7 @@ def test_calls_at_the_same_time_have_a_thread_each():
     asyncio.run(play())
 
 
-def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context(callers):
+def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context():
     colour = contextvars.ContextVar("colour", default="none")
 
     def painted():
@@ -139,9 +140,9 @@ def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context(callers)
         return before, threading.current_thread()
 
     async def play():
-        await all_free(callers)
+        await all_free()
         given = await in_thread(painted)
-        await all_free(callers)
+        await all_free()
         return given, await in_thread(painted)
 
     (first, one), (second, other) = asyncio.run(play())
@@ -149,13 +150,13 @@ def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context(callers)
     assert (first, second) == ("none", "none")
 
 
-def test_what_a_call_gave_is_not_kept(callers):
+def test_what_a_call_gave_is_not_kept():
     class Large:
         pass
 
     async def play():
         kept = weakref.ref(await in_thread(Large))
-        await all_free(callers)
+        await all_free()
         return kept
 
     kept = asyncio.run(play())
