@@ -15,19 +15,24 @@ In what is printed `...` stands for anything on its line, and a line of `...` fo
 printed and drawn now where it differs; the diff is reviewed.
 """
 
+import atexit
 import contextlib
 import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import attrs
+import forked
 import pytest
 from markdown_it import MarkdownIt
 
@@ -123,10 +128,20 @@ def commands_in(text: str) -> list[tuple[str, str]]:
     return commands
 
 
+@cache
+def _commands() -> Path:
+    """Return a folder with a `dsa` that begins soon."""
+    folder = Path(tempfile.mkdtemp(prefix="dsa-docs-"))
+    atexit.register(shutil.rmtree, folder)
+    forked.command_in(folder)
+    return folder
+
+
 def typed(command: str, folder: Path) -> tuple[str, int]:
     """Return what a command prints, errors too, and its exit code; a shell runs it in the folder."""
-    home = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON"))}
+    path = os.pathsep.join([str(_commands()), str(Path(sys.executable).parent), os.environ["PATH"]])
+    home = {"PATH": path, "LC_ALL": "C.UTF-8"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
