@@ -19,21 +19,26 @@ In what is printed `...` stands for anything on its line, and a line of `...` fo
 printed and drawn now where it differs; the diff is reviewed.
 """
 
+import atexit
 import contextlib
 import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import attrs
 import click
+import forked
 import pytest
 import yaml
 from markdown_it import MarkdownIt
@@ -137,10 +142,20 @@ def commands_in(text: str) -> list[tuple[str, str]]:
     return commands
 
 
+@cache
+def _commands() -> Path:
+    """Return a folder with a `dsa` that begins soon."""
+    folder = Path(tempfile.mkdtemp(prefix="dsa-docs-"))
+    atexit.register(shutil.rmtree, folder)
+    forked.command_in(folder)
+    return folder
+
+
 def typed(command: str, folder: Path, programs: Path = PROGRAMS) -> tuple[str, int]:
-    """Return what a command prints, errors too, and its exit code; a shell runs it in the folder, and looks for programs in `programs` first."""
-    home = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON"))}
+    """Return what a command prints, errors too, and its exit code; a shell runs it in the folder, and looks for other programs in `programs` first."""
+    path = os.pathsep.join([str(_commands()), str(programs), os.environ["PATH"]])
+    home = {"PATH": path, "LC_ALL": "C.UTF-8"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,

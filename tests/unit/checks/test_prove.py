@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from each_row import each_row
 from proving import HEAD, machine, one
 
 from dsa.checks.proof.conclusion import InductionGap, explained
@@ -146,7 +147,7 @@ def test_a_violation_far_from_small_values_is_found_by_the_failing_step() -> Non
     assert len(proof.trace.steps) == 4
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "verdict"),
     [
         ("always x == y", "PROVED"),

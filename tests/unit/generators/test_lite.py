@@ -4,6 +4,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from each_row import each_row
 
 from dsa.errors import GenerationError
 from dsa.generators.provider import LiteLLMGenerator
@@ -129,7 +130,7 @@ def test_the_address_may_come_from_the_environment(monkeypatch):
         assert LiteLLMGenerator("openai/m").generate(CONTEXT).content == "hi"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "body", "reason", "advice"),
     [
         (401, fault("no"), "authentication", "set the provider's key"),

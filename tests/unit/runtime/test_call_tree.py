@@ -1,6 +1,6 @@
 """The tree of an effect's calls: what a ledger says of each, and which of them are in doubt."""
 
-import pytest
+from each_row import each_row
 
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DecidedEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policy.call_tree import call_key, call_named, calls_of, doubted_calls
@@ -111,6 +111,6 @@ DOUBTS = {
 }
 
 
-@pytest.mark.parametrize(("entries", "raised", "paths"), DOUBTS.values(), ids=DOUBTS)
+@each_row(("entries", "raised", "paths"), DOUBTS.values(), ids=DOUBTS)
 def test_in_doubt_is_the_outermost_that_is_not_simply_made_again_else_the_innermost(entries, raised, paths):
     assert [call.path for call in doubted_calls(entries, raised)] == paths

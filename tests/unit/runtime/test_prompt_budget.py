@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 import pytest
+from each_row import each_row
 
 from dsa.errors import GenerationError, PromptTooLong
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, render
@@ -85,9 +86,9 @@ HISTORIES = {
 }
 
 
-@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
-@pytest.mark.parametrize("template", [None, TEMPLATE], ids=["plain", "template"])
-@pytest.mark.parametrize("specification", ["Psi", "Psi " * 90])
+@each_row("history", HISTORIES.values(), ids=HISTORIES)
+@each_row("template", [None, TEMPLATE], ids=["plain", "template"])
+@each_row("specification", ["Psi", "Psi " * 90])
 def test_what_an_error_names_is_the_least_that_is_enough(template, history, specification):
     """A line in the place of a text, or of attempts, may be longer than they are."""
     given = context(*history, specification=specification)

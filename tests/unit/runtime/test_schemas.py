@@ -1,6 +1,7 @@
 """Schemas of payloads: what is found by them, and what a payload costs that was made to take for ever."""
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -44,7 +45,7 @@ def _nested(depth, inner):
 TRIED_TWICE = {"anyOf": [{"properties": {"a": {"$ref": "#"}}, "required": [name]} for name in ("x", "y")]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "payload", "why"),
     [
         ({"properties": {"a": {"pattern": "^([a-zA-Z0-9]+\\.?)+@example\\.com$"}}}, {"a": "a" * 50_000 + "!"}, "does not match"),

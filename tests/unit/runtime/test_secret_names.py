@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from dsa.runtime.secrets import SHAPES, SecretError, SecretOptions, is_secret_name, secrets_in
 
@@ -15,7 +16,7 @@ def named(environment, **chosen):
     return set(secrets_in(environment, SecretOptions(**chosen)).names) - SHAPE_NAMES
 
 
-@pytest.mark.parametrize("name", [
+@each_row("name", [
     "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "HF_TOKEN", "WATSONX_APIKEY", "WATSONX_ZENAPIKEY", "GIGACHAT_CREDENTIALS",
     "VERTEX_CREDENTIALS", "DATABASE_PASSWORD", "PGPASSWORD", "MYSQL_PWD_SECRET", "SNOWFLAKE_JWT", "SMTP_PASS", "GITHUB_PAT",
@@ -26,7 +27,7 @@ def test_names_of_keys_are_known(name):
     assert named({name: "x1y2z3a4b5"}) == {name}
 
 
-@pytest.mark.parametrize("name", [
+@each_row("name", [
     "PATH", "HOME", "PWD", "USER", "TOKENIZERS_PARALLELISM", "KEYBOARD_LAYOUT", "OPENAI_API_BASE", "SSH_AUTH_SOCK", "GITHUB_TOKEN_FILE",
     "AWS_ACCESS_KEY_ID", "PASSWORD_STORE_DIR", "COMPASS", "SECRETARY", "PATIENT", "DISABLE_KEY_NAME", "AUTHOR", "COMPAT",
 ])  # fmt: skip

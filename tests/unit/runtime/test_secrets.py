@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
+from each_row import each_row
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -115,7 +116,7 @@ def test_ordinary_text_is_left_as_it_is(value):
         assert secrets.text(text) is text, page
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 def test_a_value_is_found_in_every_form_it_takes(form):
     text = f"before {FORMS[form]} after"
     without = SECRETS.text(text)
@@ -127,7 +128,7 @@ def test_a_value_is_found_in_every_form_it_takes(form):
     assert [name for _, name in SECRETS.places(text)] == ["SHOP_KEY"]
 
 
-@pytest.mark.parametrize("name", KEYS)
+@each_row("name", KEYS)
 def test_keys_are_known_by_their_shapes(name):
     secrets = Secrets()
     assert secrets.text(f"x = '{KEYS[name]}'\n") == f"x = '[secret {name}]'\n"
@@ -137,7 +138,7 @@ def test_keys_are_known_by_their_shapes(name):
     assert any(anchor in KEYS[name] for anchor in shape.anchors)
 
 
-@pytest.mark.parametrize("text", [
+@each_row("text", [
     "a risk-based plan, sk-circle-fade-dot and task-oriented work",
     "sk-short1", "hf_hub_download(repo_id)", "AKIA", "XAKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLEandmore",
     "github_pat_ is what they begin with", "ghp_", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",

@@ -1,6 +1,7 @@
 """What a model says, taken apart: drafts, channels, halves of characters; and that no mark in code is one."""
 
 import pytest
+from each_row import each_row
 
 from dsa.runtime.content import Artifact
 from dsa.runtime.speech import FunctionText, Speech, as_unicode, heard, spoken
@@ -11,7 +12,7 @@ ASKED = (
 CALL = FunctionText("functions.read_file", '{"path": "a"}')
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "answer", "drafts"),
     [
         ("hello", "hello", ""),
@@ -34,7 +35,7 @@ def test_drafts_are_no_answer(text, answer, drafts):
     assert (said.answer, said.drafts, said.calls) == (answer, drafts, ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Use `<think>` and `</think>`.",
@@ -56,7 +57,7 @@ def test_a_mark_that_is_spoken_of_is_text(text):
     assert spoken(text).answer == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "answer", "drafts", "calls"),
     [
         ("<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>yes", "yes", "x", ()),
@@ -123,7 +124,7 @@ def test_an_artifact_has_the_answer_alone():
     assert heard(Artifact("yes")).content == "yes"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "piece",
     ["<", "<think>", "</think>", "`</think>", "<|channel|>", "<|end|>", "<|channel|>analysis<|message|>", " ", "\n```\n</think>", "\ud83d",
      "<|channel|>commentary to=f<|message|>{<|end|>"],

@@ -5,6 +5,7 @@ import re
 import zlib
 
 import pytest
+from each_row import each_row
 
 from machines.chat.chat_notices import as_pdf
 from machines.chat.chat_resources import Files
@@ -56,7 +57,7 @@ def test_a_table_of_any_width_is_there(tmp_path, columns):
     assert pdf_of(tmp_path, f"|{row}|\n|{'---|' * columns}\n|{row}|\n").startswith(b"%PDF")
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_row("seed", range(30))
 def test_whatever_a_model_writes_there_is_a_report(tmp_path, seed):
     chance = random.Random(seed)
     answer = "".join(chance.choice(FRAGMENTS) for _ in range(25))

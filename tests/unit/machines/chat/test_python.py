@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import NOT_TESTED
+from each_row import each_row
 
 from dsa.edge.sandbox import Confinement, close_all, probed
 from machines.chat.python import CODES, REQUIRED, FrameSource, Interpreter, PythonError
@@ -49,7 +50,7 @@ def test_text_is_not_guessed_and_null_is_no_empty_text(interpreter):
     assert interpreter.run(code, SALES).value == "(['001', '', None], [1, None, 9007199254740993])"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "cells", "shown"),
     [
         ("BIGINT", ["1", "2"], "('int64', [1, 2])"),
@@ -169,7 +170,7 @@ def test_no_path_of_this_installation_is_told(interpreter):
     assert "pandas/__init__.py" in str(error)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "word", "line"),
     [
         ("x = = 3", "python_syntax_error", 1),

@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from each_row import each_row
 
 from machines.chat.sql import LoadError, SqlDatabase
 
@@ -34,8 +35,8 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("name", LOST)
+@each_row("packed", [False, True])
+@each_row("name", LOST)
 def test_no_line_is_left_out_in_silence(tmp_path, name, packed):
     text, says = LOST[name]
     file = tmp_path / ("data.csv.gz" if packed else "data.csv")
@@ -67,7 +68,7 @@ def test_other_encodings_are_named_with_what_to_do(tmp_path, content, says):
         SqlDatabase([tmp_path / "data.csv"], tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "kind"),
     [
         (("2024-03-08", "2024-03-09", "03/10/2024"), "VARCHAR"),
@@ -78,7 +79,7 @@ def test_other_encodings_are_named_with_what_to_do(tmp_path, content, says):
         (("03/18/2024", "03/19/2024"), "DATE"),
     ],
 )
-@pytest.mark.parametrize("packed", [False, True])
+@each_row("packed", [False, True])
 def test_dates_that_are_written_in_two_ways_are_texts(tmp_path, values, kind, packed):
     text = "a,day of it\n" + "".join(f"{number},{value}\n" for number, value in enumerate(values))
     file = tmp_path / ("data.csv.gz" if packed else "data.csv")
@@ -88,7 +89,7 @@ def test_dates_that_are_written_in_two_ways_are_texts(tmp_path, values, kind, pa
     assert (table.row_count, dict(table.columns)) == (len(values), {"a": "BIGINT", "day of it": kind})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "kind"),
     [
         (("03/04/2024", "05/06/2024"), "VARCHAR"),
@@ -112,7 +113,7 @@ def test_dates_whose_day_may_be_their_month_are_texts(tmp_path, values, kind):
         assert found == (*((value,) for value in values), (None,))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "kind", "told"),
     [
         (("0.1", "1234567890123456.78"), "DECIMAL(18,2)", (0.1, "1234567890123456.78")),
