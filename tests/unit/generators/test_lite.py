@@ -227,7 +227,7 @@ def test_asks_a_real_model_over_http():
     generator = LiteLLMGenerator(
         "openai/smollm2", api_base=f"{server.listening_address}/v1", max_tokens=400, temperature=0.0
     )
-    artifact = generator.generate(Context(AmbientEnvironment(), "Say hello."))
+    artifact = generator.generate(Context(AmbientEnvironment(), "Hi"))  # its answer is short
     assert artifact.content.strip()
     assert 0 < artifact.usage.completion_tokens < 400
     assert artifact.usage.prompt_tokens > 3
