@@ -25,10 +25,12 @@ ALLOWED = {
     "guards": CORE | {"runtime", "edge.sandbox", "edge.plugins"},
     "generators": CORE | {"runtime", "edge.http", "edge.processes", "edge.plugins"},
     "edge": CORE | {"lang", "checks", "targets", "runtime"},
+    "docs": CORE | {"lang", "checks", "targets", "edge"},
     "runs": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge"},
     "testing": CORE | {"lang", "checks", "targets", "runtime", "edge", "runs"},
     "__main__": {"cli"},
-    "cli": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge", "runs", "testing", "kernel"},
+    "cli": CORE
+    | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge", "docs", "runs", "testing", "kernel"},
 }
 #: Within the core, each module may import those before it.
 CORE_ORDER = [

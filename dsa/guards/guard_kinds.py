@@ -19,9 +19,8 @@ from dsa.guards.cases import CasesGuard
 from dsa.guards.code import ForbiddenGuard, SyntaxGuard
 from dsa.guards.composition import AllOf, Combination
 from dsa.guards.feedback import UsingGuard
-from dsa.guards.judge import JudgeGuard, ReviewGuard
 from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard, TestGuard
-from dsa.guards.text_guards import PydanticGuard, RegexGuard, SchemaGuard, model_at
+from dsa.guards.text_guards import JudgeGuard, PydanticGuard, RegexGuard, ReviewGuard, SchemaGuard, model_at
 from dsa.guards.tool_guards import CommandGuard, MypyGuard, RuffGuard, ToolMissingError
 from dsa.machine import Machine
 from dsa.runtime.content import ComponentKind, GeneratorInterface, GuardInterface, kind_of

@@ -260,7 +260,7 @@ def test_what_comes_for_a_part_makes_its_whole_due_and_not_itself(folder, answer
             rest = await run.rest_within(0)
             part = f"{run.id}+1.1"
             if answered:
-                runs.post(part, dsa.meaning.Occurrence("approved"), rest.waits_for["approved"].rpartition("@")[2])
+                runs.post(part, dsa.Occurrence("approved"), rest.waits_for["approved"].rpartition("@")[2])
             else:
                 clock.ahead_ms += 25 * HOUR_MS
         async with dsa.open_runs(folder / ".dsa", clock=clock) as runs:

@@ -3,7 +3,7 @@
 from each_row import each_row
 from example_machines import FALSE, assign, compare, failed, fatal, passed, placed, ranged, states, var
 
-from dsa.checks.definition4 import definition4, possible
+from dsa.checks.table_faults import definition4, possible
 from dsa.declarations import Event, Guard, Revoke, Transition, Variable
 from dsa.expr import TRUE, And, BooleanDomain, Integer, Not, Or
 from dsa.machine import Machine
