@@ -33,7 +33,7 @@ class Scanner:
     `more` says that something but white space came after it.
     """
 
-    __slots__ = ("_before", "_depth", "_escaped", "_quote", "end", "more")
+    __slots__ = ("_before", "_depth", "_is_escaped", "_quote", "end", "more")
 
     def __init__(self) -> None:
         self.end: int | None = None
@@ -41,7 +41,7 @@ class Scanner:
         self._before = 0
         self._depth = 0
         self._quote = ""
-        self._escaped = False
+        self._is_escaped = False
 
     @property
     def open(self) -> bool:
@@ -62,34 +62,34 @@ class Scanner:
         return position
 
     def _in_string(self, text: str, position: int) -> int:
-        if self._escaped:
-            self._escaped = False
+        if self._is_escaped:
+            self._is_escaped = False
             return position + 1
-        found = _IN_STRING[self._quote].search(text, position)
-        if found is None:
+        match = _IN_STRING[self._quote].search(text, position)
+        if match is None:
             return len(text)
-        if found[0] == "\\":
-            self._escaped = True
-            return found.end()
+        if match[0] == "\\":
+            self._is_escaped = True
+            return match.end()
         self._quote = ""
         if self._depth == 0:
-            self.end = self._before + found.end()
-        return found.end()
+            self.end = self._before + match.end()
+        return match.end()
 
     def _outside(self, text: str, position: int) -> int:
-        found = _STRUCTURE.search(text, position)
-        if found is None:
+        bracket = _STRUCTURE.search(text, position)
+        if bracket is None:
             return len(text)
-        match found[0]:
+        match bracket[0]:
             case "{" | "[":
                 self._depth += 1
             case "}" | "]":
                 self._depth -= 1
                 if self._depth <= 0:
-                    self.end = self._before + found.end()
+                    self.end = self._before + bracket.end()
             case quote:
                 self._quote = quote
-        return found.end()
+        return bracket.end()
 
 
 def end_of_value(text: str, start: int = 0) -> int | None:
@@ -121,14 +121,14 @@ def is_unicode(text: str) -> bool:
     return text.isascii() or _HALF.search(text) is None
 
 
-def joined(text: str) -> str:
+def join_halves(text: str) -> str:
     """Return a text in which halves of characters are joined, and those that stand alone are U+FFFD."""
     return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def as_unicode(value: Any) -> Any:  # noqa: ANN401  (JSON)
     """Return a JSON value all of whose texts are `joined`, names in its objects too."""
-    return each_text(value, joined, with_names=True)
+    return each_text(value, join_halves, with_names=True)
 
 
 def each_text(value: Any, change: Callable[[str], str], *, with_names: bool = False) -> Any:  # noqa: ANN401  (JSON)
@@ -163,7 +163,7 @@ class SpeechParts:
     calls: tuple[FunctionText, ...] = ()
 
 
-def spoken(text: str) -> SpeechParts:
+def split_speech(text: str) -> SpeechParts:
     """Take a whole text apart."""
     if "<" not in text and text.isascii():  # no mark, no half of a character
         return SpeechParts(text)
@@ -172,10 +172,10 @@ def spoken(text: str) -> SpeechParts:
     return speech.finish()
 
 
-def heard(made: Artifact) -> Artifact:
+def strip_drafts(artifact: Artifact) -> Artifact:
     """Return what a generator has given, with the answer alone for its content. An answer that is nothing but drafts is an empty one."""
-    answer = spoken(made.content).answer
-    return made if answer == made.content else attrs.evolve(made, content=answer)
+    answer = split_speech(artifact.content).answer
+    return artifact if answer == artifact.content else attrs.evolve(artifact, content=answer)
 
 
 # -- marks ------------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def _is_quoted(before: str, after: str) -> bool:
     return before in _QUOTING or after in _SPEAKING_OF or (after in _QUOTED and before.strip() != "")
 
 
-def _addressed(role: str, channel: str) -> tuple[list[str], list[str], str]:
+def _header_parts(role: str, channel: str) -> tuple[list[str], list[str], str]:
     """Return who speaks and in which channel, a word or none, and the function that is addressed, if one is."""
     to = _TO.search(f"{role} {channel}")
     who, where = (_TO.sub("", text).split()[:1] for text in (role, channel))
@@ -276,10 +276,10 @@ class _Place:
             self._ticks = len(run) if self._ticks == 0 else 0 if self._ticks == len(run) else self._ticks
 
     def _end(self) -> None:
-        found = _FENCE.match(self._line)
-        if found and not self._fence:
-            self._fence = found[1] if found[1][0] == "~" or "`" not in self._line[found.end() :] else ""
-        elif found and found[1].startswith(self._fence) and not self._line[found.end() :].strip():
+        fence = _FENCE.match(self._line)
+        if fence and not self._fence:
+            self._fence = fence[1] if fence[1][0] == "~" or "`" not in self._line[fence.end() :] else ""
+        elif fence and fence[1].startswith(self._fence) and not self._line[fence.end() :].strip():
             self._fence = ""
         self._line, self._ticks = "", 0
 
@@ -302,16 +302,16 @@ class Speech:
         self.begins_anew = False
         self._is_plain = False  # nothing is held, something was said: a piece without a mark is the answer's
         self._mode = _Mode.ANSWER
-        self._half = self._held = ""
+        self._half = self._pending = ""
         self._answer: list[str] = []
         self._drafts: list[str] = []
         self._calls: list[FunctionText] = []
         self._piece: list[str] = []  # of the draft, or the call, that goes on
         self._blank: list[str] = []  # before the first word
         self._is_trimmed = False
-        self._place, self._placed = _Place(), 0
+        self._place, self._placed_pieces = _Place(), 0
         self._spoken_of = 0  # beginnings of drafts that stand in the answer as text
-        self._reopened = ""
+        self._opening_mark = ""
         self._has_channels = self._is_over = False
         self._breaks = ""
         self._header: dict[str, str] = {}
@@ -328,10 +328,10 @@ class Speech:
         self.begins_anew = False
         text = self._half + text
         self._half = text[-1:] if _FIRST_HALF[0] <= text[-1:] <= _FIRST_HALF[1] else ""
-        shown = self._walk(joined(text.removesuffix(self._half) if self._half else text))
-        self._is_plain = self._mode is _Mode.ANSWER and not (self._held or self._half or self._blank or self._breaks)
+        new_text = self._walk(join_halves(text.removesuffix(self._half) if self._half else text))
+        self._is_plain = self._mode is _Mode.ANSWER and not (self._pending or self._half or self._blank or self._breaks)
         self._is_plain = self._is_plain and bool(self._answer) and not self.begins_anew
-        return shown
+        return new_text
 
     def finish(self) -> SpeechParts:
         """Return all that was said."""
@@ -346,27 +346,27 @@ class Speech:
 
     def _close(self) -> None:
         """End what goes on."""
-        said = "".join(self._piece)
+        text = "".join(self._piece)
         self._piece = []
-        if self._mode is _Mode.DRAFT and self._reopened:  # never closed, in the middle of an answer: it was none
-            self._say(f"{self._reopened}{said}")
+        if self._mode is _Mode.DRAFT and self._opening_mark:  # never closed, in the middle of an answer: it was none
+            self._say(f"{self._opening_mark}{text}")
         elif self._mode is _Mode.CALL:
-            self._calls.append(FunctionText(self._recipient, said))
+            self._calls.append(FunctionText(self._recipient, text))
         elif self._mode is not _Mode.ANSWER:
-            self._drafts.append(said or " ".join(self._header.values()) * (self._mode is _Mode.HEADER))
+            self._drafts.append(text or " ".join(self._header.values()) * (self._mode is _Mode.HEADER))
         self._mode = _Mode.ANSWER
 
     def _walk(self, text: str) -> str:
         """Go through a text from mark to mark."""
-        text, at, shown = self._held + text, 0, list[str]()
-        self._held = ""
+        text, at, output = self._pending + text, 0, list[str]()
+        self._pending = ""
         steps = (self._in_answer, self._in_draft, self._in_header, self._in_call, self._in_aside)  # by mode
         while at < len(text):
-            at = steps[self._mode.value](text, at, shown)
-        return "".join(shown)
+            at = steps[self._mode.value](text, at, output)
+        return "".join(output)
 
     def _hold(self, text: str, start: int) -> int:
-        self._held = text[start:]
+        self._pending = text[start:]
         return len(text)
 
     def _before_mark(self, text: str, at: int, mark: re.Match[str] | None, take: Callable[[str], object]) -> int:
@@ -378,17 +378,17 @@ class Speech:
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    def _in_answer(self, text: str, at: int, shown: list[str]) -> int:
+    def _in_answer(self, text: str, at: int, output: list[str]) -> int:
         mark = _MARK.search(text, at)
-        at = self._before_mark(text, at, mark, lambda said: shown.append(self._say(said)))
+        at = self._before_mark(text, at, mark, lambda said: output.append(self._say(said)))
         if mark is None:
             return at
-        self._place.go_on("".join(self._answer[self._placed :]))
-        self._placed = len(self._answer)
+        self._place.go_on("".join(self._answer[self._placed_pieces :]))
+        self._placed_pieces = len(self._answer)
         step = self._at_opening if mark["open"] else self._at_closing if mark["close"] else self._at_token
         after = step(text, mark)
         if after is None:
-            shown.append(self._say(mark[0]))
+            output.append(self._say(mark[0]))
             return mark.end()
         return after
 
@@ -413,7 +413,7 @@ class Speech:
         if self._answer and (self._place.is_code or not self._place.is_beginning):
             self._spoken_of += not self._place.is_code
             return None
-        self._reopened = mark[0] if self._answer else ""
+        self._opening_mark = mark[0] if self._answer else ""
         self._mode, self._is_trimmed = _Mode.DRAFT, self._is_trimmed or not self._answer
         self._blank = []
         return mark.end()
@@ -427,7 +427,7 @@ class Speech:
         self._drafts.append("".join(self._answer))
         self.begins_anew = bool(self._answer)
         self._answer, self._blank, self._is_trimmed, self._breaks = [], [], True, ""
-        self._place, self._placed = _Place(), 0
+        self._place, self._placed_pieces = _Place(), 0
         return mark.end()
 
     def _is_spoken_of(self, text: str, mark: re.Match[str]) -> bool:
@@ -459,7 +459,7 @@ class Speech:
 
     # -- drafts and channels ------------------------------------------------------------------------------------------
 
-    def _in_draft(self, text: str, at: int, _shown: list[str]) -> int:
+    def _in_draft(self, text: str, at: int, _output: list[str]) -> int:
         mark = _CLOSE.search(text, at)
         at = self._before_mark(text, at, mark, self._piece.append)
         if mark is None:
@@ -471,7 +471,7 @@ class Speech:
             self._piece.append(mark[0])
             return mark.end()
         self._drafts.append("".join(self._piece))
-        self._piece, self._mode, self._reopened = [], _Mode.ANSWER, ""
+        self._piece, self._mode, self._opening_mark = [], _Mode.ANSWER, ""
         return mark.end()
 
     def _after_token(self, mark: re.Match[str]) -> int:
@@ -493,7 +493,7 @@ class Speech:
             self._mode = _Mode.ANSWER
         return mark.end()
 
-    def _in_header(self, text: str, at: int, _shown: list[str]) -> int:
+    def _in_header(self, text: str, at: int, _output: list[str]) -> int:
         mark = _TOKEN.search(text, at)
         at = self._before_mark(text, at, mark, self._head)
         return at if mark is None else self._after_token(mark)
@@ -502,8 +502,8 @@ class Speech:
         self._header[self._part] = (self._header.get(self._part, "") + text)[:_MOST_HEADER]
 
     def _begin_message(self) -> None:
-        who, where, self._recipient = _addressed(self._header.get("role", ""), self._header.get("channel", ""))
-        self._place, self._placed = _Place(), len(self._answer)
+        who, where, self._recipient = _header_parts(self._header.get("role", ""), self._header.get("channel", ""))
+        self._place, self._placed_pieces = _Place(), len(self._answer)
         self._breaks = "\n\n" if self._answer else ""
         if who not in ([], ["assistant"]):
             self._mode = _Mode.ASIDE
@@ -512,7 +512,7 @@ class Speech:
         else:
             self._mode = _Mode.ASIDE if where == ["analysis"] else _Mode.ANSWER
 
-    def _in_call(self, text: str, at: int, _shown: list[str]) -> int:
+    def _in_call(self, text: str, at: int, _output: list[str]) -> int:
         mark = _TOKEN.search(text, at)
         at = self._before_mark(text, at, mark, self._call)
         if mark is None:
@@ -531,7 +531,7 @@ class Speech:
             self._scanner.feed(text)
         self._piece.append(text)
 
-    def _in_aside(self, text: str, at: int, _shown: list[str]) -> int:
+    def _in_aside(self, text: str, at: int, _output: list[str]) -> int:
         mark = _TOKEN.search(text, at)
         at = self._before_mark(text, at, mark, self._piece.append)
         if mark is None:
