@@ -336,11 +336,11 @@ ASKING = {"generate", "agenerate", "_generated"}
 def test_whoever_asks_a_generator_hears_the_answer_alone() -> None:
     asking = [path for path in SOURCES if "machines" in path.parts or _part(_module(path)) == "guards"]
     faults = [
-        f"{path}:{node.lineno}: {node.name} asks a generator: what it gives passes dsa.runtime.speech.heard"
+        f"{path}:{node.lineno}: {node.name} asks a generator: what it gives passes dsa.runtime.speech.strip_drafts"
         for path in asking
         for node in _nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in ASKING
-        if (called := _called_in(node)) & ASKING and "heard" not in called
+        if (called := _called_in(node)) & ASKING and "strip_drafts" not in called
     ]
     assert not faults, "\n".join(faults)
 

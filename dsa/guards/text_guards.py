@@ -33,7 +33,7 @@ from dsa.guards.feedback import bounded, clip, clip_middle
 from dsa.guards.tool_guards import ToolMissingError
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GeneratorInterface, GuardInterface, GuardResult
 from dsa.runtime.event_data import as_text
-from dsa.runtime.speech import heard
+from dsa.runtime.speech import strip_drafts
 
 #: Reports whether a pattern is found; a text of the model's goes through it as data only.
 _MATCHING = SandboxProgram("""
@@ -338,11 +338,11 @@ class JudgeGuard(GuardInterface):
         """Ask. Raises what the generator raises, and ValueError when it does not answer."""
         told = self._told(artifact, given)
         context = Context(AmbientEnvironment(), told, step=f"judge of {artifact.step}")
-        reply = heard(self._generator.generate(context)).content
+        reply = strip_drafts(self._generator.generate(context)).content
         result = _verdict(reply)
         if result is None:
             again = Context(context.ambient, told, reply, ((reply, _AGAIN),), step=context.step)
-            reply = heard(self._generator.generate(again)).content
+            reply = strip_drafts(self._generator.generate(again)).content
             result = _verdict(reply)
         if result is None:
             raise ValueError(f"the judge said neither PASS nor FAIL: {clip(_plain(reply), _MOST_FEEDBACK)}")

@@ -139,7 +139,7 @@ class ChatDisplay(Lines):
             if isinstance(told, dict) and told.get("reason") in REASONS and told.get("text") != self._failed:
                 text = short(str(told.get("text")), _LONGEST_ERROR)
                 self.line(f"[{_BADGES[told['reason']]}] {told['reason']}: {text}", "yellow")
-            if entry.failed and isinstance(told, dict) and told.get("error") is True:
+            if entry.has_failed and isinstance(told, dict) and told.get("error") is True:
                 self._failed = str(told.get("message"))
                 self.line(f"[failed] {step['actor']}: {short(self._failed, _LONGEST_ERROR)}", "red")
 

@@ -167,10 +167,10 @@ class CodingDisplay(Lines):
     def _told(self, entry: ResultEntry) -> None:
         for step in entry.steps:
             told = step["payload"] if isinstance(step["payload"], dict) else {}
-            if step["actor"] == "ask_approval" and not entry.failed:
+            if step["actor"] == "ask_approval" and not entry.has_failed:
                 self._asked = str(told.get("diff", ""))
             is_told_later = step["actor"] in _PAUSING  # by the pause that follows
-            if entry.failed and told.get("error") is True and not is_told_later:
+            if entry.has_failed and told.get("error") is True and not is_told_later:
                 self.line(f"[failed] {step['actor']}: {short(str(told.get('message')), 2 * LONGEST)}", "red")
         for notice in notices_in(entry, WorkNotice, REASONS):
             if not (self.part and notice.reason == "goal_complete"):  # the whole tells of that

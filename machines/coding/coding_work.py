@@ -221,7 +221,7 @@ class Work:
                 self._happened(self._arrived, entry.target)  # what was refused has changed nothing
             elif isinstance(entry, ResultEntry):
                 self.seconds += entry.seconds
-                if not entry.failed and (key := self._key(entry.key)) in self.under_way:
+                if not entry.has_failed and (key := self._key(entry.key)) in self.under_way:
                     self.under_way.remove(key)
                 self._told(entry)
             elif isinstance(entry, ResumedEntry):

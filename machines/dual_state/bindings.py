@@ -31,7 +31,7 @@ from dsa.runtime.event_data import as_text, guard_data, placeholder_values
 from dsa.runtime.ledger import PERSON, ArtifactEntry, GuardVerdict, Ledger, VerdictEntry
 from dsa.runtime.policy.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.run import Rejection, guards_for
-from dsa.runtime.speech import heard
+from dsa.runtime.speech import strip_drafts
 
 Rejected = tuple[str, str]
 
@@ -117,7 +117,7 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     generator, started_s = context.generator(name), context.now_s()
     made = await _generated(generator, asked, template)
     _require_text(name, made)
-    made = heard(made)
+    made = strip_drafts(made)
     usage = made.usage or Usage("", context.now_s() - started_s)
     text = Artifact(made.content, artifact_id=_own_id(made), usage=usage)
     history = context.run.step(step).history

@@ -144,7 +144,7 @@ class MachineSession(Generic[T]):
     @property
     def is_over(self) -> bool:
         """Return whether it is at a final state."""
-        return self._handle.run.finished
+        return self._handle.run.is_finished
 
     @property
     def run(self) -> Run:

@@ -229,9 +229,9 @@ def test_whoever_drives_the_whole_hears_of_the_answer(folder, where):
             assert rest.kind == "waiting"
             place = rest.waits_for["approved"]
             late = await runs.send(run.id, "approved", at=place.replace("@3", "@1"))
-            assert (late.delivered.reason, run.run.configuration.state) == ("late", "writing")
+            assert (late.delivery.reason, run.run.configuration.state) == ("late", "writing")
             posted = await runs.send(run.id, "approved", at=place)
-            assert posted.delivered.reason == ""
+            assert posted.delivery.reason == ""
             rest = await run.rest()
             assert rest.run.configuration.state == "told_it"
             assert [each.content for each in rest.accepted] == ["a chapter"]
@@ -309,7 +309,7 @@ from dsa.runs.child_runs import MachineGenerator
 
 made = MachineGenerator._made
 def killed(self, rest, artifacts):
-    if rest.run.finished:
+    if rest.run.is_finished:
         os.kill(os.getpid(), signal.SIGKILL)
     return made(self, rest, artifacts)
 MachineGenerator._made = killed

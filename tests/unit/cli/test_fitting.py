@@ -105,7 +105,7 @@ def test_a_compatible_run_may_have_another_future():
 def test_the_first_event_that_goes_otherwise_is_named(events, change, event):
     found = fit(waiting(*events), WAITING, change)
     assert found.verdict == "incompatible"
-    assert (found.difference.happening.event.event, found.difference.happening.event.seq) == (event, len(events))
+    assert (found.difference.record.event.event, found.difference.record.event.seq) == (event, len(events))
 
 
 def test_an_event_that_was_refused_must_be_refused():

@@ -155,7 +155,7 @@ def test_a_spent_budget_is_a_failure_of_the_effect_and_nothing_is_performed():
     assert [
         entry.steps[-1]["payload"]["code"]
         for entry in rest.run.ledger
-        if isinstance(entry, ResultEntry) and entry.failed
+        if isinstance(entry, ResultEntry) and entry.has_failed
     ] == [
         "OSError",
         "OSError",

@@ -65,7 +65,7 @@ def test_the_text_that_was_rejected_last_gives_way_when_all_else_has(template):
     ("given", "told"),
     [
         (context(specification="word " * 50), r"has 62 tokens without its history \(specification 50, role 3, task 2; counted: in words\)"),
-        (context(("a", "word " * 50)), r"has 71 tokens with as little of its history as may be \(newest feedback 50, "),
+        (context(("a", "word " * 50)), r"has 71 tokens with the smallest part of its history \(newest feedback 50, "),
     ],
     ids=["specification", "feedback"],
 )  # fmt: skip

@@ -87,7 +87,7 @@ def test_patterns_are_numbered_and_anything_can_be_spared():
     secrets = secrets_in({"A_KEY": "12345678"}, chosen)
     text = "TICKET-12 12345678 cust_abc sk-abcDEF0123456789abcdef"
     assert secrets.text(text) == "[secret pattern-1] 12345678 cust_abc sk-abcDEF0123456789abcdef"
-    for pattern, fault in (("(", "is no regular expression"), ("a*", "matches the empty text")):
+    for pattern, fault in (("(", "is not a valid regular expression"), ("a*", "matches the empty text")):
         with pytest.raises(SecretError, match=re.escape(f"'{pattern}' {fault}")):
             secrets_in({}, SecretOptions(patterns=(pattern,)))
 

@@ -10,7 +10,7 @@ from each_row import each_row
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from dsa.runtime.secrets import SHAPES, Secrets, marked, marker
+from dsa.runtime.secrets import SHAPES, Secrets, marker, marker_names
 
 VALUE = "h7/Qz\"k\n+é\\s'w ~x?9"
 SECRETS = Secrets({"SHOP_KEY": VALUE}, ())
@@ -183,10 +183,10 @@ def test_markers_are_left_alone_whatever_a_pattern_says():
 
 
 def test_a_text_says_for_ever_which_secrets_it_has_had():
-    assert marked("x [secret B] y [secret A] [secret B]") == ("A", "B")
-    assert marked("[secret ] [secret a\nb] secret A [Secret A]") == ()
+    assert marker_names("x [secret B] y [secret A] [secret B]") == ("A", "B")
+    assert marker_names("[secret ] [secret a\nb] secret A [Secret A]") == ()
     assert marker("ODD NAME]\n") == "[secret ODD_NAME__]"
-    assert marked(marker("ODD NAME]\n")) == ("ODD_NAME__",)
+    assert marker_names(marker("ODD NAME]\n")) == ("ODD_NAME__",)
 
 
 def test_nothing_shows_a_value():
