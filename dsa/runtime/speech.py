@@ -299,9 +299,7 @@ class Speech:
 
     def __init__(self) -> None:
         self.begins_anew = False
-        self._is_plain = (
-            False  # nothing is pending and the answer has begun: a piece without a mark belongs to the answer
-        )
+        self._is_plain = False  # True: nothing is pending, and a piece without a mark belongs to the answer
         self._mode = _Mode.ANSWER
         self._half = self._pending = ""
         self._answer: list[str] = []

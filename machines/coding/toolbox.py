@@ -105,9 +105,8 @@ class Toolbox:
         self.workspace = Workspace(self.root, self._protected)
         self._git = GitTools(self.root)
         self.model: Model | None = None
-        self.asked = 0
+        self.asked, self._unkept = 0, ""
         self.progress: Callable[[str], object] = str
-        self._unkept = ""
 
     @cached_property
     def history(self) -> WorkspaceHistory:
@@ -120,9 +119,8 @@ class Toolbox:
     def foreign(self) -> Foreign | None:
         """The tools of MCP servers; None where none are configured."""
         servers = self._config.get("mcp") or {}
-        return (
-            Foreign({name: McpServer.from_mapping(name, said) for name, said in servers.items()}) if servers else None
-        )
+        named = {name: McpServer.from_mapping(name, table) for name, table in servers.items()}
+        return Foreign(named) if named else None
 
     @property
     def is_listed(self) -> bool:
