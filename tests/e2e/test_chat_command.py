@@ -91,7 +91,7 @@ def test_a_budget_holds_and_is_kept(chat):
     again = chat("--resume", "last", "--ask", "And now?")
     assert (again.returncode, "budget" in again.stdout) == (1, True)
     wrong = chat("numbers.csv", "--model", "scripted:script.md", "--budget", "dollars=1", "--ask", "x")
-    assert (wrong.returncode, "is no budget" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "is not a budget" in wrong.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("arguments", [("--ask", " "), ("--json",)])

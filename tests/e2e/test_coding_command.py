@@ -36,7 +36,7 @@ def test_it_prints_one_object_for_programs(code, tmp_path):
         (("--resume", "nix"), "no run is kept here"),
         ((" ",), "GOAL is empty"),
         (("Do it", "--mode", "nix"), "'nix' is not one of"),
-        (("Do it", "--budget", "nix=1"), "'nix=1' is no budget"),
+        (("Do it", "--budget", "nix=1"), "'nix=1' is not a budget"),
         (("Do it", "--config", "nix.toml"), "nix.toml"),
     ],
 )

@@ -51,7 +51,7 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
             "[[code.templates.notes]]\ndescription = 'x'\nsubtasks = ['write_file a: {gaol}']\n",
             "did you mean {goal}?",
         ),
-        (("Do it", "--budget", "dollars=3"), "", "is no budget"),
+        (("Do it", "--budget", "dollars=3"), "", "is not a budget"),
         (("Do it", "--network", "http://x/y"), "", "x/y"),
         (("Do it",), "[code]\nmodus = 'ask'\n", "there is no setting 'modus'; did you mean 'mode'?"),
         (("Do it",), "[code]\nmodle = 'x'\n", "there is no setting 'modle'; did you mean 'model'?"),
