@@ -154,7 +154,8 @@ def _steps(machine: Machine) -> str:
     header = ("step", "requires", "generator", "guard", "uses", "rmax", "optional", "task")
     rows = [_step(step, str(defaults[f"rmax.{step.name}"])) for step in machine.steps]
     goal = "" if machine.goal is None else f"\n\nGoal: {unparse(machine.goal)}"
-    return _table(header, rows) + goal
+    result = "" if machine.result is None else f"\n\nResult: {machine.result}"
+    return _table(header, rows) + goal + result
 
 
 def _step(step: StepRow, rmax: str) -> Cells:

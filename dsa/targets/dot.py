@@ -382,7 +382,10 @@ def _step_box(box: StepBox, reached: Collection[str] | None) -> str:
     width = "1" if reached is None or box.name not in reached else "2.5"
     label = f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{rows}</TABLE>>'
     colour = "#333333" if ink == _INK else _FAINT
-    return f'{_quoted(box.name)} [label={label}, style="{style}", color="{colour}", penwidth={width}]'
+    rims = 2 if box.is_result else 1
+    return (
+        f'{_quoted(box.name)} [label={label}, style="{style}", color="{colour}", penwidth={width}, peripheries={rims}]'
+    )
 
 
 def _step_arrow(number: int, arrow: StepArrow, reached: Collection[str] | None) -> Iterator[str]:

@@ -26,6 +26,7 @@ class StepBox:
     name: str
     lines: tuple[str, ...]
     is_optional: bool
+    is_result: bool = False
 
 
 @attrs.frozen
@@ -77,7 +78,9 @@ def _step_box(step: StepRow, machine: Machine) -> StepBox:
     said += [f"guard {', '.join(step.guards)}", f"rmax {machine.constants[f'rmax.{step.name}']}"]
     said += [] if isinstance(step.requires, tuple) else [f"requires {unparse(step.requires)}"]
     said += ["optional"] if step.optional else []
-    return StepBox(step.name, tuple(line for text in said for line in wrapped(text)), step.optional)
+    is_result = step.name == machine.result
+    said += ["result"] if is_result else []
+    return StepBox(step.name, tuple(line for text in said for line in wrapped(text)), step.optional, is_result)
 
 
 def _arrows(step: StepRow, before: str | None) -> list[StepArrow]:

@@ -27,10 +27,21 @@ def arrows(*rows: str) -> list[tuple[str, str, str, tuple[str, ...]]]:
 
 def test_a_box_says_guards_retries_and_what_is_not_as_usual():
     rows = ("a | | | syntax | | 2 |", "b | a or not a | writer | syntax, sound | | | yes")
-    usual, other = step_picture(loads(steps(*rows, goal="a"))).boxes
-    assert (usual.lines, usual.is_optional) == (("guard syntax", "rmax 2"), False)
+    usual, other = step_picture(loads(steps(*rows, goal="a") + "\nResult: a\n")).boxes
+    assert (usual.lines, usual.is_optional) == (("guard syntax", "rmax 2", "result"), False)
     assert other.lines == ("generator writer", "guard syntax, sound", "rmax 3", "requires a or not a", "optional")
     assert other.is_optional
+
+
+def test_the_result_that_is_named_is_marked():
+    text = steps("a | | | g | | |", "b | a | | g | | |")
+    assert [(box.is_result, "result" in box.lines) for box in step_picture(loads(text)).boxes] == [(False, False)] * 2
+    named = loads(f"{text}\nResult: a\n")
+    assert [(box.is_result, "result" in box.lines) for box in step_picture(named).boxes] == [
+        (True, True),
+        (False, False),
+    ]
+    assert [line.count("peripheries=2") for line in dot(named).splitlines() if "<TABLE" in line] == [1, 0]
 
 
 def test_rmax_is_the_machines_own():
