@@ -489,8 +489,8 @@ def described(kinds: dict[str, ComponentKind]) -> dict[str, tuple[str, list[list
                 else str(default)
             )
             options.append([option.name, _TYPES[option.type], text])
-        of = [["of", "names separated by commas", "must be given"]] if "parts" in kind.supplied else []
-        by = [["by", "the name of a generator, or a kind", "llm"]] if "generator" in kind.supplied else []
+        of = [["of", "names separated by commas", "must be given"]] if "parts" in kind.supplied_arguments else []
+        by = [["by", "the name of a generator, or a kind", "llm"]] if "generator" in kind.supplied_arguments else []
         expected[name] = (kind.description, of + by + options)
     return expected
 
