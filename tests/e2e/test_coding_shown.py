@@ -18,7 +18,7 @@ from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from machines.coding.coding_display import CodingDisplay
 from machines.coding.workspace_view import LONGEST
-from machines.tool_use.records import short
+from machines.tool_use.records import one_line
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Do it", "list_dir what there is"))
@@ -178,7 +178,7 @@ def test_arguments_of_servers_are_shown_as_they_are_whatever_they_are_called(tmp
     workspace_of(tmp_path)
     mcp = {"words": {"command": [sys.executable, SERVER], "approve": "always"}}
     told, log = shown(tmp_path, at_once(("words__lookup", {"key": "dsa", **given})), mcp=mcp)
-    assert f"words__lookup  {short(json.dumps({'key': 'dsa', **given}, sort_keys=True), LONGEST)}\n" in told
+    assert f"words__lookup  {one_line(json.dumps({'key': 'dsa', **given}, sort_keys=True), LONGEST)}\n" in told
     assert log.startswith('CALL words__lookup {"')
 
 
