@@ -212,7 +212,7 @@ def test_something_else_in_the_place_of_the_history(tmp_path, root):
 
 
 def test_without_git_it_is_said_what_is_missing(root, tmp_path):
-    code = "import sys; from pathlib import Path; from machines.coding.history import History; History(Path(sys.argv[1]), Path(sys.argv[2]))"
+    code = "import sys; from pathlib import Path; from machines.coding.history import WorkspaceHistory; WorkspaceHistory(Path(sys.argv[1]), Path(sys.argv[2]))"
     environment = {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), "GIT_PYTHON_REFRESH": "quiet"}
     command = [sys.executable, "-c", code, tmp_path / "history", root]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

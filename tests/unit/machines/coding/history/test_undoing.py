@@ -336,9 +336,9 @@ def test_what_is_no_file_and_is_not_the_agent_s_is_left(history, root):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from machines.coding.history import History
+from machines.coding.history import WorkspaceHistory
 work, first, last, at = sys.argv[1:]
-history = History(Path(work) / "history", Path(work) / "work")
+history = WorkspaceHistory(Path(work) / "history", Path(work) / "work")
 left = int(at) if at.isdigit() else 0
 def hook(event, arguments):
     global left
