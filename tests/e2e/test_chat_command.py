@@ -68,7 +68,7 @@ def test_a_line_that_begins_with_a_slash_is_for_the_program(chat, tmp_path):
     ("arguments", "code", "said"),
     [
         (("gone.csv", "--model", "scripted:script.md", "--ask", "x"), 2, "gone.csv: is not there"),
-        (("numbers.csv", "--ask", "x"), 1, "the local model can call no tools"),
+        (("numbers.csv", "--ask", "x"), 1, "the local model cannot call tools"),
         (("numbers.csv", "--model", "scripted:gone.md", "--ask", "x"), 2, "the script cannot be read"),
         (("--resume", "last", "--ask", "x"), 2, "no run is kept here"),
         (("numbers.csv", "--resume", "last"), 2, "--resume goes on as the conversation was begun"),
@@ -291,6 +291,6 @@ def test_a_view_at_its_limit_is_told_with_what_sets_a_higher_one(chat, tmp_path)
         data.execute(ENDLESS)
     data.close()
     done = chat("x.db", "--model", "scripted:script.md", "--ask", "x", DSA_LOAD_S="1")
-    told = "x.db view boom: was still being loaded after 1 s, the limit. Nothing was loaded: leave it out, or set DSA_LOAD_S to more seconds"
+    told = "x.db view boom: takes longer to load than 1 s, the limit. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
     assert (done.returncode, told in done.stderr) == (2, True), done.stderr
     assert [*tmp_path.glob(".dsa/*/*")] == []

@@ -229,9 +229,9 @@ def test_undo_without_anything_to_put_back_says_so(code):
 
 def test_what_waits_for_leave_is_said_wherever_it_can_be_given(code):
     assert code("Do it", script=(PLAN, WRITE, WRITE, DONE)).returncode == 3
-    assert "may write_file a.txt happen?" in code("last", command="show").stdout
+    assert "allow write_file a.txt?" in code("last", command="show").stdout
     sent = code("last", "denied", command="send")
-    assert (sent.returncode, "said      may write_file a.txt happen?" in sent.stdout) == (3, True)
+    assert (sent.returncode, "said      allow write_file a.txt?" in sent.stdout) == (3, True)
 
 
 def timeless(text):
