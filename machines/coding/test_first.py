@@ -31,10 +31,9 @@ from dsa.runtime.content import (
     Usage,
     render,
 )
-from machines.coding.history.workspace_scan import CLOSED
 from machines.coding.tools.command_runner import FinishedCommand
 from machines.coding.tools.file_arguments import NewFile, WriteFiles
-from machines.coding.tools.workspace_paths import WorkspaceToolError
+from machines.coding.tools.workspace_paths import TOOL_FOLDERS, WorkspaceToolError
 from machines.dual_state.agent import ActionPair, always
 from machines.dual_state.dag import InMemoryArtifactDAG
 from machines.tool_use.chat_model import Model
@@ -170,10 +169,12 @@ _NO_TESTS = 5  # pytest's exit code
 def _copy(root: Path, copy: Path) -> None:
     files = size = 0
     for parent, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name.lower() not in CLOSED and not Path(parent, name).is_symlink()]
+        folders[:] = [
+            name for name in folders if name.lower() not in TOOL_FOLDERS and not Path(parent, name).is_symlink()
+        ]
         to = copy / Path(parent).relative_to(root)
         to.mkdir(exist_ok=True)
-        for path in (Path(parent, name) for name in names if name.lower() not in CLOSED):
+        for path in (Path(parent, name) for name in names if name.lower() not in TOOL_FOLDERS):
             if path.is_symlink() or not path.is_file():
                 continue
             files, size = files + 1, size + path.stat().st_size

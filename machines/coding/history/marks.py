@@ -351,7 +351,7 @@ class Undone:
 class WorkspaceHistory:
     """The history of a workspace. May be used from any thread, and by several processes: one call runs at a time.
 
-    Left out are `.git` and what other programs keep for themselves (`looking.CLOSED`), what a `.gitignore` names and was not there before, unless
+    Left out are `.git` and what other programs keep for themselves (`TOOL_FOLDERS`), what a `.gitignore` names and was not there before, unless
     a call names it; files of more than 5 MB, what is beyond 500 MB in all or is not read within a minute (`looking.MOST_BYTES`, `MOST_S`), pipes and the like; `left_out` names those that somebody could miss. Permissions are kept beside what git keeps of
     them. Raises ArtifactStoreError when `folder` is something else, OSError when `root` is no folder.
     """

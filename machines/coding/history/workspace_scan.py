@@ -22,7 +22,7 @@ import attrs
 
 from dsa.errors import DsaError
 from machines.coding.tools.workspace_boundary import FOLDER, READ
-from machines.coding.tools.workspace_paths import RECORDS, TEMPORARY
+from machines.coding.tools.workspace_paths import TEMPORARY, TOOL_FOLDERS
 
 _ANY = re.compile(rb".*", re.DOTALL)
 _NOTHING = re.compile(rb"(?!)")
@@ -223,11 +223,6 @@ BEYOND, LATE = f"beyond {MOST_BYTES // 1_000_000} MB of content", f"not read wit
 IGNORED, MOST_IGNORED = "a .gitignore named it when the run began", 10_000
 UNFOLLOWED = f"beyond {MOST_IGNORED:,} names that a .gitignore named when the run began"
 _SMALL_BYTES = 64_000  # code comes before data, wherever both lie
-#: Left out wherever they stand: what other programs keep for themselves, and can make again.
-CLOSED = frozenset({
-    ".git", ".dsa", *RECORDS, "__pycache__", ".venv", "node_modules", ".cache", ".mypy_cache", ".pytest_cache",
-    ".ruff_cache", ".hypothesis", ".tox", ".nox", ".ipynb_checkpoints", ".eggs", ".ds_store",
-})  # fmt: skip
 #: What is no file, as it is told why it is left out.
 SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 _PERMISSIONS = 0o777
@@ -639,7 +634,7 @@ def _mode(mode: int) -> str:
 
 
 def _is_closed(name: str) -> bool:
-    return name.lower() in CLOSED or name.startswith(TEMPORARY)
+    return name.lower() in TOOL_FOLDERS or name.startswith(TEMPORARY)
 
 
 def _is_ignored(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], path: str, *, is_folder: bool) -> bool:

@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import attrs
 
-from machines.coding.history.workspace_scan import CLOSED
+from machines.coding.tools.workspace_paths import TOOL_FOLDERS
 
 #: What `python -m` may run besides the workspace's own modules, pytest, ruff and pip.
 MODULES = (
@@ -508,7 +508,7 @@ class _DigestCache:
 
 def _python_files(folder: str) -> Iterator[str]:
     for above, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if each not in CLOSED)
+        folders[:] = sorted(each for each in folders if each not in TOOL_FOLDERS)
         yield from (posixpath.join(above, each) for each in sorted(files) if each.endswith(".py"))
 
 

@@ -29,6 +29,11 @@ class WorkspaceToolError(DsaError):
 PROTECTED = (".git", ".dsa", ".agent_context", "agent_ledger.log")
 #: What we write into a workspace about the work on it, for people: it is no part of that work, so no tool shows it, and no change of it counts.
 RECORDS = PROTECTED[2:]
+#: Left out wherever they stand: what other programs keep for themselves, and can make again.
+TOOL_FOLDERS = frozenset({
+    ".git", ".dsa", *RECORDS, "__pycache__", ".venv", "node_modules", ".cache", ".mypy_cache", ".pytest_cache",
+    ".ruff_cache", ".hypothesis", ".tox", ".nox", ".ipynb_checkpoints", ".eggs", ".ds_store",
+})  # fmt: skip
 #: What tools neither list nor search from the inside. A file in it may be read by its path.
 CLOSED = frozenset({".git", ".dsa"})
 #: How the names begin under which files are written before they get their own.

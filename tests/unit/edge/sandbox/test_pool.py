@@ -134,8 +134,8 @@ def test_a_fork_of_this_process_does_not_keep_its_own_from_ending():
 def test_nothing_outlives_who_asked(ends):
     code = (
         "import os, threading, time\nfrom dsa.edge.sandbox import *\nfrom dsa.edge.sandbox import sandbox_runner\n"
-        "def call(): run_confined(Program('import time\\ndef run(p, f): time.sleep(600)'), '', Bounds(timeout_s=600))\n"
-        "run_confined(Program('def run(p, f): pass'), '')\n"
+        "def call(): run_confined(SandboxProgram('import time\\ndef run(p, f): time.sleep(600)'), '', Bounds(timeout_s=600))\n"
+        "run_confined(SandboxProgram('def run(p, f): pass'), '')\n"
         "print(*(found.process.pid for found in sandbox_runner._warm.values()), flush=True)\n" + ends
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
