@@ -240,7 +240,7 @@ class Toolbox:
         """Return the result of an interrupted call that is not made again: the changes since its start."""
         content = fault_result(call.call_id, "interrupted", _INTERRUPTED).content
         outcome = CallDone(CodingResult(call.call_id, content, error=f"{call.tool}: interrupted"), is_done=False)
-        mark = self.history.cut_off(key, _StopCheck(stop))
+        mark = self.history.interrupted_call(key, _StopCheck(stop))
         return outcome if mark is None else self._with_changes(outcome, mark)
 
     def _written_paths(self, call: CodingCall) -> tuple[str, ...]:
