@@ -51,7 +51,7 @@ def test_a_line_that_begins_with_a_slash_is_for_the_program(chat, tmp_path):
     done = chat("numbers.csv", "--model", "scripted:script.md", said=said)
     assert done.returncode == 0, done.stderr
     for shown in (
-        "nothing was made yet",
+        "there are no artifacts yet",
         "a1    numbers_",
         "guided = false",
         "0 to 1, not '7'",
@@ -215,7 +215,7 @@ def test_resume_talks_on_as_the_conversation_was_begun(chat, tmp_path):
     assert "One." not in done.stdout
     told = [
         done.stdout.index(text)
-        for text in ("/help lists", "Two.", "resting.completed", "Three.", "go on with: dsa chat")
+        for text in ("/help lists", "Two.", "resting.completed", "Three.", "to continue: dsa chat")
     ]
     assert told == sorted(told)
     ended = chat("last", command="resume", said="/end\n")

@@ -115,7 +115,7 @@ def test_where_nobody_is_asked_it_waits_and_goes_on_with_leave(code, tmp_path):
     done = code("Do it")
     assert done.returncode == 3
     assert "+one" in done.stdout
-    assert "leave is asked for write_file:" in done.stdout
+    assert "write_file needs permission:" in done.stdout
     assert not (tmp_path / "work" / "a.txt").exists()
     sent = code("last", "permitted", command="send")
     assert sent.returncode == 0, sent.stdout + sent.stderr
@@ -128,12 +128,12 @@ def test_the_next_question_is_shown_whole_whoever_goes_on(code, tmp_path):
     for command, said in (("send", ("denied", "use b instead")), ("resume", ())):
         done = code("last", *said, command=command)
         assert done.returncode == 3, done.stderr
-        question, _, after = done.stdout.partition("let it happen: dsa send ")
-        assert "leave is asked for write_file:" in question
+        question, _, after = done.stdout.partition("to allow it: dsa send ")
+        assert "write_file needs permission:" in question
         assert ("+two" in question, "+one" in question) == (True, False)
         assert re.match(r"\S+ permitted; or: permitted always, denied WHY\n", after), done.stdout
     done = code("last", "permitted", command="send")
-    assert (done.returncode, "leave is asked" in done.stdout) == (0, False), done.stdout
+    assert (done.returncode, "needs permission" in done.stdout) == (0, False), done.stdout
     assert (tmp_path / "work" / "b.txt").exists()
 
 
@@ -171,7 +171,7 @@ def test_a_mode_that_only_reads_changes_nothing(code, tmp_path):
 def test_a_workspace_that_is_not_there_is_named(tmp_path):
     typed = [*DSA, "code", "Do it", "-w", "gone", "--model", "scripted:x.md"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "there is no such folder to work in" in done.stderr) == (2, True)
+    assert (done.returncode, "the workspace must be an existing folder" in done.stderr) == (2, True)
 
 
 def test_a_script_that_is_not_there_is_named_and_nothing_is_kept(tmp_path):
@@ -292,7 +292,7 @@ def test_what_leave_is_asked_for_is_shown_whole_also_when_it_was_taken_up(code):
 @pytest.mark.parametrize(
     ("again", "says"),
     [
-        (("--mode", "full-auto"), "--mode cannot be changed for a run that was begun: it has ask; --fresh begins anew"),
+        (("--mode", "full-auto"), "--mode cannot change in an existing run, which has ask; use --fresh to start again"),
         (("--seed", "3"), "--seed cannot be changed for a run that was begun: it has 0"),
         (("--param", "max_rounds=9"), "--param max_rounds cannot be changed for a run that was begun: it has 24"),
         (("--network", "example.org"), "--network cannot be changed for a run that was begun: it has none"),
@@ -403,18 +403,18 @@ def test_every_command_that_ends_a_run_has_the_exit_code_of_its_end(
 
 def test_the_lines_that_go_on_can_be_pasted(code, tmp_path):
     done = code("Do it", "--runs", "my runs")
-    assert re.search(r"^let it happen: dsa send \S+ permitted --runs 'my runs'; or: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
+    assert re.search(r"^to allow it: dsa send \S+ permitted --runs 'my runs'; or: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
     found = re.search(r"^or be asked here: dsa (code --resume \S+ --runs 'my runs')$", done.stdout, re.MULTILINE)
     assert found is not None, done.stdout
     again = subprocess.run([*DSA, *shlex.split(found[1])], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (again.returncode, "leave is asked for write_file:" in again.stdout) == (3, True), again.stderr
+    assert (again.returncode, "write_file needs permission:" in again.stdout) == (3, True), again.stderr
 
 
 def test_a_run_whose_folder_is_gone_is_not_taken_up(code, tmp_path):
     assert code("Do it").returncode == 3
     before = code("last", command="show").stdout
     (tmp_path / "work").rename(tmp_path / "moved")
-    assert "there is no such folder to work in" in code("Do something else").stderr
+    assert "the workspace must be an existing folder" in code("Do something else").stderr
     told = f"{tmp_path / 'work'}: the run's workspace is gone; the run stays as it is until the folder is back\n"
     for command, *taken_up in (
         ("code", "Do it"), ("code", "--resume", "last"), ("resume", "last"), ("send", "last", "permitted"),
@@ -481,7 +481,7 @@ def test_log_lines_or_nothing_take_the_place_of_what_is_shown(code):
 
 def test_resume_goes_on_in_the_display_of_the_work(code, tmp_path):
     assert code("Do it").returncode == 3
-    for said, tells in (((), "leave is asked for write_file"), (("--quiet",), "leave is asked for write_file")):
+    for said, tells in (((), "write_file needs permission"), (("--quiet",), "write_file needs permission")):
         done = code("last", *said, command="resume")
         assert (done.returncode, tells in done.stdout, ": approving; " in done.stdout) == (3, True, True), done.stdout
     told = json.loads(code("last", "--json", command="resume").stdout)
