@@ -529,3 +529,8 @@ class SpecDeclaration(Located):
 
     declared: Effect | Variable
     columns: tuple[tuple[str, str], ...]
+
+
+def kind_of(declaration: object) -> str:
+    """Return what a document calls something declared: `parameter`, `variable`, `transition` and so on."""
+    return "parameter" if isinstance(declaration, RunParameter) else type(declaration).__name__.lower()

@@ -25,6 +25,7 @@ from dsa.declarations import (
     Scenario,
     SpecDeclaration,
     Transition,
+    kind_of,
     parse_duration,
     show_duration,
 )
@@ -326,7 +327,7 @@ def fault_of_value(
     values = expr.concrete(declared.domain, constants)
     if values.contains(value):
         return ""
-    name, domain = f"{type(declared).__name__.lower()} {declared.name}", expr.unparse_domain(declared.domain)
+    name, domain = f"{kind_of(declared)} {declared.name}", expr.unparse_domain(declared.domain)
     if isinstance(values, expr.Interval) and (isinstance(value, bool) or not isinstance(value, int)):
         given = f"'{value}'" if isinstance(value, str) else expr.show_value(value)
         return f"{name} = {given} is not a whole number; its domain is {domain}"

@@ -40,7 +40,7 @@ class World:
     def run(self, policy, *, entries=(), **options):
         """Perform a policy that is given nothing, and keep what is appended."""
         self.entries = list(entries)
-        options = {"recorded": list(entries), "append": self.entries.append, **options}
+        options = {"entries": list(entries), "append": self.entries.append, **options}
         calls = Calls(self.registry, **options)
         return asyncio.run(calls.perform(Action("main", actions=ALL), policy))
 

@@ -160,7 +160,9 @@ def judged(runs, run_id, turns):
     follows_the_table(record.run.machine, entries)
     happened_once(entries)
     codes = {
-        entry.steps[-1]["payload"].get("code") for entry in entries if isinstance(entry, ResultEntry) and entry.failed
+        entry.steps[-1]["payload"].get("code")
+        for entry in entries
+        if isinstance(entry, ResultEntry) and entry.has_failed
     }
     assert not [code for code in codes if code[:1].isupper()], codes  # the name of a class: a fault of ours
     conversation = conversation_of(entries)
@@ -213,7 +215,7 @@ def happened_once(entries):
 def counted(entries, conversation, requests, orphans, **more):
     """Return the figures of a conversation."""
     refused = sum(isinstance(entry, RefusalEntry) for entry in entries)
-    failures = sum(isinstance(entry, ResultEntry) and entry.failed for entry in entries)
+    failures = sum(isinstance(entry, ResultEntry) and entry.has_failed for entry in entries)
     not_made = sum(
         conversation.reasons[name]
         for name in REASONS

@@ -1,5 +1,6 @@
 """What the claims of a certificate mean, by the reference and by S12, apart from the kernel: for tests that hold the kernel against it."""
 
+from collections import defaultdict
 from itertools import product
 
 import attrs
@@ -82,12 +83,13 @@ def stuck(machine: Machine, here: Configuration) -> bool:
 def comes_to_rest(machine: Machine, known) -> bool:
     """Return whether S12 allows no endless run without events from outside: whatever could go round leaves a promise unkept."""
     system = closed_system(machine)
-    steps = {here: [] for here in known}
+    steps, numbers = {here: [] for here in known}, {id(row): place for place, row in enumerate(machine.transitions)}
     for here in known:
-        commands = system.commands_at[location_of(system, here)]
+        commands = defaultdict(list)
+        for command in system.commands_at[location_of(system, here)]:
+            commands[command.occurrence, command.row].append(command.ended)
         for occurrence, answer in taken(machine, here):
-            row = next(place for place, row in enumerate(machine.transitions) if row is answer.transition)
-            (ended,) = [c.ended for c in commands if (c.occurrence, c.row) == (occurrence, row)]
+            (ended,) = commands[occurrence, numbers[id(answer.transition)]]
             if occurrence.source is not None or machine.event_named[occurrence.event].origin != OUTSIDE:
                 steps[here].append((answer.configuration, ended))
     after = {here: following(steps, here) for here in known}

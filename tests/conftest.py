@@ -1,8 +1,12 @@
-"""What tests tell at the end of a session: faults that fired, figures, and what could not be tested here. Works across xdist's workers."""
+"""The session: signals as the tests need them, a limit for each test, and a summary of faults that fired, figures and what could not be tested here.
+
+All of it works across xdist's workers.
+"""
 
 import os
 import signal
 from collections import Counter
+from contextlib import contextmanager
 from operator import itemgetter
 
 import pytest
@@ -12,15 +16,64 @@ os.environ.setdefault(
     "DSA_RETRY_S", "0"
 )  # a server that fails on purpose is not waited for; tests of the waiting set it
 
+# A shell that starts tests with & has them ignore Ctrl-C, and nohup has them ignore SIGHUP. The programs that tests start would ignore both, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell that starts tests with & has them ignore Ctrl-C, and what they start too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)  # the tests outlive their terminal; a program has the default again
+
+#: Seconds that the set-up, the call and the end of a test may take each; the mark `limit` allows more, or less.
+LIMIT_S, LIMIT_OF_FULL_S = 120, 3_600
 
 NOT_TESTED = "NOT TESTED"
 
 #: Documents that are wrong on purpose: what is claimed of them is tested, not they themselves.
 collect_ignore_glob = ["golden/forged/*"]
+
+
+class TimeLimitError(BaseException):
+    """A test takes too long. It is not an `Exception`, so that neither the tested code nor Hypothesis goes on after it."""
+
+
+@contextmanager
+def limited(item, phase):
+    """End a phase of a test when its limit is over. What holds the interpreter for longer ends with `faulthandler_timeout`."""
+    mark, full = item.get_closest_marker("limit"), item.get_closest_marker("full")
+    seconds = mark.args[0] if mark else LIMIT_OF_FULL_S if full else LIMIT_S
+
+    def end(*_):
+        raise TimeLimitError(f"{phase} of {item.nodeid} takes more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(
+        signal.ITIMER_REAL, seconds, seconds / 10
+    )  # again and again: a callback of asyncio may lose the first one
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    """Limit the set-up."""
+    with limited(item, "the set-up"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Limit the call."""
+    with limited(item, "the call"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    """Limit the end."""
+    with limited(item, "the end"):
+        return (yield)
 
 
 @pytest.fixture

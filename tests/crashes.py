@@ -17,7 +17,7 @@ from dsa.runtime.ledger import EventEntry, ResultEntry
 from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin, replay
 from dsa.runtime.run_store import NewJournal
-from dsa.runtime.status import declared, unfinished
+from dsa.runtime.status import effect_declaration, unfinished_work
 from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
@@ -78,13 +78,13 @@ class World:
 
     async def perform(self, action, _context):
         key = action.payload["key"].removeprefix(f"{RUN}/")
-        assert all(result.failed for result in self.results(key)), f"{key} has a result and is performed again"
+        assert all(result.has_failed for result in self.results(key)), f"{key} has a result and is performed again"
         if self.is_tired:
             await asyncio.get_running_loop().create_future()
         self.performed[key] += 1
         await asyncio.sleep(0)
         tries, effect = len(self.results(key)), action.policy
-        again = tries < (declared(self.machine, effect).retries or 0)
+        again = tries < (effect_declaration(self.machine, effect).retries or 0)
         events = sorted(self.machine.answers.get(effect, ()))
         return self.answer(key, tries, events, may_fail=again or effect in self.machine.failures_handled)
 
@@ -178,9 +178,11 @@ def _alive(machine, store, binding, clock, life, acknowledged):
     run = replay(machine, recorded.entries)
     journal = Breaking(held, countdown, late=late)
     doubted = {
-        flying.intent.key: "retry" for flying in unfinished(run).in_flight if flying.in_doubt and not flying.decided
+        flying.intent.key: "retry"
+        for flying in unfinished_work(run).in_flight
+        if flying.in_doubt and not flying.decisions
     }
     known, run = len(run.ledger), settled(run, doubted, {}, clock.wall_ms())
     journal.append(run.ledger[known:])
-    left = unfinished(run)
+    left = unfinished_work(run)
     return Driver(run, binding, MemoryArtifacts(), left=left, journal=journal, clock=clock, observe=acknowledged.extend)

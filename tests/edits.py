@@ -286,7 +286,7 @@ def in_flight(machine: Machine, chance: random.Random) -> Run:
         if not comes:
             break
         further = _fed(run, chance.choice(comes), chance)
-        if further.finished:
+        if further.is_finished:
             break
         run = further
     return run

@@ -14,7 +14,7 @@ from dsa.runtime.ledger import Ledger, ResultEntry
 from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import ReplayError, begin
 from dsa.runtime.run_store import NewJournal, StoredRun
-from dsa.runtime.status import standing
+from dsa.runtime.status import status_of
 from dsa.semantics import Occurrence
 
 SHOP = """# shop
@@ -90,7 +90,7 @@ def keep(root: Path, entries, text: str = SHOP, run: str = RUN) -> None:
         if now is None:
             store.create(run, text, entries).release()
             return
-        journal, stands = SummaryJournal(NewJournal(store, run, text), now, lambda: now), standing(now)
+        journal, stands = SummaryJournal(NewJournal(store, run, text), now, lambda: now), status_of(now)
         journal.append(entries)
         journal.release(summary_of_run(now, stands) if stands.kind in {"finished", "waiting", "stopped"} else None)
 

@@ -23,7 +23,7 @@ from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.lang import digest, dumps
 from dsa.runs.summary import summary_of_record
 from dsa.runtime.ledger import dump_line
-from dsa.runtime.status import unfinished
+from dsa.runtime.status import unfinished_work
 
 SEEDS = range(3)
 
@@ -37,12 +37,12 @@ def machines():
 def tell(machine, entries):
     """Print everything that a ledger comes to."""
     found = kept(machine, entries)
-    left = unfinished(found.run)
+    left = unfinished_work(found.run)
     print(machine.name, digest(machine))
     print(*map(dump_line, found.run.ledger), sep="\n")
     print(json.dumps(projection(found.run)))
     print(list(found.run.keys.items()), list(found.run.steps))
-    print([attrs.astuple(each, recurse=False) for each in left.in_flight], left.answered, list(left.timers.items()))
+    print([attrs.astuple(each, recurse=False) for each in left.in_flight], left.answers, list(left.timers.items()))
     print(*story(found, Path("runs"), summary_of_record(found)), *percept_lines(found), sep="\n")
     try:
         print(*scenario_lines(found), sep="\n")

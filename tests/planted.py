@@ -21,7 +21,7 @@ from dsa.runtime.costs import Meter
 from dsa.runtime.ledger import Intent, RefusalEntry, ResultEntry, ResumedEntry
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import LeaseLostError
-from dsa.runtime.status import InFlight, UnfinishedWork, unfinished
+from dsa.runtime.status import InFlight, UnfinishedWork, unfinished_work
 from dsa.semantics import Refusal
 from dsa.testing.simulation import disk_store as store_module
 from dsa.testing.simulation import process as process_module
@@ -43,7 +43,7 @@ def planted(document):
 
 def left_otherwise(change):
     """Have a process find other things left to do than there are."""
-    return patch.object(runs_module, "unfinished", lambda run: change(run, unfinished(run)))
+    return patch.object(runs_module, "unfinished", lambda run: change(run, unfinished_work(run)))
 
 
 # -- the store ----------------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def an_effect_is_asked_for_twice():
 @planted("dual_state")
 def a_result_is_worked_out_again_after_a_crash():
     def again(run, left):
-        flying = [InFlight(intent, None, 0, in_doubt=False) for intent, _ in left.answered]
+        flying = [InFlight(intent, None, 0, in_doubt=False) for intent, _ in left.answers]
         return UnfinishedWork((), (*left.in_flight, *flying), left.timers)
 
     with left_otherwise(again):
@@ -335,7 +335,7 @@ def a_result_is_worked_out_again_after_a_crash():
 
 @planted("dual_state")
 def what_was_in_flight_is_forgotten():
-    with left_otherwise(lambda _run, left: UnfinishedWork(left.answered, (), left.timers)):
+    with left_otherwise(lambda _run, left: UnfinishedWork(left.answers, (), left.timers)):
         yield
 
 
@@ -358,9 +358,7 @@ def what_is_in_doubt_is_silently_retried():
 @planted("dual_state")
 def tries_are_made_as_if_there_had_been_none():
     def fresh(_run, left):
-        return UnfinishedWork(
-            left.answered, tuple(attrs.evolve(f, in_doubt=False) for f in left.in_flight), left.timers
-        )
+        return UnfinishedWork(left.answers, tuple(attrs.evolve(f, in_doubt=False) for f in left.in_flight), left.timers)
 
     with left_otherwise(fresh):
         yield
@@ -370,7 +368,7 @@ def tries_are_made_as_if_there_had_been_none():
 def a_timer_is_started_again_by_a_crash():
     def anew(run, left):
         now_ms = run.ledger[0].at_ms + 10**9
-        return UnfinishedWork(left.answered, left.in_flight, dict.fromkeys(left.timers, now_ms))
+        return UnfinishedWork(left.answers, left.in_flight, dict.fromkeys(left.timers, now_ms))
 
     with left_otherwise(anew):
         yield
@@ -378,7 +376,7 @@ def a_timer_is_started_again_by_a_crash():
 
 @planted("parcels")
 def a_timer_is_lost_by_a_crash():
-    with left_otherwise(lambda _run, left: UnfinishedWork(left.answered, left.in_flight, {})):
+    with left_otherwise(lambda _run, left: UnfinishedWork(left.answers, left.in_flight, {})):
         yield
 
 

@@ -70,7 +70,7 @@ class Story:
         done = list(parcels.performed(self.performed))
         now, earlier = {key for life, key in done if life == self.lives}, times(done, before=self.lives)
         assert now <= {entry.key for entry in self.entries if isinstance(entry, EffectEntry)}, "done without an intent"
-        over = {entry.key for entry in before if isinstance(entry, ResultEntry) and not entry.failed}
+        over = {entry.key for entry in before if isinstance(entry, ResultEntry) and not entry.has_failed}
         assert not now & over, "a result was recorded, and its effect was performed again"
         recorded, reported, intents = results(before), dict(doubts(new)), Intents(self.entries)
         for key in now | results(new).keys():

@@ -16,7 +16,6 @@ from typing import Literal
 import attrs
 
 from dsa import expr
-from dsa.checks.definition4 import definition4
 from dsa.checks.observers import Observer, WatchedCondition
 from dsa.checks.proof.conclusion import ProofResult
 from dsa.checks.proof.proof_session import ProofSession
@@ -29,8 +28,8 @@ from dsa.checks.search.engine import Engine, SearchLimits, Writer, first_where
 from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic, explored
 from dsa.checks.search.incremental_search import Again
 from dsa.checks.search.python_engine import search
-from dsa.checks.table_faults import dead_ends, said_otherwise, start_outside, vain_effects
-from dsa.declarations import STAY, Assign, Effect, Emit, Revoke, RunParameter, Transition, Variable, show
+from dsa.checks.table_faults import dead_ends, definition4, said_otherwise, start_outside, vain_effects
+from dsa.declarations import STAY, Assign, Effect, Emit, Revoke, RunParameter, Transition, Variable, kind_of, show
 from dsa.errors import Diagnostic
 from dsa.expr import (
     FALSE,
@@ -78,7 +77,7 @@ class Mutant:
         """The row, or the declaration, in words."""
         if isinstance(self.at, Transition):
             return str(self.at)
-        return f"{type(self.at).__name__.lower()} {self.at.name}"
+        return f"{kind_of(self.at)} {self.at.name}"
 
 
 def mutants(machine: Machine) -> Iterator[Mutant]:

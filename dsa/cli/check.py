@@ -19,7 +19,15 @@ import attrs
 import click
 
 from dsa import lang
-from dsa.checks.report import CheckReport, PropertyResult, check
+from dsa.checks.report import (
+    CheckReport,
+    PropertyResult,
+    check,
+    counted_text,
+    explored_text,
+    findings_text,
+    totals_text,
+)
 from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic
 from dsa.cli.command_line import (
     SECONDS,
@@ -39,7 +47,7 @@ from dsa.cli.command_line import (
 )
 from dsa.edge.document_files import locate, read_document
 from dsa.errors import CODES, MOST_TOLD, Diagnostic, DocumentError, DsaError, MachineError, ParameterError, Span, more
-from dsa.expr import Value, show_value
+from dsa.expr import Value
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
 from dsa.trace import Trace, recorded, show_events, show_values
@@ -218,12 +226,11 @@ def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, tra
         say(text.split("\n")[0] if diagnostic.severity == "info" else text)
     for line in more(found):
         say(line)
-    counts = _counts(found)
     if report is None:
-        say(f"{file}: {counts}; not a machine")
+        say(f"{file}: {findings_text(found)}; not a machine")
         return
     for exploration in report.explorations:
-        say(f"{file}: {_explored(exploration)}")
+        say(f"{file}: {explored_text(exploration)}")
     places = places_of(result.claim.span if result.claim else None for result in report.properties)
     for place, result in zip(places, report.properties, strict=True):
         if not result.standing:
@@ -231,9 +238,7 @@ def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, tra
     _tell_waiting(report)
     if report.rests:
         say(f"{file}: rests in: {', '.join(report.rests)}")
-    good = sum(result.ok for result in report.scenarios)
-    scenarios = f", {good} of {len(report.scenarios)} scenarios run as written" if report.scenarios else ""
-    say(f"{file}: {counts}{scenarios}{_property_counts(report)}")
+    say(f"{file}: {totals_text(found, report)}")
 
 
 def _tell_waiting(report: CheckReport) -> None:
@@ -242,7 +247,7 @@ def _tell_waiting(report: CheckReport) -> None:
     if waiting:
         codes = " and ".join(waiting[0].standing)
         are, stand = "is" if len(waiting) == 1 else "are", "stands" if len(waiting[0].standing) == 1 else "stand"
-        properties = _counted(len(waiting), "property", "properties")
+        properties = counted_text(len(waiting), "property", "properties")
         say(_painted("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
 
 
@@ -300,39 +305,6 @@ def _shown(trace: Trace, loop: int | None = None) -> Iterator[str]:
 
 def _painted(verdict: str) -> ColouredWord:
     return ColouredWord(verdict.ljust(_VERDICT_WIDTH), _VERDICT_COLOURS.get(verdict))
-
-
-def _explored(exploration: Exploration) -> str:
-    values = ", ".join(f"{name} = {show_value(value)}" for name, value in exploration.parameters.items())
-    at = f" at {values}" if values else ""
-    rest = "" if exploration.complete else f", stopped at {exploration.limit or 'a limit'}"
-    found = _counted(exploration.configurations, "configuration", "configurations")
-    return f"{found}, {_counted(exploration.transitions, 'transition', 'transitions')}{at}{rest}"
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
-
-
-def _counts(found: tuple[Diagnostic, ...]) -> str:
-    words = []
-    for severity, plural in (("error", "errors"), ("warning", "warnings"), ("info", "notes")):
-        count = sum(diagnostic.severity == severity for diagnostic in found)
-        if count or severity != "info":
-            words.append(_counted(count, "note" if severity == "info" else severity, plural))
-    return ", ".join(words)
-
-
-def _property_counts(report: CheckReport) -> str:
-    """Return how many properties have which verdict."""
-    if not report.properties:
-        return ""
-    verdicts = [result.verdict for result in report.properties]
-    good = verdicts.count("HOLDS")
-    others = [f", {verdicts.count(bad)} {bad}" for bad in ("VIOLATED", "UNKNOWN") if bad in verdicts]
-    at = "; ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in report.explorations)))
-    where = f" at {at}" if at and good else ""
-    return f", {good} of {len(verdicts)} properties HOLD{where}{''.join(others)}"
 
 
 @attrs.frozen

@@ -45,6 +45,7 @@ _EXTRAS = {
     "lint": "runs the guards ruff and mypy",
     "pydantic": "runs the guard pydantic",
     "otel": "traces runs",
+    "docs": "shows machines in pages of MkDocs and Sphinx",
 }
 _PROGRAMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], str], ...] = (
     ("Graphviz", ("dot",), ("-V",), "draws pictures too; apt install graphviz"),

@@ -7,6 +7,7 @@ import click
 
 from dsa.cli.command_line import JsonCommand, json_option, say, tell_json
 from dsa.edge.document_files import read_text
+from dsa.edge.replacement import replace_file
 from dsa.lang import formatted
 
 
@@ -19,7 +20,7 @@ def command(files: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> 
     texts = {path: read_text(path) for path in files}  # all of them, before one is written
     changed = {path: new for path, text in texts.items() if (new := formatted(text)) != text}
     for path, text in changed.items() if not only_check else ():
-        path.write_bytes(text.encode("utf-8"))
+        replace_file(path, text.encode("utf-8"), texts[path].encode("utf-8"))
     if json_wanted:
         files_told = [{"file": str(path), "changed": path in changed} for path in texts]
         tell_json({"files": files_told, "written": not only_check})

@@ -62,7 +62,7 @@ def _shown(kinds: list[PluginKind]) -> Iterator[str]:
         yield kind.name if origin.partition(".")[0] == _OWN else f"{kind.name}  (from {origin}{package})"
         if kind.description:
             yield f"  {kind.description}"
-        yield from (f"  takes {_SUPPLIED[name]}" for name in sorted(kind.supplied) if name in _SUPPLIED)
+        yield from (f"  takes {_SUPPLIED[name]}" for name in sorted(kind.supplied_arguments) if name in _SUPPLIED)
         width = max((len(option.name) for option in kind.options), default=0)
         yield from (f"    {option.name:<{width}}  {_about(option)}" for option in kind.options)
 
@@ -104,7 +104,7 @@ def _as_json(each: PluginKind) -> dict[str, Any]:
         "description": kind.description,
         "from": _origin(kind),
         "package": each.package,
-        "takes": sorted(name for name in kind.supplied if name in _SUPPLIED),
+        "takes": sorted(name for name in kind.supplied_arguments if name in _SUPPLIED),
         "options": options,
     }
 

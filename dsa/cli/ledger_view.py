@@ -49,15 +49,15 @@ from dsa.runtime.run import Run
 from dsa.runtime.run_store import RunSummary
 from dsa.runtime.status import (
     InFlight,
-    asked_calls,
-    asked_keys,
+    doubted_keys,
     handling_of,
     is_question,
     places,
     questions,
-    unfinished,
+    undecided_calls,
+    unfinished_work,
 )
-from dsa.runtime.timeline import EventRecord, Moment, happenings
+from dsa.runtime.timeline import EventRecord, Moment, event_records
 from dsa.text import plural, shortened
 from dsa.trace import show_occurrence, show_values
 
@@ -129,7 +129,7 @@ def _request(call: CallNode) -> str:
 
 def _outcome(call: CallNode) -> Iterator[str]:
     """Yield what came of a call, as far as no call below it says so."""
-    yield from map(happened_text, call.happened)
+    yield from map(happened_text, call.incidents)
     yield from map(step_text, call.own)
     if call.steps == ():
         yield "gave nothing"
@@ -180,9 +180,9 @@ class CallDisplay:
 
     def _note(self, key: str) -> None:
         for call in calls_of(self._entries, key):
-            for what in call.happened[self._shown.get(call.path, 0) :]:
+            for what in call.incidents[self._shown.get(call.path, 0) :]:
                 self._print(call.path, happened_text(what))
-            self._shown[call.path] = len(call.happened)
+            self._shown[call.path] = len(call.incidents)
 
     def _print(self, path: str, said: str) -> None:
         if self._is_quiet:
@@ -258,7 +258,7 @@ def told(
 ) -> Iterator[str]:
     """Yield what happened, event by event, each with the seconds since the run was begun, if it is known when that was (not 0)."""
     entries = tuple(entries)
-    found, intents = happenings(entries), Intents((*earlier, *entries))
+    found, intents = event_records(entries), Intents((*earlier, *entries))
     width = min(_WIDEST, max((len(_event(happening)) for happening in found if happening.event), default=0))
     for happening in found:
         if happening.event is not None:
@@ -424,7 +424,7 @@ def now(record: RunRecord, root: Path, found: RunSummary) -> Iterator[str]:
         facts += [("send", send_line(run, directory))] if places(run) else []
     width = max(len(name) for name, fact in facts if fact)
     yield from (f"{name:<{width}}  {fact}" for name, fact in facts if fact)
-    yield from doubts(run, standing.asked, directory)
+    yield from doubts(run, standing.doubts, directory)
 
 
 def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
@@ -435,7 +435,7 @@ def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
         return
     for flying in standing.left.in_flight:
         name = f"{flying.intent.effect} {flying.intent.key}"
-        if flying.intent in standing.asked:
+        if flying.intent in standing.doubts:
             continue
         if flying.part is not None:
             yield "waits", f"{name} for {flying.part.run}"
@@ -448,7 +448,7 @@ def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
         for call in flying.calls:
             handled = HANDLED[call.in_doubt]
             yield "to do", f"{call.policy} {call_key(call.key, call.path)}, which was under way: {handled}"
-    for intent, _ in standing.left.answered:
+    for intent, _ in standing.left.answers:
         yield "to do", f"take the answer of {intent.effect} {intent.key}"
 
 
@@ -478,13 +478,13 @@ def questions_text(run: Run) -> str | None:
 
 def asked_text(run: Run, asked: Sequence[Intent]) -> str:
     """Name what somebody has to decide about: effects, or the calls in them."""
-    return ", ".join(f"{name} {key}" for key, name in asked_keys(run, asked).items())
+    return ", ".join(f"{name} {key}" for key, name in doubted_keys(run, asked).items())
 
 
 def doubts(run: Run, asked: Sequence[Intent], directory: Path) -> Iterator[str]:
     """Yield of each effect in doubt, or of each call in it, what is not known, and return the commands that decide it."""
     flying = _flying(run) if asked else {}
-    for key in asked_keys(run, asked):
+    for key in doubted_keys(run, asked):
         heading, gave = (
             _effect_in_doubt(run, flying[key], directory)
             if key in flying
@@ -498,14 +498,16 @@ def doubts(run: Run, asked: Sequence[Intent], directory: Path) -> Iterator[str]:
 
 
 def _flying(run: Run) -> dict[str, InFlight]:
-    return {each.intent.key: each for each in unfinished(run).in_flight}
+    return {each.intent.key: each for each in unfinished_work(run).in_flight}
 
 
 def _effect_in_doubt(run: Run, flying: InFlight, directory: Path) -> tuple[str, list[tuple[str, str]]]:
     """Return what is not known of an effect, and return the commands for what it may have done."""
     intent, key = flying.intent, flying.intent.key
     place = "" if intent.line is None else f" (line {intent.line})"
-    within = "".join(f", and in it {call.policy} {shortened(call.payload)}" for call in asked_calls(flying).values())
+    within = "".join(
+        f", and in it {call.policy} {shortened(call.payload)}" for call in undecided_calls(flying).values()
+    )
     answers = run.machine.answers.get(intent.effect)
     if answers is None:
         ways = [("it has happened", line("resume", directory, "--done", key))]
@@ -516,7 +518,7 @@ def _effect_in_doubt(run: Run, flying: InFlight, directory: Path) -> tuple[str, 
 
 def _call_in_doubt(flying: Iterable[InFlight], key: str, directory: Path) -> tuple[str, list[tuple[str, str]]]:
     """Return what is not known of a call, and return the commands for what it may have done."""
-    call = next(call for each in flying for at, call in asked_calls(each).items() if at == key)
+    call = next(call for each in flying for at, call in undecided_calls(each).items() if at == key)
     gave = f"{line('send', directory, 'action_result', '--answers', key)} --data JSON"
     ways = [("it has happened", line("resume", directory, "--done", key)), ("it gave something", gave)]
     return f"{call.policy} {key} was under way when the run was cut off: {shortened(call.payload)}", ways

@@ -26,6 +26,7 @@ COMMANDS = {
     "check": "Check machines and specs: names, rows, exploration, properties, scenarios.",
     "demo": "Run the shipped katas with a real local model.",
     "diff": "Say what another table means otherwise, and which runs in flight fit it.",
+    "docs": "Keep diagrams, tables and verdicts in Markdown pages fresh.",
     "doctor": "Say what this machine offers and what is missing.",
     "draw": "Draw a machine as Mermaid, DOT, SVG, PNG or a table.",
     "expand": "Print the transitions that a Steps document stands for.",

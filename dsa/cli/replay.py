@@ -193,7 +193,7 @@ def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted:
     digest = hashlib.sha256("\n".join([*map(ledger.dump_line, run.ledger), json.dumps(found)]).encode()).hexdigest()
     counts = _counts(run.ledger)
     if json_wanted:
-        compared = {} if calls is None else {"calls": list(calls.performed), "ends_at": calls.ends_at}
+        compared = {} if calls is None else {"calls": list(calls.performed_paths), "ends_at": calls.ends_at}
         facts = {"run": run.run_id, "machine": run.machine.name, **counts, **found, **compared, "sha256": digest}
         say(json.dumps(facts, indent=2))
     else:
@@ -208,7 +208,7 @@ def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted:
 
 def _compared(replayed: ReplayReport) -> Iterator[str]:
     """Yield which calls were performed again."""
-    again = [f"{call.policy} {call.path}" for call in replayed.calls if call.path in replayed.performed]
+    again = [f"{call.policy} {call.path}" for call in replayed.calls if call.path in replayed.performed_paths]
     if again:
         yield f"performed again with recorded results, every request and every step is the same: {', '.join(again)}"
     elif replayed.calls:
@@ -281,19 +281,19 @@ def _against(
 
 
 def _before(entries: ledger.Ledger[ledger.Entry], difference: Difference) -> int:
-    assert difference.happening.event is not None, "something happened"
-    seq = difference.happening.event.seq
+    assert difference.record.event is not None, "something happened"
+    seq = difference.record.event.seq
     return sum(isinstance(entry, ledger.EventEntry) and entry.seq < seq for entry in entries)
 
 
 def difference_lines(machine: Machine, difference: Difference, file: str) -> tuple[str, ...]:
     """Tell a difference: the event, what was recorded, what the table does instead, and which conjuncts were false."""
-    event, here = difference.happening.event, difference.here
+    event, here = difference.record.event, difference.here
     assert event is not None, "something happened"
-    recorded = _did(difference.happening.outcome, difference.commands)
+    recorded = _did(difference.record.outcome, difference.commands)
     width = max(len("recorded"), len(file))
     lines = [
-        f"event {event.seq}, {show_occurrence(difference.happening.occurrence)} in {here.state}:",
+        f"event {event.seq}, {show_occurrence(difference.record.occurrence)} in {here.state}:",
         f"  {'recorded':<{width}}  {recorded}",
         f"  {file:<{width}}  {_would(difference)}",
     ]
@@ -332,14 +332,14 @@ def _command(command: Command) -> str:
 def _false(machine: Machine, difference: Difference) -> str:
     """Return which conjuncts of the candidate rows were false where the table takes another row, or none."""
     try:
-        return show_false(rows_at(machine, difference.here, difference.happening.occurrence))
+        return show_false(rows_at(machine, difference.here, difference.record.occurrence))
     except (OccurrenceError, KeyError):  # it has no such event, or reads guards that said nothing
         return ""
 
 
 def difference_as_json(machine: Machine, difference: Difference) -> dict[str, Any]:
     """Return a difference as an object: the event, what was recorded, and what the machine does instead."""
-    event, outcome = difference.happening.event, difference.happening.outcome
+    event, outcome = difference.record.event, difference.record.outcome
     assert event is not None, "something happened"
     return {
         "event": ledger.to_json(event),

@@ -42,7 +42,7 @@ from dsa.runtime.ledger import ArtifactEntry, Entry, EventEntry, Intent, ResultE
 from dsa.runtime.policy.call_tree import call_named
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
-from dsa.runtime.status import Rest, RunStatus, asked_keys, next_due_ms, parts, places
+from dsa.runtime.status import Rest, RunStatus, doubted_keys, next_due_ms, parts, places
 from dsa.runtime.timeline import Moment, RefusedEvent
 from dsa.semantics import Occurrence
 from dsa.targets import emit
@@ -150,7 +150,7 @@ class RunReport:
     def _in_doubt(self) -> list[dict[str, Any]]:
         """Return the effects, and calls in them, of which somebody has to say what became of them."""
         lines = {intent.key: intent.line for intent in self.in_doubt}
-        asked = {} if self.run is None else asked_keys(self.run, self.in_doubt)
+        asked = {} if self.run is None else doubted_keys(self.run, self.in_doubt)
         return [{"key": key, "effect": name, "line": lines.get(key)} for key, name in asked.items()]
 
     def _made(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def recorded_report(runs: Runs, record: RunRecord) -> RunReport:
         folder=runs.root / run.run_id,
         failure=_failure(run, standing),
         holder=standing.holder,
-        in_doubt=standing.asked,
+        in_doubt=standing.doubts,
         accepted=accepted_artifacts(run, runs.artifacts(run.run_id)),
     )
 

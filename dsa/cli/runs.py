@@ -245,7 +245,7 @@ def _stands(found: RunSummary) -> tuple[str, str]:
     summary, status = found.summary, found.status
     match status:
         case "damaged":
-            return status, f"damaged: run {found.run}: {found.damaged}"
+            return status, f"damaged: run {found.run}: {found.damage}"
         case "under way":
             return status, f"under way, held by {found.holder}"
         case "finished":

@@ -32,8 +32,8 @@ from dsa.runs.runs import doubted_in
 from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run
 from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
-from dsa.runtime.status import asked_of_people, places
-from dsa.runtime.timeline import RefusedEvent, refused_from_outside
+from dsa.runtime.status import person_effects, places
+from dsa.runtime.timeline import RefusedEvent, refused_outside_events
 from dsa.semantics import Occurrence
 from dsa.text import closest
 
@@ -97,7 +97,7 @@ def command(
     driven, said = (whole if is_part else record), attrs.evolve(said, sent=()) if is_posted else said
     performed = go_on(driven, folder, said, Manner(options, take))
     now = told_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else performed.rest.run
-    refused = refused_from_outside(now, len(record.recorded.entries))
+    refused = refused_outside_events(now, len(record.recorded.entries))
     _say_refused(refused, now, folder / now.run_id)
     if performed.rest.in_doubt and not key:
         say(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
@@ -210,6 +210,6 @@ def _require_known(record: RunRecord, event: str, *, answering: bool) -> None:
     """Raise Ended with the event that was probably meant, when the machine has none of that name."""
     machine = record.run.machine
     if event not in machine.event_named:
-        people = {OUTSIDE, *asked_of_people(record.run)}
+        people = {OUTSIDE, *person_effects(record.run)}
         meant = [each.name for each in machine.events if answering or each.origin in people]
         raise CommandExit(f"{machine.name} has no event '{event}'; {closest(event, meant)}", UNREADABLE)

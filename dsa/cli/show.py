@@ -205,7 +205,7 @@ def percept_lines(record: RunRecord) -> Iterator[str]:
             f"refused: {seen.action}" if isinstance(seen.action, str) else ", ".join(map(str, seen.action)),
             seen.state,
             *([show_used(used_in(machine, seen.state)) or "-"] if has_uses else []),
-            show_values(seen.changed),
+            show_values(seen.changes),
         )
         for seen in percepts(machine, record.run.ledger)
     ]

@@ -31,11 +31,11 @@ from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, re
 from dsa.runtime.event_data import DataThen, guard_data
 from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import GuardVerdict
-from dsa.runtime.policy.policies import LONGEST_DATA, AnsweringPolicy, Policy, canonical_json, warily
+from dsa.runtime.policy.policies import LONGEST_DATA, AnsweringPolicy, Policy, canonical_json, reject_redacted
 from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.run import Run, guards_for
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.status import asked_of_people
+from dsa.runtime.status import person_effects
 from dsa.semantics import Occurrence, require_known
 
 
@@ -78,7 +78,7 @@ async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Map
     said: object = await run_function(lambda: guard.validate(artifact, **given), blocks=blocks)
     if isawaitable(said):
         said = await await_foreign(said)
-    result = warily(required_verdict(name, said), artifact)
+    result = reject_redacted(required_verdict(name, said), artifact)
     outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
     return GuardVerdict(name, outcome, result.feedback)
 
@@ -98,7 +98,7 @@ def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurren
     One that will be refused whatever the verdicts is given back as it is.
     """
     event, state = run.machine.event_named.get(occurrence.event), run.configuration.state
-    if event is None or (event.origin != OUTSIDE and run.keys.get(event.origin) != key) or run.finished:
+    if event is None or (event.origin != OUTSIDE and run.keys.get(event.origin) != key) or run.is_finished:
         return occurrence
     given, needed = occurrence.verdicts, guards_for(run.machine, state, occurrence.event)
     if (given or needed) and needed != tuple([name for name, _ in given]):
@@ -198,7 +198,7 @@ def _is_outside(run: Run, given: Occurrence) -> bool:
 def _was_asked(run: Run, given: Occurrence, at: str | None) -> bool:
     """Return whether a person may give an answer: one that is asked for now, or, under another key than the outstanding one, late."""
     effect = run.machine.event_named[given.event].origin
-    return effect in asked_of_people(run) or (at is not None and "/" in at and at != run.keys.get(effect))
+    return effect in person_effects(run) or (at is not None and "/" in at and at != run.keys.get(effect))
 
 
 def answered_key(run: Run, given: Occurrence, at: str | None) -> str | None:

@@ -48,6 +48,21 @@ def locate(name: str, beside: Path | None = None) -> Path:
     raise DocumentError(name, f"there is no such file, and no shipped machine of that name; {meant}")
 
 
+def locate_from(folder: Path, name: str) -> Path:
+    """Return the path of a document as a page in a folder names it; the working folder does not matter. Raises DocumentError."""
+    there = folder / name
+    if _is_file(there):
+        return there
+    known = shipped()
+    if name in known:
+        return known[name]
+    names = [os.path.relpath(path, folder) for path in _beside(there)]
+    raise DocumentError(
+        name,
+        f"there is no such file in {folder}, and no shipped machine of that name; {closest(name, [*known, *names])}",
+    )
+
+
 def _beside(written: Path) -> list[str]:
     """Return the documents in the folder of one that is not there, as a user would write them."""
     try:

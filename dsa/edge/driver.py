@@ -45,12 +45,12 @@ from dsa.machine import Machine, preceding
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.costs import BudgetLimit, Meter
 from dsa.runtime.event_data import MISSING_DATA, MissingDataError
-from dsa.runtime.ledger import Entry, Handling, Intent, Part, Record, RefusalEntry, ResumedEntry, part_told
+from dsa.runtime.ledger import Entry, Handling, Intent, Part, Record, RefusalEntry, ResumedEntry, part_from
 from dsa.runtime.policy.call_tree import IN_DOUBT, call_named
 from dsa.runtime.policy.policies import Action, RedactingArtifacts, Step, error_step
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, StopEffect
 from dsa.runtime.run_store import Journal, Taking, error_text, outcome_text
-from dsa.runtime.status import Failure, Rest, UnfinishedWork, handling_of, next_due_ms, resumption, unfinished
+from dsa.runtime.status import Failure, Rest, UnfinishedWork, handling_of, next_due_ms, resumption, unfinished_work
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, require_known, step
 
 Task = asyncio.Task[None]
@@ -188,7 +188,7 @@ def came_before(left: UnfinishedWork, machine: Machine, now_ms: int) -> tuple[tu
     """
     answered = [
         News(occurrence_of(intent, answer_in(machine, intent.effect, steps_of(result))), intent)
-        for intent, result in left.answered
+        for intent, result in left.answers
     ]
     overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms < now_ms), key=left.timers.__getitem__)
     rung = [News(Occurrence(event, source=source), since_ms=left.timers[source, event]) for source, event in overdue]
@@ -354,7 +354,7 @@ class Driver:
             raise self._broken
         if self._failure:
             return Rest("stopped", self.run, self._failure)
-        if self.run.finished:
+        if self.run.is_finished:
             return Rest("finished", self.run)
         return Rest("waiting", self.run, due_ms=None if through_timers else self.next_deadline_ms)
 
@@ -366,7 +366,7 @@ class Driver:
                 taken += 1
                 if taken % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
-            elif self.run.finished or not self._under_way:
+            elif self.run.is_finished or not self._under_way:
                 return
             else:
                 if not self._under_way.has_effects:
@@ -605,7 +605,7 @@ class Driver:
         assert answer is not None, "an effect with answers is answered or fails"
         self._under_way.ended(intent.key)
         if isinstance(answer, Step) and rests(answer):
-            self._rests(intent.key, part_told(answer.content))
+            self._rests(intent.key, part_from(answer.content))
         else:
             self.hear(intent, answer)
 
@@ -619,7 +619,9 @@ class Driver:
 
     def look_again(self, key: str) -> None:
         """Perform an effect again that waits for a part, because something has come for that; recorded before it is done."""
-        left = [each for each in unfinished(self.run).in_flight if each.intent.key == key and each.part is not None]
+        left = [
+            each for each in unfinished_work(self.run).in_flight if each.intent.key == key and each.part is not None
+        ]
         if not left or not self._may_begin or self.parts.pop(key, None) is None:
             return
         (flying,), intent = left, left[0].intent

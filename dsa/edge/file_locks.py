@@ -8,7 +8,7 @@ Takes paths, gives folders and syncs them. It knows nothing of what they hold.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -69,3 +69,19 @@ def folders_above(path: Path) -> Iterator[Path]:
         if folder.stat().st_dev != device or not os.access(folder, os.R_OK):
             return
         yield folder
+
+
+def files_below(folder: Path, endings: Collection[str]) -> Iterator[Path]:
+    """Return the files below a folder whose names end so, in the order of their names. Raises OSError for a folder that may not be read.
+
+    Hidden files and folders, `node_modules` and links are left out: they are somebody else's, or found elsewhere.
+    """
+    with os.scandir(folder) as entries:
+        found = sorted((entry for entry in entries if not entry.is_symlink()), key=lambda entry: entry.name)
+    for entry in found:
+        if entry.name.startswith(".") or entry.name == "node_modules":
+            continue
+        if entry.is_dir():
+            yield from files_below(Path(entry.path), endings)
+        elif entry.name.endswith(tuple(endings)) and entry.is_file():
+            yield Path(entry.path)

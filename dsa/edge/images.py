@@ -30,27 +30,46 @@ class RenderError(DsaError):
 
 
 def renderer() -> Path | None:
-    """Return the program that draws: `dot`, else `graphviz-pure` on the path or beside this interpreter, else None."""
+    """Give the program that draws: `dot`, else `graphviz-pure` on the path or beside this interpreter, else None."""
+    found = shutil.which("dot")
+    return Path(found) if found else portable_renderer()
+
+
+def portable_renderer() -> Path | None:
+    """Return graphviz-pure, on the path or beside this interpreter, else None. It draws the same picture on every machine."""
     scripts = sysconfig.get_path("scripts")
-    found = shutil.which("dot") or shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
+    found = shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
     return Path(found) if found else None
 
 
 def svg(dot_text: str) -> str:
     """Draw DOT text as an SVG document. Raises RenderError."""
-    return _drawn(dot_text, "-Tsvg").decode("utf-8")
+    return _drawn(_any_renderer(), dot_text, "-Tsvg").decode("utf-8")
+
+
+def portable_svg(dot_text: str) -> str:
+    """Draw DOT text as an SVG document that is the same on every machine with this release of graphviz-pure. Raises RenderError."""
+    program = portable_renderer()
+    if program is None:
+        raise RenderError(
+            "graphviz-pure is not installed, which draws the same on every machine; `pip install graphviz-pure`, and try again"
+        )
+    return _drawn(program, dot_text, "-Tsvg").decode("utf-8")
 
 
 def png(dot_text: str) -> bytes:
     """Draw DOT text as a PNG image of 144 dots per inch. Raises RenderError."""
-    return _drawn(dot_text, "-Tpng", "-Gdpi=144")
+    return _drawn(_any_renderer(), dot_text, "-Tpng", "-Gdpi=144")
 
 
-def _drawn(dot_text: str, *flags: str) -> bytes:
+def _any_renderer() -> Path:
     program = renderer()
     if program is None:
-        msg = "no renderer is installed; `pip install graphviz-pure`, or install Graphviz, and try again"
-        raise RenderError(msg)
+        raise RenderError("no renderer is installed; `pip install graphviz-pure`, or install Graphviz, and try again")
+    return program
+
+
+def _drawn(program: Path, dot_text: str, *flags: str) -> bytes:
     try:
         done = subprocess.run(  # noqa: S603  (the program is the one found above; the text goes in as data)
             [program, *flags], input=dot_text.encode(), capture_output=True, timeout=TIME_LIMIT_S, check=False

@@ -36,7 +36,7 @@ from dsa.machine import Machine, step_of
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.costs import BUDGET, BudgetLimit, BudgetSpentError, Meter
 from dsa.runtime.event_data import DataThen, EventData, MissingDataError, placeholder_values
-from dsa.runtime.json_text import canonical_value, copied, quoted
+from dsa.runtime.json_text import canonical_value, copy_json, json_string
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -46,10 +46,10 @@ from dsa.runtime.ledger import (
     Record,
     ResultEntry,
     VerdictEntry,
-    part_told,
+    part_from,
     under_key,
 )
-from dsa.runtime.policy.call_tree import CALL, ReplayMismatchError, numbered, open_calls, outcome_step
+from dsa.runtime.policy.call_tree import CALL, ReplayMismatchError, number_steps, open_calls, outcome_step
 from dsa.runtime.policy.policies import (
     EVENT,
     QUESTION,
@@ -61,17 +61,17 @@ from dsa.runtime.policy.policies import (
     Policy,
     RedactingArtifacts,
     Step,
-    artifact_flagged,
     canonical_json,
-    entry_without,
     error_of,
     error_step,
-    never_passed,
-    step_without,
+    fail_redacted,
+    flag_redacted,
+    redact_entry,
+    redact_step,
 )
 from dsa.runtime.policy.policy_calls import CallRecord, Calls
 from dsa.runtime.run import Run, StepView
-from dsa.runtime.status import declared, ends_its_tries
+from dsa.runtime.status import effect_declaration, ends_its_tries
 from dsa.semantics import Occurrence, require_known
 
 _LONGEST = 20_000
@@ -151,7 +151,7 @@ def action_for(run: Run, intent: Intent, data: object) -> Action:
 
 def _payload(run_id: str, intent: Intent, data: object) -> dict[str, Any]:
     return {
-        "data": copied(data),
+        "data": copy_json(data),
         "event": intent.event,
         "key": f"{run_id}/{intent.key}",
         "source": intent.source,
@@ -160,10 +160,8 @@ def _payload(run_id: str, intent: Intent, data: object) -> dict[str, Any]:
 
 
 def _payload_text(run_id: str, intent: Intent, data: object) -> PayloadText:
-    place = (
-        f'"key":{quoted(f"{run_id}/{intent.key}")},"source":{quoted(intent.source)},"target":{quoted(intent.target)}'
-    )
-    return PayloadText(f'{{"data":{canonical_value(data)},"event":{quoted(intent.event)},{place}}}')
+    place = f'"key":{json_string(f"{run_id}/{intent.key}")},"source":{json_string(intent.source)},"target":{json_string(intent.target)}'
+    return PayloadText(f'{{"data":{canonical_value(data)},"event":{json_string(intent.event)},{place}}}')
 
 
 def answers_of(machine: Machine, effect: str) -> frozenset[str]:
@@ -418,14 +416,14 @@ class Performer:
     def _spent(self, effect: str) -> BudgetLimit | None:
         """Return the limit that allows no further try of an effect, or None."""
         self._meter.follow(self._host.run.ledger)
-        return self._meter.exhausted(effect)
+        return self._meter.try_limit(effect)
 
     def plan(self, effect: str) -> "EffectPlan":
         """Return what is the same each time that an effect is performed."""
         plan = self._plans.get(effect)
         if plan is None:
             machine, policy = self._host.run.machine, self._binding.effects[effect]
-            about = declared(machine, effect)
+            about = effect_declaration(machine, effect)
             has_answers = effect in machine.answers
             is_eager = has_answers and isinstance(policy, AnsweringPolicy) and policy.is_eager
             called = policy.policy if isinstance(policy, AnsweringPolicy) else policy
@@ -477,7 +475,7 @@ class Performer:
         """Call the policy, unless the store has failed: it begins a moment after it was asked for."""
         self._host.require_able()
         try:
-            return await calls.perform(action, policy, allowed=self._allowed, with_ids=False)
+            return await calls.perform(action, policy, may_call=self._allowed, with_ids=False)
         except BudgetSpentError as error:
             return self._faulty([error_step(action.policy, BUDGET, str(error))], calls)
         except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
@@ -489,7 +487,7 @@ class Performer:
     def _faulty(self, steps: list[Step], calls: Calls) -> list[Step]:
         """Return the steps that stand for a fault: with the call in which it was, and without secrets."""
         told = self._with_call(steps, calls.key, calls.crashed_in)
-        return [step_without(self._binding.secrets, step) for step in told]
+        return [redact_step(self._binding.secrets, step) for step in told]
 
     def _with_call(self, steps: list[Step], key: str, path: str | None) -> list[Step]:
         """Return of what an effect's policy raised in which call that was, if one raised it."""
@@ -505,7 +503,7 @@ class Performer:
         recorded = list(self._calls[key]) if key in self._calls else []
         for call in open_calls(recorded) if recorded else ():
             if call.in_doubt == "fail" and call.path.startswith(f"{root}."):
-                (said,) = numbered([outcome_step(call.policy, failed=True)], call.path)
+                (said,) = number_steps([outcome_step(call.policy, has_failed=True)], call.path)
                 recorded.append(CallResultEntry(key, call.path, [said.to_json()]))
                 self._host.keep(recorded[-1])
         return Calls(
@@ -513,7 +511,7 @@ class Performer:
             run_id=self._host.run.run_id,
             key=key,
             root=root,
-            recorded=recorded,
+            entries=recorded,
             append=partial(self._append, effect),
             config=self._config,
             surroundings=self._surroundings,
@@ -527,7 +525,7 @@ class Performer:
         """
         if isinstance(entry, CallEntry) and self._meter.has_limits:
             self._meter.follow(self._host.run.ledger)
-            spent = self._meter.spent(effect)
+            spent = self._meter.call_limit(effect)
             if spent is not None:
                 raise BudgetSpentError(f"its budget is spent: {spent}")
         if isinstance(entry, CallEntry) and entry.in_doubt == "retry":
@@ -564,7 +562,7 @@ def _calls_by_key(ledger: Iterable[Entry]) -> Mapping[str, Sequence[CallRecord]]
 
 def rests(step: Step) -> bool:
     """Return whether an effect is neither answered nor failed after a step: a person is asked, or a part of it waits."""
-    return step.type == QUESTION or part_told(step.content) is not None
+    return step.type == QUESTION or part_from(step.content) is not None
 
 
 def backoff_s(failures: int) -> float:
@@ -606,12 +604,12 @@ class _Surroundings:
             raise TypeError(f"a policy records artifacts and verdicts, not {type(entry).__name__}")
         key = entry.key.removeprefix(f"{self.run.run_id}/")  # a policy knows its effect by a key that names the run
         entry = under_key(entry, key) if key != entry.key else entry
-        entry = entry_without(self._binding.secrets, entry)  # what is no JSON is refused while nothing has changed
+        entry = redact_entry(self._binding.secrets, entry)  # what is no JSON is refused while nothing has changed
         if isinstance(entry, VerdictEntry):
             view = self.run.steps.get(entry.step) or StepView(entry.step)
             if view.redacted and entry.artifact_id == view.latest:
-                entry = never_passed(entry, view.redacted)
+                entry = fail_redacted(entry, view.redacted)
             self.artifacts.record_clean_verdict(entry)
         else:
-            entry = artifact_flagged(entry, self.artifacts.get_artifact(entry.artifact_id))
+            entry = flag_redacted(entry, self.artifacts.get_artifact(entry.artifact_id))
         self._host.record(entry)

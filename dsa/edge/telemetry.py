@@ -262,7 +262,7 @@ class LedgerLog:
 def _may_warn(entry: Entry) -> bool:
     """Return whether an entry may be worth a warning; everything else is logged as information at most."""
     if type(entry) is ResultEntry:
-        return entry.failed  # one that waits for a part is looked at more closely
+        return entry.has_failed  # one that waits for a part is looked at more closely
     return isinstance(entry, RefusalEntry | ResumedEntry | ArtifactEntry)
 
 
@@ -301,7 +301,7 @@ def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, in
     about: Fields = {"key": entry.key, "seconds": round(entry.seconds, 6)}
     if isinstance(entry, ResultEntry):
         codes = [step["payload"].get("code") for step in entry.steps if step["payload"].get("error") is True]
-        level = logging.WARNING if entry.failed and part_in(entry) is None else logging.INFO
+        level = logging.WARNING if entry.has_failed and part_in(entry) is None else logging.INFO
         reasons = reasons_of(entry)
         more = {**({"code": codes[0]} if codes else {}), **({"reason": reasons[0]} if reasons else {})}
         return "result", level, {**about, **more}

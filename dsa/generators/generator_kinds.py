@@ -169,7 +169,7 @@ def _made(kind: ComponentKind, row: Generator, supply: dict[str, Any]) -> Genera
     owner = f"generator {row.name}"
     arguments = kind.arguments(row.options, owner, row.span)
     try:
-        generator = kind.build(**{name: supply[name] for name in kind.supplied}, **arguments)
+        generator = kind.build(**{name: supply[name] for name in kind.supplied_arguments}, **arguments)
     except ValueError as error:
         raise BindingError(f"{owner}: {error}", row.span) from error
     if not isinstance(generator, GeneratorInterface):

@@ -19,9 +19,8 @@ from dsa.guards.cases import CasesGuard
 from dsa.guards.code import ForbiddenGuard, SyntaxGuard
 from dsa.guards.composition import AllOf, Combination
 from dsa.guards.feedback import UsingGuard
-from dsa.guards.judge import JudgeGuard, ReviewGuard
 from dsa.guards.pytest_guard import NewTestsGuard, TDDTestGuard, TestGuard
-from dsa.guards.text_guards import PydanticGuard, RegexGuard, SchemaGuard, model_at
+from dsa.guards.text_guards import JudgeGuard, PydanticGuard, RegexGuard, ReviewGuard, SchemaGuard, model_at
 from dsa.guards.tool_guards import CommandGuard, MypyGuard, RuffGuard, ToolMissingError
 from dsa.machine import Machine
 from dsa.runtime.content import ComponentKind, GeneratorInterface, GuardInterface, kind_of
@@ -194,7 +193,7 @@ class _Builder:
             missing = f"guard {name} is of kind '{row.kind}', which" if row.kind else f"guard {name}"
             raise BindingError(f"{missing} is not bound to anything", span, closest(row.kind or name, names))
         made = self._made(kind, row, above, span)
-        if "parts" not in kind.supplied:
+        if "parts" not in kind.supplied_arguments:
             return self._using(made, name)
         if row.uses:
             message = f"guard {name} is put together of others, and uses data itself"
@@ -221,15 +220,17 @@ class _Builder:
 
     def _made(self, kind: ComponentKind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
         owner = f"guard {row.name}"
-        supplied: dict[str, Any] = {"document_folder": self.folder} if "document_folder" in kind.supplied else {}
+        supplied: dict[str, Any] = (
+            {"document_folder": self.folder} if "document_folder" in kind.supplied_arguments else {}
+        )
         options = row.options
-        if "parts" in kind.supplied:
+        if "parts" in kind.supplied_arguments:
             supplied["parts"] = self._parts(kind, row, above, span)
             options = tuple(option for option in options if option[0] != _OF)
-        if "generator" in kind.supplied:
+        if "generator" in kind.supplied_arguments:
             supplied["generator"] = self._generator(dict(options).get(_BY, DEFAULT_GENERATOR), owner, row.span or span)
             options = tuple(option for option in options if option[0] != _BY)
-        if "cases" in kind.supplied:
+        if "cases" in kind.supplied_arguments:
             section = self._cases(row.name, above, span)
             supplied["cases"] = section.cases
             span = section.span or span

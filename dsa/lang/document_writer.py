@@ -37,6 +37,7 @@ from dsa.machine import Machine, spelled_shortest
 from dsa.trace import ROW_COLUMNS, escaped, state_kind, table_lines, transition_cells
 
 Cells = Sequence[str]
+STEP_COLUMNS = ("step", "requires", "generator", "guard", "uses", "rmax", "optional", "task")
 
 
 def dumps(machine: Machine) -> str:
@@ -59,7 +60,7 @@ def digest(machine: Machine) -> str:
 def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
     yield from _declarations(machine)
     for cases in machine.cases:
-        rows = [(_text(case.call), _text(case.expected)) for case in cases.cases]
+        rows = [(_plain(case.call), _plain(case.expected)) for case in cases.cases]
         yield f"Cases: {cases.name}", _table(("call", "expected"), rows)
     if machine.steps:
         yield "Steps", _steps(machine)
@@ -67,7 +68,7 @@ def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
         states = [(state.name, state_kind(state)) for state in machine.states]
         yield "States", _table(("state", "kind"), states)
         cells = [transition_cells(row) for row in machine.transitions]
-        yield "Transitions", _table(ROW_COLUMNS, [[escaped(row[column]) for column in ROW_COLUMNS] for row in cells])
+        yield "Transitions", _table(ROW_COLUMNS, [[row[column] for column in ROW_COLUMNS] for row in cells])
     for prompt in machine.prompts:
         yield f"Prompt: {prompt.name}", _prompt(prompt)
     if machine.properties:
@@ -150,26 +151,24 @@ def _columns(
 
 
 def _steps(machine: Machine) -> str:
-    defaults = machine.constants
-    header = ("step", "requires", "generator", "guard", "uses", "rmax", "optional", "task")
-    rows = [_step(step, str(defaults[f"rmax.{step.name}"])) for step in machine.steps]
     goal = "" if machine.goal is None else f"\n\nGoal: {unparse(machine.goal)}"
-    return _table(header, rows) + goal
+    return _table(STEP_COLUMNS, step_cells(machine)) + goal
+
+
+def step_cells(machine: Machine) -> list[Cells]:
+    """Return the cells of `STEP_COLUMNS` for each step, not escaped; no rows for a machine without Steps."""
+    defaults = machine.constants
+    return [_step(step, str(defaults[f"rmax.{step.name}"])) for step in machine.steps]
 
 
 def _step(step: StepRow, rmax: str) -> Cells:
     requires = ", ".join(step.requires) if isinstance(step.requires, tuple) else unparse(step.requires)
     guards, optional = ", ".join(step.guards), "yes" if step.optional else ""
-    return (step.name, requires, step.generator, guards, _options(step.uses), rmax, optional, _text(step.task))
+    return (step.name, requires, step.generator, guards, _options(step.uses), rmax, optional, _plain(step.task))
 
 
 def _options(options: tuple[tuple[str, str], ...]) -> str:
-    return escaped("; ".join(f"{key} = {value}" for key, value in options))
-
-
-def _text(text: str) -> str:
-    """Write a text cell."""
-    return escaped(_plain(text))
+    return "; ".join(f"{key} = {value}" for key, value in options)
 
 
 def _plain(text: str) -> str:
@@ -198,14 +197,24 @@ def _fenced(text: str) -> str:
 
 def scenario_text(scenario: Scenario) -> str:
     """Write the body of a Scenario section: its parameters and its table."""
+    settings = scenario_settings(scenario)
+    return (f"Parameters: {settings}\n\n" if settings else "") + _table(*scenario_cells(scenario))
+
+
+def scenario_settings(scenario: Scenario) -> str:
+    """Return the parameter values of a scenario as they stand behind `Parameters:`; empty when it has none of its own."""
+    return ", ".join(f"{name} = {show_value(value)}" for name, value in scenario.parameters)
+
+
+def scenario_cells(scenario: Scenario) -> tuple[Cells, list[Cells]]:
+    """Return the header of a scenario's table and the cells of its rows, not escaped."""
     steps = scenario.steps
     variables = list(dict.fromkeys(name for step in steps for name, _ in step.values))
     header = ["percept", "action"]
     header += ["state"] if any(step.state for step in steps) else []
     header += ["deps"] if any(step.dependencies is not None for step in steps) else []
-    rows = [[_scenario_cell(step, column) for column in (*header, *variables)] for step in steps]
-    settings = ", ".join(f"{name} = {show_value(value)}" for name, value in scenario.parameters)
-    return (f"Parameters: {settings}\n\n" if settings else "") + _table((*header, *variables), rows)
+    rows: list[Cells] = [[_scenario_cell(step, column) for column in (*header, *variables)] for step in steps]
+    return (*header, *variables), rows
 
 
 def _scenario_cell(step: ScenarioStep, column: str) -> str:
@@ -229,7 +238,7 @@ def action_text(step: ScenarioStep) -> str:
 
 
 def _table(header: Cells, rows: Sequence[Cells]) -> str:
-    return "\n".join(table_lines(header, rows))
+    return "\n".join(table_lines(header, [[*map(escaped, row)] for row in rows]))
 
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

@@ -20,9 +20,9 @@ from dsa.runs.place import PART_OF, RunPlace
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.ledger import ChangeEntry, Entry, MachineEntry
 from dsa.runtime.run import Run, replay
-from dsa.runtime.run_store import Delivery, RunSummary, StoredRun, delivered
+from dsa.runtime.run_store import Delivery, RunSummary, StoredRun, read_delivery
 from dsa.runtime.secrets import SecretError, Secrets
-from dsa.runtime.status import RunStatus, standing
+from dsa.runtime.status import RunStatus, status_of
 from dsa.runtime.timeline import Moment
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class RunArchive:
     def delivery(self, message: str) -> Delivery | None:
         """Return what came of a message that was posted to a run's inbox; None while it waits there. Raises StoreError when there is none of that id."""
         outcome = self._place.store.outcome_of(message)
-        return None if outcome is None else delivered(outcome)
+        return None if outcome is None else read_delivery(outcome)
 
     def lost(self) -> int:
         """Return how many runs were kept here and cannot be found any more."""
@@ -223,7 +223,7 @@ class RunRecord:
 def record_of(recorded: StoredRun) -> RunRecord:
     """Replay a recorded run. Raises OtherMachineError or ReplayError."""
     run, first = replayed(recorded)
-    return RunRecord(recorded, first, run, standing(run, recorded.holder))
+    return RunRecord(recorded, first, run, status_of(run, recorded.holder))
 
 
 def changed(run: Run, first: MachineEntry, change: Callable[[Run], ChangeEntry | None]) -> tuple[Run, MachineEntry]:

@@ -192,7 +192,7 @@ def require_policy(data: object, binding: Bindings) -> None:
 
 def steps_given(run: Run) -> tuple[dict[str, Any], ...] | None:
     """Return the steps that the policy of a run gave; None while it has given nothing, and of a run of another machine."""
-    if run.machine.name != POLICY or not run.finished:
+    if run.machine.name != POLICY or not run.is_finished:
         return None
     last = [entry for entry in run.ledger if isinstance(entry, EventEntry) and entry.event.startswith("gave")][-1]
     return tuple(last.data["steps"])

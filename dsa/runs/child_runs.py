@@ -63,7 +63,7 @@ class MachineGenerator(AsyncGeneratorInterface):
         """
         prompt = render(template, context)
         handle = self._opened(context.key, prompt)
-        told = len(handle.run.ledger) if handle.run.finished else 0  # then its whole may have been told what it took
+        told = len(handle.run.ledger) if handle.run.is_finished else 0  # then its whole may have been told what it took
         rest = await handle.drive(*_first(handle.run, prompt), through_timers=False)
         made = self._made(rest, handle.artifacts)
         return Artifact(made.content, artifact_id=made.artifact_id, usage=_usage(rest.run.ledger[told:]))
@@ -82,7 +82,7 @@ class MachineGenerator(AsyncGeneratorInterface):
                 return self._runs.begin(attrs.evolve(self._setup, started=started), run_id=run_id)
             run = record.run
             is_ours = record.first.digest == self._setup.digest and run.specification in {None, prompt}
-            if is_ours and not (run.finished and run.outcome in _NOTHING):
+            if is_ours and not (run.is_finished and run.outcome in _NOTHING):
                 options = Options(lambda _machine, _started: self._setup.binding, self._setup.started.get("model"))
                 return self._runs.hold(run_id, options=options)
         raise AssertionError("numbers do not end")
@@ -96,7 +96,7 @@ class MachineGenerator(AsyncGeneratorInterface):
             effects = ", ".join(intent.effect for intent in rest.in_doubt)
             told = f"does not know whether {effects} happened: `dsa show {run.run_id}` says what can be done"
             raise GenerationError(f"{what} {told}", "in_doubt")
-        if not run.finished:
+        if not run.is_finished:
             waits = {event: place_in_part(run.run_id, place) for event, place in rest.waits_for.items()}
             told = ", ".join((*waits, *(event for _, event in run.timers)))
             part = Part(run.run_id, waits, rest.due_ms)

@@ -31,7 +31,7 @@ from dsa.runs.summary import SummaryJournal
 from dsa.runtime.ledger import Entry, Intent, ResumedEntry
 from dsa.runtime.run import Command, Run
 from dsa.runtime.run_store import InboxMessage, Journal, MessagesWaitError, StoredRun, StoreError, error_text
-from dsa.runtime.status import Rest, UnfinishedWork, parts, places, unfinished
+from dsa.runtime.status import Rest, UnfinishedWork, parts, places, unfinished_work
 from dsa.runtime.timeline import Moment, OnMoment, Piece
 from dsa.semantics import Occurrence, Refusal, Taken
 
@@ -226,7 +226,7 @@ class HeldRun:
     def _session(self) -> ResumedEntry:
         """Return who drives the run, and how it is bound."""
         started = self._setup.binding.secrets.value(dict(self._setup.started))
-        return ResumedEntry.bound(started, self._setting.place.by)
+        return ResumedEntry.from_settings(started, self._setting.place.by)
 
     def _look_into_inbox(self) -> None:
         """Hand over what was posted before a timer rang."""
@@ -319,7 +319,7 @@ class HeldRun:
         run = self.run if is_same else replayed(recorded)[0]
         self._known, self._count = len(recorded.entries), 0
         self._messages.clear()
-        self._driver = self._made(run, (), unfinished(run))
+        self._driver = self._made(run, (), unfinished_work(run))
 
     def release(self, rest: Rest | None = None) -> None:
         """Give up the right to write the run; it can be taken up again, by this or another process. `rest` is how it stands then.
@@ -335,7 +335,7 @@ class HeldRun:
                 raise
             if self._setting.held.get(self.id) is self:
                 del self._setting.held[self.id]
-            if self.run.finished:
+            if self.run.is_finished:
                 self._setting.sources.pop(self.id, None)
 
 

@@ -23,8 +23,8 @@ from dsa.expr import Value
 from dsa.machine import Machine, step_of
 from dsa.runtime.ledger import Entry, Ledger, RowEntry
 from dsa.runtime.run import Run
-from dsa.runtime.status import unfinished
-from dsa.runtime.timeline import Difference, first_difference, happenings
+from dsa.runtime.status import unfinished_work
+from dsa.runtime.timeline import Difference, event_records, first_difference
 from dsa.semantics import Configuration, Occurrence, Taken, start, step
 
 Verdict = Literal["compatible", "incompatible", "UNKNOWN"]
@@ -103,7 +103,7 @@ class FitJudge:
 def rederived(machine: Machine, entries: Ledger[Entry]) -> Configuration:
     """Return where a machine is after the recorded events, each of which it takes, or refuses, as it was taken or refused."""
     here = start(machine)
-    for happening in happenings(entries):
+    for happening in event_records(entries):
         if isinstance(happening.outcome, RowEntry):
             taken = step(machine, here, happening.occurrence)
             assert isinstance(taken, Taken), "it takes what was taken"
@@ -131,7 +131,7 @@ def _lost(run: Run, new: Machine) -> str:
         lost = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
         if lost:
             return f"{effect} {key} is under way, and may be answered with {lost[0]}, which is no answer of it there"
-    for intent, result in unfinished(run).answered:
+    for intent, result in unfinished_work(run).answers:
         steps = steps_of(result)
         mine, theirs = (answer_in(machine, intent.effect, steps) for machine in (run.machine, new))
         if isinstance(mine, Occurrence) and not isinstance(theirs, Occurrence):

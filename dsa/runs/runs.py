@@ -63,12 +63,12 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.policy.call_tree import call_key, numbered, outcome_step
-from dsa.runtime.policy.policies import Step, event_step, step_without
+from dsa.runtime.policy.call_tree import call_key, number_steps, outcome_step
+from dsa.runtime.policy.policies import Step, event_step, redact_step
 from dsa.runtime.run import Run, begin
 from dsa.runtime.run_store import HeldError, NewJournal, Posted, StoredRun, UnknownRunError
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.status import InFlight, Rest, UnfinishedWork, unfinished
+from dsa.runtime.status import InFlight, Rest, UnfinishedWork, unfinished_work
 from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence, Refusal, Taken, require_known
 
@@ -92,7 +92,7 @@ def branched(recorded: StoredRun, length: int, name: str) -> StoredRun:
         raise BranchError(
             f"entry {length + 1} of run {recorded.run} belongs to the one before: it cannot be branched between them"
         )
-    if run.configuration.outstanding or unfinished(run).in_flight:
+    if run.configuration.outstanding or unfinished_work(run).in_flight:
         raise BranchError(
             f"run {recorded.run} had effects under way after {length} entries; it can be branched where it rests"
         )
@@ -172,7 +172,7 @@ def settled(run: Run, decided: Mapping[str, Handling], answers: Mapping[str, Occ
 
     What is to be done again, and an effect that counts as failed or done, has its result when the run goes on.
     """
-    left = unfinished(run) if decided or answers else UnfinishedWork()
+    left = unfinished_work(run) if decided or answers else UnfinishedWork()
     intents, calls = {flying.intent.key: flying.intent for flying in left.in_flight}, doubted_in(left)
     for key, handling in {**decided, **dict.fromkeys(answers, _DONE)}.items():
         said, call = answers.get(key), calls.get(key)
@@ -184,8 +184,10 @@ def settled(run: Run, decided: Mapping[str, Handling], answers: Mapping[str, Occ
             continue
         run = run.record(DecidedEntry(call.key, handling, call.path, at_ms))
         if handling in {"fail", "done"}:
-            step = said if isinstance(said, Step) else outcome_step(call.policy, failed=handling == "fail")
-            run = run.record(CallResultEntry(call.key, call.path, [s.to_json() for s in numbered([step], call.path)]))
+            step = said if isinstance(said, Step) else outcome_step(call.policy, has_failed=handling == "fail")
+            run = run.record(
+                CallResultEntry(call.key, call.path, [s.to_json() for s in number_steps([step], call.path)])
+            )
     return run
 
 
@@ -324,18 +326,18 @@ class Runs(RunArchive):
         journal, recorded = self._place.store.hold(run_id, take=said.take)
         try:
             run, first = changed(*replayed(recorded), said.change)
-            left = unfinished(run)
+            left = unfinished_work(run)
             require_decidable(run.machine, left, said.decided, said.answers)
             text = text_of(recorded.text, run.ledger)
             setup = self._as_started(run, first, text, options or Options())
-            if not run.finished:
+            if not run.is_finished:
                 require_policy(run.specification, setup.binding)
             if len(run.ledger) != len(recorded.entries):  # its text is another one now
                 require_no_secret(text, setup.binding.secrets)
             if said.decided or said.answers:
                 answers = {key: _clean(setup.binding.secrets, each) for key, each in said.answers.items()}
                 run = settled(run, said.decided, answers, self.now_ms())
-                left = unfinished(run)
+                left = unfinished_work(run)
             known = len(recorded.entries)
             if len(run.ledger) > known:
                 SummaryJournal(journal, run, lambda: run).append(run.ledger[known:])
@@ -422,12 +424,12 @@ class Runs(RunArchive):
         source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
         now = as_started(first, options, source, self._config)
         path = Path(known["file"]) if known.get("file") else None
-        if not run.finished:
+        if not run.is_finished:
             require_sound(machine)
         try:
             binding = bound(machine, now, path, self._nested(now, path), known)
         except BindingError:
-            if even_over or not run.finished or unfinished(run).in_flight:
+            if even_over or not run.is_finished or unfinished_work(run).in_flight:
                 raise
             binding = Bindings({})  # nothing is performed any more
         if options.model is None:
@@ -509,5 +511,5 @@ def run(
 def _clean(secrets: Secrets, answer: Occurrence | Step) -> Occurrence | Step:
     """Return what somebody says that an effect or a call gave, without secrets."""
     if isinstance(answer, Step):
-        return step_without(secrets, answer)
+        return redact_step(secrets, answer)
     return attrs.evolve(answer, data=secrets.value(answer.data))

@@ -28,12 +28,12 @@ from dsa.runtime.status import (
     Rest,
     RunStatus,
     UnfinishedWork,
-    asked_keys,
     doubt_of,
+    doubted_keys,
     next_due_ms,
     parts,
     places,
-    standing,
+    status_of,
 )
 
 _LONGEST_ABOUT = 240
@@ -122,7 +122,7 @@ class SummaryJournal:
         run = rest.run
         if rest.kind != "stopped" and rest.kind != "interrupted":  # noqa: PLR1714  (for the checker of types)
             return summary_of_run(run, RunStatus(rest.kind, UnfinishedWork(timers=run.timers), rest.in_doubt))
-        found = summary_of_run(run, standing(run))
+        found = summary_of_run(run, status_of(run))
         if rest.kind == "interrupted":
             has_more = found.status == "cut off" or (found.status == "waiting" and found.timers)
             return attrs.evolve(found, status="interrupted") if has_more else found
@@ -150,7 +150,7 @@ class _Doubts:
     def of(self, run: Run) -> Mapping[str, str]:
         """Return the keys of effects and calls in doubt, with their names. What was done before the oldest open effect is not read again."""
         end = attrs.evolve(run, ledger=Ledger(run.ledger.after(self._from))) if self._from else run
-        stands = standing(end)
+        stands = status_of(end)
         flying = stands.left.in_flight
         oldest = min((seq_of(each.intent.key) for each in flying), default=run.seq)
         self._from += next(
@@ -159,7 +159,7 @@ class _Doubts:
         self.is_asked = any(
             each.intent.effect in self._asking or any(call.in_doubt == "ask" for call in each.calls) for each in flying
         )
-        return asked_keys(end, stands.asked)
+        return doubted_keys(end, stands.doubts)
 
 
 def _asking(machine: Machine) -> frozenset[str]:
@@ -185,7 +185,7 @@ def summary_of_run(run: Run, stands: RunStatus) -> Summary:
         changed_ms=_changed_ms(run),
         outcome=run.outcome if stands.kind == "finished" else None,
         waits_for=places(run) if rests else {},
-        in_doubt=asked_keys(run, stands.asked),
+        in_doubt=doubted_keys(run, stands.doubts),
         due_ms=next_due_ms(run) if rests else None,
         about=next((_text_in(entry.data) for entry in run.ledger[:_FIRST] if isinstance(entry, EventEntry)), ""),
         failure=stands.failure[:_LONGEST_ABOUT],

@@ -17,7 +17,7 @@ from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.run_store import HeldError, RunSummary, UnknownRunError
-from dsa.runtime.status import Rest, standing
+from dsa.runtime.status import Rest, status_of
 from dsa.runtime.timeline import OnMoment
 
 #: How often a worker looks for what is due, in seconds.
@@ -98,9 +98,9 @@ class Worker:
         except (DsaError, OSError) as fault:
             self._refused.add((found.run, found.entries))
             return TakeUp(found.run, fault=str(fault))
-        stands = standing(handle.run)
+        stands = status_of(handle.run)
         if stands.kind == "stopped" or stands.kind == "in doubt" or stands.kind == "finished":  # noqa: PLR1714  (for the checker of types)
-            rest = Rest(stands.kind, handle.run, in_doubt=stands.asked)
+            rest = Rest(stands.kind, handle.run, in_doubt=stands.doubts)
             handle.release(rest)
             return TakeUp(found.run, fault=f"stopped: {stands.failure}") if stands.failure else TakeUp(found.run, rest)
         handle.start()

@@ -1,7 +1,7 @@
-"""R of Definition 2: every version ever generated, immutable, linked by artifact id, and what was said of it.
+"""The artifact repository, R of Definition 2: every version ever generated, immutable, linked by artifact id, with its verdicts.
 
-Takes and gives `Artifact`s; `MemoryArtifacts` keeps them in memory. The cost of storing does not grow. A verdict is a
-second record, made after the artifact's: what was stored before its guard ran is there whatever becomes of the guard.
+`ArtifactStore` is the protocol, `MemoryArtifacts` the store in memory; `dsa.edge.git` has the one on disk. The cost of storing does not grow with
+the number of artifacts. An artifact is stored before its guards run, so it is there even if a guard crashes; its verdict is a second record.
 """
 
 import hashlib
@@ -21,38 +21,46 @@ _DIGEST = re.compile(r"[0-9a-f]{32,}")
 
 
 class ArtifactStoreError(DsaError):
-    """Raised when what keeps artifacts cannot be used, or is damaged. `path` names it."""
+    """Raised when an artifact store cannot be used, or is damaged. `path` is its path."""
 
     def __init__(self, path: object, message: str) -> None:
         self.path = path
         super().__init__(f"{path}: {message}")
 
 
-def identified(artifact: Artifact, run_id: str = "") -> Artifact:
-    """Return the artifact with an id that names its run: `RUN/DIGEST`, of the run, content, step, attempt and parents.
+def identify_artifact(artifact: Artifact, run_id: str = "") -> Artifact:
+    """Return the artifact with an id: `RUN/DIGEST`, or the digest alone without a run.
 
-    Without a run it is the digest alone. A model that repeats itself has distinct attempts, and nothing can be its own ancestor.
+    The digest is that of run, content, step, attempt and parents. So equal texts of two attempts have different ids, and nothing can be its own
+    ancestor.
     """
-    given = artifact
-    parts = ascii((run_id, given.content_digest, given.step, given.version, given.parents))
+    parts = ascii((run_id, artifact.content_digest, artifact.step, artifact.version, artifact.parents))
     digest = hashlib.sha256(parts.encode("ascii")).hexdigest()[:_DIGITS]
     name = f"{run_id}/{digest}" if run_id else digest
-    return Artifact(given.content, given.version, name, given.parent_id, given.step, given.usage, given.dependency_ids)
+    return Artifact(
+        artifact.content,
+        artifact.version,
+        name,
+        artifact.parent_id,
+        artifact.step,
+        artifact.usage,
+        artifact.dependency_ids,
+    )
 
 
 def short_id(artifact_id: str, run_id: str) -> str:
-    """Return an id as it is shown among those of a run: the run's own name is left out, digests are cut."""
+    """Return an id as it is shown in its run: without the run's own id, and with a short digest."""
     run, slash, name = artifact_id.rpartition("/")
-    shown = name[:_SHORT] if _DIGEST.fullmatch(name) else name
-    return shown if run == run_id else f"{run}{slash}{shown}"
+    label = name[:_SHORT] if _DIGEST.fullmatch(name) else name
+    return label if run == run_id else f"{run}{slash}{label}"
 
 
 @attrs.frozen
 class AttemptRecord:
-    """What is known of one artifact but its text: the fields of `Artifact`, its author, and every verdict in order.
+    """One artifact without its text: the fields of `Artifact`, its author, and every verdict in order.
 
-    `author` is the generator's name, or that of a person; `redacted` are the names of the secrets that the text had; `run_id`
-    is the run that stored it.
+    `author` is the name of a generator or of a person. `redacted` has the names of the secrets that the text had. `run_id` is the run that stored
+    it.
     """
 
     artifact_id: str
@@ -74,18 +82,18 @@ class AttemptRecord:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What was said last; None before the first verdict."""
+        """The last verdict; None before the first one."""
         return self.verdicts[-1].outcome if self.verdicts else None
 
     def artifact(self, content: str) -> Artifact:
-        """Return the artifact, with its text."""
+        """Return the artifact with its text."""
         return Artifact(
             content, self.version, self.artifact_id, self.parent_id, self.step, self.usage, self.dependency_ids
         )
 
 
 def attempt_of(artifact: Artifact, author: str = "", run_id: str = "") -> AttemptRecord:
-    """Return an identified artifact without its text."""
+    """Return the record of an artifact that has an id."""
     return AttemptRecord(
         artifact.artifact_id,
         artifact.step,
@@ -101,7 +109,7 @@ def attempt_of(artifact: Artifact, author: str = "", run_id: str = "") -> Attemp
 
 
 class Attempts:
-    """The attempts of a run in the order in which they were stored. KeyError for an id that is not there."""
+    """The attempts of a run in the order in which they were stored. Raises KeyError for an unknown id."""
 
     def __init__(self) -> None:
         self._position: dict[str, int] = {}
@@ -116,50 +124,46 @@ class Attempts:
     def __iter__(self) -> Iterator[AttemptRecord]:
         return iter(self._attempts)
 
-    def named(self, artifact: Artifact, run_id: str) -> Artifact:
-        """Return the artifact as its run stores it: with the id that it brings, else with one that names the run.
+    def with_id(self, artifact: Artifact, run_id: str) -> Artifact:
+        """Return the artifact as its run stores it: with its own id, else with a new one that names the run.
 
-        An id that another record has is not given twice; the same record of the same run keeps its own.
+        An id of another record is replaced by a new one; the same record of the same run keeps its id.
         """
         if not artifact.artifact_id:
-            return identified(artifact, run_id)
+            return identify_artifact(artifact, run_id)
         if artifact.artifact_id in self:
-            known = self[artifact.artifact_id]
-            is_same = known.artifact(artifact.content) == artifact and known.content_digest == artifact.content_digest
-            if not is_same or known.run_id != run_id:
-                return identified(artifact, run_id)
+            record = self[artifact.artifact_id]
+            is_same = record.artifact(artifact.content) == artifact and record.content_digest == artifact.content_digest
+            if not is_same or record.run_id != run_id:
+                return identify_artifact(artifact, run_id)
         return artifact
 
     def add(self, attempt: AttemptRecord) -> None:
-        """Add one that is not there yet."""
+        """Add an attempt whose id is new."""
         self._position[attempt.artifact_id] = len(self._attempts)
         self._attempts.append(attempt)
 
     def add_verdict(self, verdict: VerdictEntry) -> None:
-        """Add what was said of an attempt."""
+        """Add a verdict to its attempt."""
         position = self._position[verdict.artifact_id]
         attempt = self._attempts[position]
         self._attempts[position] = attrs.evolve(attempt, verdicts=(*attempt.verdicts, verdict))
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Return the attempts that lead to this one, oldest first, itself last.
-
-        Parents are the attempt that it refines and the artifacts that its step used, and theirs in turn.
-        """
-        waiting, found = [artifact_id], set[str]()
+        """Return an attempt and all its ancestors, oldest first. Parents are the attempt that it refines and the artifacts that its step used."""
+        waiting, names = [artifact_id], set[str]()
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in names:
+                names.add(name)
                 waiting.extend(self[name].parents)
-        return [self._attempts[position] for position in sorted(self._position[name] for name in found)]
+        return [self._attempts[position] for position in sorted(self._position[name] for name in names)]
 
 
 def tree_of_attempts(attempts: Iterable[AttemptRecord]) -> Mapping[str | None, tuple[AttemptRecord, ...]]:
-    """Return the attempts by what they refine, in the order stored: under None those that refine nothing.
+    """Return the attempts by the id of the attempt that they refine (None: they refine none), in the order stored.
 
-    Each attempt stands there once; follow `artifact_id` to those that refine it. What a step used is in its
-    `dependency_ids`: these make a graph, not a tree.
+    Each attempt is there once. `dependency_ids` are not followed: they make a graph, not a tree.
     """
     tree: dict[str | None, list[AttemptRecord]] = {None: []}
     for attempt in attempts:
@@ -168,22 +172,22 @@ def tree_of_attempts(attempts: Iterable[AttemptRecord]) -> Mapping[str | None, t
 
 
 class ArtifactStore(ArtifactRepository, Protocol):
-    """A repository that artifacts, and verdicts on them, can be added to."""
+    """A repository to which artifacts and verdicts can be added."""
 
     def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
-        """Store one version that a run has made, and return it with its id; KeyError when a parent is unknown.
+        """Store one version and return it with its id. Raises KeyError for an unknown parent.
 
-        An id that it brings is kept, unless another record has it; a new one names the run.
+        The artifact keeps its own id, unless another record has that id; a new id names the run.
         """
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
-        """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
+        """Store a verdict on an artifact. Storing it again changes nothing. Raises KeyError for an unknown artifact."""
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Return everything but the texts, in the order in which it was stored."""
+        """Return all records, without texts, in the order in which they were stored."""
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Return the provenance without the texts; KeyError when unknown."""
+        """Return the records of an artifact and its ancestors, oldest first. Raises KeyError for an unknown artifact."""
 
 
 class MemoryArtifacts:
@@ -194,32 +198,32 @@ class MemoryArtifacts:
         self._artifacts: dict[str, Artifact] = {}
 
     def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
-        """Store one version and return it with its id; storing the same record again changes nothing."""
+        """Store one version and return it with its id. Storing the same record again changes nothing."""
         for parent in artifact.parents:
             self.get_artifact(parent)
-        artifact = self._attempts.named(artifact, run_id)
+        artifact = self._attempts.with_id(artifact, run_id)
         if artifact.artifact_id not in self._attempts:
             self._attempts.add(attempt_of(artifact, author, run_id))
             self._artifacts[artifact.artifact_id] = artifact
         return artifact
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
-        """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
+        """Store a verdict on an artifact. Storing it again changes nothing. Raises KeyError for an unknown artifact."""
         if verdict not in self._attempts[verdict.artifact_id].verdicts:
             self._attempts.add_verdict(verdict)
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Return everything but the texts, in the order in which it was stored."""
+        """Return all records, without texts, in the order in which they were stored."""
         return tuple(self._attempts)
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Return the provenance without the texts; KeyError when unknown."""
+        """Return the records of an artifact and its ancestors, oldest first. Raises KeyError for an unknown artifact."""
         return self._attempts.lineage(artifact_id)
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Return one version; KeyError when there is none of that id."""
+        """Return one version. Raises KeyError for an unknown id."""
         return self._artifacts[artifact_id]
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return an artifact and its ancestors, oldest first. Raises KeyError for an unknown id."""
         return [self._artifacts[attempt.artifact_id] for attempt in self.lineage(artifact_id)]

@@ -1,7 +1,7 @@
-"""What the events of a run have brought, as of any moment: what references stand for (rules D1 to D6 of `specs/semantics.md`).
+"""Event data: the values that references such as `found.order` stand for, at any moment of a run (rules D1 to D6 of `specs/semantics.md`).
 
-Follows a run's ledger, so it gives what was recorded: cleaned and without secrets, the same in a live run and after it was taken up again.
-Refused events have brought nothing.
+All of it is read from the ledger, so it is clean, without secrets, and the same in a live run and in a resumed one. Refused events have no data
+here. Bounds: LONGEST_VALUE for one value, LONGEST_IN_ALL for one prompt.
 """
 
 import json
@@ -20,20 +20,20 @@ from dsa.machine import Machine
 from dsa.runtime.json_text import sorted_text_of
 from dsa.runtime.ledger import Entry, EventEntry, Ledger, RowEntry, seq_of
 
-#: The longest value that a reference stands for, in characters of text or of JSON.
+#: The longest value of a reference, in characters of text or of JSON.
 LONGEST_VALUE = 200_000
-#: The longest that all data in one prompt may be, in characters.
+#: The longest data in one prompt, all values together, in characters.
 LONGEST_IN_ALL = 1_000_000
 MISSING_DATA = "MISSING_DATA"
 
 
 class MissingDataError(DsaError, LookupError):
-    """Raised for a reference to what no event has brought, or to more than a prompt or a guard is given."""
+    """Raised for a reference to data that no event has, or to data that is too long for a prompt or a guard."""
 
 
 @attrs.frozen
 class _EventDatum:
-    """What one event brought: its number, the key of the effect that it answered, its data."""
+    """The data of one event, with the event's number and the key of the effect that it answered."""
 
     seq: int
     key: str | None
@@ -44,107 +44,107 @@ _SEQ = attrgetter("seq")
 
 
 class EventData:
-    """What the events of a run have brought, as far as `follow` has read its ledger."""
+    """The data of a run's events, as far as `follow` has read the ledger."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._brought: dict[str, list[_EventDatum]] = {}
+        self._data: dict[str, list[_EventDatum]] = {}
         self._read = 0
-        self._arrived: EventEntry | None = None
+        self._event: EventEntry | None = None
 
     def follow(self, ledger: Ledger[Entry]) -> "EventData":
-        """Read what was appended to the ledger since the last time."""
+        """Read the entries that were appended to the ledger since the last call."""
         for entry in ledger.after(self._read):
             if type(entry) is EventEntry:
-                self._arrived = entry
-            elif type(entry) is RowEntry and self._arrived is not None:
-                arrived, self._arrived = self._arrived, None
-                one = _EventDatum(arrived.seq, arrived.key, arrived.data)
-                self._brought.setdefault(arrived.event, []).append(one)
+                self._event = entry
+            elif type(entry) is RowEntry and self._event is not None:
+                event, self._event = self._event, None
+                datum = _EventDatum(event.seq, event.key, event.data)
+                self._data.setdefault(event.event, []).append(datum)
         self._read = len(ledger)
         return self
 
     def as_of(self, seq: int) -> "DataThen":
-        """Return what there was when the event of this number had been taken."""
-        return DataThen(self._machine, self._brought, seq)
+        """Return the data after the event with this number was taken."""
+        return DataThen(self._machine, self._data, seq)
 
     def before(self, key: str) -> "DataThen":
-        """Return what the effect of a key sees: what there was when it was asked for, the event that caused it included."""
+        """Return the data that the effect with a key sees: the data after the event that emitted it."""
         return self.as_of(seq_of(key))
 
 
 @attrs.frozen
 class DataThen:
-    """What there was at one moment. `judged` is the event that is being judged then, with its data: it is there as well, and the newest."""
+    """The data at one moment. `newest` is the event that guards are judging at this moment, if there is one: its data counts as the newest."""
 
     _machine: Machine
-    _brought: Mapping[str, Sequence[_EventDatum]]
+    _data: Mapping[str, Sequence[_EventDatum]]
     seq: int
-    _judged: tuple[str, _EventDatum] | None = None
+    _newest: tuple[str, _EventDatum] | None = None
 
     def judging(self, event: str, data: object, key: str | None = None) -> "DataThen":
-        """Return it with the event that is being judged; `key` is that of the effect which it answers."""
-        return attrs.evolve(self, judged=(event, _EventDatum(self.seq + 1, key, data)))
+        """Return the data with the event that guards are judging; `key` is the key of the effect that it answers."""
+        return attrs.evolve(self, newest=(event, _EventDatum(self.seq + 1, key, data)))
 
     def get(self, reference: Reference | str) -> Any:  # noqa: ANN401  (JSON)
-        """Return what a reference stands for: JSON; None, or an empty list, for what may be missing and is.
+        """Return the JSON value of a reference, a new one each time; None, or an empty list, for optional data that is missing.
 
-        Raises MissingDataError for what is missing, or is longer than a value may be, and LookupError for words that are no reference.
+        Raises MissingDataError if the data is missing or longer than LONGEST_VALUE, and LookupError for words that are not a reference.
         """
         if isinstance(reference, str):
             try:
                 reference = read_reference(reference, self._machine.event_named)
             except UnreadableReferenceError as error:
                 raise LookupError(f"machine {self._machine.name}: {error}") from error
-        value = self._all(reference) if reference.is_all else self._newest(reference)
+        value = self._all_values(reference) if reference.is_all else self._newest_value(reference)
         size = len(value) if isinstance(value, str) else len(sorted_text_of(value))
         if size > LONGEST_VALUE:
             raise MissingDataError(
                 f"'{reference}' has {size:,} characters, and {LONGEST_VALUE:,} are allowed: name a part of it, or record the path of a file"
             )
-        return deepcopy(value)  # whoever is given it may change it, and the ledger stays as it is
+        return deepcopy(value)  # the caller may change it; the ledger must not change
 
-    def _newest(self, reference: Reference) -> Any:  # noqa: ANN401  (JSON)
-        found = self._since(reference)
-        value = _at(found[-1].data, reference.path) if found else None
+    def _newest_value(self, reference: Reference) -> Any:  # noqa: ANN401  (JSON)
+        data = self._since(reference)
+        value = _at(data[-1].data, reference.path) if data else None
         if value is None and not reference.is_optional:
-            raise MissingDataError(self._why(reference, any_came=bool(found)))
+            raise MissingDataError(self._why(reference, any_came=bool(data)))
         return value
 
-    def _all(self, reference: Reference) -> list[Any]:
-        """Return a list: answers in the order in which they were asked for, other events in the order in which they came."""
-        found = self._since(reference)
-        if found and found[0].key is not None:
-            found = sorted(found, key=lambda each: _order(each.key or ""))
-        values = [_at(each.data, reference.path) for each in found]
+    def _all_values(self, reference: Reference) -> list[Any]:
+        """Return a list: answers in the order of their effects' keys, other events in the order of arrival."""
+        data = self._since(reference)
+        if data and data[0].key is not None:
+            data = sorted(data, key=lambda each: _order(each.key or ""))
+        values = [_at(each.data, reference.path) for each in data]
         if not reference.is_optional and (not values or None in values):
-            raise MissingDataError(self._why(reference, any_came=bool(found)))
+            raise MissingDataError(self._why(reference, any_came=bool(data)))
         return [value for value in values if value is not None]
 
     def _since(self, reference: Reference) -> list[_EventDatum]:
-        found = self._until_now(reference.event)
+        data = self._until_now(reference.event)
         if reference.since is None:
-            return found
-        began = self._until_now(reference.since)
-        return [each for each in found if each.seq >= began[-1].seq] if began else found
+            return data
+        since = self._until_now(reference.since)
+        return [each for each in data if each.seq >= since[-1].seq] if since else data
 
     def _until_now(self, event: str) -> list[_EventDatum]:
-        every = self._brought.get(event, ())
-        found = list(every[: bisect_right(every, self.seq, key=_SEQ)])
-        if self._judged is not None and self._judged[0] == event:
-            found.append(self._judged[1])
-        return found
+        every = self._data.get(event, ())
+        data = list(every[: bisect_right(every, self.seq, key=_SEQ)])
+        if self._newest is not None and self._newest[0] == event:
+            data.append(self._newest[1])
+        return data
 
     def _why(self, reference: Reference, *, any_came: bool) -> str:
         since = f" since {reference.since}" if reference.since else ""
         if not any_came:
             return f"'{reference}' is missing: no {reference.event} has come{since}"
-        brought = f"has no '{'.'.join(reference.path)}'" if reference.path else "has brought nothing"
-        return f"'{reference}' is missing: {reference.event} {brought}"
+        reason = f"has no '{'.'.join(reference.path)}'" if reference.path else "has no data"
+        return f"'{reference}' is missing: {reference.event} {reason}"
 
 
 def _at(data: object, path: Sequence[str]) -> Any:  # noqa: ANN401  (JSON)
-    """Return what stands at a path in JSON objects; None where there is nothing."""
+    """Return the value at a path in JSON objects, or None."""
     for part in path:
         if not isinstance(data, dict):
             return None
@@ -157,7 +157,7 @@ def _order(key: str) -> tuple[int, ...]:
 
 
 def as_text(value: object) -> str:
-    """Write a value as it stands in a prompt: a text as it is, nothing for null, other JSON with indents; the items of a list one after the other."""
+    """Write a value for a prompt: a string unchanged, "" for None, other JSON with indents."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -166,26 +166,26 @@ def as_text(value: object) -> str:
 
 
 def placeholder_values(machine: Machine, step: str, effect: str, get: Callable[[Reference], Any]) -> dict[str, str]:
-    """Return what fills in the placeholders for data in the prompt of an effect, by the words between their braces.
+    """Return the texts for the data placeholders in an effect's prompt, by the words between their braces.
 
-    Raises what `get` raises, and MissingDataError where they are too long together.
+    Raises what `get` raises, and MissingDataError if the texts together are longer than LONGEST_IN_ALL.
     """
-    found = {}
+    texts_by_words = {}
     for reference in prompt_references(machine, step, effect):
         value = get(reference)
         texts = [as_text(each) for each in value] if reference.is_all else [as_text(value)]
-        found[str(reference)] = "\n\n".join(texts)
-    size = sum(map(len, found.values()))
+        texts_by_words[str(reference)] = "\n\n".join(texts)
+    size = sum(map(len, texts_by_words.values()))
     if size > LONGEST_IN_ALL:
-        names = ", ".join(f"'{name}'" for name in found)
+        names = ", ".join(f"'{name}'" for name in texts_by_words)
         raise MissingDataError(
             f"{names} have {size:,} characters in all, and {LONGEST_IN_ALL:,} are allowed in one prompt: name parts of them"
         )
-    return found
+    return texts_by_words
 
 
 def guard_data(machine: Machine, guard: str, get: Callable[[Reference], Any]) -> dict[str, Any]:
-    """Return what a guard is given of the data of events by the names of its arguments, and what its parts are by `PART:ARGUMENT`. Raises what `get` raises."""
+    """Return the event data for a guard by the names of its arguments, and for its parts by `PART:ARGUMENT`. Raises what `get` raises."""
     return {
         name if part == guard else f"{part}:{name}": get(reference)
         for part, name, reference in guard_uses(machine, guard)

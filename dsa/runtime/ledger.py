@@ -1,16 +1,9 @@
-"""The ledger: what happened in a run, append-only, as frozen JSON-able entries.
+"""The ledger: the append-only record of a run, as frozen entries with a JSON form.
 
-One class per kind of entry, and `Ledger`, the sequence they stand in. Takes and gives values; where they are
-stored, and when they count as durable, is the edge's affair. Every entry that comes from a row names its line.
-
-Intents: the effects that a run asks for, each with the row that asks for it.
-
-A ledger names an effect and its key alone: event, line and states are those of the event and the row that stand before it.
-
-Parts: runs that an effect of another run waits for.
-
-What is at rest in a part is recorded as the result of the effect, which stays outstanding: a step with the code `waiting` that says which run
-waits, and for what. When that has come the effect is performed again, and finds the part.
+There is one class for each kind of entry, and `Ledger`, their sequence. `Intents` adds to each effect the event and the row that emitted it,
+because an effect's entry has only its key and name. `Part` is a run that an effect of another run waits for: the effect's result then has a step
+with the code `waiting`, which names that run and what it waits for, and the effect stays outstanding. Storage and durability belong to
+`dsa.edge.stores`.
 """
 
 import json
@@ -27,60 +20,60 @@ from dsa.runtime.json_text import AsJson, line_writer, object_of, reader
 
 T = TypeVar("T")
 
-#: What is done about an effect in doubt: performed again, somebody is asked, it counts as failed, or as done. `again`: it is not in
-#: doubt, it failed, and is performed again because the run was resumed.
+#: What to do about an effect in doubt: perform it again, ask a person, count it as failed, or count it as done. `again` is for an effect that
+#: failed and is performed again because the run was resumed.
 Handling = Literal["retry", "ask", "fail", "done", "again"]
 
 #: The author of an artifact, or the guard of a verdict, that came from a person.
 PERSON = "person"
 
-#: How many entries a ledger shows in its repr, which asyncio makes of all that a task gives.
+#: The most entries in the repr of a ledger; asyncio makes the repr of every task's result.
 _MOST_SHOWN = 20
 
 
 class Ledger(Generic[T]):
-    """An immutable sequence that grows by giving new values; appending is O(1) amortised.
+    """An immutable sequence; `append` and `extend` return longer ones, in O(1) amortised.
 
-    Values made from one another share their storage: each sees its own first `len` entries. Appending twice to
-    the same value copies once, so that both results stay what they are.
+    A longer ledger shares the storage of the shorter one; each sees its own first `len` entries. Appending a second time to the same ledger copies
+    the storage, so that the first result does not change.
     """
 
-    __slots__ = ("_length", "_shared")
+    __slots__ = ("_length", "_storage")
     __hash__ = None  # type: ignore[assignment]  # entries may hold JSON objects
 
     def __init__(self, entries: Iterable[T] = ()) -> None:
-        self._shared = list(entries)
-        self._length = len(self._shared)
+        self._storage = list(entries)
+        self._length = len(self._storage)
 
     def append(self, entry: T) -> "Ledger[T]":
         """Return the ledger with one more entry."""
-        shared = self._shared
-        if len(shared) != self._length:
+        storage = self._storage
+        if len(storage) != self._length:
             return Ledger((*self, entry))
-        shared.append(entry)
+        storage.append(entry)
         longer: Ledger[T] = Ledger.__new__(Ledger)
-        longer._shared, longer._length = shared, self._length + 1
+        longer._storage, longer._length = storage, self._length + 1
         return longer
 
     def extend(self, entries: Iterable[T]) -> "Ledger[T]":
         """Return the ledger with more entries."""
-        shared = self._shared
-        if len(shared) != self._length:
+        storage = self._storage
+        if len(storage) != self._length:
             return Ledger((*self, *entries))
-        shared.extend(entries)
+        storage.extend(entries)
         longer: Ledger[T] = Ledger.__new__(Ledger)
-        longer._shared, longer._length = shared, len(shared)
+        longer._storage, longer._length = storage, len(storage)
         return longer
 
     def after(self, count: int) -> tuple[T, ...]:
-        """Return the entries after the first so many."""
-        return tuple(self._shared[count : self._length])
+        """Return the entries after the first `count`."""
+        return tuple(self._storage[count : self._length])
 
     def __iter__(self) -> Iterator[T]:
-        return islice(self._shared, self._length)
+        return islice(self._storage, self._length)
 
     def __reversed__(self) -> Iterator[T]:
-        return islice(reversed(self._shared), len(self._shared) - self._length, None)
+        return islice(reversed(self._storage), len(self._storage) - self._length, None)
 
     def __len__(self) -> int:
         return self._length
@@ -93,12 +86,12 @@ class Ledger(Generic[T]):
         """Return an entry, or a tuple of them."""
         if isinstance(index, slice):
             first, last, stride = index.indices(self._length)
-            return tuple(self._shared[first:last:stride] if stride > 0 else self._shared[: self._length][index])
+            return tuple(self._storage[first:last:stride] if stride > 0 else self._storage[: self._length][index])
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
             raise IndexError(f"there is no entry {index} among {self._length}")
-        return self._shared[index]
+        return self._storage[index]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ledger):
@@ -114,29 +107,29 @@ class Ledger(Generic[T]):
 _TUPLES = frozenset({tuple})
 
 
-def _pairs(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
-    if not given:
+def _pairs(values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    if not values:
         return ()
-    if type(given) is tuple and {*map(type, given)} <= _TUPLES:
-        return given
-    pairs: Iterable[tuple[str, Any]] = given.items() if isinstance(given, Mapping) else given
+    if type(values) is tuple and {*map(type, values)} <= _TUPLES:
+        return values
+    pairs: Iterable[tuple[str, Any]] = values.items() if isinstance(values, Mapping) else values
     return tuple([(str(name), value) for name, value in pairs])
 
 
-def _strings(given: Iterable[str]) -> tuple[str, ...]:
-    return tuple(given)
+def _strings(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(values)
 
 
-def _objects(given: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    return tuple(given)
+def _objects(values: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    return tuple(values)
 
 
 @attrs.frozen
 class MachineEntry:
-    """Which machine runs: name, SHA-256 of its canonical text, parameter values. The first entry of every run.
+    """The first entry of every run: the machine's name, the SHA-256 of its canonical text, and the values of its parameters.
 
-    `started` says with what it was started, so that it can go on in the same way: file, model, seed and the like. `at_ms` is when, in
-    milliseconds since 1970; 0 where nobody looked at a clock. What timers of the initial state are due by is counted from it.
+    `started` has the settings that the run was started with (file, model, seed and others), so that it can be resumed with the same ones. `at_ms`
+    is the start in milliseconds since 1970, or 0 if no clock was read; the timers of the initial state count from it.
     """
 
     run: str
@@ -149,9 +142,9 @@ class MachineEntry:
 
 @attrs.frozen
 class ChangeEntry:
-    """From here on another machine runs, under which all that happened before happens in the same way.
+    """A change to another machine, under which the earlier entries are the same. It runs from here on.
 
-    `text` is its document, `digest` the SHA-256 of its canonical text, `file` where it was read; the rest is as in the first entry.
+    `text` is its document, `digest` the SHA-256 of its canonical text, `file` the path of the document; the other fields are as in `MachineEntry`.
     """
 
     name: str
@@ -164,9 +157,9 @@ class ChangeEntry:
 
 @attrs.frozen
 class EventEntry:
-    """An occurrence as it arrived. `seq` counts a run's events from 1; `key` is that of the effect it answers.
+    """An occurrence as it arrived. `seq` is its number in the run, from 1; `key` is the key of the effect that it answers.
 
-    `at` is the place that the sender named (`dsa.runtime.run.place_of`). `at_ms` as above: timers that its row starts are due by it.
+    `at` is the place that the sender named (`dsa.runtime.run.place_of`). `at_ms` is the time of arrival; timers that its row starts count from it.
     """
 
     seq: int
@@ -181,10 +174,9 @@ class EventEntry:
 
 @attrs.frozen
 class RowEntry:
-    """The row taken for the event before, from which state to which, and what changed.
+    """The row taken for the previous event: its line, its states, and the variables that it changed.
 
-    `accepted` are the artifacts that the row finalised, as pairs of step and artifact id: those of the steps whose
-    workflow variable it set.
+    `accepted` has the artifacts that the row finalised, as pairs of step and artifact id: those of the steps whose workflow variable it set.
     """
 
     line: int | None
@@ -196,7 +188,7 @@ class RowEntry:
 
 @attrs.frozen
 class RefusalEntry:
-    """Why the event before changed nothing (S4)."""
+    """The refusal of the previous event, which changed nothing (S4)."""
 
     reason: str
     message: str
@@ -205,9 +197,9 @@ class RefusalEntry:
 
 @attrs.frozen
 class EffectEntry:
-    """The row before asks for an effect. `key` is `SEQ/ORDINAL`: the number of the row's event, the place among its effects.
+    """An effect of the previous row. `key` is `SEQ/ORDINAL`: the number of the row's event, and the place among its effects.
 
-    `dsa.runtime.ledger` has it with its row.
+    `Intent` is the effect together with its row.
     """
 
     key: str
@@ -216,9 +208,9 @@ class EffectEntry:
 
 @attrs.frozen
 class ResultEntry:
-    """What the policy of the effect with this key gave: its steps as JSON objects (seed 004) without ids, errors included.
+    """The result of one try of the effect with this key: the policy's steps as JSON objects (seed 004) without ids, errors included.
 
-    An effect that is tried again after a failure has one for each try. `seconds` is how long this one took, `at_ms` when it was over.
+    An effect that is tried again has one result for each try. `seconds` is the duration of this try, `at_ms` its end.
     """
 
     key: str
@@ -227,8 +219,8 @@ class ResultEntry:
     at_ms: int = 0
 
     @property
-    def failed(self) -> bool:
-        """Return whether an error step is among them."""
+    def has_failed(self) -> bool:
+        """Return whether one of the steps is an error."""
         for step in self.steps:  # noqa: SIM110  (in half the time)
             if step["payload"].get("error") is True:
                 return True
@@ -236,18 +228,21 @@ class ResultEntry:
 
     @property
     def usage(self) -> tuple[dict[str, Any], ...]:
-        """What its steps say that a model took: errors, for an answer of no use is paid for, too, and events in their data."""
-        told = (said if said.get("error") is True else said.get("data") for said in (s["payload"] for s in self.steps))
-        usages = (said.get("usage") for said in told if isinstance(said, dict))
+        """The model usage in its steps: in error steps, because useless answers cost too, and in the data of events."""
+        carriers = (
+            payload if payload.get("error") is True else payload.get("data")
+            for payload in (s["payload"] for s in self.steps)
+        )
+        usages = (payload.get("usage") for payload in carriers if isinstance(payload, dict))
         return tuple(usage for usage in usages if isinstance(usage, dict))
 
 
 @attrs.frozen
 class ArtifactEntry:
-    """An artifact was stored, before any guard saw it. Its text lies in the artifact store.
+    """A stored artifact, recorded before any guard sees it. Its text is in the artifact store.
 
-    `model` was asked for, `response_model` has answered, if the provider says which. `redacted` are the names of the secrets that the text
-    had: no guard passes it.
+    `model` is the requested model, `response_model` the one that answered, if the provider names it. `redacted` has the names of the secrets that
+    the text had; no guard passes such an artifact.
     """
 
     key: str
@@ -268,20 +263,20 @@ class ArtifactEntry:
 
 @attrs.frozen
 class GuardVerdict:
-    """What one guard said."""
+    """The verdict of one guard."""
 
     guard: str
     outcome: Outcome
     feedback: str = ""
 
 
-def _judgements(given: Iterable[GuardVerdict | Mapping[str, Any]]) -> tuple[GuardVerdict, ...]:
-    return tuple(item if isinstance(item, GuardVerdict) else GuardVerdict(**item) for item in given)
+def _judgements(values: Iterable[GuardVerdict | Mapping[str, Any]]) -> tuple[GuardVerdict, ...]:
+    return tuple(item if isinstance(item, GuardVerdict) else GuardVerdict(**item) for item in values)
 
 
 @attrs.frozen
 class VerdictEntry:
-    """What guards, or a person, said of an artifact: the second record of an attempt."""
+    """The verdicts of guards, or of a person, on an artifact: the second record of an attempt."""
 
     key: str
     step: str
@@ -292,15 +287,15 @@ class VerdictEntry:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of the judgements: fatal dominates, all must pass."""
+        """The outcome of all judgements together: fatal if one is fatal, passed if all passed, else failed."""
         if len(self.judgements) == 1:
             return self.judgements[0].outcome
-        said = [judgement.outcome for judgement in self.judgements]
-        return "fatal" if "fatal" in said else "failed" if "failed" in said else "passed"
+        outcomes = [judgement.outcome for judgement in self.judgements]
+        return "fatal" if "fatal" in outcomes else "failed" if "failed" in outcomes else "passed"
 
     @property
     def feedback(self) -> str:
-        """The feedback of those that did not pass, in order."""
+        """The feedback of the judgements that did not pass, in order."""
         if len(self.judgements) == 1:
             return "" if self.judgements[0].outcome == "passed" else self.judgements[0].feedback
         return "\n".join([j.feedback for j in self.judgements if j.outcome != "passed" and j.feedback])
@@ -312,15 +307,16 @@ _OTHER_FIELDS = {
 
 
 def under_key(entry: ArtifactEntry | VerdictEntry, key: str) -> ArtifactEntry | VerdictEntry:
-    """Return the record of an artifact or a verdict under another key."""
+    """Return an artifact's or a verdict's entry with another key."""
     return type(entry)(key, *_OTHER_FIELDS[type(entry)](entry))
 
 
 @attrs.frozen
 class ResumedEntry:
-    """The run is taken up again: by whom, with which model, module and budget (as in `started`; empty where nobody can say).
+    """A resumption of the run: by whom, and with which model, module and budget (as in `started`; empty if unknown).
 
-    `effects` were under way or had failed, `calls` were under way in them, by their keys (`KEY` and `KEY/PATH`): what is done about each.
+    `effects` and `calls` say what to do about each effect that was under way or had failed, and each call that was under way in it, by their keys
+    (`KEY` and `KEY/PATH`).
     """
 
     by: str = ""
@@ -332,20 +328,20 @@ class ResumedEntry:
     calls: tuple[tuple[str, Handling], ...] = attrs.field(default=(), converter=_pairs)
 
     @classmethod
-    def bound(cls, started: Mapping[str, Any], by: str = "") -> "ResumedEntry":
-        """Return the entry of a run that is bound as a first entry says, with nothing under way."""
-        budget = tuple(started.get("budget") or ())
-        return cls(by, model=started.get("model") or "", module=started.get("module") or "", budget=budget)
+    def from_settings(cls, settings: Mapping[str, Any], by: str = "") -> "ResumedEntry":
+        """Return the entry for a run with these settings of its first entry, and with nothing under way."""
+        budget = tuple(settings.get("budget") or ())
+        return cls(by, model=settings.get("model") or "", module=settings.get("module") or "", budget=budget)
 
     def differs(self, before: "ResumedEntry") -> bool:
-        """Return whether model, module or budget are known to be others than before."""
+        """Return whether model, module or budget are known to differ from before."""
         now = (self.model, before.model), (self.module, before.module), (self.budget, before.budget)
         return any(mine and mine != its for mine, its in now)
 
 
 @attrs.frozen
 class DecidedEntry:
-    """A person has said what became of an effect that was under way, or of the call with this `path` in it."""
+    """A person's decision about an effect that was under way, or about the call with this `path` in it."""
 
     key: str
     handling: Handling
@@ -354,17 +350,17 @@ class DecidedEntry:
 
     @property
     def about(self) -> str:
-        """The key of what was decided: `KEY`, or `KEY/PATH`."""
+        """The key of the effect or call: `KEY`, or `KEY/PATH`."""
         return f"{self.key}/{self.path}" if self.path else self.key
 
 
 @attrs.frozen
 class CallEntry:
-    """A policy is about to be called by another. `key` is that of the effect, `path` the place among its calls.
+    """The beginning of a call of one policy by another. `key` is the key of the effect, `path` the place among its calls.
 
-    The path `1` is the effect's first try, `1.2` its second call, `1.2.1` the first call that this one makes. `digest`
-    is that of the request. The payload of a turn of a loop is None: it is that of the call it belongs to. `in_doubt` is what
-    is done about the call when it was under way as the run was cut off, as its policy is registered.
+    The path `1` is the effect's first try, `1.2` its second call, `1.2.1` the first call within that call. `digest` is the digest of the request.
+    `payload` is None for a turn of a loop, which has the payload of its call. `in_doubt` is what to do about the call if the run is cut off while
+    it is under way, as the policy is registered.
     """
 
     key: str
@@ -378,7 +374,7 @@ class CallEntry:
 
 @attrs.frozen
 class CallResultEntry:
-    """What a called policy gave: its steps as JSON objects. It is not called again."""
+    """The result of a call: its steps as JSON objects. A resumed run does not make the call again."""
 
     key: str
     path: str
@@ -386,7 +382,7 @@ class CallResultEntry:
 
     @property
     def usage(self) -> tuple[dict[str, Any], ...]:
-        """What the steps that it made itself say they took (`usage`); those that it passes on were counted where they were made."""
+        """The `usage` in the policy's own steps. Steps that it passes on from its calls are counted there."""
         own = (step["payload"] for step in self.steps if step["id"].rpartition("/")[0] == self.path)
         return tuple(payload["usage"] for payload in own if isinstance(payload.get("usage"), dict))
 
@@ -413,23 +409,26 @@ _NAMES = {entry_class: name for name, entry_class in _KINDS.items()}
 
 
 def _judgements_as_json(judgements: Iterable[GuardVerdict]) -> list[dict[str, Any]]:
-    return [{"guard": said.guard, "outcome": said.outcome, "feedback": said.feedback} for said in judgements]
+    return [
+        {"guard": judgement.guard, "outcome": judgement.outcome, "feedback": judgement.feedback}
+        for judgement in judgements
+    ]
 
 
-#: Fields that JSON writes in another way, by their converters: pairs become objects, judgements objects of their fields.
+#: The JSON form of fields, by their converters: pairs become objects, judgements objects of their fields.
 _AS_JSON: AsJson = {_pairs: dict, _judgements: _judgements_as_json}
 _WRITERS = {entry_class: line_writer(entry_class, name, _AS_JSON) for entry_class, name in _NAMES.items()}
 _READERS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {name: reader(kind) for name, kind in _KINDS.items()}
 
 
 def to_json(entry: Entry) -> dict[str, Any]:
-    """Return an entry as a JSON object whose `kind` says what it is; pairs become objects."""
+    """Return an entry as a JSON object with its kind under `kind`; pairs become objects."""
     return object_of(entry, _NAMES[type(entry)], _AS_JSON)
 
 
-def from_json(written: Mapping[str, Any]) -> Entry:
-    """Read an entry back; `from_json(to_json(entry)) == entry`. KeyError or TypeError when it is none."""
-    return _READERS[written["kind"]](written)
+def from_json(json_object: Mapping[str, Any]) -> Entry:
+    """Read an entry: `from_json(to_json(entry)) == entry`. Raises KeyError or TypeError for an object that is not an entry."""
+    return _READERS[json_object["kind"]](json_object)
 
 
 def dump_line(entry: Entry) -> str:
@@ -438,9 +437,9 @@ def dump_line(entry: Entry) -> str:
 
 
 def commit_lines(entries: Iterable[Entry]) -> list[str]:
-    """Write entries that become durable together, one line of JSON each.
+    """Write the entries of one commit, one line of JSON each.
 
-    What an answer brings stands in the result before it: its event says where (`same_as`) instead of saying it again.
+    The data of an answer is already in the result before it, so the event has the place (`same_as`) instead of a second copy.
     """
     lines, result = list[str](), None
     for entry in entries:
@@ -453,11 +452,11 @@ def commit_lines(entries: Iterable[Entry]) -> list[str]:
     return lines
 
 
-def commit_entries(written: Iterable[dict[str, Any]]) -> list[Entry]:
-    """Read what `commit_lines` has written back from JSON objects, which this uses up. KeyError or TypeError when one is no entry."""
+def commit_entries(objects: Iterable[dict[str, Any]]) -> list[Entry]:
+    """Read the JSON objects of `commit_lines`, and change them on the way. Raises KeyError or TypeError for an object that is not an entry."""
     entries = list[Entry]()
     result: Any = None
-    for each in written:
+    for each in objects:
         kind = _KINDS[each.pop("kind")]  # as `from_json`, without a copy
         if kind is EventEntry and "same_as" in each:
             each["data"] = _data_at(result, each.pop("same_as"))
@@ -469,7 +468,7 @@ def commit_entries(written: Iterable[dict[str, Any]]) -> list[Entry]:
 
 
 def _place_in(result: ResultEntry, event: EventEntry) -> str:
-    """Return where a result has the very data of an event that answers it, as a path; empty where it has not."""
+    """Return the path of an event's data in the result that it answers; "" if the very same object is not in it."""
     if event.key != result.key or event.data is None:
         return ""
     for number, step in enumerate(result.steps):
@@ -481,26 +480,26 @@ def _place_in(result: ResultEntry, event: EventEntry) -> str:
 
 
 def _data_at(result: ResultEntry | None, place: str) -> Any:  # noqa: ANN401  (JSON)
-    """Return what stands at a place of a result. TypeError or KeyError where there is none."""
+    """Return the value at a path of a result. Raises TypeError or KeyError if there is none."""
     if result is None:
         raise TypeError(f"no result has {place}")
     _, number, *names = place.split(".")
-    found: Any = result.steps[int(number)]
+    value: Any = result.steps[int(number)]
     for name in names:
-        found = found[name]
-    return found
+        value = value[name]
+    return value
 
 
 def load_lines(text: str) -> Ledger[Entry]:
-    """Read a ledger written with `dump_line`, one entry a line."""
+    """Read a ledger from the lines of `dump_line`."""
     return Ledger(from_json(json.loads(line)) for line in text.splitlines() if line)
 
 
 @attrs.frozen
 class Intent:
-    """An effect to be performed. `key` is `SEQ/ORDINAL`: the number of the event and the place in its row, the same in every replay.
+    """An effect to perform. `key` is `SEQ/ORDINAL`: the number of the event, and the place in its row; it is the same in every replay.
 
-    `event` and `line` are those of the row that emitted it, `source` and `target` the states before and after.
+    `event` and `line` belong to the row that emitted it, `source` and `target` are the states before and after.
     """
 
     key: str
@@ -512,7 +511,7 @@ class Intent:
 
 
 class Intents(dict[str, Intent]):
-    """The intents of a ledger by their keys, in the order in which they were asked for. `take` goes on with an entry."""
+    """The intents of a ledger by key, in the order of emission."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         super().__init__()
@@ -522,7 +521,7 @@ class Intents(dict[str, Intent]):
             self.take(entry)
 
     def take(self, entry: Entry) -> None:
-        """Read one more entry."""
+        """Read the next entry."""
         if type(entry) is EventEntry:
             self._event = entry.event
         elif type(entry) is RowEntry:
@@ -532,30 +531,30 @@ class Intents(dict[str, Intent]):
             self[entry.key] = Intent(entry.key, entry.effect, self._event, row.line, row.source, row.target)
 
     def effect(self, key: str) -> str:
-        """Return the name of the effect of a key; empty when nothing has asked for it."""
+        """Return the name of the effect with a key; "" if no row has emitted it."""
         intent = self.get(key)
         return "" if intent is None else intent.effect
 
 
 def seq_of(key: str) -> int:
-    """Return the number of the event that caused an effect, from the effect's key."""
+    """Return the number of the event whose row emitted an effect, from the effect's key."""
     return int(key.partition("/")[0])
 
 
-#: The code of a result that says that a part waits, and the field of its payload that says for what.
+#: The code of a step that says that a part waits, and the field of its payload with the part.
 PART_WAITS, PART = "waiting", "part"
 
 
-def _places(given: Mapping[str, str]) -> Mapping[str, str]:
-    return dict(given)
+def _places(places: Mapping[str, str]) -> Mapping[str, str]:
+    return dict(places)
 
 
 @attrs.frozen
 class Part:
-    """A run at rest that another one waits for.
+    """A run at rest that another run waits for.
 
-    `waits_for` has the events that it waits for, each with the place of its question: the run that asks and its own place, as `RUN+3.2@4`. `due_ms` is when its next
-    timer is due, in milliseconds since 1970.
+    `waits_for` maps the events that it waits for to the places of their questions, with the run that asks: `RUN+3.2@4`. `due_ms` is the deadline of
+    its next timer, in milliseconds since 1970.
     """
 
     run: str
@@ -564,16 +563,16 @@ class Part:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The part, and those within it that ask."""
+        """The id of the part, and the ids of the runs within it that ask something."""
         return tuple(dict.fromkeys((self.run, *(asking_run(place) for place in self.waits_for.values()))))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the part as an object of JSON."""
+        """Return the part as a JSON object."""
         return {"run": self.run, "waits_for": dict(self.waits_for), "due_ms": self.due_ms}
 
 
 class PartWaitsError(GenerationError):
-    """Raised when the run that is to make an artifact has come to rest and is not over: it waits for a person, or for a timer."""
+    """Raised when the run that makes an artifact rests before its end: it waits for a person, or for a timer."""
 
     def __init__(self, message: str, part: Part) -> None:
         self.part = part
@@ -581,24 +580,24 @@ class PartWaitsError(GenerationError):
 
 
 def part_in(result: ResultEntry) -> Part | None:
-    """Return the part that an effect waits for by its last result; None where it waits for none."""
-    found = (part_told(step["payload"]) for step in result.steps)
-    return next((part for part in found if part is not None), None)
+    """Return the part that an effect waits for after this result, or None."""
+    waiting_parts = (part_from(step["payload"]) for step in result.steps)
+    return next((part for part in waiting_parts if part is not None), None)
 
 
-def part_told(payload: Mapping[str, Any]) -> Part | None:
-    """Return the part that waits by the payload of a step; None where it tells of none."""
-    told = payload.get(PART)
-    if not isinstance(told, dict) or payload.get("code") != PART_WAITS:
+def part_from(payload: Mapping[str, Any]) -> Part | None:
+    """Return the waiting part in the payload of a step, or None."""
+    part = payload.get(PART)
+    if not isinstance(part, dict) or payload.get("code") != PART_WAITS:
         return None
-    return Part(told["run"], told["waits_for"], told["due_ms"])
+    return Part(part["run"], part["waits_for"], part["due_ms"])
 
 
 def asking_run(place: str) -> str:
-    """Return the run that a place names, `RUN+3.2` of `RUN+3.2@4`; empty for a place of the run itself."""
+    """Return the run in a place: `RUN+3.2` of `RUN+3.2@4`; "" for a place of the run itself."""
     return place.rpartition("@")[0]
 
 
 def place_in_part(run: str, place: str) -> str:
-    """Return a place of a part as the run around it tells it: with the run that asks before it."""
+    """Return a place of a part with the run that asks before it, as the enclosing run shows it."""
     return place if asking_run(place) else f"{run}@{place}"

@@ -1,7 +1,7 @@
-"""How a prompt is made to fit a number of tokens: what gives way, and when nothing may any more.
+"""Prompt budgets: the part of a prompt's history that fits a number of tokens.
 
-Takes a prompt that can be written with more or less of its history, and whoever counts tokens; gives the text. It knows no model, and
-counts nothing itself but bytes.
+Takes a prompt that can be written with more or less of its history, and a function that counts tokens; gives the cut. The module knows no
+model. Without a tokenizer it counts bytes, which is an upper bound.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,21 +15,24 @@ if TYPE_CHECKING:
     from dsa.runtime.content import Context
 
 _MOST_NAMED = 4
-#: So few attempts may be shorter than the line that says that they are left out.
+#: Up to this many attempts may be shorter than the line that says that they are left out.
 _FEW = 4
 
 
 def bytes_of(text: str) -> int:
-    """Return the bytes of a text in UTF-8: no tokenizer that works on bytes makes more tokens of it, most make a quarter as many of English."""
+    """Return the size of a text in UTF-8, in bytes.
+
+    No tokenizer that works on bytes makes more tokens of a text; of English, most make a quarter as many.
+    """
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 @attrs.frozen
 class TokenBudget:
-    """How many tokens a prompt may have, who counts them, and how people are told who does.
+    """The most tokens that a prompt may have, and the function that counts them; `counted_by` names it in messages.
 
-    `count` gives the same number for the same text. It counts the prompt's text; what a server puts round a message (a handful of tokens) is
-    not in it, nor is the answer. ValueError for less than 1 token.
+    `count` must return the same number for the same text. It counts the prompt's text, without the few tokens that a server adds to each
+    message, and without the answer. Raises ValueError for less than 1 token.
     """
 
     tokens: int
@@ -37,7 +40,7 @@ class TokenBudget:
     counted_by: str = "one for each byte, which is the most it can be"
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what no prompt could fit."""
+        """Raise ValueError for a budget that no prompt fits."""
         if self.tokens < 1:
             raise ValueError(f"max_prompt_tokens = {self.tokens} is too few: at least 1")
 
@@ -48,7 +51,10 @@ class TokenBudget:
 
 @attrs.frozen
 class HistoryCut:
-    """What is written of the history: so many of the newest attempts, and the text that was rejected last, a line in its place, or nothing of it."""
+    """The part of the history to write: the number of newest attempts, and the form of the text that was rejected last.
+
+    `text` is `whole`, `left out` (a line in its place) or `none`.
+    """
 
     attempts: int
     text: Literal["whole", "left out", "none"] = "whole"
@@ -63,23 +69,22 @@ class Writable(Protocol):
     context: "Context"
 
     @property
-    def rejected(self) -> bool:
+    def has_history(self) -> bool:
         """Whether there is a history at all."""
 
     def parts(self) -> Mapping[str, str]:
-        """Return what is never left out, by name."""
+        """Return the parts that are never left out, by name."""
 
-    def text(self, shown: HistoryCut | None) -> str:
-        """Write it; with None the history is there word by word."""
+    def text(self, history: HistoryCut | None) -> str:
+        """Return the prompt with this part of the history; with None, the whole history, word for word."""
 
 
-def fitted(prompt: Writable, budget: TokenBudget) -> HistoryCut:
-    """Return as much of a prompt's history as fits. Raises PromptTooLong when the rest, or the newest feedback, does not fit.
+def fit_history(prompt: Writable, budget: TokenBudget) -> HistoryCut:
+    """Return the largest part of a prompt's history that fits. Raises PromptTooLong if the rest, or the newest feedback, does not fit.
 
-    How many attempts fit is found by doubling and halving: few texts are written, and a long history is not read further back than twice
-    of what fits.
+    The search doubles and halves the number of attempts, so it writes few texts and reads at most twice as far back as what fits.
     """
-    if not prompt.rejected:
+    if not prompt.has_history:
         bare = prompt.text(NOTHING)
         if budget.holds(bare):
             return NOTHING
@@ -89,42 +94,42 @@ def fitted(prompt: Writable, budget: TokenBudget) -> HistoryCut:
     if most:
         return HistoryCut(most)
     sizes = []
-    for shown in _least(attempts):
-        text = prompt.text(shown)
+    for cut in _least(attempts):
+        text = prompt.text(cut)
         sizes.append(budget.count(text))
         if sizes[-1] <= budget.tokens:
-            return shown
-    raise _too_long(prompt, budget, min(sizes), "with as little of its history as may be")
+            return cut
+    raise _too_long(prompt, budget, min(sizes), "with the smallest part of its history")
 
 
 def _least(attempts: int) -> list[HistoryCut]:
-    """Return the ways to write a prompt of which one is the shortest: a line in the place of something may be longer than that."""
+    """Return the cuts of which one gives the shortest prompt: the line that replaces a short text may be longer than the text."""
     newest = min(1, attempts)
     counts = dict.fromkeys([newest, attempts] if attempts <= _FEW else [newest])
     return [HistoryCut(count, "whole") for count in counts] + [HistoryCut(count, "left out") for count in counts]
 
 
 def _most(count: int, holds: Callable[[int], bool]) -> int:
-    """Return how many fit, from 0 to `count`."""
+    """Return the largest number that `holds`, from 0 to `count`."""
     good, bad = 0, count + 1
     while good + 1 < bad:
-        tried = min(count, max(1, 2 * good)) if bad > count else (good + bad) // 2
-        if holds(tried):
-            good = tried
+        middle = min(count, max(1, 2 * good)) if bad > count else (good + bad) // 2
+        if holds(middle):
+            good = middle
         else:
-            bad = tried
+            bad = middle
     return good
 
 
-def _too_long(prompt: Writable, budget: TokenBudget, tokens: int, of_what: str) -> PromptTooLong:
-    counted = {name: budget.count(text) for name, text in prompt.parts().items() if text}
+def _too_long(prompt: Writable, budget: TokenBudget, tokens: int, extent: str) -> PromptTooLong:
+    sizes_by_name = {name: budget.count(text) for name, text in prompt.parts().items() if text}
     if prompt.context.feedback_history:
-        counted["newest feedback"] = budget.count(prompt.context.feedback_history[-1][1])
-    largest = sorted(counted, key=lambda name: -counted[name])[:_MOST_NAMED]
-    sizes = ", ".join(f"{name} {counted[name]}" for name in largest)
+        sizes_by_name["newest feedback"] = budget.count(prompt.context.feedback_history[-1][1])
+    largest = sorted(sizes_by_name, key=lambda name: -sizes_by_name[name])[:_MOST_NAMED]
+    sizes = ", ".join(f"{name} {sizes_by_name[name]}" for name in largest)
     step = f" of step {prompt.context.step}" if prompt.context.step else ""
     return PromptTooLong(
-        f"The prompt{step} has {tokens} tokens {of_what} ({sizes}; counted: {budget.counted_by}), and max_prompt_tokens allows "
+        f"The prompt{step} has {tokens} tokens {extent} ({sizes}; counted: {budget.counted_by}), and max_prompt_tokens allows "
         f"{budget.tokens}; shorten them, or raise max_prompt_tokens. The model was not asked.",
         tokens=tokens,
         allowed=budget.tokens,

@@ -96,7 +96,7 @@ class StepView:
         history = history.extend(rejections) if rejections else history
         return StepView(self.name, attempts, latest, history, self.accepted, self.variable, redacted)
 
-    def finalised(self, variable: str) -> "StepView":
+    def finalise(self, variable: str) -> "StepView":
         """Return the view after a row has set the step's workflow variable."""
         return attrs.evolve(self, history=Ledger(), accepted=self.latest, variable=variable)
 
@@ -104,17 +104,17 @@ class StepView:
         """Return the view with an empty history: what comes next is a new execution."""
         return attrs.evolve(self, history=Ledger())
 
-    def revoked(self) -> "StepView":
+    def revoke(self) -> "StepView":
         """Return the view without a finalised artifact."""
         return attrs.evolve(self, accepted=None, variable=None)
 
 
 def guards_for(machine: Machine, state: str, event: str) -> tuple[str, ...]:
     """Return the guards that need a verdict when an event arrives in a state (S2), sorted."""
-    found: tuple[str, ...] | None = machine.worked_out.get(("guards", state, event))
-    if found is None:
-        found = machine.worked_out["guards", state, event] = read_guards(machine.rows_for(state, event))
-    return found
+    guards: tuple[str, ...] | None = machine.worked_out.get(("guards", state, event))
+    if guards is None:
+        guards = machine.worked_out["guards", state, event] = read_guards(machine.rows_for(state, event))
+    return guards
 
 
 #: When armed timers are due, in milliseconds since 1970, by source and event, in the order in which they were started.
@@ -166,19 +166,19 @@ def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
 
 def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
     """Return the deadlines of the timers of a state that is entered at this time."""
-    started = armed(machine, () if state in machine.final_states else machine.armed(state))
-    return {(timer.source, timer.event): at_ms + timer.duration_ms for timer in started}
+    timers = armed(machine, () if state in machine.final_states else machine.armed(state))
+    return {(timer.source, timer.event): at_ms + timer.duration_ms for timer in timers}
 
 
 def places_after(
-    move: CompiledRow, event: EventEntry, entered: int, taken: Mapping[str, int]
+    move: CompiledRow, event: EventEntry, entered_seq: int, taken_seqs: Mapping[str, int]
 ) -> tuple[int, Mapping[str, int]]:
     """Return the number of the event that entered the leaf, and those of the events from outside that were taken there since."""
     if move.row.target != STAY:
         return event.seq, _NOWHERE
     if event.key is not None or event.source is not None:
-        return entered, taken
-    return entered, {**taken, event.event: event.seq}
+        return entered_seq, taken_seqs
+    return entered_seq, {**taken_seqs, event.event: event.seq}
 
 
 def changes(move: CompiledRow, before: tuple[Value, ...], after: tuple[Value, ...]) -> tuple[tuple[str, Value], ...]:
@@ -204,10 +204,10 @@ def views_after(
         if move.event == SPECIFICATION:
             after[name] = view.fresh()
         if view.variable in move.revokes:
-            after[name] = after[name].revoked()
+            after[name] = after[name].revoke()
     if latest is None or move.finalises is None:
         return after, ()
-    after[move.step] = after[move.step].finalised(move.finalises)
+    after[move.step] = after[move.step].finalise(move.finalises)
     return after, ((move.step, latest),)
 
 
@@ -226,10 +226,15 @@ class Fold:
         self.precedence = here.precedence
         self.seq, self.specification = run.seq, run.specification
         self.keys = dict(run.keys)  # its own, and changed in place
-        self.timers, self.entered, self.taken, self.read_ms = run.timers, run.entered, run.taken, run.read_ms
+        self.timers, self.entered_seq, self.taken_seqs, self.read_ms = (
+            run.timers,
+            run.entered_seq,
+            run.taken_seqs,
+            run.read_ms,
+        )
         self._before, self._compiled = run, compiled_step(run.machine)
         self._steps = run.steps
-        self._said: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
+        self._records: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
 
     def run(self, ledger: Ledger[Entry]) -> "Run":
         """Return the run as it is now, with this ledger."""
@@ -244,18 +249,18 @@ class Fold:
             self.steps,
             self.specification,
             self.timers,
-            self.entered,
-            self.taken,
+            self.entered_seq,
+            self.taken_seqs,
             self.read_ms,
         )
 
     @property
     def steps(self) -> Mapping[str, StepView]:
         """The steps' views."""
-        if self._said:
-            views = {name: self._steps.get(name) or StepView(name) for name in self._said}
-            self._steps = {**self._steps, **{name: view.after(self._said[name]) for name, view in views.items()}}
-            self._said = {}
+        if self._records:
+            views = {name: self._steps.get(name) or StepView(name) for name in self._records}
+            self._steps = {**self._steps, **{name: view.after(self._records[name]) for name, view in views.items()}}
+            self._records = {}
         return self._steps
 
     def take(self, entries: Sequence[Entry], position: int) -> int:
@@ -264,15 +269,15 @@ class Fold:
         while position < count:
             entry = entries[position]
             if type(entry) is EventEntry:
-                taken = self._take_event(entry, entries, position + 1)
-                if not taken:
+                length = self._take_event(entry, entries, position + 1)
+                if not length:
                     return position
-                position += taken
+                position += length
                 continue
             if type(entry) not in _ONLY_RECORDED:
                 if not (type(entry) is ArtifactEntry or type(entry) is VerdictEntry):
                     return position
-                self._said.setdefault(entry.step, []).append(entry)
+                self._records.setdefault(entry.step, []).append(entry)
             position += 1
         return position
 
@@ -285,21 +290,21 @@ class Fold:
             event.source is not None or event.key != keys.get(compiled.origins.get(event.event, ""))
         ):
             return 0
-        moved = compiled.move(self, event)
-        if isinstance(moved, Refusal):
-            refused = RefusalEntry(moved.reason, moved.message, moved.accepted)
-            if position == len(entries) or entries[position] != refused:
+        result = compiled.move(self, event)
+        if isinstance(result, Refusal):
+            refusal = RefusalEntry(result.reason, result.message, result.accepted)
+            if position == len(entries) or entries[position] != refusal:
                 return 0
             self.seq, self.read_ms = seq, event.at_ms
             return 2
-        move, values = moved
+        move, values = result
         steps = self._steps
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, accepted = views_after(move, self.steps)
-        changed = changes(move, self.values, values) if move.updated else ()
+        values_changed = changes(move, self.values, values) if move.updated else ()
         place = f"{seq}/"
-        if not _follows(entries, position, move, changed, accepted, place):
+        if not _follows(entries, position, move, values_changed, accepted, place):
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
         self.precedence, self.read_ms = move.precedence, event.at_ms
@@ -308,7 +313,7 @@ class Fold:
         self._steps = steps
         if move.timers:
             self.timers = timers_after(move, self.timers, event.at_ms)
-        self.entered, self.taken = places_after(move, event, self.entered, self.taken)
+        self.entered_seq, self.taken_seqs = places_after(move, event, self.entered_seq, self.taken_seqs)
         if move.event == SPECIFICATION:
             self.specification = event.data
         return 2 + len(move.started)
@@ -333,8 +338,10 @@ def _follows(
         return False
     for ordinal, effect, _ in started:
         position += 1
-        asked = entries[position]
-        if not (type(asked) is EffectEntry and asked.effect == effect and asked.key == place + ordinal):
+        effect_entry = entries[position]
+        if not (
+            type(effect_entry) is EffectEntry and effect_entry.effect == effect and effect_entry.key == place + ordinal
+        ):
             return False
     return True
 
@@ -381,12 +388,12 @@ class Run:
     steps: Mapping[str, StepView] = attrs.field(factory=dict)
     specification: Any = None
     timers: Timers = attrs.field(factory=dict)
-    entered: int = 0
-    taken: Mapping[str, int] = attrs.field(factory=dict)
+    entered_seq: int = 0
+    taken_seqs: Mapping[str, int] = attrs.field(factory=dict)
     read_ms: int = 0
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether it is finished: in a final state, or at an end (`end when`)."""
         return is_over(self.machine, self.configuration)
 
@@ -409,10 +416,10 @@ class Run:
 
     def step(self, name: str) -> StepView:
         """Return the view of a step; an empty one when nothing has happened there. LookupError for what is no step of the machine."""
-        found = self.steps.get(name)
-        if found is None and name not in (known := step_names(self.machine)):
-            raise LookupError(f"machine {self.machine.name} has no step '{name}'; {closest(name, known)}")
-        return found or StepView(name)
+        view = self.steps.get(name)
+        if view is None and name not in (names := step_names(self.machine)):
+            raise LookupError(f"machine {self.machine.name} has no step '{name}'; {closest(name, names)}")
+        return view or StepView(name)
 
     def feed(
         self, occurrence: Occurrence, key: str | None = None, *, at_ms: int = 0, at: str | None = None
@@ -425,13 +432,15 @@ class Run:
         nothing to record.
         """
         at_ms = max(at_ms, self.read_ms)
-        compiled, seq, given = compiled_step(self.machine), self.seq + 1, occurrence
-        outcome = self._late(given, key, at, compiled) or compiled.move(self.configuration, given)
-        arrived = EventEntry(seq, given.event, given.verdicts, given.source, given.data, key, at_ms, at)
+        compiled, seq, occurrence_ = compiled_step(self.machine), self.seq + 1, occurrence
+        outcome = self._late(occurrence_, key, at, compiled) or compiled.move(self.configuration, occurrence_)
+        event = EventEntry(
+            seq, occurrence_.event, occurrence_.verdicts, occurrence_.source, occurrence_.data, key, at_ms, at
+        )
         if isinstance(outcome, Refusal):
-            refused = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
-            return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((arrived, refused)), read_ms=at_ms), ()
-        return self._moved(*outcome, arrived)
+            refusal = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
+            return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((event, refusal)), read_ms=at_ms), ()
+        return self._take_row(*outcome, event)
 
     def _late(self, occurrence: Occurrence, key: str | None, at: str | None, compiled: CompiledStep) -> Refusal | None:
         event, why = occurrence.event, ""
@@ -442,26 +451,26 @@ class Run:
         if not why:
             return None
         require_known(self.machine, occurrence)
-        if self.finished:
+        if self.is_finished:
             return None
         accepted = accepted_events(self.machine, self.configuration.state)
         return Refusal("late", self.configuration, why, (), accepted)
 
-    def _moved(
-        self, move: CompiledRow, values: tuple[Value, ...], arrived: EventEntry
+    def _take_row(
+        self, move: CompiledRow, values: tuple[Value, ...], event: EventEntry
     ) -> tuple["Run", tuple[Command, ...]]:
-        seq, place, steps = arrived.seq, f"{arrived.seq}/", self.steps
+        seq, place, steps = event.seq, f"{event.seq}/", self.steps
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, accepted = views_after(move, steps)
         changed = changes(move, self.configuration.values, values) if move.updated else ()
-        entries: list[Entry] = [arrived, RowEntry(move.line, move.source, move.target, changed, accepted)]
+        entries: list[Entry] = [event, RowEntry(move.line, move.source, move.target, changed, accepted)]
         intents = list[Intent]()
         for ordinal, effect, _ in move.started:
             key = place + ordinal
             entries.append(EffectEntry(key, effect))
             intents.append(Intent(key, effect, move.event, move.line, move.source, move.target))
-        moved = Run(
+        run = Run(
             self.machine,
             self.run_id,
             Configuration(move.target, values, move.outstanding, move.precedence),
@@ -469,15 +478,15 @@ class Run:
             seq,
             keys_after(move, self.keys, place) if move.started or move.ended else self.keys,
             steps,
-            arrived.data if arrived.event == SPECIFICATION else self.specification,
-            timers_after(move, self.timers, arrived.at_ms) if move.timers else self.timers,
-            *places_after(move, arrived, self.entered, self.taken),
-            arrived.at_ms,
+            event.data if event.event == SPECIFICATION else self.specification,
+            timers_after(move, self.timers, event.at_ms) if move.timers else self.timers,
+            *places_after(move, event, self.entered_seq, self.taken_seqs),
+            event.at_ms,
         )
         if not (move.stopped or move.timers):
-            return moved, tuple(intents)
-        stopped = [StopEffect(self.keys[effect], effect) for effect in move.stopped]
-        return moved, (*stopped, *move.timers, *intents)
+            return run, tuple(intents)
+        stops = [StopEffect(self.keys[effect], effect) for effect in move.stopped]
+        return run, (*stops, *move.timers, *intents)
 
     def record(self, entry: Record) -> "Run":
         """Append what a policy did: an effect's result, an artifact, a verdict."""
@@ -496,18 +505,18 @@ class Run:
         alone has are started.
         """
         values = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
-        carried = tuple((values | self.values)[name] for name in values)
+        new_values = tuple((values | self.values)[name] for name in values)
         here, ledger = self.configuration, self.ledger.append(change)
-        started = deadlines(machine, here.state, change.at_ms)
-        timers = {timer: due for timer, due in self.timers.items() if timer in started}
-        timers |= {timer: due for timer, due in started.items() if timer not in timers}
-        dropped = (DropTimer(*timer) for timer in self.timers if timer not in started)
-        moved: list[DropTimer | ArmTimer] = [
-            *dropped,
-            *armed(machine, (timer for timer in started if timer not in self.timers)),
+        deadlines_now = deadlines(machine, here.state, change.at_ms)
+        timers = {timer: due for timer, due in self.timers.items() if timer in deadlines_now}
+        timers |= {timer: due for timer, due in deadlines_now.items() if timer not in timers}
+        drops = (DropTimer(*timer) for timer in self.timers if timer not in deadlines_now)
+        commands: list[DropTimer | ArmTimer] = [
+            *drops,
+            *armed(machine, (timer for timer in deadlines_now if timer not in self.timers)),
         ]
-        precedence = precedence_after(machine, here.precedence, moved, here.state)
-        configuration = attrs.evolve(here, values=carried, precedence=precedence)
+        precedence = precedence_after(machine, here.precedence, commands, here.state)
+        configuration = attrs.evolve(here, values=new_values, precedence=precedence)
         return attrs.evolve(self, machine=machine, configuration=configuration, ledger=ledger, timers=timers)
 
 
@@ -535,7 +544,7 @@ def place_of(run: Run, event: str) -> int:
     It is the number of the event that entered the leaf, or of this event's own last taking there, whichever is later. Rows with `=` as
     target, timers and refusals move no other event's place.
     """
-    return max(run.entered, run.taken.get(event, 0))
+    return max(run.entered_seq, run.taken_seqs.get(event, 0))
 
 
 def replay(
@@ -547,11 +556,11 @@ def replay(
     the run has changed to, which only `dsa.lang` can.
     """
     entries = list(ledger)
-    run = _begun(machine, entries)
+    run = _first_run(machine, entries)
     _require_same(run.ledger, entries, 0)
     fold, position = Fold(run), 1
     while (position := fold.take(entries, position)) < len(entries):
-        run = _closely(fold.run(Ledger()), entries, position, machine_of)
+        run = _replay_entry(fold.run(Ledger()), entries, position, machine_of)
         if position + len(run.ledger) >= len(entries):
             return attrs.evolve(run, ledger=Ledger([*entries[:position], *run.ledger]))
         position += len(run.ledger)
@@ -567,15 +576,15 @@ def rederive(
     `replay` compares as Python does, to which 1 and true are equal; whoever compares two ledgers letter by letter needs both.
     """
     entries = list(ledger)
-    run = _begun(machine, entries)
-    made = [*run.ledger]
-    while len(made) < len(entries):
-        run = _closely(attrs.evolve(run, ledger=Ledger()), entries, len(made), machine_of)
-        made.extend(run.ledger)
-    return attrs.evolve(run, ledger=Ledger(made))
+    run = _first_run(machine, entries)
+    entries_made = [*run.ledger]
+    while len(entries_made) < len(entries):
+        run = _replay_entry(attrs.evolve(run, ledger=Ledger()), entries, len(entries_made), machine_of)
+        entries_made.extend(run.ledger)
+    return attrs.evolve(run, ledger=Ledger(entries_made))
 
 
-def _begun(machine: Machine, entries: Sequence[Entry]) -> Run:
+def _first_run(machine: Machine, entries: Sequence[Entry]) -> Run:
     """Return the run that the first of these entries begins. Raises ReplayError."""
     first = entries[0] if entries else None
     if not isinstance(first, MachineEntry):
@@ -583,7 +592,7 @@ def _begun(machine: Machine, entries: Sequence[Entry]) -> Run:
     return begin(machine, first.run, digest=first.digest, started=dict(first.started), at_ms=first.at_ms)[0]
 
 
-def _closely(
+def _replay_entry(
     run: Run, entries: Sequence[Entry], position: int, machine_of: Callable[[ChangeEntry], Machine] | None
 ) -> Run:
     """Take one entry, and require what follows from it; the run's ledger has these alone. Raises ReplayError."""
@@ -601,8 +610,8 @@ def _closely(
     return run
 
 
-def _require_same(derived: Iterable[Entry], entries: Sequence[Entry], position: int) -> None:
+def _require_same(derivation: Iterable[Entry], entries: Sequence[Entry], position: int) -> None:
     """Raise ReplayError unless the entries from a position on are these, as far as there are any."""
-    for place, expected in enumerate(derived, start=position):
-        if place < len(entries) and entries[place] != expected:
-            raise ReplayError(place, f"the ledger has {entries[place]}, the machine gives {expected}")
+    for place, entry in enumerate(derivation, start=position):
+        if place < len(entries) and entries[place] != entry:
+            raise ReplayError(place, f"the ledger has {entries[place]}, the machine gives {entry}")

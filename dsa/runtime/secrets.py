@@ -1,15 +1,12 @@
-"""Secrets in texts: found in every form that a value takes on its way, and replaced by a marker that says which it was.
+"""Secrets: values that are removed from texts and JSON, in every form in which they may appear, and replaced by `[secret NAME]`.
 
-Takes values and patterns with their names, gives texts and JSON without them. Pure: which secrets there are, `dsa.runtime.secrets`
-says; it knows no ledger. A text in which nothing is found is given back as it is, and costs next to nothing (see `Secrets.suspects`).
+- `secrets_in` takes the variables of an environment and a user's options, and returns `Secrets`: variables whose names look like keys, variables
+  and patterns that the user names, and tokens with a known shape.
+- `Secrets` replaces them. A text without secrets is returned unchanged, and costs next to nothing (see `Secrets.suspects`).
+- `SecretPattern` searches with RE2, in time that grows with the length of the text. With `re`, a text made for a pattern such as `(a+)+b` takes for
+  ever, and a resumed run would meet the same text again.
 
-Patterns that a user gives for what models write, searched for by RE2: in time that grows with the text, whatever the pattern and whoever wrote the text.
-
-`re` tries one way after another, so `(a+)+b` takes for ever with a text made for it; then only `kill -9` helps, and a run that is resumed meets the same text.
-
-Which secrets there are: the values of variables whose names say that they are keys, and what a user names.
-
-Takes the variables of an environment, gives `Secrets`. Pure: it is handed the variables, and reads no file.
+The module reads no file and no environment.
 """
 
 import json
@@ -26,60 +23,60 @@ import attrs
 
 from dsa.errors import DsaError
 
-#: What stands in the place of a secret: `[secret OPENAI_API_KEY]`.
+#: The marker in the place of a secret: `[secret OPENAI_API_KEY]`.
 _MARKER = re.compile(r"\[secret ([^\[\]\n]{1,100})\]")
 _ODD_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 _MARK = "[secret "
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _SHORTEST_BASE64 = 10
 _KNOWN_TO_HTML = "&<>\"'"
-#: What may stand between two characters of base64 that is written in lines, also within JSON.
+#: The break that may be between two characters of base64 in lines, also within JSON.
 _BREAKS = r"(?:[\r\n]+[ \t]*|(?:\\+[rn])+[ \t]*)?"
-#: What numbers of characters in JSON begin with; a backslash alone is in every other text.
+#: The beginning of a character's number in JSON. A backslash alone is too common to search for.
 _ESCAPE = "\\u00"
 _SHORTEST_LINE = 20
-#: Characters from the commonest to the rarest in ledgers and in English; what is missing here is rarest of all.
+#: Characters from the most common to the rarest in ledgers and in English; other characters are rarer still.
 _COMMON = " et\"aidsnrco-:l,2f10uhm\n.gp6b_35`'|k9yvw874/{}x()TEN*q[]#=\\Aj;S^W><ORPDI$!LCMGV+BU~FHKYX@%&zJ?Q"
-#: From which place on a character is rare enough to be asked for once more, in place of another one that nothing else is asked for by.
+#: From this rank on, a character that is already searched for is preferred to a new one.
 _RARE = 60
-#: How many characters before and behind the rarest one are looked at, before all of a text is looked through.
+#: The number of characters on each side of the rarest one that a search compares, before the whole text is searched.
 _AROUND = 6
 _RANKS = {character: rank for rank, character in enumerate(_COMMON)}
 
 
-def marked(text: str) -> tuple[str, ...]:
-    """Return the names of the secrets that a text has had, sorted: those of its markers."""
+def marker_names(text: str) -> tuple[str, ...]:
+    """Return the names in the markers of a text, sorted."""
     return tuple(sorted(set(_MARKER.findall(text)))) if _MARK in text else ()
 
 
 def marker(name: str) -> str:
-    """Return what stands in the place of a secret."""
+    """Return the marker for a secret's name."""
     return f"{_MARK}{_ODD_IN_A_NAME.sub('_', name)[:100]}]"
 
 
 class Finder(Protocol):
-    """Something that says where it is found in a text."""
+    """A pattern that finds its matches in a text."""
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Return the stretches that belong to it, from and to, in order."""
+        """Return start and end of each match, in order."""
 
 
 @attrs.frozen
 class _OwnPattern:
-    """A pattern of ours, whose work for a text is bounded by its length."""
+    """A built-in pattern, whose work for a text is bounded by its length."""
 
     pattern: re.Pattern[str]
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Return its matches."""
+        """Return start and end of each match, in order."""
         return (match.span() for match in self.pattern.finditer(text))
 
 
 @attrs.frozen
 class SecretShape:
-    """What a kind of secret looks like, which has at least `shortest` characters.
+    """The pattern of a kind of secret with at least `shortest` characters.
 
-    A text without any of the `anchors` has none; without anchors every text is looked at.
+    A text without any of the `anchors` has no such secret; without anchors the pattern is searched in every text.
     """
 
     name: str
@@ -94,7 +91,7 @@ def _token(name: str, pattern: str, shortest: int, *anchors: str) -> SecretShape
 
 _GITHUB = r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})"
 _PEM = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:(?!-----)[\s\S]){0,20000}(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?"
-#: Tokens whose issuers gave them a shape by which they are known; those of Anthropic begin like OpenAI's.
+#: The shapes of well-known tokens. Those of Anthropic begin like OpenAI's.
 SHAPES = (
     _token("openai-key", r"sk-(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,}", 23, "sk-"),
     _token("github-token", _GITHUB, 34, "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
@@ -109,7 +106,7 @@ SHAPES = (
 
 @attrs.frozen
 class _Needle:
-    """One form of a secret's value; with a `pattern`, a part of one, whose places the pattern tells, and what stands around it in base64 belongs to it."""
+    """One form of a secret's value. With a `pattern`, `text` is a part of the form, and a match of the pattern is widened to the whole base64 word."""
 
     text: str
     name: str
@@ -117,64 +114,66 @@ class _Needle:
 
 
 class Secrets:
-    r"""Values by name, each looked for in all its forms, and shapes. Nothing of it shows a value.
+    r"""Secret values by name, each searched for in all its forms, and shapes of secrets. Its repr shows no value.
 
-    A value's forms are the value itself, as JSON writes it (once and twice, with `\u0026` for what HTML knows), as Python, HTML and URLs (once and twice) write it, and in
-    base64, whatever stands around it there, wherever its lines end; of a block of several lines (a private key) also its lines.
+    The forms of a value are: the value itself; JSON strings (once and twice, with `\u0026` for the characters of HTML); Python strings; HTML; URLs
+    (once and twice); base64, with any text around it and any line breaks. Of a block of several lines, such as a private key, each line is a form.
     """
 
-    __slots__ = ("_by_rarest", "_escaped", "_free", "_needles", "_shapes", "_shortest", "names")
+    __slots__ = ("_by_rarest", "_escape_search", "_free", "_needles", "_shapes", "_shortest", "names")
 
     def __init__(self, values: Mapping[str, str] | None = None, shapes: Iterable[SecretShape] = SHAPES) -> None:
         self._needles = _sorted_needles(values or {})
         self._shapes = tuple(shapes)
         self._free = tuple(shape.pattern for shape in self._shapes if not shape.anchors)
         anchors = [anchor for shape in self._shapes for anchor in shape.anchors]
-        wanted = [*anchors, *(needle.text for needle in self._needles)]
-        self._by_rarest = _by_rarest(text for text in wanted if _ESCAPE not in text)
-        self._escaped = _any_of(text for text in wanted if _ESCAPE in text)  # of a value that has something to escape
+        texts = [*anchors, *(needle.text for needle in self._needles)]
+        self._by_rarest = _by_rarest(text for text in texts if _ESCAPE not in text)
+        self._escape_search = _any_of(
+            text for text in texts if _ESCAPE in text
+        )  # of a value that has something to escape
         lengths = [*(len(needle.text) for needle in self._needles), *(shape.shortest for shape in self._shapes)]
         self._shortest = min(lengths, default=0)
-        #: What is looked for, by name.
+        #: The names of the values and shapes.
         self.names = tuple(dict.fromkeys([*(values or {}), *(shape.name for shape in self._shapes)]))
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self.names)})"
 
     def suspects(self, text: str) -> bool:
-        """Return whether a text may have a secret in it: False is certain, and quick.
+        """Return whether a text may have a secret in it. False is certain, and fast.
 
-        Each thing that is looked for is asked for by its rarest character first: where that is missing, as it mostly is, one search for
-        one character has settled it for all that share it; where it is not, what stands around it is looked at.
+        Forms are grouped by their rarest character. If a text does not have that character, which is the usual case, one search rules out the whole
+        group; otherwise the characters around it are compared.
         """
         if len(text) < self._shortest:
             return False
         for rarest, search in self._by_rarest:
             if rarest in text and search(text):
                 return True
-        if self._escaped is not None and _ESCAPE in text and self._escaped(text):
+        if self._escape_search is not None and _ESCAPE in text and self._escape_search(text):
             return True
         return bool(self._free) and any(next(pattern.spans(text), None) for pattern in self._free)
 
     def text(self, text: str) -> str:
-        """Return a text with markers in place of secrets. Doing it again changes nothing."""
+        """Return a text with markers in place of secrets. A second call changes nothing."""
         if not self.suspects(text):
             return text
         pieces, end = [], 0
-        for match in _MARKER.finditer(text):  # whatever a pattern says, a marker is none
+        for match in _MARKER.finditer(text):  # a user's pattern may match a marker, which is not a secret
             pieces += [self._without(text[end : match.start()]), match[0]]
             end = match.end()
         return "".join([*pieces, self._without(text[end:])])
 
     def places(self, text: str) -> tuple[tuple[int, str], ...]:
-        """Return where secrets begin in a text, and their names; those that are marked already are not among them."""
+        """Return the positions of secrets in a text, with their names. Markers do not count."""
         if not self.suspects(text):
             return ()
         without_markers = _MARKER.sub(lambda match: " " * len(match[0]), text)
-        return tuple((start, name) for start, _, name in _merged(self._spans(without_markers)))
+        return tuple((start, name) for start, _, name in _merge_spans(self._spans(without_markers)))
 
     def value(self, value: Any) -> Any:  # noqa: ANN401  (JSON)
-        """Return a JSON value with markers in its texts and keys, and in place of numbers that are secrets."""
+        """Return a JSON value with markers in its strings and keys, and in place of secret numbers."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -182,25 +181,25 @@ class Secrets:
         if isinstance(value, list | tuple):
             return [self.value(item) for item in value]
         if isinstance(value, int | float) and not isinstance(value, bool):
-            written = repr(value)
-            without = self.text(written)
-            return value if without == written else without
+            text = repr(value)
+            without = self.text(text)
+            return value if without == text else without
         return value
 
     def _without(self, text: str) -> str:
         pieces, end = [], 0
-        for start, stop, name in _merged(self._spans(text)):
+        for start, stop, name in _merge_spans(self._spans(text)):
             pieces += [text[end:start], marker(name)]
             end = stop
         return "".join([*pieces, text[end:]])
 
     def _spans(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Yield where secrets stand, from and to, with their names; they may overlap."""
+        """Yield start, end and name of each secret; these may overlap."""
         for needle in self._needles:
             start = text.find(needle.text)
             if needle.pattern is not None:
                 matches = re.finditer(needle.pattern, text) if start >= 0 else ()
-                yield from ((*_widened(text, *match.span()), needle.name) for match in matches)
+                yield from ((*_widen(text, *match.span()), needle.name) for match in matches)
                 continue
             while start >= 0:
                 yield start, start + len(needle.text), needle.name
@@ -209,23 +208,30 @@ class Secrets:
             yield from ((start, stop, shape.name) for start, stop in shape.pattern.spans(text))
 
 
-def _by_rarest(wanted: Iterable[str]) -> tuple[tuple[str, Callable[[str], object]], ...]:
-    """Sort texts under the rarest character of each; give with the character what finds the middle of any of its texts."""
-    found: dict[str, list[str]] = {}
-    for text in dict.fromkeys(wanted):
-        rarest = max(text, key=lambda character: (character in found and _rank(character) >= _RARE, _rank(character)))
-        found.setdefault(rarest, []).append(text)
-    return tuple((rarest, re.compile(_around(rarest, texts)).search) for rarest, texts in found.items())
+def _by_rarest(needles: Iterable[str]) -> tuple[tuple[str, Callable[[str], object]], ...]:
+    """Group texts by their rarest character; return each character with a search for any of its texts."""
+    by_character: dict[str, list[str]] = {}
+    for text in dict.fromkeys(needles):
+        rarest = max(
+            text, key=lambda character: (character in by_character and _rank(character) >= _RARE, _rank(character))
+        )
+        by_character.setdefault(rarest, []).append(text)
+    return tuple((rarest, re.compile(_around(rarest, texts)).search) for rarest, texts in by_character.items())
 
 
 def _around(rarest: str, texts: Iterable[str]) -> str:
-    """Return a regular expression for what stands around the rarest character in any of the texts: it begins with what is beside it, which is mostly wrong, and at once."""
+    """Return a regular expression for the characters around the rarest one in any of the texts.
+
+    It tests the direct neighbours first, because that fails fast in most texts.
+    """
     places = ((text, text.index(rarest)) for text in texts)
-    cut = {(text[max(0, place - _AROUND) : place], text[place + 1 : place + 1 + _AROUND]) for text, place in places}
-    before, after = {one[-1:] for one, _ in cut}, {other[:1] for _, other in cut}
+    contexts = {
+        (text[max(0, place - _AROUND) : place], text[place + 1 : place + 1 + _AROUND]) for text, place in places
+    }
+    before, after = {one[-1:] for one, _ in contexts}, {other[:1] for _, other in contexts}
     beside = "" if "" in before else f"(?<=[{re.escape(''.join(sorted(before)))}]{re.escape(rarest)})"
     beside += "" if "" in after else f"(?=[{re.escape(''.join(sorted(after)))}])"
-    every = (f"{re.escape(other)}(?<={re.escape(one + rarest + other)})" for one, other in sorted(cut))
+    every = (f"{re.escape(other)}(?<={re.escape(one + rarest + other)})" for one, other in sorted(contexts))
     return f"{re.escape(rarest)}{beside}(?:{'|'.join(every)})"
 
 
@@ -233,29 +239,29 @@ def _rank(character: str) -> int:
     return _RANKS.get(character, len(_RANKS))
 
 
-def _any_of(wanted: Iterable[str]) -> Callable[[str], object] | None:
-    """Return what finds any of some texts; None where there are none."""
-    texts = [re.escape(text) for text in dict.fromkeys(wanted)]
+def _any_of(words: Iterable[str]) -> Callable[[str], object] | None:
+    """Return a search for any of the texts, or None if there are none."""
+    texts = [re.escape(text) for text in dict.fromkeys(words)]
     return re.compile("|".join(texts)).search if texts else None
 
 
-def _merged(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Put overlapping spans together, under the name of the longest."""
-    merged: list[tuple[int, int, str]] = []
+def _merge_spans(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Merge overlapping spans under the name of the longest."""
+    groups: list[tuple[int, int, str]] = []
     longest = 0
     for start, stop, name in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if merged and start < merged[-1][1]:
-            before, end, named = merged[-1]
-            merged[-1] = before, max(end, stop), name if stop - start > longest else named
+        if groups and start < groups[-1][1]:
+            before, end, name_before = groups[-1]
+            groups[-1] = before, max(end, stop), name if stop - start > longest else name_before
             longest = max(longest, stop - start)
         else:
-            merged.append((start, stop, name))
+            groups.append((start, stop, name))
             longest = stop - start
-    return merged
+    return groups
 
 
-def _widened(text: str, start: int, stop: int) -> tuple[int, int]:
-    """Take in what belongs to the same word of base64."""
+def _widen(text: str, start: int, stop: int) -> tuple[int, int]:
+    """Widen a span to the whole base64 word around it."""
     while start > 0 and text[start - 1] in _BASE64:
         start -= 1
     while stop < len(text) and text[stop] in _BASE64:
@@ -270,10 +276,10 @@ def _widened(text: str, start: int, stop: int) -> tuple[int, int]:
 
 def _sorted_needles(values: Mapping[str, str]) -> tuple[_Needle, ...]:
     """Return the forms of all values, each text once."""
-    found: dict[tuple[str, str | None], _Needle] = {}
+    needles: dict[tuple[str, str | None], _Needle] = {}
 
     def add(text: str, name: str, pattern: str | None = None) -> None:
-        found.setdefault((text, pattern), _Needle(text, name, pattern))
+        needles.setdefault((text, pattern), _Needle(text, name, pattern))
 
     for name, value in values.items():
         for text in chain(_plain(value), _in_html(value), _lines(value)):
@@ -284,11 +290,11 @@ def _sorted_needles(values: Mapping[str, str]) -> tuple[_Needle, ...]:
             add(text[middle:], name, whole)
         for text in _base64_again(value):
             add(text, name, re.escape(text))
-    return tuple(found.values())
+    return tuple(needles.values())
 
 
 def _plain(value: str) -> Iterator[str]:
-    """Yield a value as it is, and as JSON, Python and URLs write it."""
+    """Yield the value itself, and its forms in JSON, Python and URLs."""
     once = dumps(value)[1:-1]
     yield from (value, once, dumps(value, ensure_ascii=False)[1:-1], dumps(once)[1:-1], once.replace("/", "\\/"))
     yield from (repr(value)[1:-1], value.replace("\n", "\r\n"))
@@ -300,45 +306,45 @@ def _plain(value: str) -> Iterator[str]:
 
 
 def _in_html(value: str) -> Iterator[str]:
-    """Yield a value as HTML writes it, by names and by numbers, and as JSON does that goes into HTML: what HTML knows, or all, by numbers."""
-    named = escape(value, quote=False)
+    """Yield the forms of a value in HTML, by names and by numbers, and in JSON for HTML, with the characters of HTML, or all, as numbers."""
+    entities = escape(value, quote=False)
     yield from (
-        named,
+        entities,
         escape(value),
-        named.replace('"', "&quot;").replace("'", "&#39;"),
-        named.replace('"', "&#34;").replace("'", "&#39;"),
+        entities.replace('"', "&quot;").replace("'", "&#39;"),
+        entities.replace('"', "&#34;").replace("'", "&#39;"),
     )
-    for written in ("&#{};", "&#x{:x};", "&#x{:X};"):
-        yield from (_by_numbers(value, written, _KNOWN_TO_HTML), _by_numbers(value, written))
+    for form in ("&#{};", "&#x{:x};", "&#x{:X};"):
+        yield from (_by_numbers(value, form, _KNOWN_TO_HTML), _by_numbers(value, form))
     once = dumps(value)[1:-1]
-    for written, known in product(("\\u{:04x}", "\\u{:04X}"), ("<>&", "<>&'+`")):
-        text = _by_numbers(once, written, known)
+    for form, characters in product(("\\u{:04x}", "\\u{:04X}"), ("<>&", "<>&'+`")):
+        text = _by_numbers(once, form, characters)
         yield from (text, text.replace("\\", "\\\\"))
 
 
-def _by_numbers(value: str, written: str, which: str = "") -> str:
-    """Return a value with some of its characters, or all, written as their numbers."""
-    return "".join(written.format(ord(each)) if each in which or not which else each for each in value)
+def _by_numbers(value: str, form: str, characters: str = "") -> str:
+    """Return a value with some of its characters, or all, as numbers."""
+    return "".join(form.format(ord(each)) if each in characters or not characters else each for each in value)
 
 
 def _lines(value: str) -> Iterator[str]:
-    """Yield the lines of a block such as a private key, which stands elsewhere indented or in quotes."""
+    """Yield the lines of a block such as a private key, which may be indented or quoted elsewhere."""
     if value.startswith("-----BEGIN "):
         lines = (line.strip() for line in value.splitlines())
         yield from (line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----"))
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    """Yield what is always there when a text with these bytes is written in base64, wherever in it they begin."""
+    """Yield the base64 that every encoded text with these bytes has, for each of the three alignments."""
     for before in range(3):
-        coded = b64encode(b"\0" * before + data).decode("ascii")
-        settled = coded[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
-        if len(settled) >= _SHORTEST_BASE64:
-            yield settled
+        code = b64encode(b"\0" * before + data).decode("ascii")
+        middle = code[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
+        if len(middle) >= _SHORTEST_BASE64:
+            yield middle
 
 
 def _base64_again(value: str) -> Iterator[str]:
-    """Yield what is always there when base64 of a value is written for URLs, or is of UTF-16, or is in base64 or in a URL once more."""
+    """Yield the same for URL-safe base64, for UTF-16, and for base64 inside base64 or a URL."""
     once = list(_base64(_bytes(value)))
     yield from (text.translate({ord("+"): "-", ord("/"): "_"}) for text in once)
     yield from (quote(text, safe="") for text in once)
@@ -350,12 +356,12 @@ def _bytes(value: str) -> bytes:
     return value.encode("utf-8", "surrogatepass")
 
 
-#: Behind so many matches all of a text counts as one: finding them costs at most so many passes over it.
+#: After this many matches the rest of a text counts as one: finding them costs at most this many passes over it.
 MOST_MATCHES = 2_000
 
 
-def compiled(text: str, *, longest: bool = False) -> Any:  # noqa: ANN401  (RE2's, which has no types)
-    """Return a regular expression that searches bytes in UTF-8; of several matches the longest counts, or the first. ValueError for what is none."""
+def compile_pattern(text: str, *, longest: bool = False) -> Any:  # noqa: ANN401  (RE2's, which has no types)
+    """Return an RE2 regular expression for bytes in UTF-8, with leftmost-longest or leftmost-first matches. Raises ValueError for an invalid one."""
     import re2
 
     options = re2.Options()
@@ -366,47 +372,47 @@ def compiled(text: str, *, longest: bool = False) -> Any:  # noqa: ANN401  (RE2'
     except re2.error as fault:
         why = fault.args[0].decode() if isinstance(fault.args[0], bytes) else fault
         raise ValueError(
-            f"'{text}' is no regular expression (of RE2, which has no references and no looks around): {why}"
+            f"'{text}' is not a valid regular expression (RE2, without backreferences and lookaround): {why}"
         ) from fault
 
 
 class SecretPattern:
-    """A regular expression as RE2 has them: without references to groups and without looks around. Of several matches the longest counts.
+    """A user's regular expression in the syntax of RE2, without backreferences and lookaround. Matches are the longest ones.
 
-    Raises ValueError for what is none, and for what matches the empty text.
+    Raises ValueError for an invalid expression, and for one that matches the empty text.
     """
 
     def __init__(self, text: str) -> None:
-        self._pattern = compiled(text, longest=True)
+        self._pattern = compile_pattern(text, longest=True)
         if self._pattern.search(b"") is not None:
-            raise ValueError(f"'{text}' matches the empty text, so it would be everywhere")
+            raise ValueError(f"'{text}' matches the empty text, so it would match everywhere")
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the matches, from and to, in order; behind MOST_MATCHES of them the rest of the text."""
+        """Yield start and end of each match, in order; after MOST_MATCHES of them the rest of the text."""
         data = text.encode("utf-8", "surrogatepass")
-        done, at, count = 0, 0, 0  # characters before `at`, which counts bytes
-        while (match := self._pattern.search(data, at)) is not None:
+        position, byte_position, count = 0, 0, 0  # characters before `at`, which counts bytes
+        while (match := self._pattern.search(data, byte_position)) is not None:
             start, stop = match.span()
-            first = done + _characters(data[at:start])
+            first = position + _characters(data[byte_position:start])
             count += 1
             if count > MOST_MATCHES:
                 yield first, len(text)
                 return
-            done, at = first + _characters(data[start:stop]), stop
+            position, byte_position = first + _characters(data[start:stop]), stop
             if start < stop:
-                yield first, done
+                yield first, position
             elif stop == len(data):
                 return
-            else:  # an edge between two characters, which is no secret: go on behind the next one
-                at += len(text[done].encode("utf-8", "surrogatepass"))
-                done += 1
+            else:  # an empty match between two characters is not a secret: continue after the next one
+                byte_position += len(text[position].encode("utf-8", "surrogatepass"))
+                position += 1
 
 
 def _characters(data: bytes) -> int:
     return len(data.decode("utf-8", "surrogatepass"))
 
 
-#: Values of variables that are found by their names have at least so many characters, those that a user names at least so many.
+#: The shortest values: of variables that are recognised by their names, and of variables that a user names.
 SHORTEST_FOUND, SHORTEST_NAMED = 8, 4
 #: The last words of names such as OPENAI_API_KEY, HF_TOKEN, AWS_SECRET_ACCESS_KEY, WATSONX_APIKEY, CIRCLE_OIDC_TOKEN_V2.
 _SECRET_NAME = re.compile(
@@ -419,14 +425,14 @@ _PASSWORD_IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@"
 
 
 class SecretError(DsaError):
-    """Raised for a secret that cannot be looked for, and for one that stands where it cannot be taken out."""
+    """Raised for a secret that cannot be searched for, and for one in a place from which it cannot be removed."""
 
 
 @attrs.frozen
 class SecretOptions:
-    """What a user says about secrets, beside what is found by names.
+    """A user's choice of secrets, in addition to those that are recognised by their names.
 
-    `names` of variables, regular expressions, and `spared`: names of variables and shapes that are no secrets.
+    `names` are variables, `patterns` regular expressions, `spared` the variables and shapes that are not secrets.
     """
 
     names: tuple[str, ...] = ()
@@ -434,7 +440,7 @@ class SecretOptions:
     spared: tuple[str, ...] = ()
 
     def __or__(self, other: "SecretOptions") -> "SecretOptions":
-        """Return both together, each thing once."""
+        """Return the union of both."""
         if not self or not other:
             return self or other
         return SecretOptions(
@@ -452,25 +458,25 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-def secrets_in(environment: Mapping[str, str], chosen: SecretOptions | None = None) -> Secrets:
-    """Return the secrets of an environment. SecretError for a value that is too short, and for what is no regular expression.
+def secrets_in(environment: Mapping[str, str], options: SecretOptions | None = None) -> Secrets:
+    """Return the secrets of an environment. Raises SecretError for a value that is too short, and for an invalid regular expression.
 
-    A variable that is named and not there is passed over: its value cannot get anywhere from here.
+    A name in the options without a variable is ignored: it has no value that could appear anywhere.
     """
-    chosen = chosen or SecretOptions()
-    values = dict(_found(environment))
-    for name in chosen.names:
+    options = options or SecretOptions()
+    values = dict(_named_values(environment))
+    for name in options.names:
         if name in environment:
-            values[name] = _named(name, environment[name])
-    shapes = [*SHAPES, *_shapes(chosen.patterns)]
+            values[name] = _required_value(name, environment[name])
+    shapes = [*SHAPES, *_shapes(options.patterns)]
     return Secrets(
-        {name: value for name, value in values.items() if name.partition(".")[0] not in chosen.spared},
-        [shape for shape in shapes if shape.name not in chosen.spared],
+        {name: value for name, value in values.items() if name.partition(".")[0] not in options.spared},
+        [shape for shape in shapes if shape.name not in options.spared],
     )
 
 
-def _found(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the values that are secrets by their variables' names, or by what they look like."""
+def _named_values(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the values that are secrets by the names of their variables, or by their form."""
     for name, value in environment.items():
         if _HEADERS_NAME.search(name):
             parts = _in_headers(name, value)
@@ -482,13 +488,13 @@ def _found(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _in_headers(name: str, value: str) -> list[tuple[str, str]]:
-    """Return the values of headers, as OTEL_EXPORTER_OTLP_HEADERS has them: `key=value,key=value`; of `Bearer x`, x."""
+    """Return the values in a list of headers such as OTEL_EXPORTER_OTLP_HEADERS, `key=value,key=value`; of `Bearer x`, the x."""
     headers = (part.partition("=") for part in value.split(","))
     return [(f"{name}.{key.strip()}", unquote(text).strip().rpartition(" ")[2]) for key, _, text in headers]
 
 
 def _in_json(name: str, value: str) -> Iterator[tuple[str, str]]:
-    """Yield the secrets within a value that is a JSON object, as the credentials of a service account are."""
+    """Yield the secrets in a value that is a JSON object, such as the credentials of a service account."""
     if value.lstrip().startswith("{"):
         try:
             fields = json.loads(value)
@@ -499,18 +505,18 @@ def _in_json(name: str, value: str) -> Iterator[tuple[str, str]]:
                 yield f"{name}.{key}", text.strip()
 
 
-def _named(name: str, value: str) -> str:
+def _required_value(name: str, value: str) -> str:
     value = value.strip()
     if len(value) < SHORTEST_NAMED or value in marker(name):
         few = f"has {len(value)} characters" if len(value) < SHORTEST_NAMED else "is a part of its own marker"
-        raise SecretError(f"the value of {name} {few}: texts would not survive that it is taken out of them")
+        raise SecretError(f"the value of {name} {few}: removing it would destroy other text")
     return value
 
 
 def _shapes(patterns: Iterable[str]) -> Iterator[SecretShape]:
     for number, pattern in enumerate(patterns, start=1):
         try:
-            searched = SecretPattern(pattern)
+            finder = SecretPattern(pattern)
         except ValueError as fault:
             raise SecretError(str(fault)) from fault
-        yield SecretShape(f"pattern-{number}", searched)
+        yield SecretShape(f"pattern-{number}", finder)

@@ -1,17 +1,16 @@
-"""Where the first JSON value of a text ends, told piece by piece: each character is looked at once.
+"""Speech: a model's text, cleaned and divided into answer, drafts and function calls before any other code sees it.
 
-Brackets count outside strings only. A string may stand in single quotes too, as Python writes them. It knows no
-numbers and no words: a value that is neither object, array nor string never ends.
+Every text of every model passes through here, whole or in pieces: `dsa.generators.streams` passes the pieces of servers and of LiteLLM,
+`strip_drafts` the texts of other generators. The result does not depend on how the text is cut into pieces. The work is linear in its length.
 
-Speech: what a model says, taken apart and cleaned before anything else sees it.
+- Halves of characters are joined (JSON can write surrogates).
+- Drafts are between `<think>` and `</think>`. The first mark may be missing, because chat templates write it, and the last one too.
+- `gpt-oss` writes channels with marks (https://github.com/openai/harmony): `analysis` is a draft, a message to a function is a call, the rest is the
+  answer.
+- A mark in a code fence, in backticks or between quotes is text.
 
-Every text of every model passes here, whole or piece by piece: those of servers and of LiteLLM in `dsa.generators.streams`, those of any other generator in `heard`.
-Halves of characters are joined, drafts are told from the answer, and calls that stand in a channel of their own are taken out of it. However a text is
-cut into pieces, it comes to the same. Pure, and linear in the length of the text.
-
-Drafts stand between `<think>` and `</think>`, where the beginning may be missing (chat templates write it themselves) and the end too. `gpt-oss` writes
-its channels with marks (https://github.com/openai/harmony): `analysis` is a draft, what is addressed to a function is a call, the rest is the answer.
-A mark in code, that is in a fence, in backticks or between quotes, is text.
+`Scanner` finds the end of the first JSON value of a text, also piece by piece, and looks at each character once. Brackets count only outside strings;
+strings may have single quotes, as in Python. It knows no numbers and words: a value that is not an object, array or string never ends.
 """
 
 import re
@@ -28,12 +27,12 @@ _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
 
 class Scanner:
-    """Feed it pieces; `end` is how many characters the first value takes, None until it is complete.
+    """A search for the end of the first JSON value in pieces of text.
 
-    `more` says that something but white space came after it.
+    `end` is the length of the text up to that end, None until the value is complete. `more` says whether other text than white space follows.
     """
 
-    __slots__ = ("_before", "_depth", "_escaped", "_quote", "end", "more")
+    __slots__ = ("_before", "_depth", "_is_escaped", "_quote", "end", "more")
 
     def __init__(self) -> None:
         self.end: int | None = None
@@ -41,7 +40,7 @@ class Scanner:
         self._before = 0
         self._depth = 0
         self._quote = ""
-        self._escaped = False
+        self._is_escaped = False
 
     @property
     def open(self) -> bool:
@@ -49,58 +48,58 @@ class Scanner:
         return self.end is None and bool(self._depth or self._quote)
 
     def feed(self, text: str) -> None:
-        """Take the next piece."""
+        """Read the next piece."""
         position = self.advance(text, 0)
         if self.end is not None and not self.more:
             self.more = bool(text[position:].strip())
         self._before += len(text)
 
     def advance(self, text: str, position: int) -> int:
-        """Go through a text from a position on, up to the end of the value; give where that is."""
+        """Read a text from a position on, and return the position where the value, or the text, ends."""
         while position < len(text) and self.end is None:
             position = self._in_string(text, position) if self._quote else self._outside(text, position)
         return position
 
     def _in_string(self, text: str, position: int) -> int:
-        if self._escaped:
-            self._escaped = False
+        if self._is_escaped:
+            self._is_escaped = False
             return position + 1
-        found = _IN_STRING[self._quote].search(text, position)
-        if found is None:
+        match = _IN_STRING[self._quote].search(text, position)
+        if match is None:
             return len(text)
-        if found[0] == "\\":
-            self._escaped = True
-            return found.end()
+        if match[0] == "\\":
+            self._is_escaped = True
+            return match.end()
         self._quote = ""
         if self._depth == 0:
-            self.end = self._before + found.end()
-        return found.end()
+            self.end = self._before + match.end()
+        return match.end()
 
     def _outside(self, text: str, position: int) -> int:
-        found = _STRUCTURE.search(text, position)
-        if found is None:
+        bracket = _STRUCTURE.search(text, position)
+        if bracket is None:
             return len(text)
-        match found[0]:
+        match bracket[0]:
             case "{" | "[":
                 self._depth += 1
             case "}" | "]":
                 self._depth -= 1
                 if self._depth <= 0:
-                    self.end = self._before + found.end()
+                    self.end = self._before + bracket.end()
             case quote:
                 self._quote = quote
-        return found.end()
+        return bracket.end()
 
 
 def end_of_value(text: str, start: int = 0) -> int | None:
-    """Return where the value ends that begins at `start`; None when the text ends before it does."""
+    """Return the end of the value that begins at `start`; None if it is incomplete."""
     scanner = Scanner()
     scanner.advance(text, start)
     return scanner.end
 
 
 def values_in(text: str) -> list[str]:
-    """Cut a text into the values that stand in it one after the other; the last may be incomplete."""
+    """Split a text into the values that follow each other in it; the last one may be incomplete."""
     parts, start = [], 0
     while start < len(text):
         end = end_of_value(text, start) or len(text)
@@ -121,18 +120,18 @@ def is_unicode(text: str) -> bool:
     return text.isascii() or _HALF.search(text) is None
 
 
-def joined(text: str) -> str:
-    """Return a text in which halves of characters are joined, and those that stand alone are U+FFFD."""
+def join_halves(text: str) -> str:
+    """Return a text with joined halves of characters, and U+FFFD for single halves."""
     return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def as_unicode(value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Return a JSON value all of whose texts are `joined`, names in its objects too."""
-    return each_text(value, joined, with_names=True)
+    """Return a JSON value with `join_halves` applied to its strings, and to the names in its objects."""
+    return each_text(value, join_halves, with_names=True)
 
 
 def each_text(value: Any, change: Callable[[str], str], *, with_names: bool = False) -> Any:  # noqa: ANN401  (JSON)
-    """Return a JSON value whose texts are changed, the names in its objects too `with_names`."""
+    """Return a JSON value with `change` applied to its strings, and with `with_names` also to the names in its objects."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list | tuple):
@@ -143,12 +142,12 @@ def each_text(value: Any, change: Callable[[str], str], *, with_names: bool = Fa
     return value
 
 
-# -- what is said -----------------------------------------------------------------------------------------------------
+# -- parts of a text --------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class FunctionText:
-    """What is addressed to a function and not to the user: its name as the model writes it, and the text."""
+    """A message to a function instead of the user: the function's name as the model writes it, and the text."""
 
     recipient: str
     text: str
@@ -156,15 +155,15 @@ class FunctionText:
 
 @attrs.frozen
 class SpeechParts:
-    """A text taken apart."""
+    """The parts of a model's text: the answer, the drafts, and the calls of functions."""
 
     answer: str = ""
     drafts: str = ""
     calls: tuple[FunctionText, ...] = ()
 
 
-def spoken(text: str) -> SpeechParts:
-    """Take a whole text apart."""
+def split_speech(text: str) -> SpeechParts:
+    """Divide a whole text into its parts."""
     if "<" not in text and text.isascii():  # no mark, no half of a character
         return SpeechParts(text)
     speech = Speech()
@@ -172,10 +171,10 @@ def spoken(text: str) -> SpeechParts:
     return speech.finish()
 
 
-def heard(made: Artifact) -> Artifact:
-    """Return what a generator has given, with the answer alone for its content. An answer that is nothing but drafts is an empty one."""
-    answer = spoken(made.content).answer
-    return made if answer == made.content else attrs.evolve(made, content=answer)
+def strip_drafts(artifact: Artifact) -> Artifact:
+    """Return a generator's artifact with only the answer as its content; it is empty if the text has only drafts."""
+    answer = split_speech(artifact.content).answer
+    return artifact if answer == artifact.content else attrs.evolve(artifact, content=answer)
 
 
 # -- marks ------------------------------------------------------------------------------------------------------------
@@ -193,12 +192,12 @@ _MARKS = (
     *(f"</{tag}>" for tag in _TAGS),
     *(f"<|{token}|>" for token in _TOKENS),
 )
-#: Finds what may begin a mark, or none: most of what has the character is not.
+#: Finds a possible beginning of a mark; most `<` are not one.
 _SUSPECT = re.compile(r"<(?:[/|TtSs]|\Z)").search
 _BEGINNINGS = frozenset(mark[:size] for mark in _MARKS for size in range(1, len(mark)))
 _LONGEST = max(map(len, _BEGINNINGS))
 _CHANNEL = r"\s{0,3}(?:analysis|commentary|final)\b"
-#: What begins a message of a channel, where nothing has shown yet that the text has channels.
+#: The header of a channel's message, in a text that has had no channels so far.
 _HEADER = re.compile(
     rf"(?:<\|start\|>[^<]{{0,100}})?(?:<\|channel\|>{_CHANNEL}[^<\n]{{0,200}}){{1,3}}(?:<\|constrain\|>[^<]{{0,100}})?<\|message\|>"
     r"|<\|start\|>\s{0,9}assistant\b[^<]{0,100}<\|message\|>"
@@ -207,18 +206,18 @@ _HEADER_BEGUN = re.compile(
     r"(?:<\|start\|>[^<]{0,100})?(?:<\|channel\|>[^<]{0,200}){0,3}(?:<\|constrain\|>[^<]{0,100})?(?P<mark><[|a-z]{0,12}\|?)?"
 )
 _MOST_HEADER = 1_000
-#: Ends of messages behind the last word.
+#: The marks at the end of a text.
 _TRAILING = re.compile(r"(?:<\|(?:end|call|return)\|>|\s){0,200}(?P<mark><[|a-z]{0,7}\|?)?")
 _TO = re.compile(r"\bto=([^\s<]+)")
 _NOBODY = frozenset({"user", "assistant", "all"})
-#: Beside these a mark is spoken of, and marks nothing; a quotation mark behind it may also begin the answer.
+#: A mark beside one of these is text, because the answer speaks about it; a quotation mark after it may also begin the answer.
 _QUOTING, _SPEAKING_OF = frozenset("\"'`\\("), frozenset(".,;:")
 _QUOTED = frozenset("\"'\\)")
 _QUOTES = frozenset("\"'`")
 
 
 def _pending(text: str, start: int) -> int:
-    """Return where the end of a text may begin a mark; its length where it does not."""
+    """Return the position of an incomplete mark at the end of a text; the length of the text if there is none."""
     at = text.find("<", max(start, len(text) - _LONGEST))
     while at >= 0:
         if text[at:].lower() in _BEGINNINGS:
@@ -228,12 +227,12 @@ def _pending(text: str, start: int) -> int:
 
 
 def _is_quoted(before: str, after: str) -> bool:
-    """Return whether a mark between two characters is spoken of."""
+    """Return whether a mark between two characters is text."""
     return before in _QUOTING or after in _SPEAKING_OF or (after in _QUOTED and before.strip() != "")
 
 
-def _addressed(role: str, channel: str) -> tuple[list[str], list[str], str]:
-    """Return who speaks and in which channel, a word or none, and the function that is addressed, if one is."""
+def _header_parts(role: str, channel: str) -> tuple[list[str], list[str], str]:
+    """Return the first word of the role and of the channel, as lists of at most one, and the addressed function or ""."""
     to = _TO.search(f"{role} {channel}")
     who, where = (_TO.sub("", text).split()[:1] for text in (role, channel))
     return who, where, to[1] if to and to[1] not in _NOBODY else ""
@@ -245,7 +244,7 @@ _MOST_OF_LINE = 200
 
 
 class _Place:
-    """Where the end of a text stands: in a fence, in backticks, at the beginning of a line."""
+    """The place of the end of a text: in a fence, in backticks, at the beginning of a line."""
 
     __slots__ = ("_fence", "_line", "_ticks")
 
@@ -262,7 +261,7 @@ class _Place:
         return not self._line.strip()
 
     def go_on(self, text: str) -> None:
-        """Take what comes next; runs of backticks are whole."""
+        """Read the next text, which must not end within a run of backticks."""
         first, *lines = text.split("\n")
         self._within(first)
         for line in lines:
@@ -276,10 +275,10 @@ class _Place:
             self._ticks = len(run) if self._ticks == 0 else 0 if self._ticks == len(run) else self._ticks
 
     def _end(self) -> None:
-        found = _FENCE.match(self._line)
-        if found and not self._fence:
-            self._fence = found[1] if found[1][0] == "~" or "`" not in self._line[found.end() :] else ""
-        elif found and found[1].startswith(self._fence) and not self._line[found.end() :].strip():
+        fence = _FENCE.match(self._line)
+        if fence and not self._fence:
+            self._fence = fence[1] if fence[1][0] == "~" or "`" not in self._line[fence.end() :] else ""
+        elif fence and fence[1].startswith(self._fence) and not self._line[fence.end() :].strip():
             self._fence = ""
         self._line, self._ticks = "", 0
 
@@ -292,26 +291,26 @@ class _Mode(Enum):
 
 
 class Speech:
-    """Feed it pieces; each gives what of the answer can be shown now. `finish` gives all.
+    """A model's text in pieces: `feed` returns the part of the answer that can be shown now, `finish` returns everything.
 
-    What is shown is the beginning of the answer, but for one thing that only the end of drafts tells: that they were some, where nothing began them.
-    Then `begins_anew` is true, until the next piece.
+    The shown parts together are the beginning of the answer, with one exception: drafts without a first mark are recognised only at their end. Then
+    `begins_anew` is True until the next piece, and what was shown before was a draft.
     """
 
     def __init__(self) -> None:
         self.begins_anew = False
-        self._is_plain = False  # nothing is held, something was said: a piece without a mark is the answer's
+        self._is_plain = False  # True: nothing is pending, and a piece without a mark belongs to the answer
         self._mode = _Mode.ANSWER
-        self._half = self._held = ""
+        self._half = self._pending = ""
         self._answer: list[str] = []
         self._drafts: list[str] = []
         self._calls: list[FunctionText] = []
         self._piece: list[str] = []  # of the draft, or the call, that goes on
         self._blank: list[str] = []  # before the first word
         self._is_trimmed = False
-        self._place, self._placed = _Place(), 0
-        self._spoken_of = 0  # beginnings of drafts that stand in the answer as text
-        self._reopened = ""
+        self._place, self._placed_pieces = _Place(), 0
+        self._spoken_of = 0  # marks of beginnings that are text in the answer
+        self._opening_mark = ""
         self._has_channels = self._is_over = False
         self._breaks = ""
         self._header: dict[str, str] = {}
@@ -321,20 +320,20 @@ class Speech:
         self._has_begun = False
 
     def feed(self, text: str) -> str:
-        """Take the next piece, and return what can be shown."""
+        """Read the next piece, and return the text that can be shown."""
         if self._is_plain and ("<" not in text or not _SUSPECT(text)) and (text.isascii() or not _HALF.search(text)):
             self._answer.append(text)
             return text
         self.begins_anew = False
         text = self._half + text
         self._half = text[-1:] if _FIRST_HALF[0] <= text[-1:] <= _FIRST_HALF[1] else ""
-        shown = self._walk(joined(text.removesuffix(self._half) if self._half else text))
-        self._is_plain = self._mode is _Mode.ANSWER and not (self._held or self._half or self._blank or self._breaks)
+        new_text = self._walk(join_halves(text.removesuffix(self._half) if self._half else text))
+        self._is_plain = self._mode is _Mode.ANSWER and not (self._pending or self._half or self._blank or self._breaks)
         self._is_plain = self._is_plain and bool(self._answer) and not self.begins_anew
-        return shown
+        return new_text
 
     def finish(self) -> SpeechParts:
-        """Return all that was said."""
+        """End the text, and return its parts."""
         if not self._is_over:
             self._is_over = True
             rest, self._half = UNKNOWN * bool(self._half), ""
@@ -345,32 +344,34 @@ class Speech:
         return SpeechParts("".join(self._answer), "\n".join(filter(None, self._drafts)), tuple(self._calls))
 
     def _close(self) -> None:
-        """End what goes on."""
-        said = "".join(self._piece)
+        """End the present draft or call."""
+        text = "".join(self._piece)
         self._piece = []
-        if self._mode is _Mode.DRAFT and self._reopened:  # never closed, in the middle of an answer: it was none
-            self._say(f"{self._reopened}{said}")
+        if (
+            self._mode is _Mode.DRAFT and self._opening_mark
+        ):  # a draft in the middle of an answer that never ends is text
+            self._say(f"{self._opening_mark}{text}")
         elif self._mode is _Mode.CALL:
-            self._calls.append(FunctionText(self._recipient, said))
+            self._calls.append(FunctionText(self._recipient, text))
         elif self._mode is not _Mode.ANSWER:
-            self._drafts.append(said or " ".join(self._header.values()) * (self._mode is _Mode.HEADER))
+            self._drafts.append(text or " ".join(self._header.values()) * (self._mode is _Mode.HEADER))
         self._mode = _Mode.ANSWER
 
     def _walk(self, text: str) -> str:
-        """Go through a text from mark to mark."""
-        text, at, shown = self._held + text, 0, list[str]()
-        self._held = ""
+        """Read a text from mark to mark, and return the new part of the answer."""
+        text, at, output = self._pending + text, 0, list[str]()
+        self._pending = ""
         steps = (self._in_answer, self._in_draft, self._in_header, self._in_call, self._in_aside)  # by mode
         while at < len(text):
-            at = steps[self._mode.value](text, at, shown)
-        return "".join(shown)
+            at = steps[self._mode.value](text, at, output)
+        return "".join(output)
 
     def _hold(self, text: str, start: int) -> int:
-        self._held = text[start:]
+        self._pending = text[start:]
         return len(text)
 
     def _before_mark(self, text: str, at: int, mark: re.Match[str] | None, take: Callable[[str], object]) -> int:
-        """Take what stands before a mark; without one all but what may become one, which is held. Return where it ends."""
+        """Pass the text before a mark to `take`; without a mark, all but a possible beginning of one, which stays pending. Return the position after it."""
         end = mark.start() if mark else len(text) if self._is_over else _pending(text, at)
         if end > at:
             take(text[at:end])
@@ -378,22 +379,22 @@ class Speech:
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    def _in_answer(self, text: str, at: int, shown: list[str]) -> int:
+    def _in_answer(self, text: str, at: int, output: list[str]) -> int:
         mark = _MARK.search(text, at)
-        at = self._before_mark(text, at, mark, lambda said: shown.append(self._say(said)))
+        at = self._before_mark(text, at, mark, lambda said: output.append(self._say(said)))
         if mark is None:
             return at
-        self._place.go_on("".join(self._answer[self._placed :]))
-        self._placed = len(self._answer)
+        self._place.go_on("".join(self._answer[self._placed_pieces :]))
+        self._placed_pieces = len(self._answer)
         step = self._at_opening if mark["open"] else self._at_closing if mark["close"] else self._at_token
         after = step(text, mark)
         if after is None:
-            shown.append(self._say(mark[0]))
+            output.append(self._say(mark[0]))
             return mark.end()
         return after
 
     def _say(self, text: str) -> str:
-        """Add to the answer, and return what is new of it. White space before the first word waits for it; behind drafts it goes."""
+        """Add a text to the answer, and return the new part. White space before the first word waits for that word; after drafts it is dropped."""
         if not self._answer:
             if text.isspace():
                 self._blank.append(text)
@@ -409,17 +410,17 @@ class Speech:
         return text
 
     def _at_opening(self, _text: str, mark: re.Match[str]) -> int | None:
-        """Begin a draft; None where the mark is text."""
+        """Begin a draft and return the position after the mark; None if the mark is text."""
         if self._answer and (self._place.is_code or not self._place.is_beginning):
             self._spoken_of += not self._place.is_code
             return None
-        self._reopened = mark[0] if self._answer else ""
+        self._opening_mark = mark[0] if self._answer else ""
         self._mode, self._is_trimmed = _Mode.DRAFT, self._is_trimmed or not self._answer
         self._blank = []
         return mark.end()
 
     def _at_closing(self, text: str, mark: re.Match[str]) -> int | None:
-        """Take all that was said for a draft; None where the mark is text."""
+        """Make everything so far a draft, and return the position after the mark; None if the mark is text."""
         if mark.end() == len(text) and not self._is_over:
             return self._hold(text, mark.start())
         if self._place.is_code or self._is_spoken_of(text, mark):
@@ -427,18 +428,18 @@ class Speech:
         self._drafts.append("".join(self._answer))
         self.begins_anew = bool(self._answer)
         self._answer, self._blank, self._is_trimmed, self._breaks = [], [], True, ""
-        self._place, self._placed = _Place(), 0
+        self._place, self._placed_pieces = _Place(), 0
         return mark.end()
 
     def _is_spoken_of(self, text: str, mark: re.Match[str]) -> bool:
-        """Return whether a mark that would end drafts is one that the answer speaks of."""
-        if self._spoken_of:  # so was its beginning
+        """Return whether a mark that would end drafts is text, because the answer speaks about it."""
+        if self._spoken_of:  # so was the mark of the beginning
             self._spoken_of -= 1
             return True
         return _is_quoted(self._answer[-1][-1:] if self._answer else "", text[mark.end() : mark.end() + 1])
 
     def _at_token(self, text: str, mark: re.Match[str]) -> int | None:
-        """Take a mark of a channel; None where it is text."""
+        """Read a mark of a channel, and return the position after it; None if it is text."""
         if self._place.is_code:
             return None
         if self._has_channels:
@@ -459,7 +460,7 @@ class Speech:
 
     # -- drafts and channels ------------------------------------------------------------------------------------------
 
-    def _in_draft(self, text: str, at: int, _shown: list[str]) -> int:
+    def _in_draft(self, text: str, at: int, _output: list[str]) -> int:
         mark = _CLOSE.search(text, at)
         at = self._before_mark(text, at, mark, self._piece.append)
         if mark is None:
@@ -467,15 +468,15 @@ class Speech:
         if mark.end() == len(text) and not self._is_over:
             return self._hold(text, mark.start())
         before = self._piece[-1][-1:] if self._piece else ""
-        if before in _QUOTES and text.startswith(before, mark.end()):  # the draft speaks of it
+        if before in _QUOTES and text.startswith(before, mark.end()):  # the draft speaks about the mark
             self._piece.append(mark[0])
             return mark.end()
         self._drafts.append("".join(self._piece))
-        self._piece, self._mode, self._reopened = [], _Mode.ANSWER, ""
+        self._piece, self._mode, self._opening_mark = [], _Mode.ANSWER, ""
         return mark.end()
 
     def _after_token(self, mark: re.Match[str]) -> int:
-        """Go on behind a mark of a channel, outside of calls."""
+        """Continue after a mark of a channel, outside calls."""
         word = mark["token"].lower()
         if word == "start":
             self._header, self._part, self._mode = {}, "role", _Mode.HEADER
@@ -493,7 +494,7 @@ class Speech:
             self._mode = _Mode.ANSWER
         return mark.end()
 
-    def _in_header(self, text: str, at: int, _shown: list[str]) -> int:
+    def _in_header(self, text: str, at: int, _output: list[str]) -> int:
         mark = _TOKEN.search(text, at)
         at = self._before_mark(text, at, mark, self._head)
         return at if mark is None else self._after_token(mark)
@@ -502,8 +503,8 @@ class Speech:
         self._header[self._part] = (self._header.get(self._part, "") + text)[:_MOST_HEADER]
 
     def _begin_message(self) -> None:
-        who, where, self._recipient = _addressed(self._header.get("role", ""), self._header.get("channel", ""))
-        self._place, self._placed = _Place(), len(self._answer)
+        who, where, self._recipient = _header_parts(self._header.get("role", ""), self._header.get("channel", ""))
+        self._place, self._placed_pieces = _Place(), len(self._answer)
         self._breaks = "\n\n" if self._answer else ""
         if who not in ([], ["assistant"]):
             self._mode = _Mode.ASIDE
@@ -512,7 +513,7 @@ class Speech:
         else:
             self._mode = _Mode.ASIDE if where == ["analysis"] else _Mode.ANSWER
 
-    def _in_call(self, text: str, at: int, _shown: list[str]) -> int:
+    def _in_call(self, text: str, at: int, _output: list[str]) -> int:
         mark = _TOKEN.search(text, at)
         at = self._before_mark(text, at, mark, self._call)
         if mark is None:
@@ -531,7 +532,7 @@ class Speech:
             self._scanner.feed(text)
         self._piece.append(text)
 
-    def _in_aside(self, text: str, at: int, _shown: list[str]) -> int:
+    def _in_aside(self, text: str, at: int, _output: list[str]) -> int:
         mark = _TOKEN.search(text, at)
         at = self._before_mark(text, at, mark, self._piece.append)
         if mark is None:

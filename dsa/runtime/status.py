@@ -40,7 +40,7 @@ from dsa.runtime.ledger import (
     part_in,
     seq_of,
 )
-from dsa.runtime.policy.call_tree import call_key, call_named, doubted_calls, raised_in
+from dsa.runtime.policy.call_tree import call_key, call_named, doubted_calls, raising_path
 from dsa.runtime.policy.policies import QUESTION
 from dsa.runtime.run import Run, Timers, place_of
 from dsa.semantics import accepted_events
@@ -68,8 +68,8 @@ class InFlight:
     calls: tuple[CallEntry, ...] = ()
     has_failed: bool = False
     root: int = 1
-    raised: str | None = None
-    decided: Mapping[str, Handling] = attrs.field(factory=dict)
+    stopping_path: str | None = None
+    decisions: Mapping[str, Handling] = attrs.field(factory=dict)
     part: Part | None = None
 
 
@@ -81,42 +81,45 @@ class UnfinishedWork:
     order in which they were started.
     """
 
-    answered: tuple[tuple[Intent, ResultEntry], ...] = ()
+    answers: tuple[tuple[Intent, ResultEntry], ...] = ()
     in_flight: tuple[InFlight, ...] = ()
     timers: Timers = attrs.field(factory=dict)
 
 
-def unfinished(run: Run) -> UnfinishedWork:
+def unfinished_work(run: Run) -> UnfinishedWork:
     """Read what is left to do. A failure that no row takes is to be tried again, as a person asks who resumes the run."""
-    past = _Past(run)
-    answered: list[tuple[Intent, ResultEntry]] = []
+    past = _EffectHistory(run)
+    answers: list[tuple[Intent, ResultEntry]] = []
     flying: list[InFlight] = []
-    blocked = -1
+    blocked_seq = -1
     for intent in past.intents:
         results, has_answers = past.results.get(intent.key, []), intent.effect in run.machine.answers
-        if results and not has_answers and not results[-1].failed:
+        if results and not has_answers and not results[-1].has_failed:
             continue
         if results and is_question(results[-1]):
             continue  # a person answers it
         seq = seq_of(intent.key)
-        about, last = declared(run.machine, intent.effect), results[-1] if results else None
+        about, last = effect_declaration(run.machine, intent.effect), results[-1] if results else None
         tries = sum(map(is_try, results))
-        exhausted = tries > (about.retries or 0) or (last is not None and ends_its_tries(about, last))
+        has_no_try_left = tries > (about.retries or 0) or (last is not None and ends_its_tries(about, last))
         part = part_in(last) if has_answers and last is not None else None
         is_over = bool(results) and (
-            not results[-1].failed or (part is None and exhausted and intent.effect in run.machine.failures_handled)
+            not results[-1].has_failed
+            or (part is None and has_no_try_left and intent.effect in run.machine.failures_handled)
         )
         if is_over and has_answers:
-            answered.append((intent, results[-1]))
+            answers.append((intent, results[-1]))
         elif not is_over:
             unknown = last is not None and has_timed_out(last) and doubt_of(about) == "ask"
-            in_doubt = unknown or (seq != blocked and (not exhausted or intent.key in past.tried_again))
-            root, raised, calls = past.calls_in(intent.key, has_stopped=exhausted)
-            said, data = past.decided.get(intent.key, {}), past.data[intent.key]
+            in_doubt = unknown or (seq != blocked_seq and (not has_no_try_left or intent.key in past.tried_again))
+            root, stopping_path, calls = past.calls_in(intent.key, has_stopped=has_no_try_left)
+            decisions, data = past.decisions.get(intent.key, {}), past.data[intent.key]
             waits = None if intent.key in past.tried_again else part
-            flying.append(InFlight(intent, data, tries, in_doubt, calls, bool(results), root, raised, said, waits))
-            blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
-    return UnfinishedWork(tuple(answered), tuple(flying), run.timers)
+            flying.append(
+                InFlight(intent, data, tries, in_doubt, calls, bool(results), root, stopping_path, decisions, waits)
+            )
+            blocked_seq = blocked_seq if has_answers else seq  # the effects after it wait for it (S6)
+    return UnfinishedWork(tuple(answers), tuple(flying), run.timers)
 
 
 def handling_of(machine: Machine, flying: InFlight) -> Handling:
@@ -125,16 +128,16 @@ def handling_of(machine: Machine, flying: InFlight) -> Handling:
     Of an actuator that says nothing a person is asked; so it is when the effect had called a policy that is registered so, and the table would have it
     called again.
     """
-    if flying.intent.key in flying.decided:
-        return flying.decided[flying.intent.key]
-    handling = doubt_of(declared(machine, flying.intent.effect)) if flying.in_doubt else "retry"
-    return "ask" if handling == "retry" and asked_calls(flying) else handling
+    if flying.intent.key in flying.decisions:
+        return flying.decisions[flying.intent.key]
+    handling = doubt_of(effect_declaration(machine, flying.intent.effect)) if flying.in_doubt else "retry"
+    return "ask" if handling == "retry" and undecided_calls(flying) else handling
 
 
-def asked_calls(flying: InFlight) -> Mapping[str, CallEntry]:
+def undecided_calls(flying: InFlight) -> Mapping[str, CallEntry]:
     """Return the calls of an effect about which a person has still to say what became of them, by their keys."""
     calls = {call_key(call.key, call.path): call for call in flying.calls if call.in_doubt == "ask"}
-    return {key: call for key, call in calls.items() if key not in flying.decided}
+    return {key: call for key, call in calls.items() if key not in flying.decisions}
 
 
 def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> ResumedEntry | None:
@@ -147,13 +150,13 @@ def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> Resumed
         if flying.in_doubt or flying.has_failed:
             key = flying.intent.key
             handling = effects[key] = handling_of(run.machine, flying) if flying.in_doubt else "again"
-            if flying.raised is not None:
-                calls[call_key(key, flying.raised)] = "again"
+            if flying.stopping_path is not None:
+                calls[call_key(key, flying.stopping_path)] = "again"
             calls |= {call_key(key, call.path): _handling_in(flying, handling, call) for call in flying.calls}
-    first, resumed = run.ledger[0], (entry for entry in reversed(run.ledger) if type(entry) is ResumedEntry)
+    first, resumed_entries = run.ledger[0], (entry for entry in reversed(run.ledger) if type(entry) is ResumedEntry)
     assert isinstance(first, MachineEntry), "a run begins with its machine"
-    before = next(resumed, None) or ResumedEntry.bound(dict(first.started))
-    is_new = effects or (session.differs(before) and not run.finished)
+    before = next(resumed_entries, None) or ResumedEntry.from_settings(dict(first.started))
+    is_new = effects or (session.differs(before) and not run.is_finished)
     return attrs.evolve(session, effects=effects, calls=calls) if is_new else None
 
 
@@ -161,14 +164,14 @@ def _handling_in(flying: InFlight, whole: Handling, call: CallEntry) -> Handling
     """Return what is done about a call under way in an effect: what is decided about the effect is decided about all of its calls."""
     if whole in {"fail", "done"}:
         return whole
-    handling = flying.decided.get(call_key(call.key, call.path), call.in_doubt)
+    handling = flying.decisions.get(call_key(call.key, call.path), call.in_doubt)
     return "retry" if handling == "ask" else handling
 
 
 def doubt_of(about: Effect) -> Handling:
     """Return what the table says about an effect of which nobody knows whether it happened."""
-    written: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
-    return written.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
+    handlings: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
+    return handlings.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
 
 
 def is_question(result: ResultEntry) -> bool:
@@ -189,12 +192,12 @@ def ends_its_tries(about: Effect, result: ResultEntry) -> bool:
     return not is_try(result) or (has_timed_out(result) and doubt_of(about) != "retry")
 
 
-def declared(machine: Machine, effect: str) -> Effect:
+def effect_declaration(machine: Machine, effect: str) -> Effect:
     """Return what the table's Effects say about an effect, or that they say nothing."""
     return machine.effect_named.get(effect) or Effect(effect)
 
 
-class _Past:
+class _EffectHistory:
     """What a ledger says of the effects that may have something left to do.
 
     `intents` are these in the order in which they were asked for, `data` that of the events that led to them; further their results and calls, and what
@@ -207,8 +210,8 @@ class _Past:
         self.data: dict[str, Any] = {}
         self.results: dict[str, list[ResultEntry]] = {}
         self.tried_again: set[str] = set()
-        self.decided: dict[str, dict[str, Handling]] = {}
-        self._tried: dict[str, list[CallEntry | CallResultEntry | ResultEntry | Handling]] = {}
+        self.decisions: dict[str, dict[str, Handling]] = {}
+        self._tries: dict[str, list[CallEntry | CallResultEntry | ResultEntry | Handling]] = {}
         event, row = _NO_EVENT, _NO_ROW
         for entry in run.ledger:
             if type(entry) is EventEntry:  # in half the time of `match`, which looks at every entry in five ways
@@ -228,17 +231,17 @@ class _Past:
             if entry.key in self.data:
                 self.results.setdefault(entry.key, []).append(entry)
                 self.tried_again.discard(entry.key)
-                self.decided.pop(entry.key, None)
-                self._tried.setdefault(entry.key, []).append(entry)
+                self.decisions.pop(entry.key, None)
+                self._tries.setdefault(entry.key, []).append(entry)
         elif type(entry) is ResumedEntry:
             for key, handling in entry.effects:
                 self.tried_again.add(key)
-                self.decided.pop(key, None)
-                self._tried.setdefault(key, []).append(handling)
+                self.decisions.pop(key, None)
+                self._tries.setdefault(key, []).append(handling)
         elif type(entry) is DecidedEntry:
-            self.decided.setdefault(entry.key, {})[entry.about] = entry.handling
+            self.decisions.setdefault(entry.key, {})[entry.about] = entry.handling
         elif (type(entry) is CallEntry or type(entry) is CallResultEntry) and entry.key in self.data:
-            self._tried.setdefault(entry.key, []).append(entry)
+            self._tries.setdefault(entry.key, []).append(entry)
 
     def calls_in(self, key: str, *, has_stopped: bool) -> tuple[int, str | None, tuple[CallEntry, ...]]:
         """Return the root of the try to be made of an effect, the path of the call that stopped it, and the calls under way in it.
@@ -248,10 +251,10 @@ class _Past:
         """
         root, after, failed = 1, 1, None
         calls: list[CallEntry | CallResultEntry] = []
-        for entry in self._tried.get(key, ()):
+        for entry in self._tries.get(key, ()):
             if isinstance(entry, ResultEntry):
                 if not was_refused(entry):
-                    root, after, failed = after, after + 1, raised_in(entry)
+                    root, after, failed = after, after + 1, raising_path(entry)
             elif isinstance(entry, str):
                 after, failed = (root, None) if failed is not None and entry == "again" else (after, failed)
             else:
@@ -282,44 +285,44 @@ class RunStatus:
 
     kind: StatusKind
     left: UnfinishedWork
-    asked: tuple[Intent, ...] = ()
+    doubts: tuple[Intent, ...] = ()
     failure: str = ""
     holder: str | None = None
 
 
-def standing(run: Run, holder: str | None = None) -> RunStatus:
+def status_of(run: Run, holder: str | None = None) -> RunStatus:
     """Return how a run stands; `holder` is who writes it and is alive."""
-    left = unfinished(run)
+    left = unfinished_work(run)
     if holder is not None:
         return RunStatus("under way", left, holder=holder)
-    asked = tuple(flying.intent for flying in left.in_flight if handling_of(run.machine, flying) == "ask")
-    if asked:
-        return RunStatus("in doubt", left, asked)
+    doubts = tuple(flying.intent for flying in left.in_flight if handling_of(run.machine, flying) == "ask")
+    if doubts:
+        return RunStatus("in doubt", left, doubts)
     failure = _failure(run, left)
     if failure:
         return RunStatus("stopped", left, failure=failure)
-    if left.answered or any(flying.part is None for flying in left.in_flight):
+    if left.answers or any(flying.part is None for flying in left.in_flight):
         return RunStatus("cut off", left)
-    return RunStatus("finished" if run.finished else "waiting", left)
+    return RunStatus("finished" if run.is_finished else "waiting", left)
 
 
-def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
+def doubted_keys(run: Run, doubts: Sequence[Intent]) -> dict[str, str]:
     """Return the keys of what somebody has to decide about, with the names of effects and policies."""
-    flying = {each.intent.key: each for each in unfinished(run).in_flight} if asked else {}
-    found: dict[str, str] = {}
-    for intent in asked:
-        calls = asked_calls(flying[intent.key])
+    flying = {each.intent.key: each for each in unfinished_work(run).in_flight} if doubts else {}
+    names: dict[str, str] = {}
+    for intent in doubts:
+        calls = undecided_calls(flying[intent.key])
         is_whole = handling_of(run.machine, attrs.evolve(flying[intent.key], calls=())) == "ask"
-        found |= {intent.key: intent.effect} if is_whole else {key: call.policy for key, call in calls.items()}
-    return found
+        names |= {intent.key: intent.effect} if is_whole else {key: call.policy for key, call in calls.items()}
+    return names
 
 
 def outside_events(run: Run) -> tuple[str, ...]:
     """Return the events that people may send where the run is: those from outside that have rows, and the answers of effects that are left to people. Sorted."""
-    named, asked = run.machine.event_named, asked_of_people(run)
-    accepted = accepted_events(run.machine, run.configuration.state)
-    sent = (event for event in accepted if event in named and named[event].origin in {OUTSIDE, *asked})
-    return tuple(event for event in sent if not event.endswith(".failed"))
+    events, effects = run.machine.event_named, person_effects(run)
+    names = accepted_events(run.machine, run.configuration.state)
+    sendable = (event for event in names if event in events and events[event].origin in {OUTSIDE, *effects})
+    return tuple(event for event in sendable if not event.endswith(".failed"))
 
 
 def places(run: Run) -> dict[str, str]:
@@ -327,14 +330,14 @@ def places(run: Run) -> dict[str, str]:
 
     Of an answer that is its effect's key; of what a part waits for, the part and its place, as `RUN+3.2@4`.
     """
-    asked, named = asked_of_people(run), run.machine.event_named
-    waited = ((event, asked.get(named[event].origin)) for event in outside_events(run))
-    own = {event: key or str(place_of(run, event)) for event, key in waited}
+    keys, events = person_effects(run), run.machine.event_named
+    pairs = ((event, keys.get(events[event].origin)) for event in outside_events(run))
+    own = {event: key or str(place_of(run, event)) for event, key in pairs}
     inside = {event: place for part in parts(run).values() for event, place in part.waits_for.items()}
     return dict(sorted({**inside, **own}.items())) if inside else own
 
 
-def asked_of_people(run: Run) -> dict[str, str]:
+def person_effects(run: Run) -> dict[str, str]:
     """Return the outstanding effects whose policies have left the answer to a person, with their keys."""
     return {effect: question.key for effect, question in questions(run).items()}
 
@@ -346,8 +349,8 @@ def questions(run: Run) -> dict[str, ResultEntry]:
 
 def parts(run: Run) -> dict[str, Part]:
     """Return the runs that effects wait for, by effect."""
-    found = {effect: part_in(entry) for effect, entry in _last_results(run).items()}
-    return {effect: part for effect, part in found.items() if part is not None}
+    parts_by_effect = {effect: part_in(entry) for effect, entry in _last_results(run).items()}
+    return {effect: part for effect, part in parts_by_effect.items() if part is not None}
 
 
 def next_due_ms(run: Run) -> int | None:
@@ -358,10 +361,10 @@ def next_due_ms(run: Run) -> int | None:
 def _last_results(run: Run) -> dict[str, ResultEntry]:
     """Return the last results of outstanding effects that are not performed again, by effect, the newest last."""
     open_keys = {key: effect for effect, key in run.keys.items()}
-    found: dict[str, ResultEntry] = {}
+    results: dict[str, ResultEntry] = {}
     for entry in reversed(run.ledger) if open_keys else ():
         if type(entry) is ResultEntry and entry.key in open_keys:
-            found[open_keys.pop(entry.key)] = entry
+            results[open_keys.pop(entry.key)] = entry
         elif type(entry) is EffectEntry:
             open_keys.pop(entry.key, None)
         elif type(entry) is ResumedEntry:
@@ -369,7 +372,7 @@ def _last_results(run: Run) -> dict[str, ResultEntry]:
                 open_keys.pop(key, None)
         if not open_keys:
             break
-    return dict(reversed(found.items()))
+    return dict(reversed(results.items()))
 
 
 def _take_ups(run: Run) -> int:
@@ -388,17 +391,17 @@ def _failure(run: Run, left: UnfinishedWork) -> str:
     for flying in left.in_flight:
         if flying.has_failed and not flying.in_doubt and flying.part is None:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
-            return f"{_named(flying)} failed{_message(results[flying.intent.key])}"
+            return f"{_effect_text(flying)} failed{_message(results[flying.intent.key])}"
     if left.in_flight and (times := _take_ups(run)) >= _MOST_TAKE_UPS:
         return f"taken up {times} times without a result"
-    refused = _refused(run) if left.answered else {}
-    for intent, _ in left.answered:
-        if intent.key in refused:
-            return f"{intent.effect} {intent.key}{_line(intent)}: no row takes its answer ({refused[intent.key]})"
+    reasons = _refusal_reasons(run) if left.answers else {}
+    for intent, _ in left.answers:
+        if intent.key in reasons:
+            return f"{intent.effect} {intent.key}{_line(intent)}: no row takes its answer ({reasons[intent.key]})"
     return ""
 
 
-def _named(flying: InFlight) -> str:
+def _effect_text(flying: InFlight) -> str:
     return f"{flying.intent.effect} {flying.intent.key}{_line(flying.intent)}"
 
 
@@ -419,7 +422,7 @@ def fault_text(code: str, message: str, at: str = "") -> str:
     return f"{kind}{message}{f' (at {at})' if at else ''}"
 
 
-def _refused(run: Run) -> dict[str, str]:
+def _refusal_reasons(run: Run) -> dict[str, str]:
     """Return why answers were refused, by their keys."""
     return {
         event.key: f"{refusal.reason}: {refusal.message}"

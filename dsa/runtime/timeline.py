@@ -76,16 +76,16 @@ class EventRecord:
         return Occurrence(self.event.event, self.event.verdicts, self.event.source, self.event.data)
 
 
-def happenings(entries: Iterable[Entry]) -> tuple[EventRecord, ...]:
+def event_records(entries: Iterable[Entry]) -> tuple[EventRecord, ...]:
     """Return a run's events with all that came of them; what stands before the first event comes first, if there is anything."""
-    found: list[EventRecord] = []
+    records: list[EventRecord] = []
     event: EventEntry | None = None
     outcome: RowEntry | RefusalEntry | None = None
     after: list[Entry] = []
     for entry in entries:
         match entry:
             case EventEntry():
-                found.append(EventRecord(event, outcome, tuple(after)))
+                records.append(EventRecord(event, outcome, tuple(after)))
                 event, outcome, after = entry, None, []
             case RowEntry() | RefusalEntry():
                 outcome = entry
@@ -93,8 +93,8 @@ def happenings(entries: Iterable[Entry]) -> tuple[EventRecord, ...]:
                 pass
             case _:
                 after.append(entry)
-    found.append(EventRecord(event, outcome, tuple(after)))
-    return tuple(found if found[0].after or found[0].event else found[1:])
+    records.append(EventRecord(event, outcome, tuple(after)))
+    return tuple(records if records[0].after or records[0].event else records[1:])
 
 
 @attrs.frozen
@@ -106,9 +106,9 @@ class RefusedEvent:
     state: str
 
 
-def refused_from_outside(run: Run, since: int) -> tuple[RefusedEvent, ...]:
+def refused_outside_events(run: Run, since: int) -> tuple[RefusedEvent, ...]:
     """Return the events from outside, and the answers of people, that a run has refused; `since` is the first entry that is looked at."""
-    state, found = start(run.machine).state, list[RefusedEvent]()
+    state, events = start(run.machine).state, list[RefusedEvent]()
     for position, entry in enumerate(run.ledger):
         if isinstance(entry, RowEntry):
             state = entry.target
@@ -116,8 +116,8 @@ def refused_from_outside(run: Run, since: int) -> tuple[RefusedEvent, ...]:
             event = run.ledger[position - 1]
             assert isinstance(event, EventEntry), "a refusal stands behind its event"
             is_sent = event.source is None and (event.key is None or event.at is not None)
-            found += [RefusedEvent(event, entry, state)] if is_sent else []
-    return tuple(found)
+            events += [RefusedEvent(event, entry, state)] if is_sent else []
+    return tuple(events)
 
 
 # -- what the table saw -----------------------------------------------------------------------------------------------
@@ -133,28 +133,28 @@ class Percept:
     occurrence: Occurrence
     action: tuple[Emit | Cancel, ...] | str
     state: str
-    changed: tuple[tuple[str, Value], ...] = ()
+    changes: tuple[tuple[str, Value], ...] = ()
     by_key: bool = False
 
 
 def percepts(machine: Machine, entries: Iterable[Entry]) -> tuple[Percept, ...]:
     """Return what a run perceived and did. The entries must be those of a run of this machine (`dsa.runtime.run.replay` says so)."""
-    here, found = start(machine), []
-    for happening in happenings(entries):
-        if happening.event is None:
+    here, results = start(machine), []
+    for record in event_records(entries):
+        if record.event is None:
             continue
-        result, recorded = _stepped(machine, here, happening.occurrence), happening.outcome
-        if isinstance(recorded, RowEntry):
+        result, outcome = _try_step(machine, here, record.occurrence), record.outcome
+        if isinstance(outcome, RowEntry):
             assert isinstance(result, Taken), "the ledger is one of this machine"
             here = result.configuration
-            found.append(Percept(happening.occurrence, result.transition.effects, here.state, recorded.changed))
-        elif recorded is not None:
-            by_key = not isinstance(result, Refusal) or result.reason != recorded.reason
-            found.append(Percept(happening.occurrence, recorded.reason, here.state, by_key=by_key))
-    return tuple(found)
+            results.append(Percept(record.occurrence, result.transition.effects, here.state, outcome.changed))
+        elif outcome is not None:
+            by_key = not isinstance(result, Refusal) or result.reason != outcome.reason
+            results.append(Percept(record.occurrence, outcome.reason, here.state, by_key=by_key))
+    return tuple(results)
 
 
-def _stepped(machine: Machine, here: Configuration, occurrence: Occurrence) -> Taken | Refusal | None:
+def _try_step(machine: Machine, here: Configuration, occurrence: Occurrence) -> Taken | Refusal | None:
     """Return what `step` makes of an occurrence; None for one that means nothing there."""
     try:
         return step(machine, here, occurrence)
@@ -173,7 +173,7 @@ class Difference:
     event, by which `row` (None: by none), and `instead` what it leads to; or `fault` says why the event means nothing to it.
     """
 
-    happening: EventRecord
+    record: EventRecord
     commands: tuple[Command, ...]
     here: Configuration
     outcome: RowEntry | RefusalEntry | None = None
@@ -193,25 +193,25 @@ def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | 
     if not entries or not isinstance(entries[0], MachineEntry):
         raise ValueError("a run of a machine begins with it")
     run, _ = begin(machine, entries[0].run)
-    was = None if own is None else begin(own, entries[0].run)[0]
-    for happening in happenings(entries):
-        if happening.event is not None:
-            occurrence, key, at = happening.occurrence, happening.event.key, happening.event.at
-            before, recorded = run, tuple[Command, ...](happening.intents)
-            if was is not None:
-                was, recorded = was.feed(occurrence, key, at=at)
+    own_run = None if own is None else begin(own, entries[0].run)[0]
+    for record in event_records(entries):
+        if record.event is not None:
+            occurrence, key, at = record.occurrence, record.event.key, record.event.at
+            before, own_commands = run, tuple[Command, ...](record.intents)
+            if own_run is not None:
+                own_run, own_commands = own_run.feed(occurrence, key, at=at)
             try:
                 run, commands = run.feed(occurrence, key, at=at)
             except OccurrenceError as fault:
-                return Difference(happening, recorded, before.configuration, fault=str(fault))
-            if was is None:
+                return Difference(record, own_commands, before.configuration, fault=str(fault))
+            if own_run is None:
                 commands = tuple(command for command in commands if isinstance(command, Intent))
             outcome = _outcome(run, before)
-            if _told(outcome, commands) != _told(happening.outcome, recorded):
-                taken = _stepped(machine, before.configuration, occurrence)
-                row = taken.transition if isinstance(taken, Taken) and isinstance(outcome, RowEntry) else None
-                return Difference(happening, recorded, before.configuration, outcome, commands, row)
-        run, was = _with(run, happening.after), was and _with(was, happening.after)
+            if _comparable(outcome, commands) != _comparable(record.outcome, own_commands):
+                result = _try_step(machine, before.configuration, occurrence)
+                row = result.transition if isinstance(result, Taken) and isinstance(outcome, RowEntry) else None
+                return Difference(record, own_commands, before.configuration, outcome, commands, row)
+        run, own_run = _with(run, record.after), own_run and _with(own_run, record.after)
     return None
 
 
@@ -228,7 +228,7 @@ def _with(run: Run, entries: Iterable[Entry]) -> Run:
     return run
 
 
-def _told(outcome: RowEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> object:
+def _comparable(outcome: RowEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> object:
     """Return what must be the same: the effects in their order; what is stopped, and which timers run from zero or no more, in any order.
 
     A timer that is dropped and started again at once runs from zero, as one does that is started again.
@@ -237,8 +237,8 @@ def _told(outcome: RowEntry | RefusalEntry | None, commands: tuple[Command, ...]
         return outcome.reason
     intents = tuple(attrs.evolve(command, line=None) for command in commands if isinstance(command, Intent))
     others = {command for command in commands if not isinstance(command, Intent)}
-    started = {(command.source, command.event) for command in others if isinstance(command, ArmTimer)}
-    again = {DropTimer(source, event) for source, event in started}
+    restarts = {(command.source, command.event) for command in others if isinstance(command, ArmTimer)}
+    again = {DropTimer(source, event) for source, event in restarts}
     return outcome and attrs.evolve(outcome, line=None), intents, frozenset(others - again)
 
 
@@ -373,7 +373,7 @@ class Spans:
     def __init__(self, generating: str) -> None:
         self._generating = generating
         self._first: MachineEntry | None = None
-        self._recalled = 0
+        self._earlier_entries = 0
         self._life: _OpenSpan | None = None
         self._event = self._model = ""
         self._intents = Intents()
@@ -384,7 +384,7 @@ class Spans:
 
     def recall(self, entry: Entry) -> None:
         """Record an entry of an earlier life."""
-        self._recalled += 1
+        self._earlier_entries += 1
         self._intents.take(entry)
         match entry:
             case MachineEntry():
@@ -403,20 +403,20 @@ class Spans:
         if self._life is None:
             self._life = _OpenSpan(now_ns)
         self._intents.take(entry)
-        self._tell_of(entry, now_ns)
+        self._record_on_life(entry, now_ns)
         match entry:
             case ResumedEntry(effects=effects):
                 self._open |= {key: _OpenSpan(now_ns) for key, _ in effects}
             case EffectEntry():
                 self._open[entry.key] = _OpenSpan(now_ns)
             case ArtifactEntry() | VerdictEntry():
-                self._note(entry, now_ns)
+                self._record_work(entry, now_ns)
             case CallEntry():
                 self._calls[entry.key, entry.path] = entry, now_ns
             case ResultEntry():
-                return [self._tried(entry, now_ns)]
+                return [self._try_span(entry, now_ns)]
             case CallResultEntry() if (entry.key, entry.path) in self._calls:
-                return [self._called(entry.key, entry.path, entry.steps, now_ns)]
+                return [self._call_span(entry.key, entry.path, entry.steps, now_ns)]
             case _:
                 pass
         return []
@@ -426,16 +426,16 @@ class Spans:
         life, first = self._life, self._first
         if life is None or first is None:
             return []
-        unfinished = [self._called(*call, None, now_ns) for call in list(self._calls)]
-        unfinished += [self._unfinished(key, now_ns) for key in list(self._open) if key in self._intents]
+        open_spans = [self._call_span(*call, None, now_ns) for call in list(self._calls)]
+        open_spans += [self._open_effect_span(key, now_ns) for key in list(self._open) if key in self._intents]
         about: Attributes = {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": first.name,
             "dsa.run": first.run,
             "dsa.digest": first.digest,
-            "dsa.entries_before": self._recalled,
+            "dsa.entries_before": self._earlier_entries,
         }
-        links = [self._life_id(0)] if self._recalled else []
+        links = [self._life_id(0)] if self._earlier_entries else []
         life_span = self._span(
             f"invoke_workflow {first.name}",
             self._life_id(),
@@ -445,50 +445,55 @@ class Spans:
             error,
         )
         self._life = None
-        return [*unfinished, life_span]
+        return [*open_spans, life_span]
 
     # -- what is noted while work is under way ------------------------------------------------------------------------
 
-    def _tell_of(self, entry: Entry, now_ns: int) -> None:
+    def _record_on_life(self, entry: Entry, now_ns: int) -> None:
         """Note what is an event of this life."""
         match entry:
             case EventEntry():
                 self._event = entry.event
             case RowEntry():
                 about = {"event": self._event, "line": entry.line, "source": entry.source, "target": entry.target}
-                self._tell("dsa.transition", now_ns, about)
+                self._add_event("dsa.transition", now_ns, about)
             case RefusalEntry():
-                refused = {"event": self._event, "reason": entry.reason, "accepted": entry.accepted}
-                self._tell("dsa.refusal", now_ns, refused)
+                refusal = {"event": self._event, "reason": entry.reason, "accepted": entry.accepted}
+                self._add_event("dsa.refusal", now_ns, refusal)
             case ChangeEntry():
-                self._tell("dsa.change", now_ns, {"machine": entry.name, "digest": entry.digest})
+                self._add_event("dsa.change", now_ns, {"machine": entry.name, "digest": entry.digest})
             case ResumedEntry(effects=effects):
                 self._model = entry.model
-                handled = tuple(f"{self._intents.effect(key)} {key}: {handling}" for key, handling in effects)
+                handlings = tuple(f"{self._intents.effect(key)} {key}: {handling}" for key, handling in effects)
                 session = {"by": entry.by, "model": entry.model, "module": entry.module, "budget": entry.budget}
-                self._tell("dsa.resumed", now_ns, {**session, "effects": handled})
+                self._add_event("dsa.resumed", now_ns, {**session, "effects": handlings})
             case DecidedEntry():
-                decided = {"effect": self._intents.effect(entry.key), "key": entry.about, "handling": entry.handling}
-                self._tell("dsa.decided", now_ns, decided)
+                decision = {"effect": self._intents.effect(entry.key), "key": entry.about, "handling": entry.handling}
+                self._add_event("dsa.decided", now_ns, decision)
             case _:
                 pass
 
-    def _tell(self, name: str, now_ns: int, about: dict[str, Any]) -> None:
+    def _add_event(self, name: str, now_ns: int, about: dict[str, Any]) -> None:
         assert self._life is not None, "something has been observed"
         self._life.events.append(SpanEvent(name, now_ns, _attributes(about)))
 
-    def _note(self, entry: ArtifactEntry | VerdictEntry, now_ns: int) -> None:
+    def _record_work(self, entry: ArtifactEntry | VerdictEntry, now_ns: int) -> None:
         """Note what was generated, or judged, in the course of an effect."""
         work = self._open.setdefault(entry.key, _OpenSpan(now_ns))
         about = {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
         if isinstance(entry, VerdictEntry):
             made_by = self._made_by.get(entry.artifact_id)
             work.links += [made_by] if made_by else []
-            for said in entry.judgements:
-                judged = {"gen_ai.evaluation.name": said.guard, "gen_ai.evaluation.score.label": said.outcome}
-                explained = {"gen_ai.evaluation.explanation": said.feedback[:_LONGEST_TEXT]} if said.feedback else {}
+            for judgement in entry.judgements:
+                attributes = {
+                    "gen_ai.evaluation.name": judgement.guard,
+                    "gen_ai.evaluation.score.label": judgement.outcome,
+                }
+                explanation = (
+                    {"gen_ai.evaluation.explanation": judgement.feedback[:_LONGEST_TEXT]} if judgement.feedback else {}
+                )
                 work.events.append(
-                    SpanEvent("gen_ai.evaluation.result", now_ns, {**judged, **explained, **_attributes(about)})
+                    SpanEvent("gen_ai.evaluation.result", now_ns, {**attributes, **explanation, **_attributes(about)})
                 )
             return
         work.attributes |= _attributes(about | {"redacted": entry.redacted})
@@ -498,7 +503,7 @@ class Spans:
 
     # -- what is over -------------------------------------------------------------------------------------------------
 
-    def _tried(self, entry: ResultEntry, now_ns: int) -> TelemetrySpan:
+    def _try_span(self, entry: ResultEntry, now_ns: int) -> TelemetrySpan:
         """Return the span of one try of an effect: from its intent, or, when it was tried before, as long as it took."""
         work = self._open.pop(entry.key, None) or _OpenSpan(now_ns - round(entry.seconds * 1e9))
         error, failed = _failure(entry.steps)
@@ -507,7 +512,7 @@ class Spans:
         self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
         return span
 
-    def _unfinished(self, key: str, now_ns: int) -> TelemetrySpan:
+    def _open_effect_span(self, key: str, now_ns: int) -> TelemetrySpan:
         """Return the span of an effect that has no result: it was cancelled, or the process stops."""
         work = self._open.pop(key)
         work.attributes["dsa.unfinished"] = True
@@ -526,10 +531,10 @@ class Spans:
         model = work.model.model if work.model and work.model.model else self._started_model()
         work.attributes |= _model_attributes(model, work.model)
         kind: Literal["internal", "client"] = "client" if "/" in model else "internal"
-        named = model.partition("/")[2] or model
-        return self._span(f"chat {named}".rstrip(), self._try_id(key), self._life_id(), work, now_ns, error, kind)
+        model_name = model.partition("/")[2] or model
+        return self._span(f"chat {model_name}".rstrip(), self._try_id(key), self._life_id(), work, now_ns, error, kind)
 
-    def _called(self, key: str, path: str, steps: Iterable[dict[str, Any]] | None, now_ns: int) -> TelemetrySpan:
+    def _call_span(self, key: str, path: str, steps: Iterable[dict[str, Any]] | None, now_ns: int) -> TelemetrySpan:
         """Return the span of a call, or of a turn of a loop, by what it gave; None: nothing yet."""
         call, start_ns = self._calls.pop((key, path))
         about = _attributes(
@@ -569,18 +574,18 @@ class Spans:
         assert self._first is not None, "a run begins with its first entry"
         return self._first.run
 
-    def _life_id(self, recalled: int | None = None) -> str:
-        return _span_id("life", self._run, self._recalled if recalled is None else recalled)
+    def _life_id(self, count: int | None = None) -> str:
+        return _span_id("life", self._run, self._earlier_entries if count is None else count)
 
     def _try_id(self, key: str) -> str:
-        return _span_id("try", self._run, key, self._tries.get(key, 0) + 1, self._recalled)
+        return _span_id("try", self._run, key, self._tries.get(key, 0) + 1, self._earlier_entries)
 
     def _call_id(self, key: str, path: str) -> str:
-        return _span_id("call", self._run, key, path, self._recalled)
+        return _span_id("call", self._run, key, path, self._earlier_entries)
 
     def _started_model(self) -> str:
-        started = {} if self._first is None else dict(self._first.started)
-        return str(self._model or started.get("model") or "").partition(":")[0]
+        settings = {} if self._first is None else dict(self._first.started)
+        return str(self._model or settings.get("model") or "").partition(":")[0]
 
 
 def _attributes(about: dict[str, Any]) -> Attributes:
@@ -592,22 +597,24 @@ def _failure(steps: Iterable[dict[str, Any]]) -> tuple[str | None, Attributes]:
     """Return the message of the first error among steps, and the attribute that says of what kind it is; None when there is none."""
     for record in steps:
         if record["payload"].get("error") is True:
-            said = record["payload"]
-            return str(said.get("message") or "")[:_LONGEST_TEXT], {"error.type": str(said.get("code") or "ERROR")}
+            payload = record["payload"]
+            return str(payload.get("message") or "")[:_LONGEST_TEXT], {
+                "error.type": str(payload.get("code") or "ERROR")
+            }
     return None, {}
 
 
-def _model_attributes(model: str, made: ArtifactEntry | None) -> Attributes:
+def _model_attributes(model: str, artifact: ArtifactEntry | None) -> Attributes:
     """Return which model was asked, which has answered, and how much it read and wrote."""
     prefix, slash, name = model.partition("/")
     provider = _PROVIDERS.get(prefix, prefix) if slash else _NOBODY
-    said: Iterable[tuple[str, AttributeValue | None]] = (
+    attributes: Iterable[tuple[str, AttributeValue | None]] = (
         ("gen_ai.operation.name", "chat"),
         ("gen_ai.provider.name", provider),
         ("gen_ai.request.model", name if slash else model),
-        ("gen_ai.response.model", made.response_model if made else None),
-        ("gen_ai.usage.input_tokens", made.prompt_tokens if made else None),
-        ("gen_ai.usage.output_tokens", made.completion_tokens if made else None),
-        ("dsa.cost_usd", made.cost_usd if made else None),
+        ("gen_ai.response.model", artifact.response_model if artifact else None),
+        ("gen_ai.usage.input_tokens", artifact.prompt_tokens if artifact else None),
+        ("gen_ai.usage.output_tokens", artifact.completion_tokens if artifact else None),
+        ("dsa.cost_usd", artifact.cost_usd if artifact else None),
     )
-    return {key: value for key, value in said if value not in (None, "")}
+    return {key: value for key, value in attributes if value not in (None, "")}

@@ -43,7 +43,7 @@ from dsa.machine import Machine
 from dsa.runtime.ledger import ResultEntry, dump_line, load_lines
 from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import Command, Intent, Run, begin, replay
-from dsa.runtime.status import unfinished
+from dsa.runtime.status import unfinished_work
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.targets.statechart import StatechartRun
 from dsa.trace import show_occurrence
@@ -231,8 +231,8 @@ class ReplayedMachine:
 
     def view(self) -> View:
         """Show everything."""
-        run, left = self._run, unfinished(self._run)
-        awaited = [intent for intent, _ in left.answered] + [flying.intent for flying in left.in_flight]
+        run, left = self._run, unfinished_work(self._run)
+        awaited = [intent for intent, _ in left.answers] + [flying.intent for flying in left.in_flight]
         seen = view_of(self._machine, run.configuration)
         keys = {intent.effect: intent.key for intent in awaited}
         due = left.timers.items()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dsa.testing.machine_coverage import MachineCoverage
+    from dsa.testing.machine_items import MachineCoverage
 
 _PLUGIN = "dsa-machine-coverage"
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     least = config.getoption("--machine-coverage-min")
     if config.getoption("--machine-coverage") or least is not None:
         # Imported here: who does not ask for coverage pays nothing for it.
-        watching = importlib.import_module("dsa.testing.machine_coverage")
+        watching = importlib.import_module("dsa.testing.machine_items")
         config.pluginmanager.register(watching.MachineCoverage(config, least), _PLUGIN)
 
 

@@ -367,7 +367,7 @@ from pathlib import Path
 import pytest
 
 import dsa
-from dsa.testing import Replayed, play, read_test, state_machine_test
+from dsa.testing import ReplayedMachine, play, read_test, state_machine_test
 
 MACHINE = dsa.load({document}){at}
 
@@ -381,7 +381,7 @@ def make():
 
     Walks restart it at any time, any number of times: this one from the ledger of its run. An adapter without `restart` never is.
     """
-    return Replayed(MACHINE)
+    return ReplayedMachine(MACHINE)
 
 
 @pytest.mark.parametrize("line", TESTS.strip().splitlines(), ids=lambda line: line[-60:])

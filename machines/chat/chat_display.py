@@ -147,7 +147,7 @@ class ChatDisplay(Lines):
             if isinstance(payload, dict) and payload.get("reason") in REASONS and payload.get("text") != self._failure:
                 text = one_line(str(payload.get("text")), _LONGEST_ERROR)
                 self.line(f"[{_BADGES[payload['reason']]}] {payload['reason']}: {text}", "yellow")
-            if entry.failed and isinstance(payload, dict) and payload.get("error") is True:
+            if entry.has_failed and isinstance(payload, dict) and payload.get("error") is True:
                 self._failure = str(payload.get("message"))
                 self.line(f"[failed] {step['actor']}: {one_line(self._failure, _LONGEST_ERROR)}", "red")
 

@@ -167,10 +167,10 @@ class CodingDisplay(Lines):
     def _take_result(self, entry: ResultEntry) -> None:
         for step in entry.steps:
             payload = step["payload"] if isinstance(step["payload"], dict) else {}
-            if step["actor"] == "ask_approval" and not entry.failed:
+            if step["actor"] == "ask_approval" and not entry.has_failed:
                 self._question = str(payload.get("diff", ""))
             is_shown_later = step["actor"] in _PAUSING  # the next pause shows it
-            if entry.failed and payload.get("error") is True and not is_shown_later:
+            if entry.has_failed and payload.get("error") is True and not is_shown_later:
                 self.line(f"[failed] {step['actor']}: {one_line(str(payload.get('message')), 2 * LONGEST)}", "red")
         for notice in notices_in(entry, WorkNotice, REASONS):
             if not (self.part and notice.reason == "goal_complete"):  # the whole run shows that

@@ -217,7 +217,7 @@ class Work:
                 self._take_event(self._arrived, entry.target)  # a refused event changes nothing
             elif isinstance(entry, ResultEntry):
                 self.seconds += entry.seconds
-                if not entry.failed and (key := self._key(entry.key)) in self.under_way:
+                if not entry.has_failed and (key := self._key(entry.key)) in self.under_way:
                     self.under_way.remove(key)
                 self._take_notices(entry)
             elif isinstance(entry, ResumedEntry):

@@ -105,9 +105,8 @@ class Toolbox:
         self.workspace = Workspace(self.root, self._protected)
         self._git = GitTools(self.root)
         self.model: Model | None = None
-        self.answer_count = 0
+        self.answer_count, self._unkept = 0, ""
         self.progress: Callable[[str], object] = str
-        self._unkept = ""
 
     @cached_property
     def history(self) -> WorkspaceHistory:
@@ -120,11 +119,8 @@ class Toolbox:
     def foreign(self) -> Foreign | None:
         """The tools of MCP servers, or None when none are configured."""
         servers = self._config.get("mcp") or {}
-        return (
-            Foreign({name: McpServer.from_mapping(name, server) for name, server in servers.items()})
-            if servers
-            else None
-        )
+        configured = {name: McpServer.from_mapping(name, table) for name, table in servers.items()}
+        return Foreign(configured) if configured else None
 
     @property
     def is_listed(self) -> bool:

@@ -26,7 +26,7 @@ from dsa.runs.setup import RunSetup
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 from dsa.runtime.run import Run
-from dsa.runtime.speech import heard
+from dsa.runtime.speech import strip_drafts
 from dsa.runtime.status import Failure, Rest
 from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence
@@ -135,7 +135,7 @@ class ActionPair:
         self.require(workflow_state)
         inputs = dict(dependencies or {})
         full_context = attrs.evolve(context, dependencies={**context.dependencies, **inputs})
-        artifact = heard(self.generator.generate(full_context, self.prompt_template))
+        artifact = strip_drafts(self.generator.generate(full_context, self.prompt_template))
         return artifact, verdict_of("of the action pair", self.guard, artifact, inputs)
 
 

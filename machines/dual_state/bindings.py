@@ -31,7 +31,7 @@ from dsa.runtime.event_data import as_text, guard_data, placeholder_values
 from dsa.runtime.ledger import PERSON, ArtifactEntry, GuardVerdict, Ledger, VerdictEntry
 from dsa.runtime.policy.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.run import Rejection, guards_for
-from dsa.runtime.speech import heard
+from dsa.runtime.speech import strip_drafts
 
 RejectedText = tuple[str, str]
 
@@ -117,7 +117,7 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     generator, start_s = context.generator(name), context.now_s()
     draft = await _generate(generator, question, template)
     _require_text(name, draft)
-    draft = heard(draft)
+    draft = strip_drafts(draft)
     usage = draft.usage or Usage("", context.now_s() - start_s)
     text = Artifact(draft.content, artifact_id=_own_id(draft), usage=usage)
     history = context.run.step(step).history

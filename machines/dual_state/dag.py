@@ -14,7 +14,7 @@ from types import MappingProxyType
 import attrs
 
 from dsa.edge.git import GitArtifacts
-from dsa.runtime.artifacts import ArtifactStore, AttemptRecord, MemoryArtifacts, attempt_of, identified
+from dsa.runtime.artifacts import ArtifactStore, AttemptRecord, MemoryArtifacts, attempt_of, identify_artifact
 from dsa.runtime.content import Artifact, Context, GuardResult
 from dsa.runtime.ledger import VerdictEntry
 
@@ -95,7 +95,7 @@ class _DagStore(MemoryArtifacts):
         if artifact.artifact_id and artifact.artifact_id not in self._attempts:
             with suppress(KeyError):
                 self._dag.get_artifact(artifact.artifact_id)
-                artifact = identified(artifact, run_id)  # another execution has that id
+                artifact = identify_artifact(artifact, run_id)  # another execution has that id
         artifact = super().store(artifact, author, run_id)
         self._dag.store(artifact, author)
         return artifact

@@ -131,7 +131,7 @@ class MachineSession(Generic[T]):
     @property
     def is_over(self) -> bool:
         """Whether the run is in a final state."""
-        return self._handle.run.finished
+        return self._handle.run.is_finished
 
     @property
     def run(self) -> Run:

@@ -18,7 +18,7 @@ from dsa.expr import Outcome
 from dsa.generators.streams import StreamResult
 from dsa.guards.feedback import verdict_of
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
-from dsa.runtime.json_text import copied
+from dsa.runtime.json_text import copy_json
 from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, RowEntry
 from dsa.runtime.policy.policies import (
     Action,
@@ -335,7 +335,7 @@ class ToolAgent:
     async def run_tool(self, action: Action, context: PolicyContext) -> list[Step]:
         """Make the call that was read last."""
         call = self._current(context)
-        tool, arguments = self.tools[call.tool], copied(dict(call.arguments))
+        tool, arguments = self.tools[call.tool], copy_json(dict(call.arguments))
         try:
             tool.require_accepted(arguments)
         except TypeError as error:

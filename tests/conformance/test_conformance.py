@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from each_row import each_row
 
 from dsa.compiled_step import compiled_step
 from dsa.declarations import TIMER_PREFIX, Emit, RefusedAction, Scenario, ScenarioStep
@@ -119,7 +120,7 @@ def scenarios() -> list[tuple[str, Scenario]]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("name", "scenario"), scenarios(), ids=lambda part: getattr(part, "name", part))
+@each_row(("name", "scenario"), scenarios(), ids=lambda part: getattr(part, "name", part))
 def test_scenario(name: str, scenario: Scenario, engine: str):
     machine = machine_named(name).at(dict(scenario.parameters))
     act, configuration = ENGINES[engine](machine), start(machine)
@@ -150,9 +151,7 @@ def _prefix(machine: Machine, percepts: str) -> Configuration:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(
-    "row", list(rows_of_tables("occurrences.md")), ids=lambda row: "-".join(filter(None, row.values()))
-)
+@each_row("row", list(rows_of_tables("occurrences.md")), ids=lambda row: "-".join(filter(None, row.values())))
 def test_single_occurrence(row: dict[str, str], engine: str):
     machine = machine_named(row["document"])
     before = _prefix(machine, row["after"])
@@ -191,7 +190,7 @@ def _is_expression(value: object) -> bool:
     return type(value).__module__ == "dsa.expr"
 
 
-@pytest.mark.parametrize("row", list(rows_of_tables("readings.md")), ids=lambda row: f"{row['column']}-{row['of']}")
+@each_row("row", list(rows_of_tables("readings.md")), ids=lambda row: f"{row['column']}-{row['of']}")
 def test_reading(row: dict[str, str]):
     """What no scenario shows because `step` never reads it: a cell gives this field of its declaration."""
     machine = machine_named(row["document"])

@@ -381,11 +381,11 @@ def test_event_for_a_run_that_another_holds_goes_through_its_inbox(tmp_path: Pat
             run = await desk.start()
             late = await others.send(run.id, "approved", {"by": "ann"}, patience_s=0)
             assert isinstance(late, dsa.Posted)
-            assert late.delivered is None
+            assert late.delivery is None
             desk.may_go_on.set()
             sent = await others.send(run.id, "dropped", {"by": "bob"})
             assert isinstance(sent, dsa.Posted)
-            assert sent.delivered is not None
+            assert sent.delivery is not None
             rest = await run.rest()
             events = [entry for entry in rest.run.ledger if getattr(entry, "event", "") in {"approved", "dropped"}]
             assert len(events) == 2
@@ -406,8 +406,8 @@ def test_message_for_a_run_whose_holder_let_go_is_taken_by_its_sender(tmp_path: 
                 await desk.began.get()
             sent = await sending
             assert isinstance(sent, dsa.Posted)
-            assert sent.delivered is not None
-            assert sent.delivered.reason == "invalid_state"
+            assert sent.delivery is not None
+            assert sent.delivery.reason == "invalid_state"
 
     asyncio.run(asyncio.wait_for(whole(), 30))
 

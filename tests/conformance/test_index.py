@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
+from each_row import each_row
 
 from dsa.declarations import RefusedAction
 from dsa.lang import loads
@@ -83,7 +83,7 @@ def cases(subject: str) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
+@each_row("subject", SUBJECTS)
 def test_two_accepted_and_two_refused_cases(subject: str):
     found = cases(subject)
     assert found["accepted"] >= 2

@@ -110,7 +110,7 @@ def test_a_stalled_process_that_was_taken_over_records_nothing_and_stops(effect)
             pair.let_go_on() == f"LeaseLostError: run {pair.run} was taken over by another process; nothing was written"
         )
         assert pair.entries() == after
-        results = Counter(entry.key for entry in after if isinstance(entry, ResultEntry) and not entry.failed)
+        results = Counter(entry.key for entry in after if isinstance(entry, ResultEntry) and not entry.has_failed)
         assert max(results.values()) == 1
 
 

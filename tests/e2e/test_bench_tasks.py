@@ -1,5 +1,6 @@
-"""`make bench-tasks` as people run it: the real command, guards and sandbox; the model alone follows a script, or is a server here."""
+"""`make bench-tasks`: the real command, guards and sandbox; the model alone follows a script, or is a server here."""
 
+import contextlib
 import csv
 import http.server
 import json
@@ -9,20 +10,28 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from benchmarks.tasks.command import main
+from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, str(ROOT / "tests" / "benchmarks" / "tasks")]
 ARMS = ("one_shot", "best_of_4", "guarded_3", "guarded_4")
 
 
-def bench(*arguments, folder, **options):
-    return subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, text=True, check=False, cwd=folder, timeout=300, **options
-    )
+def bench(*arguments, folder):
+    """Run the command in this process."""
+    with contextlib.chdir(folder):
+        return CliRunner().invoke(main, list(arguments))
+
+
+def bench_apart(*arguments, folder):
+    """Run the program."""
+    return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False, cwd=folder)
 
 
 def rows_of(folder):
@@ -63,7 +72,7 @@ def stable(rows):
 def whole(tmp_path_factory):
     """A finished run of four tasks, one of them in two steps."""
     folder = tmp_path_factory.mktemp("whole")
-    done = bench(
+    done = bench_apart(
         "--model", "scripted", "--tasks", "template,password,lru,tdd_calculator", "--samples", "6", folder=folder
     )
     assert done.returncode == 0, done.stderr
@@ -137,14 +146,14 @@ def test_a_killed_run_goes_on_and_comes_to_the_same(whole, tmp_path):
             command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
         while running.poll() is None and not (raw.exists() and raw.read_bytes().count(b"\n") > least):
-            pass
+            time.sleep(0.005)
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)
             kills += 1
         running.wait()
     assert kills == 3
     before = raw.read_bytes()
-    done = bench(*command[2:], folder=tmp_path)
+    done = bench_apart(*command[2:], folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert raw.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
     assert stable(rows_of(raw.parent)) == stable(rows_of(whole[0]))
@@ -157,7 +166,7 @@ def test_more_samples_go_on_from_those_that_are_there_and_fewer_count_the_first(
         done = bench(
             "--model", "scripted", "--tasks", "lru", "--samples", samples, "--arms", "one_shot", folder=tmp_path
         )
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         assert counts_of(folder / "report.md")["lru", "one_shot"][0] == int(samples)
     assert [row["sample"] for row in rows_of(folder)] == ["0", "1", "2"]
 
@@ -178,17 +187,17 @@ def test_more_samples_go_on_from_those_that_are_there_and_fewer_count_the_first(
 )
 def test_a_wrong_request_is_one_sentence(tmp_path, arguments, message):
     done = bench("--model", "scripted", *arguments, folder=tmp_path)
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_was_begun_otherwise_is_left_alone(tmp_path):
-    assert bench("--model", "scripted", "--tasks", "lru", "--samples", "1", folder=tmp_path).returncode == 0
+    assert bench("--model", "scripted", "--tasks", "lru", "--samples", "1", folder=tmp_path).exit_code == 0
     before = (tmp_path / "bench-tasks" / "scripted" / "results.csv").read_bytes()
     done = bench("--model", "scripted", "--tasks", "lru", "--samples", "1", "--seed", "2", folder=tmp_path)
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert "seed was 1, and is 2 now. Take another folder with --out" in done.stderr
     assert (tmp_path / "bench-tasks" / "scripted" / "results.csv").read_bytes() == before
 
@@ -230,7 +239,7 @@ def server():
 def test_a_server_is_asked_with_the_same_seeds_in_every_arm(server, tmp_path):
     address, asked = server
     done = bench("--model", address, "--tasks", "factorial", "--samples", "3", "--jobs", "2", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "12 to 36 calls of the model are left" in done.stdout
     (folder,) = (tmp_path / "bench-tasks").iterdir()
     assert Counter(row["oracle"] for row in rows_of(folder)) == {"right": 12}
@@ -242,7 +251,7 @@ def test_a_server_is_asked_with_the_same_seeds_in_every_arm(server, tmp_path):
 def test_sharing_can_be_asked_for(server, tmp_path):
     address, asked = server
     done = bench("--model", address, "--tasks", "factorial", "--samples", "3", "--share", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert len(asked) == 3
     (folder,) = (tmp_path / "bench-tasks").iterdir()
     assert "arms share answers by choice" in (folder / "report.md").read_text()
@@ -252,7 +261,7 @@ def test_a_server_that_is_not_there_ends_it_soon_and_it_goes_on_later(server, tm
     address, _ = server
     gone = re.sub(r":\d+/", ":9/", address)
     done = bench("--model", gone, "--tasks", "factorial", "--samples", "50", folder=tmp_path)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "stopped: the last 3 trials ended in errors" in done.stderr
     assert "cannot be reached" in done.stderr
     (folder,) = (tmp_path / "bench-tasks").iterdir()

@@ -48,4 +48,7 @@ def test_a_run_stops_at_its_budget_and_goes_on_with_another(dsa, tmp_path):
 
 def test_what_is_no_budget_is_a_usage_error(dsa):
     done = dsa("run", "dual_state", "--budget", "calls=many")
-    assert (done.returncode, "'calls=many' is no budget: 'many' is no number from 0" in done.stderr) == (2, True)
+    assert (done.returncode, "'calls=many' is not a budget: 'many' is not a number of 0 or more" in done.stderr) == (
+        2,
+        True,
+    )

@@ -27,10 +27,11 @@ from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry
 from machines.chat.chat_session import Chat, ChatStart
 from machines.chat.conversation import conversation_of
 
-SAMPLE, ALL = 4, 130
+SAMPLE, ALL = 2, 130
 TURNS = 14
-LIVES_SAMPLE, LIVES_ALL = 1, 18
-KILLS, TURNS_OF_LIVES = 4, 12
+#: How often a process is killed in so many turns: in the sample, and in each of the others.
+LIVES_SAMPLE, LIVES = (2, 6), (4, 12)
+LIVES_ALL = 18
 full = pytest.mark.full
 
 
@@ -75,10 +76,10 @@ def test_whatever_model_and_user_do_each_turn_ends_and_the_table_decides(tmp_pat
     )
 
 
-def life(runs, model, seed, *run_id):
+def life(runs, model, seed, turns, *run_id):
     """Start a process that holds a conversation."""
     tests = Path(__file__).parent.parent
-    command = [sys.executable, str(tests / "chat_chaos.py"), str(runs), model, str(seed), str(TURNS_OF_LIVES), *run_id]
+    command = [sys.executable, str(tests / "chat_chaos.py"), str(runs), model, str(seed), str(turns), *run_id]
     paths = os.pathsep.join([str(tests), str(tests.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
@@ -117,13 +118,21 @@ def left_running(folder):
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(LIVES_SAMPLE, LIVES_ALL))
-def test_killed_at_any_moment_and_resumed_each_turn_ends_and_nothing_is_done_twice(tmp_path, seed, figures):
+@pytest.mark.parametrize(
+    ("seed", "most_kills", "most_turns"),
+    [
+        pytest.param(0, *LIVES_SAMPLE, id="sample"),
+        *(pytest.param(seed, *LIVES, id=f"seed-{seed}", marks=full) for seed in range(LIVES_ALL)),
+    ],
+)
+def test_killed_at_any_moment_and_resumed_each_turn_ends_and_nothing_is_done_twice(
+    tmp_path, seed, most_kills, most_turns, figures
+):
     rng, did, kills = Random(f"lives {seed}"), Counter(), 0
     with playing(mischief(1_000 + seed, did)) as played:
         while True:
-            process = life(tmp_path, played.model, seed, *runs_in(tmp_path))
-            if kills < KILLS:
+            process = life(tmp_path, played.model, seed, most_turns, *runs_in(tmp_path))
+            if kills < most_kills:
                 kills += killed_after(process, rng.randint(1, 60), rng.random() * 0.1)
                 _, complaints = process.communicate()
                 if process.returncode == 0:
@@ -134,7 +143,7 @@ def test_killed_at_any_moment_and_resumed_each_turn_ends_and_nothing_is_done_twi
             assert process.returncode == 0, complaints
             break
     (run_id,) = runs_in(tmp_path)
-    entries, conversation = judged(tmp_path, run_id, TURNS_OF_LIVES)
+    entries, conversation = judged(tmp_path, run_id, most_turns)
     assert played.faults == []
     answered = len(results_of(entries, "ask_model"))
     cancelled = conversation.reasons["turn_cancelled"]

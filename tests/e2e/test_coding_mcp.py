@@ -94,7 +94,11 @@ def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
     assert len({each.about.key for each in work.calls[:-1]}) == len(more)
 
 
-@pytest.mark.parametrize("mode", ["full-auto", "auto-edit", "read-only", "ask"])
+#: The modes that would ask for least and for most; each starts a server.
+MODES = ["full-auto", "read-only", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("auto-edit", "ask"))]
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_where_the_settings_say_ask_leave_is_asked_in_every_mode(tmp_path, mode):
     mcp = servers(approve="ask")
     with agent_at(tmp_path, "How long?", acting(PLAN, looking_up), mcp=mcp, mode=mode) as (agent, _):

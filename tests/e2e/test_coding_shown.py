@@ -171,15 +171,15 @@ def test_a_look_that_may_be_repeated_is_a_look(tmp_path):
     assert log == ""
 
 
-@pytest.mark.parametrize(
-    "given", [{"files": ["a.txt", "b.txt"]}, {"path": ["a.txt"]}, {"path": 5}, {"files": {"a": 1}}, {"cmd": "x" * 200}, {"files": "a"}]
-)  # fmt: skip
-def test_arguments_of_servers_are_shown_as_they_are_whatever_they_are_called(tmp_path, given):
+def test_arguments_of_servers_are_shown_as_they_are_whatever_they_are_called(tmp_path):
     workspace_of(tmp_path)
+    given = [{"files": ["a.txt", "b.txt"]}, {"path": ["a.txt"]}, {"path": 5}, {"files": {"a": 1}}, {"cmd": "x" * 200}, {"files": "a"}]  # fmt: skip
+    calls = [("words__lookup", {"key": "dsa", **each}) for each in given]
     mcp = {"words": {"command": [sys.executable, SERVER], "approve": "always"}}
-    told, log = shown(tmp_path, at_once(("words__lookup", {"key": "dsa", **given})), mcp=mcp)
-    assert f"words__lookup  {one_line(json.dumps({'key': 'dsa', **given}, sort_keys=True), LONGEST)}\n" in told
-    assert log.startswith('CALL words__lookup {"')
+    told, log = shown(tmp_path, at_once(*calls), mcp=mcp)
+    lines = [f"words__lookup  {one_line(json.dumps(each, sort_keys=True), LONGEST)}" for _, each in calls]
+    assert [line for line in told.splitlines() if line.startswith("words__lookup")] == lines
+    assert [line.startswith('CALL words__lookup {"') for line in log.splitlines()] == [True] * len(calls)
 
 
 @pytest.mark.parametrize(

@@ -17,18 +17,18 @@ from machines.coding.tools.command_runner import alone
 KILLED = """
 import os, signal, sys
 from dsa.cli.main import main
-from machines.coding.history import History
-from machines.coding.tools import writing
+from machines.coding.history import WorkspaceHistory
+from machines.coding.tools import file_writer
 
 def killed(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if "{where}" == "between":
     once = iter([True])
-    step = writing._Steps.take_name
-    writing._Steps.take_name = lambda self, staged: step(self, staged) if next(once, False) else killed()
+    step = file_writer._Steps.take_name
+    file_writer._Steps.take_name = lambda self, staged: step(self, staged) if next(once, False) else killed()
 else:
-    History.end = killed
+    WorkspaceHistory.end = killed
 main()
 """
 RUINS = "open('mine.txt', 'w').write('theirs')\nopen('new.txt', 'w').write('x')\nimport os; os.remove('gone.txt')\nopen('begun', 'w')\nimport time; time.sleep({s})\n"

@@ -1,48 +1,67 @@
-"""Everything that docs/ shows is done: documents are written and changed, commands and Python print what stands below them.
+"""Everything that README and docs/ show is done: documents are written and changed, commands and Python print what stands below them.
 
 A page is one visit: its blocks are taken in order, in one empty folder. A comment before a block says what it is:
 
     <!-- example: NAME -->          the block is the file NAME
     <!-- section: NAME -->          it replaces NAME's section of that heading, or is added at the end
+    <!-- .. NAME from STAGE -->     the example or section is that of the file STAGE in docs/tutorial
+    <!-- stage: NAME is STAGE -->   NAME is now what the file STAGE in docs/tutorial says
+    <!-- given: NAME from STAGE --> NAME is a copy of that file
     <!-- added: NAME -->            it is added at the end of the file NAME
     <!-- change: NAME as OTHER -->  a diff: OTHER is NAME with the `-` lines replaced by the `+` lines
     <!-- drawn: NAME -->            what `dsa draw NAME` prints
     <!-- exit: 1 -->                the console's commands end so; without it, with 0
     <!-- server: ADDRESS -->        while the console's commands run, a server that speaks the OpenAI protocol is there
+    <!-- peer: PROGRAM -->          another project's program prints it; its Python is that of tests/set_up_peers.py
     <!-- not run: REASON -->        nobody runs it
 
 In what is printed `...` stands for anything on its line, and a line of `...` for any lines. UPDATE_GOLDEN=1 writes down what is
 printed and drawn now where it differs; the diff is reviewed.
 """
 
+import atexit
 import contextlib
 import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import attrs
+import click
+import forked
 import pytest
+import yaml
 from markdown_it import MarkdownIt
 
 import dsa.generators.generator_kinds
 import dsa.guards.guard_kinds
+from dsa.cli.main import program
 from dsa.lang import formatted
 from dsa.runtime.content import _TYPES, ComponentKind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if "decisions" not in path.parts)
+STAGES = DOCS / "tutorial"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for path in DOCS.rglob("*.md") if path.parent not in {DOCS / "decisions", STAGES}),
+]
 READMES = sorted((ROOT / "machines").glob("*/README.md"))
 KINDS_PAGE = DOCS / "reference" / "kinds.md"
 
-MARK = re.compile(r"<!-- (example|added|section|change|drawn|exit|server|not run): (.*?) -->")
+MARK = re.compile(r"<!-- (example|added|section|change|drawn|exit|server|stage|given|peer|not run): (.*?) -->")
+PROGRAMS = Path(sys.executable).parent
+PEERS = Path(sys.prefix) / "peers" / "durable" / "bin"
 REPLY = "```python\ndef slug(title):\n    return title.lower().replace(' ', '-')\n```\n"
 
 
@@ -61,7 +80,7 @@ def blocks_of(page: Path) -> list[Block]:
     found, marks = [], {}
     for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
         if token.type == "html_block":
-            marks = dict(MARK.findall(token.content))
+            marks |= dict(MARK.findall(token.content))
         elif token.type == "fence":
             found.append(Block(marks, token.info.strip(), token.content, token.map[0] + 1))
             marks = {}
@@ -123,10 +142,20 @@ def commands_in(text: str) -> list[tuple[str, str]]:
     return commands
 
 
-def typed(command: str, folder: Path) -> tuple[str, int]:
-    """Return what a command prints, errors too, and its exit code; a shell runs it in the folder."""
-    home = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON"))}
+@cache
+def _commands() -> Path:
+    """Return a folder with a `dsa` that begins soon."""
+    folder = Path(tempfile.mkdtemp(prefix="dsa-docs-"))
+    atexit.register(shutil.rmtree, folder)
+    forked.command_in(folder)
+    return folder
+
+
+def typed(command: str, folder: Path, programs: Path = PROGRAMS) -> tuple[str, int]:
+    """Return what a command prints, errors too, and its exit code; a shell runs it in the folder, and looks for other programs in `programs` first."""
+    path = os.pathsep.join([str(_commands()), str(programs), os.environ["PATH"]])
+    home = {"PATH": path, "LC_ALL": "C.UTF-8"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
@@ -191,17 +220,37 @@ def python_prints(block: Block, folder: Path) -> None:
     assert printed.splitlines() == re.findall(r"print\(.*\)  # (.*)", block.text), printed
 
 
+def staged(block: Block) -> tuple[str, str]:
+    """Return the file that a block shows, and the text that the file of its stage has for it; without a stage its own text."""
+    name, _, stage = block.marks.get("example", block.marks.get("section", "")).partition(" from ")
+    if not stage:
+        return name, block.text
+    text = (STAGES / stage).read_text(encoding="utf-8")
+    if "example" in block.marks:
+        return name, text
+    heading = re.escape(block.text.partition("\n")[0])
+    return name, re.search(rf"^{heading}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[0].rstrip() + "\n"
+
+
 def take(block: Block, folder: Path) -> None:
     """Do what a block shows, and compare."""
+    if "given" in block.marks:
+        name, _, stage = block.marks["given"].partition(" from ")
+        (folder / name).write_bytes((STAGES / stage).read_bytes())
+    if "stage" in block.marks:
+        name, _, stage = block.marks["stage"].partition(" is ")
+        assert (folder / name).read_text(encoding="utf-8") == (STAGES / stage).read_text(encoding="utf-8")
+    name, text = staged(block)
+    assert block.text == text, f"docs/tutorial has another text:\n{text}"
     match block.marks:
-        case {"not run": _}:
+        case {"not run": _} | {"peer": _}:
             return
-        case {"example": name}:
+        case {"example": _}:
             (folder / name).write_text(block.text, encoding="utf-8")
         case {"added": name}:
             before = (folder / name).read_text(encoding="utf-8")
             (folder / name).write_text(f"{before}\n\n{block.text}", encoding="utf-8")
-        case {"section": name}:
+        case {"section": _}:
             before = (folder / name).read_text(encoding="utf-8")
             (folder / name).write_text(with_section(before, block.text), encoding="utf-8")
         case {"change": how}:
@@ -223,10 +272,9 @@ def take(block: Block, folder: Path) -> None:
 def shown_whole(page: Path) -> set[str]:
     """Name the machine documents that a page shows in full; what is only a change of another may be untidy."""
     return {
-        block.marks["example"]
+        staged(block)[0]
         for block in blocks_of(page)
-        if block.marks.get("example", "").endswith(".md")
-        and re.search(r"^## (Steps|Transitions)", block.text, re.MULTILINE)
+        if staged(block)[0].endswith(".md") and re.search(r"^## (Steps|Transitions)", block.text, re.MULTILINE)
     }
 
 
@@ -234,9 +282,11 @@ def updated(block: Block, folder: Path) -> str:
     """Do what a block shows and give it with what is printed or drawn now."""
     if "drawn" in block.marks:
         return typed(f"dsa draw {block.marks['drawn']}", folder)[0].rstrip() + "\n"
-    if block.language != "console" or "not run" in block.marks:
-        take(block, folder)
-        return block.text
+    if block.language != "console" or {"not run", "peer"} & block.marks.keys():
+        now = attrs.evolve(block, text=staged(block)[1])
+        take(now, folder)
+        return now.text
+    take(attrs.evolve(block, language="console", text=""), folder)
     text = ""
     for command, shown, printed, _ in type_console(block, folder):
         varying = re.sub(r"\d+\.\d s\b", "... s", re.sub(r"\b\d{8}T\d{6}-\w+-[0-9a-f]{12}", "...", printed))
@@ -245,7 +295,7 @@ def updated(block: Block, folder: Path) -> str:
     return text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
     for block in blocks_of(page):
         try:
@@ -261,28 +311,109 @@ def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
         assert formatted(text) == text, f"{page.relative_to(ROOT)}: {name} is not in canonical layout"
 
 
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if any("peer" in block.marks for block in blocks_of(page))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_peer_prints_what_a_page_shows(page: Path, tmp_path: Path):
+    if not (PEERS / "python").exists():
+        pytest.skip("NOT TESTED: what docs show of LangGraph; it is not here: run tests/set_up_peers.py")
+    for block in blocks_of(page):
+        if {"example", "change"} & block.marks.keys():
+            take(block, tmp_path)
+        elif "peer" in block.marks:
+            for command, shown in commands_in(block.text):
+                printed, code = typed(command, tmp_path, PEERS)
+                assert matches(shown, printed), (
+                    f"{page.relative_to(ROOT)}:{block.line}: $ {command}\nprinted:\n{printed}"
+                )
+                assert code == 0, printed
+
+
+@pytest.mark.parametrize("stage", sorted(path.name for path in STAGES.glob("[0-9]-*.md")))
+def test_a_stage_of_the_tutorial_is_checked_and_runs(stage: str, tmp_path: Path):
+    for path in STAGES.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    asked = '"Write slug(title)."' if "## Steps" not in (STAGES / stage).read_text(encoding="utf-8") else ""
+    for command in (f"dsa check {stage}", f"dsa run {stage} {asked} --model scripted:replies.md"):
+        printed, code = typed(command, tmp_path)
+        assert code == 0, f"$ {command}\n{printed}"
+
+
 # -- the pages themselves ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_opens_with_what_it_is_for(page: Path):
     first = [token.type for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8"))[:4]]
     assert first == ["heading_open", "inline", "heading_close", "paragraph_open"]
 
 
+@pytest.mark.parametrize("page", ["from-the-sources.md", "theory.md"])
+def test_named_tests_exist(page: str):
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / page).read_text(encoding="utf-8")))
+    files = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    present = {name for text in files for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)}
+    assert named
+    assert named <= present, sorted(named - present)
+
+
+# -- files for other programs ------------------------------------------------------------------------------------------
+
+CI_PAGE = DOCS / "how-to" / "ci.md"
+HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+
+
+def ci_file(name: str) -> Any:
+    (text,) = (block.text for block in blocks_of(CI_PAGE) if block.marks.get("example") == name)
+    return yaml.safe_load(text)
+
+
+def test_workflow_file_runs_what_its_page_runs():
+    (job,) = ci_file("machines.yml")["jobs"].values()
+    commands = [step["run"] for step in job["steps"] if "run" in step and not step["run"].startswith("pip install ")]
+    consoles = [block.text for block in blocks_of(CI_PAGE) if block.language == "console"]
+    typed_there = {part for text in consoles for command, _ in commands_in(text) for part in command.split("; ")}
+    assert commands
+    assert set(commands) <= typed_there
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
+def test_hook_is_a_command(hook: dict[str, str]):
+    assert hook.keys() >= {"id", "name", "entry", "language", "files"}
+    program_name, command, *options = hook["entry"].split()
+    assert program_name in {
+        point.name for point in entry_points(group="console_scripts") if point.module == "dsa.cli.main"
+    }
+    found = program.get_command(click.Context(program), command)
+    assert found is not None
+    known = {option for each in found.params for option in each.opts}
+    assert set(options) <= known
+    assert re.search(hook["files"], "agents/machine.md")
+    assert not re.search(hook["files"], "README.md")
+
+
+def test_page_uses_hooks_that_exist():
+    (repository,) = ci_file(".pre-commit-config.yaml")["repos"]
+    assert {hook["id"] for hook in repository["hooks"]} == {hook["id"] for hook in HOOKS}
+
+
 def test_the_index_names_every_page():
     links = {target for target, _ in links_of(DOCS / "README.md")}
-    assert links >= {str(path.relative_to(DOCS)) for path in PAGES} - {"README.md"}
+    assert links >= {os.path.relpath(path, DOCS) for path in PAGES} - {"README.md"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_file_is_named_where_it_is_shown(page: Path):
     text, at = page.read_text(encoding="utf-8"), 0
     for block in blocks_of(page):
         start = text.index(block.text, at)
         before, at = re.sub("<!--.*?-->", "", text[at:start]), start + len(block.text)
         named = (
-            block.marks.get("example") or block.marks.get("added") or block.marks.get("change", "").split(" as ")[-1]
+            block.marks.get("example", "").partition(" from ")[0]
+            or block.marks.get("added")
+            or block.marks.get("change", "").split(" as ")[-1]
         )
         assert not named or f"`{named}`" in before, f"{page.relative_to(ROOT)}:{block.line}: no reader knows of {named}"
 
@@ -312,11 +443,12 @@ WORDS = """action, answer, artifact, attempt, configuration, definition 4, effec
 outstanding, percept, psi, refusal, rmax, scenario, sigma, spec, verdict"""
 
 
-def test_the_glossary_has_its_words_in_order():
-    headings = re.findall(r"^\*\*(.*?)\*\*", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
-    words = [heading.lower() for heading in headings]
-    assert set(words) >= set(re.split(r",\s+", WORDS))
-    assert words == sorted(words)
+def test_the_glossary_has_its_words_in_order_in_each_part():
+    parts = (DOCS / "glossary.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    words = [[word.lower() for word in re.findall(r"^\*\*(.*?)\*\*", part, re.MULTILINE)] for part in parts]
+    assert {word for part in words for word in part} >= set(re.split(r",\s+", WORDS))
+    assert words == [sorted(set(part)) for part in words]
+    assert len({word for part in words for word in part}) == sum(map(len, words))
 
 
 # -- the reference of kinds -------------------------------------------------------------------------------------------

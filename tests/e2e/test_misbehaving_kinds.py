@@ -105,8 +105,17 @@ def require_handled(told, state, effect, said):
     return again
 
 
-@pytest.mark.parametrize("blocks", [True, False])
-@pytest.mark.parametrize(("way", "said"), [*RAISED.items(), *NO_VERDICT.items()])
+def ways(*tables):
+    """Return each way with what is said of it, in a thread or in place by turns; the other one is tried under `full`."""
+    return [
+        pytest.param(way, said, blocks, id=f"{way}-{'blocks' if blocks else 'in place'}", marks=[] if is_tried else [pytest.mark.full])
+        for place, (way, said) in enumerate(item for table in tables for item in table.items())
+        for blocks in (True, False)
+        for is_tried in [blocks == (place % 2 == 0)]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("way", "said", "blocks"), ways(RAISED, NO_VERDICT))
 def test_a_guard_that_gives_no_verdict_is_handled_by_its_row(folder, way, said, blocks):
     (folder / "mine.py").write_text(module("guard", way, blocks=blocks))
     again = require_handled(run(HANDLED), "unjudged", "execute_guard", said)
@@ -114,8 +123,7 @@ def test_a_guard_that_gives_no_verdict_is_handled_by_its_row(folder, way, said, 
     assert again.step("g").accepted is None
 
 
-@pytest.mark.parametrize("blocks", [True, False])
-@pytest.mark.parametrize(("way", "said"), [*RAISED.items(), *NO_ARTIFACT.items()])
+@pytest.mark.parametrize(("way", "said", "blocks"), ways(NO_ARTIFACT, RAISED))
 def test_a_generator_that_gives_no_artifact_is_handled_by_its_row(folder, way, said, blocks):
     (folder / "mine.py").write_text(module("generator", way, blocks=blocks))
     again = require_handled(run(HANDLED), "unwritten", "query_llm", said)

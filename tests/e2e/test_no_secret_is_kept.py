@@ -80,7 +80,7 @@ BINDINGS = '''
 import base64, logging, os
 
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, Usage
-from dsa.runtime.ledger import Judgement, VerdictEntry
+from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 from dsa.runtime.policy.policies import Action, error_step, event_step, text_step
 from dsa.runtime.policy.policy_registry import Registry
 
@@ -124,7 +124,7 @@ tried = []
 async def tell(action, context):
     steps = await context.call(Action("look", {"with": ALL}))
     assert "[secret " in steps[0].payload["text"], "what was recorded is what is seen"
-    verdict = VerdictEntry(action.payload["key"], "g", 1, context.run.step("g").latest, [Judgement("mine", "failed", ALL)])
+    verdict = VerdictEntry(action.payload["key"], "g", 1, context.run.step("g").latest, [GuardVerdict("mine", "failed", ALL)])
     context.artifacts.record_verdict(verdict)
     tried.append(1)
     if len(tried) == 1:

@@ -152,7 +152,7 @@ def test_a_run_goes_on_with_the_secrets_that_were_chosen_at_its_start(dsa, tmp_p
 
 @pytest.mark.parametrize(("arguments", "said"), [
     (("--secret", "WORD"), "the value of WORD has 3 characters"),
-    (("--secret-pattern", "("), "'(' is no regular expression"),
+    (("--secret-pattern", "("), "'(' is not a valid regular expression"),
 ])  # fmt: skip
 def test_what_cannot_be_a_secret_is_told_before_anything_runs(dsa, tmp_path, arguments, said):
     done = dsa("run", "dual_state", "--model", "scripted:replies.md", *arguments, WORD="abc")

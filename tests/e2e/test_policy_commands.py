@@ -177,7 +177,7 @@ async def search_agent(action, context):
         done = dsa(*command)
         assert done.returncode == 1
         assert done.stderr.startswith("call 1.1.1: the ledger has llm_policy with {'system': ")
-        assert "; asked for is llm_policy with {'text': 'Which version?'} (" in done.stderr
+        assert "; the policies now give llm_policy with {'text': 'Which version?'} (" in done.stderr
         assert "Python 3.13" not in done.stdout
     assert performed(tmp_path) == before
     (tmp_path / "counted.py").write_text(text)

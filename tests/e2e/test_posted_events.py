@@ -162,7 +162,7 @@ async def main():
         input()
         for run in sys.argv[1:]:
             became = await runs.send(run, "approved", at="1", patience_s=60)
-            became = became.delivered if isinstance(became, dsa.Posted) else became
+            became = became.delivery if isinstance(became, dsa.Posted) else became
             print(getattr(became, "reason", "") or "taken", flush=True)
 
 asyncio.run(main())

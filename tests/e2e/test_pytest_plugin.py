@@ -35,11 +35,11 @@ CLAIMS = """
 """
 TOUR = """
 import dsa
-from dsa.testing import Stepped, play, tour
+from dsa.testing import SteppedMachine, play, tour
 
 def test_the_table_does_what_it_says():
     door = dsa.load("gate.md")
-    play(door, lambda: Stepped(door), tour(door))
+    play(door, lambda: SteppedMachine(door), tour(door))
 """
 RUN = """
 import asyncio

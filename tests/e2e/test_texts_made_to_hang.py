@@ -68,7 +68,10 @@ def test_payloads_are_judged_or_refused_and_an_interrupt_ends_the_run(tmp_path):
     done = _dsa(tmp_path, "resume", "last")
     assert done.returncode == 0, done.stderr
     assert "at $.email: 'aaaa" in done.stdout
-    assert "at $: it could not be judged by its schema in 300,000 steps: send less, or plainer" in done.stdout
+    assert (
+        "at $: it could not be checked against its schema in 300,000 steps: send a smaller or simpler payload"
+        in done.stdout
+    )
 
 
 @pytest.mark.parametrize(

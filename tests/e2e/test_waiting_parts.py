@@ -229,9 +229,9 @@ def test_whoever_drives_the_whole_hears_of_the_answer(folder, where):
             assert rest.kind == "waiting"
             place = rest.waits_for["approved"]
             late = await runs.send(run.id, "approved", at=place.replace("@3", "@1"))
-            assert (late.delivered.reason, run.run.configuration.state) == ("late", "writing")
+            assert (late.delivery.reason, run.run.configuration.state) == ("late", "writing")
             posted = await runs.send(run.id, "approved", at=place)
-            assert posted.delivered.reason == ""
+            assert posted.delivery.reason == ""
             rest = await run.rest()
             assert rest.run.configuration.state == "told_it"
             assert [each.content for each in rest.accepted] == ["a chapter"]
@@ -260,7 +260,7 @@ def test_what_comes_for_a_part_makes_its_whole_due_and_not_itself(folder, answer
             rest = await run.rest_within(0)
             part = f"{run.id}+1.1"
             if answered:
-                runs.post(part, dsa.meaning.Occurrence("approved"), rest.waits_for["approved"].rpartition("@")[2])
+                runs.post(part, dsa.Occurrence("approved"), rest.waits_for["approved"].rpartition("@")[2])
             else:
                 clock.ahead_ms += 25 * HOUR_MS
         async with dsa.open_runs(folder / ".dsa", clock=clock) as runs:
@@ -309,7 +309,7 @@ from dsa.runs.child_runs import MachineGenerator
 
 made = MachineGenerator._made
 def killed(self, rest, artifacts):
-    if rest.run.finished:
+    if rest.run.is_finished:
         os.kill(os.getpid(), signal.SIGKILL)
     return made(self, rest, artifacts)
 MachineGenerator._made = killed

@@ -7,6 +7,7 @@ begin. For tests of beginnings, of signals to whole groups and of killed process
 import atexit
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,14 @@ _HERE = Path(__file__).parent
 #: Names the socket of the process that forks; without it the client becomes the program itself.
 SOCKET = "DSA_TESTS_FORKED_FROM"
 DSA = [sys.executable, "-I", "-S", str(_HERE / "client.py")]
+#: What Python reads as it begins that may be another one for each call.
+WITHOUT_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+
+
+def command_in(folder: Path) -> None:
+    """Write a command `dsa` into a folder, for shells that have it on their path."""
+    (folder / "dsa").write_text(f'#!/bin/sh\nexec {shlex.join(DSA)} "$@"\n', encoding="utf-8")
+    (folder / "dsa").chmod(0o755)
 
 
 def start() -> None:
@@ -24,7 +33,7 @@ def start() -> None:
         return
     folder = tempfile.TemporaryDirectory(prefix="dsa-forked-")
     os.environ[SOCKET] = str(Path(folder.name, "socket"))
-    read = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
+    read = {name: value for name, value in os.environ.items() if name.startswith("PYTHON") and name != WITHOUT_BYTECODE}
     os.environ[f"{SOCKET}_PYTHON"] = json.dumps(read)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     command = [sys.executable, str(_HERE / "server.py"), os.environ[SOCKET]]

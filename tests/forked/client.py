@@ -13,8 +13,14 @@ PROGRAM = "import sys; sys.argv[0] = 'dsa'; sys.path.pop(0); from dsa.cli.main i
 SOCKET, PASSED_ON = "DSA_TESTS_FORKED_FROM", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
+def _read_by_python() -> dict[str, str]:
+    return {
+        name: os.environ[name] for name in os.environ if name.startswith("PYTHON") and name != "PYTHONDONTWRITEBYTECODE"
+    }
+
+
 def main() -> None:
-    place, read = os.environ.get(SOCKET), {name: os.environ[name] for name in os.environ if name.startswith("PYTHON")}
+    place, read = os.environ.get(SOCKET), _read_by_python()
     if place is None or json.loads(os.environ[f"{SOCKET}_PYTHON"]) != read:
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *sys.argv[1:]])
     ignored = [number for number in PASSED_ON if signal.getsignal(number) is signal.SIG_IGN]

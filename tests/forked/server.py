@@ -46,6 +46,7 @@ class Call:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, signal.SIG_IGN if number in self.asked["ignored"] else usual)
+        sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
         sys.argv = ["dsa", *self.asked["arguments"]]
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115  (the process's own)
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from documents import NASTY, shipped_texts, slowest, texts
+from each_row import each_row
 
 from dsa.lang import dumps, formatted, loads, read_machine
 from dsa.semantics import start
@@ -44,7 +45,7 @@ def require_all_sound(count: int, seed: int) -> None:
 
 
 def test_any_text_is_read_and_laid_out():
-    require_all_sound(1_000, seed=2026)
+    require_all_sound(400, seed=2026)
 
 
 @pytest.mark.full
@@ -53,7 +54,7 @@ def test_any_of_many_texts_is_read_and_laid_out(seed):
     require_all_sound(1_000, seed)
 
 
-#: One cell of each kind in dual_state; a third of them is tried with each value.
+#: One cell of each kind in dual_state; one of them is tried with each value, all in a full run.
 _CELLS = (
     "| initial",
     "| 0..rmax",
@@ -67,13 +68,28 @@ _CELLS = (
 )
 
 
-@pytest.mark.parametrize("place", range(len(NASTY)))
-def test_a_nasty_value_is_read_wherever_it_stands(place):
-    text = next(shipped for shipped in shipped_texts() if shipped.startswith("# dual_state"))
-    nasty = NASTY[place]
-    require_sound(text.replace("- always retries", f"- always {nasty}").replace(": refinement loop", f": {nasty}"))
-    for word in _CELLS[place % 3 :: 3]:
-        require_sound(text.replace(f"{word} ", f"| {nasty} ", 1))
+def dual_state_text() -> str:
+    return next(shipped for shipped in shipped_texts() if shipped.startswith("# dual_state"))
+
+
+def require_sound_in_cell(word: str, nasty: str) -> None:
+    text = dual_state_text()
+    assert f"{word} " in text
+    require_sound(text.replace(f"{word} ", f"| {nasty} ", 1))
+
+
+@each_row(("place", "nasty"), list(enumerate(NASTY)))
+def test_nasty_value_is_read_in_prose_and_in_a_cell(place, nasty):
+    prose = dual_state_text().replace("- always retries", f"- always {nasty}")
+    require_sound(prose.replace(": refinement loop", f": {nasty}"))
+    require_sound_in_cell(_CELLS[place % len(_CELLS)], nasty)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("word", _CELLS)
+def test_every_nasty_value_is_read_in_every_cell(word):
+    for nasty in NASTY:
+        require_sound_in_cell(word, nasty)
 
 
 def test_the_slowest_text_is_found():

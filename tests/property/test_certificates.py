@@ -17,10 +17,10 @@ from repository import ROOT
 import dsa.kernel
 from dsa.checks.certificate.certificate_proofs import NoProofError, explored, require_few_cases, require_same_steps
 from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, certify_proofs, certify_verdicts, spelled
-from dsa.checks.definition4 import definition4
 from dsa.checks.mutation import row_mutants
 from dsa.checks.proof.prover import judged, prove
 from dsa.checks.report import check
+from dsa.checks.table_faults import definition4
 from dsa.declarations import AtMost, ExpectedCount, Probability
 from dsa.edge.document_files import read_document, shipped
 from dsa.expr import EnumDomain, evaluate

@@ -1,8 +1,9 @@
 """A call's identity is all that it depends on: with and without deduplication a conversation gives the same."""
 
+import pytest
 from chat_server import Said
 from chats import conversation, say, steps_since_user
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 QUERIES = (
@@ -66,19 +67,29 @@ BACK_TO_THE_FIRST = [[[query(0), query(2)]], [[query(1), program(0)]]]
 UNDER_ITS_NAME_AGAIN = [[[query(0), program(2)], [program(3)]], [[program(2)]]]
 
 
-@example(OVER_ANOTHER_RESULT)
-@example(BACK_TO_THE_FIRST)
-@example(UNDER_ITS_NAME_AGAIN)
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(TRANSCRIPTS)
-def test_with_and_without_deduplication_a_conversation_gives_the_same(tmp_path_factory, turns):
-    folder = tmp_path_factory.mktemp("identity")
+def compare(folder, turns):
+    """Hold a conversation with deduplication and without."""
     *with_it, reasons = lived(folder / "with", turns)
     *without, none_left_out = lived(folder / "without", turns, dedup=False)
     assert with_it == without
     assert none_left_out["duplicate_tool_call_skipped"] == 0
     for reason in ("limit_reached", "too_many_calls"):
         assert reasons[reason] == none_left_out[reason] == 0, "the two are to have made the same calls"
+
+
+@pytest.mark.parametrize("turns", [OVER_ANOTHER_RESULT, BACK_TO_THE_FIRST, UNDER_ITS_NAME_AGAIN])
+def test_with_and_without_deduplication_a_conversation_gives_the_same(tmp_path, turns):
+    compare(tmp_path, turns)
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(40, marks=pytest.mark.full)])
+def test_with_and_without_deduplication_any_conversation_gives_the_same(tmp_path_factory, count):
+    @settings(max_examples=count, deadline=None)
+    @given(TRANSCRIPTS)
+    def holds(turns):
+        compare(tmp_path_factory.mktemp("identity"), turns)
+
+    holds()
 
 
 def test_what_is_left_out_is_left_out(tmp_path):

@@ -279,7 +279,7 @@ def fatal_retried(patch):
 
 def history_dropped(patch):
     real = bindings.FeedbackHistory
-    patch.setattr(bindings, "History", lambda rejections, artifacts: real(rejections[-1:], artifacts))
+    patch.setattr(bindings, "FeedbackHistory", lambda rejections, artifacts: real(rejections[-1:], artifacts))
 
 
 def artifact_not_stored(patch):

@@ -21,7 +21,7 @@ from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry
 from dsa.runtime.run_store import NewJournal
-from dsa.runtime.status import UnfinishedWork, unfinished
+from dsa.runtime.status import UnfinishedWork, unfinished_work
 from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 from machines.dual_state import bindings
@@ -91,7 +91,7 @@ class Lives:
                 self.handle = runs.hold(RUN, options=options, resumption=Resumption(take=True))
             else:
                 self.handle = runs.begin(runs.setup(self.document, options), run_id=RUN)
-            if unfinished(self.handle.run) == UnfinishedWork():
+            if unfinished_work(self.handle.run) == UnfinishedWork():
                 word = self.next_word(self.handle.run)
             return await self.handle.drive(*([word] if word else []))
 
@@ -100,7 +100,7 @@ class Lives:
         if run.seq == 0:
             return Occurrence("specification", data="Psi")
         said = sum(isinstance(entry, EventEntry) and entry.event in PERSON for entry in run.ledger)
-        if said == len(self.people) or run.finished:
+        if said == len(self.people) or run.is_finished:
             return None
         return Occurrence(self.people[said], data="not like this" if self.people[said] == "rejected" else None)
 
@@ -143,7 +143,7 @@ def require_the_paper_whatever_breaks(name, rmax, kinds, people, crashes, raisin
     require_agreement(rest.run, lives.artifacts, paper, steps, rmax)
     entries = lives.store.read(RUN).entries
     assert list(entries) == list(rest.run.ledger)
-    done = Counter(entry.key for entry in entries if isinstance(entry, ResultEntry) and not entry.failed)
+    done = Counter(entry.key for entry in entries if isinstance(entry, ResultEntry) and not entry.has_failed)
     assert set(done.values()) <= {1}, "a recorded result is worked out once"
 
 

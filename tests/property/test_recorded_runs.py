@@ -21,7 +21,7 @@ from dsa.runs.summary import summary_of_record
 from dsa.runtime.ledger import EffectEntry, EventEntry, Ledger, MachineEntry, Record, RefusalEntry, RowEntry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.run_store import StoredRun
-from dsa.runtime.status import standing
+from dsa.runtime.status import status_of
 from dsa.runtime.timeline import first_difference
 from dsa.semantics import Occurrence
 from dsa.testing.strategies import machines
@@ -30,7 +30,7 @@ from dsa.testing.strategies import machines
 def kept(machine, entries):
     entries = Ledger([attrs.evolve(entries[0], parameters=machine.constants), *list(entries)[1:]])
     run = replay(machine, entries)
-    return RunRecord(StoredRun("r", dumps(machine), entries, 1), entries[0], run, standing(run))
+    return RunRecord(StoredRun("r", dumps(machine), entries, 1), entries[0], run, status_of(run))
 
 
 def whole_prefixes(entries):
@@ -99,7 +99,7 @@ def test_another_table_differs_where_it_does_something_else():
             assert isinstance(ledger[0], MachineEntry)
             for mutant in row_mutants(machine):
                 difference = first_difference(mutant.machine, ledger)
-                seq = difference and difference.happening.event.seq
+                seq = difference and difference.record.event.seq
                 assert seq == by_hand(mutant.machine, ledger), mutant
                 found[difference is None] += 1
     assert found[True] > 10

@@ -14,7 +14,7 @@ from dsa.edge.document_files import load
 from dsa.edge.stores.memory_store import MemoryStore
 from dsa.runtime.ledger import EventEntry, ResultEntry, ResumedEntry, RowEntry
 from dsa.runtime.run import begin, replay
-from dsa.runtime.timeline import happenings
+from dsa.runtime.timeline import event_records
 from dsa.semantics import Occurrence
 from dsa.testing.strategies import machines
 
@@ -40,7 +40,7 @@ def what_happened(ledger):
 def most_outstanding(machine, ledger):
     """How many effects the run waits for at once, at most. With several, which answers first may change when it is cut off."""
     run, most = begin(machine, RUN)[0], 0
-    for happening in happenings(ledger):
+    for happening in event_records(ledger):
         if happening.event is not None:
             run, _ = run.feed(happening.occurrence, happening.event.key)
             most = max(most, len(run.keys))

@@ -88,7 +88,7 @@ def played(machine, chance, occurrence_in, length):
     """A run of a machine, with whatever policies may do in between."""
     run, _ = begin(machine, "r", digest="d", started={"seed": 1}, at_ms=3)
     for _ in range(length):
-        if run.finished and chance.random() < 0.3:
+        if run.is_finished and chance.random() < 0.3:
             break
         if chance.random() < 0.4:
             run = run.record(a_record(chance, run))

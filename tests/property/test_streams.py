@@ -13,7 +13,7 @@ from stream_shapes import SHAPES, TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.generators import StreamReconciler, reconcile_stream
 from dsa.generators.streams import RESCUES, STREAM_ERRORS
-from dsa.runtime.speech import is_unicode, spoken
+from dsa.runtime.speech import is_unicode, split_speech
 
 NAMES = ("get_weather", "search", "now")
 BRIEF = settings(deadline=None, max_examples=40)
@@ -326,7 +326,7 @@ def test_no_tool_that_was_not_offered_is_ever_called(parts):
     content = "".join(parts)
     result = reconcile_stream([chunk({"content": content}), finished("stop")], TOOLS)
     assert {call.name for call in result.tool_calls} <= {"search"}
-    assert result.tool_calls or result.content == spoken(content).answer
+    assert result.tool_calls or result.content == split_speech(content).answer
 
 
 # -- anything at all ----------------------------------------------------------------------------------------------------

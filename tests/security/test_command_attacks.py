@@ -17,6 +17,7 @@ import ordinary_user
 import pytest
 from attacked_commands import ATTACKS, marked
 from conftest import NOT_TESTED
+from each_row import each_row
 
 from dsa.edge.sandbox.command_sandbox import probed
 from machines.coding.tools.command_runner import asked, fault, run
@@ -57,7 +58,7 @@ PIP_REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", SYNTAX)
+@each_row("text", SYNTAX)
 def test_what_only_a_shell_understands_is_refused_with_another_way(text):
     with pytest.raises(WorkspaceToolError) as refused:
         asked(text)
@@ -65,26 +66,36 @@ def test_what_only_a_shell_understands_is_refused_with_another_way(text):
     assert "[" in str(refused.value) or "list of arguments" in str(refused.value)
 
 
-@pytest.mark.parametrize("argv", REFUSED, ids=" ".join)
+@each_row("argv", REFUSED, ids=" ".join)
 def test_what_no_rule_allows_is_refused_with_a_reason(argv, tmp_path):
     (tmp_path / "link.py").symlink_to("/etc/passwd")
     assert len(fault(argv, Rules(), tmp_path)) > 20
 
 
-@pytest.mark.parametrize("argv", PIP_REFUSED, ids=" ".join)
+@each_row("argv", PIP_REFUSED, ids=" ".join)
 def test_pip_only_installs_wheels_of_packages_by_name(argv, tmp_path):
     assert fault(argv, Rules(pip=True), tmp_path) != ""
 
 
-@pytest.mark.parametrize("user", ["root", "user"])
-def test_attacks_are_contained_and_leave_nothing(user, figures):
+#: Attacks whose end depends on who makes them: on rights, on what is counted for each user, on whom signals reach.
+OF_A_USER = ("a script", "a daemon", "fills the disk", "memory", "processes and threads", "kills all it can", "in the place of what is protected")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("user", "names"),
+    [
+        pytest.param("root", tuple(ATTACKS), id="root"),
+        pytest.param("user", OF_A_USER, id="user"),
+        pytest.param("user", tuple(ATTACKS), id="user-all", marks=pytest.mark.full),
+    ],
+)
+def test_attacks_are_contained_and_leave_nothing(user, names, figures):
     _needs_sandbox()
-    said = json.loads(
-        ordinary_user.run("attacked_commands.py", is_root=user == "root", env={"SECRET": "s3cret-in-the-environment"})
-    )
+    environment = {"SECRET": "s3cret-in-the-environment"}
+    said = json.loads(ordinary_user.run("attacked_commands.py", *names, is_root=user == "root", env=environment))
     assert said["faults"] == []
     figures("attacks by commands", user, tried=said["tried"])
-    assert said["tried"] == len(ATTACKS)
+    assert said["tried"] == len(names)
 
 
 RUNS = """

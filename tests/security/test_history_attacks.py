@@ -149,9 +149,9 @@ def test_a_text_of_a_mark_adds_nothing_to_it(history):
 SWAPPED = """
 import os, sys
 from pathlib import Path
-from machines.coding.history import History
+from machines.coding.history import WorkspaceHistory
 work = Path(sys.argv[1])
-history = History(work / "history", work / "work")
+history = WorkspaceHistory(work / "history", work / "work")
 def hook(event, arguments):
     if event == "open" and arguments[0] in ("dir", "file") and (work / "work" / arguments[0]).exists():
         path = work / "work" / arguments[0]

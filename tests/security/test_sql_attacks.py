@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from machines.chat.sql import SqlDatabase, SqlError, compiles, normal_sql
 
@@ -230,24 +231,22 @@ def attack(database, places):
     return tried
 
 
-@pytest.mark.parametrize("sql", WRITES)
+@each_row("sql", WRITES)
 def test_statements_that_do_more_than_read(attack, sql):
     assert attack(sql) == "not_a_query"
 
 
-@pytest.mark.parametrize("sql", SEVERAL)
+@each_row("sql", SEVERAL)
 def test_several_statements(attack, sql):
     assert attack(sql) == "several_statements"
 
 
-@pytest.mark.parametrize(
-    "sql", ["SELECT '; DROP TABLE t' AS x", "SELECT 1 /* ; DROP TABLE t */", "SELECT $$;$$ -- ; DROP TABLE t"]
-)
+@each_row("sql", ["SELECT '; DROP TABLE t' AS x", "SELECT 1 /* ; DROP TABLE t */", "SELECT $$;$$ -- ; DROP TABLE t"])
 def test_semicolons_in_texts_and_comments_are_fine(database, sql):
     assert database.query(sql).row_count == 1
 
 
-@pytest.mark.parametrize("sql", READS)
+@each_row("sql", READS)
 def test_what_is_no_loaded_table_is_not_read(attack, sql):
     assert attack(sql) == "not_allowed"
 
@@ -264,17 +263,17 @@ def test_memory_that_duckdb_does_not_count_is_limited_all_the_same(attack):
     )
 
 
-@pytest.mark.parametrize("sql", TOO_LARGE, ids=lambda sql: sql[:30])
+@each_row("sql", TOO_LARGE, ids=lambda sql: sql[:30])
 def test_deep_and_long_statements(attack, sql):
     assert attack(sql) == "sql_too_large"
 
 
-@pytest.mark.parametrize("sql", DAMAGED, ids=ascii)
+@each_row("sql", DAMAGED, ids=ascii)
 def test_damaged_texts(attack, sql):
     assert attack(sql) == "sql_error"
 
 
-@pytest.mark.parametrize("sql", [*TOO_LARGE, *DAMAGED], ids=lambda sql: ascii(sql[:30]))
+@each_row("sql", [*TOO_LARGE, *DAMAGED], ids=lambda sql: ascii(sql[:30]))
 def test_looking_at_a_statement_harms_nothing_either(database, sql):
     assert isinstance(compiles(sql, database), str | None)
     assert isinstance(normal_sql(sql), str)

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.expr import (
     TRUE,
@@ -36,7 +37,7 @@ X, Y = Name("x", "variable"), Name("y", "variable")
 PASSED = Verdict("g", "passed")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expr", "value"),
     [
         (Arithmetic("-", Integer(7), Arithmetic("*", X, Integer(2))), 1),
@@ -71,7 +72,7 @@ def test_a_condition_holds_only_when_it_is_true_itself():
     assert not holds(Integer(1), {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expr", "text"),
     [
         (And((Or((X, Y)), Not(And((X, Y))))), "(x or y) and not (x and y)"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 from click.testing import CliRunner
+from each_row import each_row
 
 from dsa.cli.main import program
 from dsa.cli.verify import canonical
@@ -118,7 +119,7 @@ FORGED = {
 EACH = [pytest.param(document, name, id=name) for document, forged in FORGED.items() for name in forged]
 
 
-@pytest.mark.parametrize(("document", "name"), EACH)
+@each_row(("document", "name"), EACH)
 def test_what_is_said_of_a_forged_certificate(document, name):
     forged = FORGED[document][name]
     arguments = ["verify", str(FOLDER / f"{name}.json"), str(FOLDER / f"{document}.md"), "--allow-missing"]

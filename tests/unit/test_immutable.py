@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 import pytest
+from each_row import each_row
 
 import dsa
 from dsa.generators import ServerSettings, StreamCall, StreamLimits, StreamResult, TokenBudget
@@ -58,29 +59,29 @@ EXAMPLES = {
     "Configuration": GRAPH.configurations[1],
     "Context": CONTEXT,
     "EnvironmentState": EnvironmentState(FIRST, CONTEXT, 1),
-    "Graph": GRAPH,
+    "ExploredGraph": GRAPH,
     "GuardResult": GuardResult(passed=True),
     "Machine": MACHINE,
     "Moment": Moment("run", 1, LEDGER[0]),
-    "Observed": Observation(state=True, values=["retries"]),
+    "Observation": Observation(state=True, values=["retries"]),
     "Occurrence": dsa.Occurrence("verdict", {"g": "passed"}),
     "Options": dsa.Options(parameters={"rmax": 1}, budget=["calls=3"], config={"a": 1}),
     "Piece": Piece("run", "1/1", "text"),
     "Posted": Posted("run", "1"),
     "PromptTemplate": PromptTemplate("You are", "Write", "{specification}"),
     "Refusal": dsa.step(MACHINE, START, dsa.Occurrence("verdict", {"g": "passed"})),
-    "Limits": StreamLimits(),
-    "Refused": RefusedAction("late"),
+    "StreamLimits": StreamLimits(),
+    "RefusedAction": RefusedAction("late"),
     "Rest": dsa.Rest("waiting", AGENT.run, in_doubt=[], accepted=[FIRST]),
     "TokenBudget": TokenBudget(100),
-    "Settings": ServerSettings(more={"a": 1}),
+    "ServerSettings": ServerSettings(more={"a": 1}),
     "Step": dsa.event_step("ask", "answered", data={"a": 1}),
     "StreamResult": StreamResult(
         content="text", tool_calls=[StreamCall("1", "look", {})], rescues={"alias": 1}, usage={"tokens": 1}
     ),
     "TakeUp": TakeUp("run"),
     "Taken": dsa.step(MACHINE, START, dsa.Occurrence("specification")),
-    "ToolCall": StreamCall("1", "look", {"a": 1}, extra={"b": 2}),
+    "StreamCall": StreamCall("1", "look", {"a": 1}, extra={"b": 2}),
     "View": View("idle", {"retries": 1}, {"query_llm"}, {"query_llm": "1/1"}),
     "WorkflowResult": WorkflowResult(WorkflowStatus.SUCCESS, {"g": FIRST}, provenance=[(FIRST, "no")]),
     "WorkflowState": WorkflowState({"g": True}, {"g": "first"}),
@@ -122,7 +123,7 @@ def test_every_class_has_an_example():
     assert [type(EXAMPLES[name]).__name__ for name in NAMES] == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_no_attribute_can_be_set(name):
     example = EXAMPLES[name]
     for field in attrs.fields(type(example)):
@@ -133,7 +134,7 @@ def test_no_attribute_can_be_set(name):
 PLACES = [(name, field.name) for name in NAMES for field, _ in containers(EXAMPLES[name])]
 
 
-@pytest.mark.parametrize(("name", "field"), PLACES)
+@each_row(("name", "field"), PLACES)
 def test_who_gave_a_container_changes_their_own_and_nobody_changes_what_is_held(name, field):
     example = EXAMPLES[name]
     about, (loosely, clear, change) = next(each for each in containers(example) if each[0].name == field)

@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from kernel_tables import IDLE
 
 import dsa.kernel
@@ -109,7 +110,7 @@ def code_of(text):
     return parser.whole(parser.expression)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", "1.5", "x.y.z()", "'a' == 'a'", "x ** 2", "2 ** -1", "x # y", "x\n", "\tx", "x if y else z", "[x]", "x in y", "() in x",
      "(*x,)", "(x := 1)", "lambda: 1", "x / 2", "x // 2", "x & y", "~x", "x @ y", "__import__", "x < (1, 2)", "x + (1,)", "0x10", "1_000",
@@ -124,7 +125,7 @@ def test_what_is_no_expression_is_refused(text):
         code_of(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("x - 1 - 1 == 3", True), ("x - (1 - 1) == 5", True), ("2 + 3 * x == 17", True), ("-x * -2 == 10", True), ("- - x == 5", True),
@@ -244,7 +245,7 @@ def test_multipliers_are_whole_numbers_from_0(part, proof):
         Claim(IDLE, {"form": "always {}", "parts": [part], "proofs": [proof]}).explore()
 
 
-@pytest.mark.parametrize(("p", "is_value"), [("0", True), ("7", True), ("-1", False), ("r", False), ("", False), ("1.0", False),
+@each_row(("p", "is_value"), [("0", True), ("7", True), ("-1", False), ("r", False), ("", False), ("1.0", False),
                                              ("1 - 1", False), (0, False), (0.5, False), (True, False), (None, False)])  # fmt: skip
 def test_values_are_values_of_the_domain(p, is_value):
     claim = Claim(IDLE, {"form": "always {}", "parts": ["p >= 0"], "proofs": [], "at": {"p": "0", "r": "3"}})

@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+from each_row import each_row
 from kernel_tables import table
 
 from dsa.checks.certificate.certificate_proofs import NoProofError, Prover, require_same_steps
@@ -34,8 +35,8 @@ LOOP += table(
 WAIT = "s :flag=0 :count=0", "a ask :flag=1 :count=0"
 
 
-@pytest.mark.parametrize("reason", ["", "ask", "fair again", "fair leave", "fair go", "other", "fair answer"])
-@pytest.mark.parametrize("number", ["0", "1", "-1", "1 - 1", ":count", "true"])
+@each_row("reason", ["", "ask", "fair again", "fair leave", "fair go", "other", "fair answer"])
+@each_row("number", ["0", "1", "-1", "1 - 1", ":count", "true"])
 def test_no_rank_shows_what_is_owed_for_ever(reason, number):
     for fair in ("again", "again, answer", None):
         form = "{} leads to {}" if fair is None else "{} leads to {} assuming fair {}"
@@ -48,10 +49,8 @@ def test_no_rank_shows_what_is_owed_for_ever(reason, number):
     Claim(LOOP, fairly | {"ranks": {WAIT[1]: [["0", "fair leave"]]}}).explore()
 
 
-@pytest.mark.parametrize(
-    "ranks", [{"s": 0}, {"s": 1, "a ask": 0}, {"s": 0, "a ask": 0, "b": 0}, {"s": -1, "a ask": -2}, {}]
-)
-@pytest.mark.parametrize("reason", ["", "ask"])
+@each_row("ranks", [{"s": 0}, {"s": 1, "a ask": 0}, {"s": 0, "a ask": 0, "b": 0}, {"s": -1, "a ask": -2}, {}])
+@each_row("reason", ["", "ask"])
 def test_no_rank_shows_that_what_never_happens_is_possible(ranks, reason):
     written = {f"{key} :flag=1 :count=0": [[str(number), reason]] for key, number in ranks.items()}
     for form in "possible {}", "from everywhere possible {}":
@@ -60,8 +59,8 @@ def test_no_rank_shows_that_what_never_happens_is_possible(ranks, reason):
             Claim(LOOP, claim).explore()
 
 
-@pytest.mark.parametrize("reason", ["", "ask", "fair answer", "other"])
-@pytest.mark.parametrize("number", ["0", "1", "-1", ":count", "0 - :count", "true"])
+@each_row("reason", ["", "ask", "fair answer", "other"])
+@each_row("number", ["0", "1", "-1", ":count", "0 - :count", "true"])
 def test_no_rank_shows_that_what_goes_round_comes_to_rest(number, reason):
     claim = {"form": REST, "parts": [], "at": {}, "proofs": []}
     for key in (*WAIT, "a ask :flag=1 :count=1"):
@@ -151,7 +150,7 @@ JUDGED += table("Guards", "guard; judges; verdicts", "g; said; ", "h; ; passed, 
 JUDGED += table("States", "state; kind", "a; initial", "b; ")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rows", "is_guarded"),
     [
         (["a; said; g.passed; x = true; ; b"], True),

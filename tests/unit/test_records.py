@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from each_row import each_row
 from example_machines import dual_state
 
 from dsa.errors import TraceError
@@ -48,7 +49,7 @@ def test_events_alone_are_a_trace():
     assert {step.state for step in found.steps} == {None}
 
 
-@pytest.mark.parametrize(("text", "line", "message"), [
+@each_row(("text", "line", "message"), [
     ("", None, "the trace is empty"),
     ("{}", None, "the trace is empty"),
     ("3", 1, "not an object"),

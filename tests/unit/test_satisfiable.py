@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ def read(text: str):
     return simplified(found[1])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("x == 3", True),

@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 from example_machines import compare, var
 
 from dsa.expr import (
@@ -26,7 +26,7 @@ A, B = Name("a", "variable"), Name("b", "variable")
 SMALL = compare("n", "<", 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expr", "small"),
     [
         (And((TRUE, A)), A),

@@ -1,6 +1,6 @@
 """Systems laid out like another one."""
 
-import pytest
+from each_row import each_row
 
 from dsa.checks.mutation import mutants
 from dsa.machine import Machine
@@ -10,7 +10,7 @@ from tests.repository import all_machines
 MOST_ROWS = 30
 
 
-@pytest.mark.parametrize(
+@each_row(
     "machine",
     [machine for machine in all_machines().values() if len(machine.transitions) < MOST_ROWS],
     ids=lambda machine: machine.name,

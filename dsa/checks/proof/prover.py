@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import attrs
 
-from dsa.checks.definition4 import definition4
 from dsa.checks.observers import NotDecidedError, Observer, WatchedCondition, observed
 from dsa.checks.proof.conclusion import Gap, ProofResult, in_words, unknown
 from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Inductive, RankEvidence
@@ -20,6 +19,7 @@ from dsa.checks.proof.safety import Safety, SightHit, met, way_to
 from dsa.checks.properties import PropertyValue, PropertyVerdict, Questions, judge, subject
 from dsa.checks.report import relied_on, text_of
 from dsa.checks.search.engine import SearchLimits
+from dsa.checks.table_faults import definition4
 from dsa.declarations import EverywherePossible, ExpectedCount, Form, LeadsTo, Possible, Probability, Property
 from dsa.expr import FALSE, Value, any_of, negated, unparse
 from dsa.machine import Machine

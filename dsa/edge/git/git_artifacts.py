@@ -176,7 +176,7 @@ class GitArtifacts:
         """
         made_by = run_id or self.run_id
         with self._alone():
-            artifact = self._attempts.named(artifact, made_by)
+            artifact = self._attempts.with_id(artifact, made_by)
             self._append(attempt_of(artifact, author, made_by), artifact.content.encode("utf-8", "surrogatepass"))
         return artifact
 

@@ -318,4 +318,4 @@ def _summarised(columns: tuple[Any, ...], living: Callable[[str], str | None], m
         holder = None if row.holder is None else living(row.holder)
         return RunSummary(row.run, end.length, summary_of(end.summary), holder, messages=messages)
     except DamageError as fault:
-        return RunSummary(str(row.run), 0, Summary(), damaged=fault.reason)
+        return RunSummary(str(row.run), 0, Summary(), damage=fault.reason)

@@ -25,7 +25,7 @@ from typing import Any
 
 import attrs
 
-from dsa.runtime.json_text import quoted, value_of
+from dsa.runtime.json_text import json_string, value_of
 from dsa.runtime.ledger import Entry, Ledger, commit_entries
 from dsa.runtime.run_store import (
     DamageError,
@@ -267,7 +267,7 @@ def _sound_lines(
     connection: sqlite3.Connection, run: str, rows: list[_Columns], link: bytes
 ) -> tuple[list[str], bytes]:
     """Return the lines of rows up to the first that is not what was written, and the hash of the last of them."""
-    lines, quoted_at = list[str](), lru_cache(None)(lambda at: quoted(content_at(connection, at, run)))
+    lines, quoted_at = list[str](), lru_cache(None)(lambda at: json_string(content_at(connection, at, run)))
     for _, epoch, is_short, line, written in rows:
         try:
             whole = together(line, quoted_at) if is_short else line

@@ -23,7 +23,7 @@ from dsa.generators.streams.call_slots import Slot, Slots
 from dsa.generators.streams.offered_tools import Tools, offered
 from dsa.generators.streams.stream_result import INVALID, NAMELESS, TRUNCATED, StreamCall, StreamError, StreamResult
 from dsa.generators.streams.text_calls import FENCE_BEGIN, recover, without_markers
-from dsa.runtime.speech import FunctionText, Speech, SpeechParts, as_unicode, joined
+from dsa.runtime.speech import FunctionText, Speech, SpeechParts, as_unicode, join_halves
 
 #: Finish reasons of all providers, by what they mean.
 _REASONS = {
@@ -111,21 +111,21 @@ def conclude(gathered: StreamState) -> StreamResult:
         tool_calls=tuple(calls),
         content=content,
         finish_reason=finish,
-        error=error and attrs.evolve(error, message=joined(error.message)),
+        error=error and attrs.evolve(error, message=join_halves(error.message)),
         rescues={kind: rescues[kind] for kind in sorted(rescues) if rescues[kind]},
-        reasoning=joined(reasoning),
+        reasoning=join_halves(reasoning),
         usage=as_unicode(gathered.usage),
-        model=joined(gathered.model),
+        model=join_halves(gathered.model),
     )
 
 
 def _cleaned(call: StreamCall) -> StreamCall:
     """Return a call without halves of characters. Arguments are cleaned once they are read: JSON writes halves as escapes."""
-    about = attrs.evolve(call, id=joined(call.id), name=joined(call.name), extra=as_unicode(call.extra))
+    about = attrs.evolve(call, id=join_halves(call.id), name=join_halves(call.name), extra=as_unicode(call.extra))
     try:
-        return attrs.evolve(about, arguments=as_unicode(call.arguments), text=joined(call.text))
+        return attrs.evolve(about, arguments=as_unicode(call.arguments), text=join_halves(call.text))
     except RecursionError:  # nested too deeply for anyone who walks it
-        return attrs.evolve(about, arguments=None, error=call.error or INVALID, text=joined(call.text))
+        return attrs.evolve(about, arguments=None, error=call.error or INVALID, text=join_halves(call.text))
 
 
 def _settled(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> list[StreamCall]:

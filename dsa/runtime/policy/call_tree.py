@@ -1,10 +1,7 @@
-"""What a ledger has of the calls that policies made of each other.
+"""Call trees: the calls of policies by other policies, as a ledger has them.
 
-Takes entries, gives them by path; says what is equal to what by digests. It performs nothing.
-
-The tree of the calls that policies made in an effect: what was asked of each, what it gave, what is done about it when the run goes on.
-
-Takes entries, gives values to be written down or decided about. Pure, and no policy is needed for it.
+Takes entries of one effect, gives its calls by path: request, result, and what to do about each when the run goes on. Digests decide whether two
+requests are the same. No policy is needed, and nothing is performed.
 """
 
 import hashlib
@@ -17,32 +14,36 @@ from dsa.errors import DsaError
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DecidedEntry, Entry, Handling, ResultEntry, ResumedEntry
 from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Action, Step, action_result_step, error_step
 
-#: The code of the error step of what was under way when its run was cut off, and counts as failed.
+#: The name of the shipped machine whose one effect asks a policy.
+POLICY = "policy"
+#: The field of an effect's error step with the call that raised the error: `{"policy": .., "path": ..}`.
+CALL = "call"
+#: The code of the error step of an effect or call that was under way when its run was cut off, and counts as failed.
 IN_DOUBT = "IN_DOUBT"
 
 _LONGEST = 200  # characters of a payload in a message
 
 
 class ReplayMismatchError(DsaError):
-    """Raised when policies ask for something else than their ledger has: they are not those that wrote it.
+    """Raised when policies make another call than the ledger has: they are not the policies that wrote it.
 
-    `position` is the path of the call, `recorded` and `asked` say in words what stands there and what was to stand there.
+    `position` is the path of the call. `entry` and `request` describe the recorded call and the new one, in words.
     """
 
-    def __init__(self, position: str, recorded: str, asked: str) -> None:
-        self.position, self.recorded, self.asked = position, recorded, asked
+    def __init__(self, position: str, entry: str, request: str) -> None:
+        self.position, self.entry, self.request = position, entry, request
         super().__init__(
-            f"call {position}: the ledger has {recorded}; asked for is {asked}. Resume with the policies that began the run"
+            f"call {position}: the ledger has {entry}; the policies now give {request}. Resume with the policies that started the run"
         )
 
 
 class CallLog:
-    """The calls recorded under one key, below one root. Raises ReplayMismatchError for entries that no run has written."""
+    """The calls recorded under one key, below one root: `calls` and `results` by path. Raises ReplayMismatchError for impossible entries."""
 
     def __init__(self, entries: Iterable[object], key: str, root: str) -> None:
         self.root = root
-        self.begun: dict[str, CallEntry] = {}
-        self.given: dict[str, tuple[Step, ...]] = {}
+        self.calls: dict[str, CallEntry] = {}
+        self.results: dict[str, tuple[Step, ...]] = {}
         self._order: dict[str, list[int]] = {}
         self._greatest: dict[str, int] = {}
         for entry in entries:
@@ -55,45 +56,45 @@ class CallLog:
     def _read(self, entry: CallEntry | CallResultEntry, parent: str, position: int) -> None:
         path = entry.path
         if isinstance(entry, CallEntry):
-            if path in self.begun:
-                raise ReplayMismatchError(path, f"two calls, of {self.begun[path].policy} and {entry.policy}", "one")
-            self.begun[path] = entry
+            if path in self.calls:
+                raise ReplayMismatchError(path, f"two calls, of {self.calls[path].policy} and {entry.policy}", "one")
+            self.calls[path] = entry
             self._greatest[parent] = max(position, self._greatest.get(parent, 0))
-        elif path not in self.begun or path in self.given:
+        elif path not in self.calls or path in self.results:
             raise ReplayMismatchError(path, "a result too many", "one result for each call")
         else:
-            self.given[path] = tuple(Step(**step) for step in entry.steps)
+            self.results[path] = tuple(Step(**step) for step in entry.steps)
             self._order.setdefault(parent, []).append(position)
 
     def order_below(self, path: str) -> Sequence[int]:
-        """Return the positions of a policy's recorded results, in the order in which they came."""
+        """Return the positions of the recorded results of a policy's calls, in the order of their arrival."""
         return self._order.get(path, ())
 
     def greatest_below(self, path: str) -> int:
-        """Return the greatest position that a policy has a call in; 0 when it has none."""
+        """Return the greatest position of a policy's calls; 0 if it has none."""
         return self._greatest.get(path, 0)
 
 
 def open_calls(entries: Iterable[object]) -> tuple[CallEntry, ...]:
-    """Return the calls that began and have no result, and that are no part of one that has."""
+    """Return the calls without a result that are not within a call with a result."""
     calls = [entry for entry in entries if isinstance(entry, CallEntry | CallResultEntry)]
-    finished = {(call.key, call.path) for call in calls if isinstance(call, CallResultEntry)}
+    results = {(call.key, call.path) for call in calls if isinstance(call, CallResultEntry)}
     return tuple(
         call
         for call in calls
-        if isinstance(call, CallEntry) and not any((call.key, path) in finished for path in upwards(call.path))
+        if isinstance(call, CallEntry) and not any((call.key, path) in results for path in upwards(call.path))
     )
 
 
 def upwards(path: str) -> Iterator[str]:
-    """Yield a call's path, that of its caller, and so on."""
+    """Yield a call's path, the path of its caller, and so on."""
     while path:
         yield path
         path = path.rpartition(".")[0]
 
 
 class StepDigest:
-    """The digest of a policy's own ledger, as far as it has got."""
+    """The digest of a policy's own ledger, updated step by step."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self._hash = hashlib.sha256()
@@ -101,60 +102,58 @@ class StepDigest:
         self.add(steps)
 
     def add(self, steps: Iterable[Step]) -> None:
-        """Record further steps."""
+        """Add further steps."""
         for step in steps:
             self._hash.update(f"{step.canonical()}\n".encode())
             self._is_empty = False
 
     def digest_with(self, action: Action) -> str:
-        """Return the digest of a request: the action, made of a policy whose own ledger begins with these steps."""
+        """Return the digest of a request: the action together with these steps, with which the called policy's ledger begins."""
         if self._is_empty:
             return action.digest
         return hashlib.sha256(f"{action.digest} {self._hash.hexdigest()}".encode()).hexdigest()
 
 
-def told(policy: str, payload: Mapping[str, Any] | None, digest: str) -> str:
-    """Say in words what a request is; a turn has no payload of its own."""
-    what = f"a turn of {policy}" if payload is None else f"{policy} with {payload}"
-    return f"{what if len(what) <= _LONGEST else what[:_LONGEST] + '..'} ({digest[:12]})"
+def request_words(policy: str, payload: Mapping[str, Any] | None, digest: str) -> str:
+    """Describe a request in words; a turn has no payload of its own."""
+    words = f"a turn of {policy}" if payload is None else f"{policy} with {payload}"
+    return f"{words if len(words) <= _LONGEST else words[:_LONGEST] + '..'} ({digest[:12]})"
 
 
-def outcome_step(policy: str, *, failed: bool) -> Step:
-    """Make what stands for the result of a call that nobody has: that it has failed, or that it has happened."""
-    said = f"the run was cut off while it was under way; it counts as {'failed' if failed else 'done'}"
-    return error_step(policy, IN_DOUBT, said) if failed else action_result_step(policy, {"done": True, "message": said})
+def outcome_step(policy: str, *, has_failed: bool) -> Step:
+    """Return the step for a call whose result is unknown, and which counts as failed or as done."""
+    message = f"the run was cut off while it was under way; it counts as {'failed' if has_failed else 'done'}"
+    return (
+        error_step(policy, IN_DOUBT, message)
+        if has_failed
+        else action_result_step(policy, {"done": True, "message": message})
+    )
 
 
-def numbered(steps: Iterable[Step], path: str) -> list[Step]:
-    """Return an id to the steps that have none: their place in what the call of this path gave."""
+def number_steps(steps: Iterable[Step], path: str) -> list[Step]:
+    """Return the steps, with ids for those that have none: `PATH/NUMBER`, by the path of the call and the place in its result."""
     return [step if step.id else step.under(f"{path}/{number}") for number, step in enumerate(steps, start=1)]
 
 
 def result_for(call: Step, actor: str, steps: Iterable[Step]) -> Step:
-    """Make the one step that says in the caller's ledger what came of a call.
+    """Return the step with the result of a call, for the caller's ledger.
 
-    It has the payload of the only step there was, when that is a result or a text, or else of all of them. Its id is the call's with `.result`.
+    It has the payload of the only step, if that is a result or a text, else the actors, types and payloads of all steps. Its id is that of the call
+    with `.result`.
     """
-    given = list(steps)
-    is_plain = len(given) == 1 and given[0].type in {ACTION_RESULT, TEXT}
-    told = [{"actor": step.actor, "type": step.type, "payload": step.payload} for step in given]
-    return action_result_step(actor, given[0].payload if is_plain else {"steps": told}, step_id=f"{call.id}.result")
-
-
-#: The name of the shipped machine whose one effect asks a policy.
-POLICY = "policy"
-#: Where an error step of an effect says which call raised it: `{"policy": .., "path": ..}`.
-CALL = "call"
+    result = list(steps)
+    is_plain = len(result) == 1 and result[0].type in {ACTION_RESULT, TEXT}
+    records = [{"actor": step.actor, "type": step.type, "payload": step.payload} for step in result]
+    return action_result_step(actor, result[0].payload if is_plain else {"steps": records}, step_id=f"{call.id}.result")
 
 
 @attrs.frozen
 class CallNode:
-    """One call: where it stands, of which policy, what was asked, what came of it.
+    """One call: its path, its policy, the request and the result.
 
-    `payload` is None for a turn of a loop. `steps` is what it gave, None while it has given nothing; `own` are those among them that
-    no call below it has made. `happened` is what else was recorded of it: the payload of an error that it raised, or what was done about it when
-    the run was resumed. `is_cached`: it had given its steps when the run was resumed last. `is_over`: it, or one that it is a part of, has given
-    its steps. `is_stopped`: what it raised has stopped the run.
+    `payload` is None for a turn of a loop. `steps` is the result, None while there is none; `own` are the steps that no call below it has made.
+    `incidents` are the payloads of errors that it raised, and what was done about it when the run was resumed. `is_cached`: it had its result when
+    the run was resumed last. `is_over`: it, or a call around it, has a result. `is_stopped`: its error has stopped the run.
     """
 
     path: str
@@ -163,127 +162,129 @@ class CallNode:
     payload: dict[str, Any] | None
     steps: tuple[dict[str, Any], ...] | None = None
     own: tuple[dict[str, Any], ...] = ()
-    happened: tuple[dict[str, Any] | Handling, ...] = ()
+    incidents: tuple[dict[str, Any] | Handling, ...] = ()
     is_cached: bool = False
     is_over: bool = False
     is_stopped: bool = False
 
 
 def call_key(key: str, path: str) -> str:
-    """Return the key of a call, below that of its effect: `PolicyContext.key`, and what a person names it by."""
+    """Return the key of a call: `KEY/PATH`, as in `PolicyContext.key` and in commands."""
     return f"{key}/{path}" if key else path
 
 
 def place_of(path: str) -> tuple[int, ...]:
-    """Return a path as numbers: 1.2 stands before 1.10."""
+    """Return a path as numbers, for sorting: 1.2 is before 1.10."""
     return tuple(map(int, path.split(".")))
 
 
 def calls_of(entries: Iterable[Entry], key: str) -> tuple[CallNode, ...]:
-    """Return the calls under a key in the order of their places."""
-    reading = _PathEntries(key)
+    """Return the calls under a key in the order of their paths."""
+    history = _PathEntries(key)
     for entry in entries:
-        reading.take(entry)
-    ordered = sorted(reading.begun, key=place_of)
-    own = _own(ordered, reading.given)
+        history.take(entry)
+    paths = sorted(history.calls, key=place_of)
+    own = _own_steps(paths, history.results)
     return tuple(
         CallNode(
             path,
-            reading.begun[path].policy,
-            reading.begun[path].digest,
-            reading.begun[path].payload,
-            reading.given.get(path),
+            history.calls[path].policy,
+            history.calls[path].digest,
+            history.calls[path].payload,
+            history.results.get(path),
             own[path],
-            tuple(reading.happened.get(path, ())),
-            path in reading.cached,
-            any(above in reading.given for above in upwards(path)),
-            path == reading.failed,
+            tuple(history.incidents.get(path, ())),
+            path in history.cached_paths,
+            any(above in history.results for above in upwards(path)),
+            path == history.raising_path,
         )
-        for path in ordered
+        for path in paths
     )
 
 
 class _PathEntries:
-    """What the entries say of each path."""
+    """The entries of one key by path."""
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self.begun: dict[str, CallEntry] = {}
-        self.given: dict[str, tuple[dict[str, Any], ...]] = {}
-        self.happened: dict[str, list[dict[str, Any] | Handling]] = {}
-        self.failed: str | None = None
-        self.cached: frozenset[str] = frozenset()
-        self._decided: set[str] = set()
+        self.calls: dict[str, CallEntry] = {}
+        self.results: dict[str, tuple[dict[str, Any], ...]] = {}
+        self.incidents: dict[str, list[dict[str, Any] | Handling]] = {}
+        self.raising_path: str | None = None
+        self.cached_paths: frozenset[str] = frozenset()
+        self._decided_paths: set[str] = set()
 
     def take(self, entry: Entry) -> None:
-        """Record what an entry says."""
+        """Read the next entry."""
         match entry:
             case CallEntry(key=self._key, path=path):
-                self.begun[path] = entry
-                self.failed = None  # another try
+                self.calls[path] = entry
+                self.raising_path = None  # another try
             case CallResultEntry(key=self._key, path=path, steps=steps):
-                self.given[path] = steps
+                self.results[path] = steps
             case ResultEntry(key=self._key):
-                self.failed = raised_in(entry)
-                if self.failed is not None:
-                    self._note(self.failed, entry.steps[-1]["payload"])
+                self.raising_path = raising_path(entry)
+                if self.raising_path is not None:
+                    self._note(self.raising_path, entry.steps[-1]["payload"])
             case DecidedEntry(key=self._key, path=path, handling=handling) if path:
-                self._decided.add(path)
+                self._decided_paths.add(path)
                 self._note(path, handling)
             case ResumedEntry(effects=effects) if self._key in dict(effects):
                 self._resume(entry)
 
-    def _note(self, path: str, what: dict[str, Any] | Handling) -> None:
-        self.happened.setdefault(path, []).append(what)
+    def _note(self, path: str, incident: dict[str, Any] | Handling) -> None:
+        self.incidents.setdefault(path, []).append(incident)
 
     def _resume(self, entry: ResumedEntry) -> None:
-        """Say of each call under way what was done about it; nothing twice of one that a person has decided."""
+        """Note what was done about each call under way, unless a person's decision was noted already."""
         for key, handling in entry.calls:
             path = key.removeprefix(f"{self._key}/")
-            if path in self.begun and path not in self._decided:
+            if path in self.calls and path not in self._decided_paths:
                 self._note(path, handling)
-        self.cached = frozenset(self.given) - self._decided
-        self.failed, self._decided = None, set()
+        self.cached_paths = frozenset(self.results) - self._decided_paths
+        self.raising_path, self._decided_paths = None, set()
 
 
-def _own(paths: list[str], given: Mapping[str, tuple[dict[str, Any], ...]]) -> dict[str, tuple[dict[str, Any], ...]]:
-    """Return for each call the steps that are not passed on from a call below it, nor say what came of one."""
-    made: dict[str, tuple[dict[str, Any], ...]] = {}
-    known: set[str] = set()
+def _own_steps(
+    paths: list[str], results: Mapping[str, tuple[dict[str, Any], ...]]
+) -> dict[str, tuple[dict[str, Any], ...]]:
+    """Return for each call its own steps: those that are neither passed on from a call below it nor the result of one."""
+    own: dict[str, tuple[dict[str, Any], ...]] = {}
+    ids: set[str] = set()
     for path in sorted(paths, key=lambda path: -path.count(".")):
-        made[path] = tuple(step for step in given.get(path, ()) if step["id"].removesuffix(".result") not in known)
-        known |= {step["id"] for step in made[path]}
-    return made
+        own[path] = tuple(step for step in results.get(path, ()) if step["id"].removesuffix(".result") not in ids)
+        ids |= {step["id"] for step in own[path]}
+    return own
 
 
-def raised_in(result: ResultEntry) -> str | None:
-    """Return the path of the call that raised what an effect failed with; None where no call did."""
-    call = result.steps[-1]["payload"].get(CALL) if result.failed else None
+def raising_path(result: ResultEntry) -> str | None:
+    """Return the path of the call that raised an effect's error; None if no call did."""
+    call = result.steps[-1]["payload"].get(CALL) if result.has_failed else None
     return str(call["path"]) if isinstance(call, dict) else None
 
 
 def call_named(key: str, payload: Mapping[str, Any]) -> str:
-    """Name the call of the effect of this key that raised what an error step says, as `look 1/1/1.1.2`; empty where no call did."""
+    """Return the call that raised an error step of the effect with this key, as `look 1/1/1.1.2`; "" if no call did."""
     call = payload.get(CALL)
     return f"{call['policy']} {call_key(key, call['path'])}" if isinstance(call, dict) else ""
 
 
-def doubted_calls(entries: Iterable[object], failed: str | None = None) -> tuple[CallEntry, ...]:
-    """Return the calls under way: of those within each other, the outermost that is not simply made again, else the innermost.
+def doubted_calls(entries: Iterable[object], raising_path: str | None = None) -> tuple[CallEntry, ...]:
+    """Return the calls under way. Of calls within each other it is the outermost one that is not simply made again, else the innermost one.
 
-    The call `failed` raised something: nobody doubts that it is made again, and those that it is a part of.
+    The call with the path `raising_path` raised an error: it is made again, and so are the calls around it.
     """
     under_way = sorted(open_calls(entries), key=lambda call: place_of(call.path))
     above = {path for call in under_way for path in list(upwards(call.path))[1:]}
-    sure = set() if failed is None else set(upwards(failed))
-    found: list[CallEntry] = []
+    sure = set() if raising_path is None else set(upwards(raising_path))
+    calls: list[CallEntry] = []
     decisive: set[str] = set()
     for call in under_way:
         if call.path in sure or decisive.intersection(upwards(call.path)):
             continue
         if call.in_doubt != "retry":
             decisive.add(call.path)
-            found.append(call)
+            calls.append(call)
         elif call.path not in above:
-            found.append(call)
-    return tuple(found)
+            calls.append(call)
+    return tuple(calls)

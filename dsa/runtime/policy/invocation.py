@@ -1,19 +1,13 @@
-"""Invocations: a policy asked from outside, and the ledger of steps that comes of it (seed 004, section 9).
+"""Invocations: a policy called from outside any machine, the replay of its calls, and decorators of policies.
 
-`run` takes and gives a ledger of steps: an `action_call` when a policy is called, an `action_result` with all its steps when
-it has finished. Whoever makes it durable gets the same as entries, one by one; `ledger_of` and `entries_of` turn one form
-into the other, so that any prefix of the entries is a ledger to go on from. The calls are those of an effect of a machine: the path `1` is
-the outside, `1.1` the policy that it asks.
-
-Replays of calls: every policy that called others is performed with the recorded results, and must say what it said.
-
-Takes the entries of a run and the policies of now, gives what was compared; nothing of the world is touched. What called nobody (models, people,
-tools) is taken from the ledger, and so is what is registered as not to be repeated: `in_doubt` is `ask` or `fail`.
-
-Decorators of policies (seed 004, section 4): carry out the actions that a policy asks for, and go on until it asks for none.
-
-Takes a policy, gives one that does more. Used together as `[loop_wrapper(5), invoke_action()]`, the first outermost, in
-`context.call` or stacked on a function. Each turn of the innermost policy is recorded, so that a replay repeats none.
+- `run` performs a policy and returns the ledger of steps (seed 004, section 9): an `action_call` for each call, an `action_result` with all its steps
+  when it has finished. Its `append` gets the same as entries, one by one. `ledger_of` and `entries_of` convert between the two forms, so any prefix
+  of the entries is a ledger from which `run` can go on. Paths are as in an effect of a machine: `1` is the outside, `1.1` the policy.
+- `replay_calls` performs each policy that called others again, with the recorded results, and compares its requests and steps with the ledger. It
+  has no effect on the world: policies that called nobody (models, people, tools) are not performed, nor those whose `in_doubt` is `ask` or `fail`.
+- `loop_wrapper` and `invoke_action` (seed 004, section 4) carry out the actions that a policy asks for, and repeat until it asks for none. Use them
+  as `[loop_wrapper(5), invoke_action()]`, the first outermost, in `context.call` or stacked on a function. Each turn of the innermost policy is
+  recorded, so a replay repeats none.
 """
 
 import json
@@ -36,8 +30,8 @@ from dsa.runtime.policy.call_tree import (
     calls_of,
     doubted_calls,
     place_of,
+    request_words,
     result_for,
-    told,
 )
 from dsa.runtime.policy.policies import (
     ACTION_CALL,
@@ -49,19 +43,19 @@ from dsa.runtime.policy.policies import (
     PolicyContext,
     Request,
     Step,
-    approved,
-    entry_without,
     error_of,
     error_step,
+    is_approved,
+    redact_entry,
 )
 from dsa.runtime.policy.policy_calls import CallRecord, Calls
 from dsa.runtime.policy.policy_registry import INVALID_PAYLOAD, Registry
 from dsa.runtime.secrets import Secrets
 
-#: What stands in the ledger beside what a run can go on from: what a policy raised.
-Appended = CallRecord | ResultEntry
+#: The entries of an invocation. A ResultEntry has the exception of a policy; `run` does not need it to go on.
+RunEntry = CallRecord | ResultEntry
 
-#: The path of the policy that is asked.
+#: The path of the policy that is called from outside.
 ROOT = "1.1"
 _RESULT = ".result"
 _PATH = re.compile(r"[1-9][0-9]*(\.[1-9][0-9]*)+")
@@ -77,31 +71,31 @@ async def run(
     actions: Iterable[str] | None = None,
     seed: Iterable[Step] = (),
     run_id: str = "",
-    append: Callable[[Appended], None] = lambda _entry: None,
+    append: Callable[[RunEntry], None] = lambda _entry: None,
     secrets: Secrets | None = None,
 ) -> Ledger[Step]:
-    """Perform a policy and return the ledger of its run. What `ledger` has of it is not performed again.
+    """Perform a policy and return the ledger of its run. Calls that are in `ledger` are not made again.
 
-    `registry` may be a dictionary of policies. `actions` are what it may call, by default all there is; its own ledger begins with `seed`; all
-    policies can read `config`. `append` is given every entry before anybody sees what it says; after what a policy raises, the last is a
-    ResultEntry with that. `secrets` are in no entry. Raises BindingError for an unknown policy, ReplayMismatchError for another run's
-    ledger, TypeError or ValueError for what is not JSON.
+    `registry` may be a dictionary of policies. The policy may call `actions`, by default all policies; its own ledger begins with `seed`; all
+    policies can read `config`. `append` gets every entry before its content is used; if a policy raises an exception, the last entry is a
+    ResultEntry with it. `secrets` are in no entry. Raises BindingError for an unknown policy, ReplayMismatchError for the ledger of another run,
+    TypeError or ValueError for values that are not JSON, and any exception of the policy.
     """
     policies = registry if isinstance(registry, Registry) else Registry(registry)
-    known, entries = policies[policy_name].name, list[Appended](entries_of(ledger, run_id))
+    name, entries = policies[policy_name].name, list[RunEntry](entries_of(ledger, run_id))
 
-    def write(entry: Appended) -> None:
-        entries.append(entry if secrets is None else entry_without(secrets, entry))
+    def write(entry: RunEntry) -> None:
+        entries.append(entry if secrets is None else redact_entry(secrets, entry))
         append(entries[-1])
 
-    calls = Calls(policies, key=run_id, recorded=entries, append=write, config=config, secrets=secrets)
-    action = calls.kept(Action(known, payload, frozenset(policies if actions is None else actions)))
+    calls = Calls(policies, key=run_id, entries=entries, append=write, config=config, secrets=secrets)
+    action = calls.redact(Action(name, payload, frozenset(policies if actions is None else actions)))
 
     async def outside(_action: Action, context: PolicyContext) -> list[Step]:
         return await context.call(action, seed=calls.without_secrets(seed))
 
     try:
-        await calls.perform(Action(OUTSIDE), outside, allowed=[known], with_ids=False)
+        await calls.perform(Action(OUTSIDE), outside, may_call=[name], with_ids=False)
     except Exception as error:
         if calls.crashed_in is not None:
             write(_failure(entries, run_id, calls.crashed_in, error))
@@ -109,24 +103,25 @@ async def run(
     return ledger_of(entries)
 
 
-def _failure(entries: Iterable[Appended], run_id: str, path: str, error: BaseException) -> ResultEntry:
-    """Return the record of what a policy raised."""
+def _failure(entries: Iterable[RunEntry], run_id: str, path: str, error: BaseException) -> ResultEntry:
+    """Return the entry for an exception of a policy."""
     names = [entry.policy for entry in entries if isinstance(entry, CallEntry) and entry.path == path]
     return ResultEntry(call_key(run_id, path), [error_of(names[-1], error).without_id()])
 
 
 def answer_of(ledger: Iterable[Step]) -> list[Step]:
-    """Return the steps that the policy of a run gave. LookupError when it has not finished."""
+    """Return the steps of a run's policy. Raises LookupError if it has not finished."""
     for step in ledger:
         if step.id == ROOT + _RESULT:
-            return [Step(**given) for given in step.payload["steps"]]
+            return [Step(**fields) for fields in step.payload["steps"]]
     raise LookupError("the policy of this run has not given its steps yet")
 
 
 def in_doubt(entries: Iterable[Entry]) -> tuple[CallEntry, ...]:
-    """Return the calls that began and have no result: nobody knows what came of them.
+    """Return the calls that began and have no result.
 
-    Of calls within each other only one: the outermost of which somebody has to say so, else the innermost, which a resumed run makes again.
+    Of calls within each other only one is returned: the outermost one that a person must decide about, else the innermost one, which a resumed run
+    makes again.
     """
     return doubted_calls(entries)
 
@@ -135,16 +130,16 @@ def in_doubt(entries: Iterable[Entry]) -> tuple[CallEntry, ...]:
 
 
 def ledger_of(entries: Iterable[Entry]) -> Ledger[Step]:
-    """Return the ledger that `run` takes, of the entries that it has appended. Entries of other kinds are left out."""
+    """Return the ledger for `run`, from the entries that it has appended. Other entries are ignored."""
     steps: list[Step] = []
     names: dict[str, str] = {}
     for entry in entries:
         if isinstance(entry, CallEntry):
             names[entry.path] = entry.policy
             actor = names.get(entry.path.rpartition(".")[0], OUTSIDE)
-            said = {"policy": entry.policy, "digest": entry.digest, "payload": entry.payload}
+            request = {"policy": entry.policy, "digest": entry.digest, "payload": entry.payload}
             more = {"actions": list(entry.actions), "in_doubt": entry.in_doubt}
-            steps.append(Step(entry.path, actor, ACTION_CALL, {**said, **more}))
+            steps.append(Step(entry.path, actor, ACTION_CALL, {**request, **more}))
         elif isinstance(entry, CallResultEntry):
             actor = names.get(entry.path, OUTSIDE)
             steps.append(Step(entry.path + _RESULT, actor, ACTION_RESULT, {"steps": list(entry.steps)}))
@@ -152,19 +147,25 @@ def ledger_of(entries: Iterable[Entry]) -> Ledger[Step]:
 
 
 def entries_of(ledger: Iterable[Step], run_id: str = "") -> list[CallRecord]:
-    """Return the entries of a ledger that `run` has given. ValueError for a step that does not record a call."""
+    """Return the entries for a ledger from `run`. Raises ValueError for a step that does not record a call."""
     return [_entry(step, run_id) for step in ledger]
 
 
 def _entry(step: Step, run_id: str) -> CallRecord:
-    said, path = step.payload, step.id.removesuffix(_RESULT)
+    payload, path = step.payload, step.id.removesuffix(_RESULT)
     if _PATH.fullmatch(path):
-        if step.type == ACTION_RESULT and path != step.id and "steps" in said:
-            return CallResultEntry(run_id, path, said["steps"])
-        if step.type == ACTION_CALL and path == step.id and {"policy", "digest", "payload", "actions"} <= said.keys():
-            in_doubt: Handling = said.get("in_doubt", "retry")
-            return CallEntry(run_id, path, said["policy"], said["digest"], said["payload"], said["actions"], in_doubt)
-    msg = f"step '{step.id}' ({step.type}) records no call; what a policy is to know beforehand goes into `seed`"
+        if step.type == ACTION_RESULT and path != step.id and "steps" in payload:
+            return CallResultEntry(run_id, path, payload["steps"])
+        if (
+            step.type == ACTION_CALL
+            and path == step.id
+            and {"policy", "digest", "payload", "actions"} <= payload.keys()
+        ):
+            in_doubt: Handling = payload.get("in_doubt", "retry")
+            return CallEntry(
+                run_id, path, payload["policy"], payload["digest"], payload["payload"], payload["actions"], in_doubt
+            )
+    msg = f"step '{step.id}' ({step.type}) does not record a call; pass steps for the policy's own ledger in `seed`"
     raise ValueError(msg)
 
 
@@ -173,15 +174,15 @@ _LONGEST = 300  # characters of steps in a message
 
 @attrs.frozen
 class ReplayReport:
-    """What was compared: the calls of a run, the paths of those that were performed, and where the ledger ends, if the run is not over."""
+    """The result of a replay: the calls of a run, the paths of those that were performed, and the path where the ledger ends (None: the run is over)."""
 
     calls: tuple[CallNode, ...]
-    performed: tuple[str, ...]
+    performed_paths: tuple[str, ...]
     ends_at: str | None = None
 
 
-class LedgerEnds(Exception):  # noqa: N818  (no error: it says what is the case)
-    """Raised where a run that is not over has nothing recorded."""
+class LedgerEnds(Exception):  # noqa: N818  (it is not an error)
+    """Raised at the end of the ledger of a run that is not over."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -198,45 +199,47 @@ async def replay_calls(
     key: str = "",
     config: Mapping[str, Any] | None = None,
 ) -> ReplayReport:
-    """Perform again what called others after the action was asked from outside, and compare each request and each step with the ledger.
+    """Perform again each policy that called others, beginning with `action` from outside; compare each request and each step with the ledger.
 
-    Raises ReplayMismatchError at the first that is another one, also where a policy raises something now; BindingError for a policy that is
-    not registered any more.
+    Raises ReplayMismatchError at the first difference, or when a policy raises an exception now; BindingError for a policy that is not registered
+    any more.
     """
     replay = _CallReplay(registry, tuple(entries), run_id, key, config)
 
     async def outside(_action: Action, context: PolicyContext) -> list[Step]:
         return await context.call(action, seed=seed)
 
-    await replay.compare(replay.record.root, partial(replay.perform, Action(OUTSIDE), outside, allowed=[action.policy]))
+    await replay.compare(
+        replay.record.root, partial(replay.perform, Action(OUTSIDE), outside, may_call=[action.policy])
+    )
     while replay.left:
         await replay.compare(*replay.left.popleft())
-    return ReplayReport(replay.calls, tuple(sorted(replay.performed, key=place_of)), replay.ends_at)
+    return ReplayReport(replay.calls, tuple(sorted(replay.performed_paths, key=place_of)), replay.ends_at)
 
 
 class _CallReplay(Calls):
-    """Calls of which every one is recorded: those that called others are put aside, to be performed by themselves."""
+    """Calls that are all answered from the ledger. Those that called others are queued, and performed one by one."""
 
     def __init__(
         self, registry: Registry, entries: Sequence[Entry], run_id: str, key: str, config: Mapping[str, Any] | None
     ) -> None:
-        begun = [e for e in entries if isinstance(e, CallEntry) and e.key == key]
-        root = int(begun[-1].path.partition(".")[0]) if begun else 1
-        super().__init__(registry, run_id=run_id, key=key, root=root, recorded=entries, config=config)
+        calls = [e for e in entries if isinstance(e, CallEntry) and e.key == key]
+        root = int(calls[-1].path.partition(".")[0]) if calls else 1
+        super().__init__(registry, run_id=run_id, key=key, root=root, entries=entries, config=config)
         self.calls = calls_of(entries, key)
         self.left: deque[tuple[str, Callable[[], Awaitable[list[Step]]]]] = deque()
-        self.performed: list[str] = []
+        self.performed_paths: list[str] = []
         self.ends_at: str | None = None
         self._calls: Mapping[str, CallNode] = {call.path: call for call in self.calls}
         self._callers = {call.path.rpartition(".")[0] for call in self.calls}
 
     def is_performed(self, path: str) -> bool:
-        """Return whether a call may be performed again: it called others, and may be repeated."""
-        return path == self.record.root or (path in self._callers and self.record.begun[path].in_doubt == "retry")
+        """Return whether a call is performed again: it called others, and may be repeated."""
+        return path == self.record.root or (path in self._callers and self.record.calls[path].in_doubt == "retry")
 
     async def compare(self, path: str, perform: Callable[[], Awaitable[list[Step]]]) -> None:
-        """Perform a call by itself. Raises ReplayMismatchError when it gives other steps than are recorded."""
-        self._fault, recorded = None, self._calls[path].steps if path in self._calls else None
+        """Perform one call. Raises ReplayMismatchError if its steps differ from the recorded ones."""
+        self._fault, ledger_steps = None, self._calls[path].steps if path in self._calls else None
         try:
             steps = [step.to_json() for step in await perform()]
             self.require_sound(path)
@@ -245,16 +248,16 @@ class _CallReplay(Calls):
         except DsaError:
             raise
         except Exception as error:
-            if recorded is not None:
-                asked = f"{type(error).__name__}: {error}"
-                raise ReplayMismatchError(self.crashed_in or path, _shown(recorded), asked) from error
+            if ledger_steps is not None:
+                error_text = f"{type(error).__name__}: {error}"
+                raise ReplayMismatchError(self.crashed_in or path, _steps_text(ledger_steps), error_text) from error
             self.ends_at = self.crashed_in
         else:
-            if recorded is not None and steps != [*recorded]:
-                raise ReplayMismatchError(path, _shown(recorded), _shown(steps))
+            if ledger_steps is not None and steps != [*ledger_steps]:
+                raise ReplayMismatchError(path, _steps_text(ledger_steps), _steps_text(steps))
 
-    def replayed(self, path: str, perform: Callable[[Any], Awaitable[list[Step]]]) -> None:
-        """Put a call aside that is answered from the ledger, to be performed when its caller is done."""
+    def on_replay(self, path: str, perform: Callable[[Any], Awaitable[list[Step]]]) -> None:
+        """Queue a call that is answered from the ledger; it is performed after its caller."""
         if self.is_performed(path):
             self.left.append((path, partial(perform, None)))
 
@@ -266,35 +269,35 @@ class _CallReplay(Calls):
         *,
         with_ids: bool = True,
     ) -> list[Step]:
-        """Perform a policy that may be performed again. Raises LedgerEnds for any other."""
+        """Perform a policy that may be repeated. Raises LedgerEnds for any other."""
         if not self.is_performed(scope.path):
             self._end(LedgerEnds(scope.path), scope.path)
         if scope.path in self._calls:
-            self.performed.append(scope.path)
+            self.performed_paths.append(scope.path)
         return await super().steps_of(policy, action, scope, with_ids=with_ids)
 
     def begin(self, request: Request) -> None:
-        """Check that a call may be begun of which the ledger has no result: only where the run is not over."""
+        """Accept a call without a recorded result only if its caller was under way; else the policy differs from the recorded one."""
         self.require_sound(request.path)
         caller = self._calls.get(request.path.rpartition(".")[0])
         is_begun = request.path in self._calls
         if caller is not None and caller.steps is not None:
-            recorded = "a call for whose result nobody waited" if is_begun else "no further call"
-            asked = told(request.action.policy, request.payload, request.digest)
-            self._end(ReplayMismatchError(request.path, recorded, asked), request.path)
+            entry = "a call whose result was not awaited" if is_begun else "no further call"
+            words = request_words(request.action.policy, request.payload, request.digest)
+            self._end(ReplayMismatchError(request.path, entry, words), request.path)
         if not is_begun:
             self._end(LedgerEnds(request.path), request.path)
 
     def _end(self, error: Exception, path: str) -> NoReturn:
-        """Raise an error whoever catches it."""
-        self._broken(error, path, is_crash=isinstance(error, LedgerEnds))
+        """Raise an error that ends the replay even if a policy catches it."""
+        self._set_fault(error, path, is_crash=isinstance(error, LedgerEnds))
         raise error
 
     def finish(self, path: str, steps: Iterable[Step]) -> None:
-        """Record nothing: a call that was under way has given its steps now, which follow from what is recorded."""
+        """Record nothing: the new steps of a call that was under way follow from the ledger."""
 
 
-def _shown(steps: Sequence[Mapping[str, Any]]) -> str:
+def _steps_text(steps: Sequence[Mapping[str, Any]]) -> str:
     text = json.dumps([step["payload"] for step in steps], ensure_ascii=False)
     return f"the steps {text if len(text) <= _LONGEST else text[:_LONGEST] + '..'}"
 
@@ -309,7 +312,7 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 @attrs.frozen
 class DecoratedPolicy:
-    """A policy made of another by a decorator of this module."""
+    """A policy with a decorator of this module."""
 
     inner: Policy
     is_loop: bool
@@ -321,22 +324,22 @@ class DecoratedPolicy:
 
 
 def loop_wrapper(max_turns: int) -> Decorator:
-    """Perform a policy again until it asks for no action, at most `max_turns` times; return the steps of all turns.
+    """Return a decorator that repeats a policy until it asks for no action, at most `max_turns` times, and returns the steps of all turns.
 
-    When the last turn still asks for one, an error step with the code MAX_TURNS ends them. ValueError for less than one turn.
+    If the last turn still asks for an action, an error step with the code MAX_TURNS is added. Raises ValueError for less than one turn.
     """
     if max_turns < 1:
-        raise ValueError(f"max_turns = {max_turns} is too few: at least 1")
+        raise ValueError(f"max_turns is {max_turns}; it must be at least 1")
 
     async def perform(policy: Policy, action: Action, context: PolicyContext) -> list[Step]:
-        said: list[Step] = []
+        steps: list[Step] = []
         for _ in range(max_turns):
             turn = await _once(policy, action, context)
-            said += turn
+            steps += turn
             if not any(step.type == ACTION_CALL for step in turn):
-                return said
+                return steps
         return [
-            *said,
+            *steps,
             error_step(action.policy, MAX_TURNS, f"it still asked for actions in turn {max_turns}, the last"),
         ]
 
@@ -344,22 +347,22 @@ def loop_wrapper(max_turns: int) -> Decorator:
 
 
 def invoke_action(approvals: Mapping[str, str] = _NOBODY) -> Decorator:
-    """Carry out the `action_call` steps that a policy gives, one after the other, and add an `action_result` for each.
+    """Return a decorator that carries out a policy's `action_call` steps one after the other, and adds an `action_result` for each.
 
-    What the policy may not call gives an error step, whoever wrote the `action_call`. `approvals` names for a policy the one that has to
-    approve each call of it: it is asked with the payload `{"approve": {policy, payload, digest}}`, and without an approval
-    of that digest the call gives the error NOT_APPROVED. TypeError for a policy in a loop: the loop comes first, outside.
+    An action that the policy may not call gives an error step. `approvals` maps a policy to the policy that must approve each call of it: that one is
+    called with the payload `{"approve": {policy, payload, digest}}`, and without an approval of this digest the call gives the error NOT_APPROVED.
+    Raises TypeError for a policy with a loop: the loop must be outside.
     """
-    asked_for = dict(approvals)
+    approvers = dict(approvals)
 
     async def perform(policy: Policy, action: Action, context: PolicyContext) -> list[Step]:
-        said = await _once(policy, action, context)
-        calls = [step for step in said if step.type == ACTION_CALL]
-        return [*said, *[await _carried_out(call, context, asked_for) for call in calls]]
+        steps = await _once(policy, action, context)
+        calls = [step for step in steps if step.type == ACTION_CALL]
+        return [*steps, *[await _carry_out(call, context, approvers) for call in calls]]
 
     def decorate(policy: Policy) -> DecoratedPolicy:
         if isinstance(policy, DecoratedPolicy) and policy.is_loop:
-            msg = "invoke_action belongs into the loop: write [loop_wrapper(..), invoke_action()]"
+            msg = "invoke_action must be inside the loop: write [loop_wrapper(..), invoke_action()]"
             raise TypeError(msg)
         return DecoratedPolicy(policy, is_loop=False, perform=perform)
 
@@ -367,43 +370,45 @@ def invoke_action(approvals: Mapping[str, str] = _NOBODY) -> Decorator:
 
 
 async def _once(policy: Policy, action: Action, context: PolicyContext) -> list[Step]:
-    """Perform a policy once; the innermost as a turn of its own, so that it is recorded."""
+    """Perform a policy once; the innermost policy is a recorded turn."""
     return await (policy(action, context) if isinstance(policy, DecoratedPolicy) else context.turn(policy, action))
 
 
-async def _carried_out(call: Step, context: PolicyContext, approvals: Mapping[str, str]) -> Step:
-    """Carry out an `action_call` and give the result as it stands in the policy's ledger."""
+async def _carry_out(call: Step, context: PolicyContext, approvals: Mapping[str, str]) -> Step:
+    """Carry out an `action_call`, and return the result step of the policy's ledger."""
     action = _action_in(call)
     if isinstance(action, Action) and action.policy in approvals:
-        action = await _released(action, context, approvals[action.policy])
+        action = await _approved_action(action, context, approvals[action.policy])
     if isinstance(action, Action):
-        return result_for(call, action.policy, await context.call(action, asked=call))
+        return result_for(call, action.policy, await context.call(action, call_step=call))
     result = result_for(call, action.actor, [action])
     context.note(result)
     return result
 
 
 def _action_in(call: Step) -> Action | Step:
-    """Read what an `action_call` asks for; an error step when it cannot be read, or is not what its digest says."""
-    asked = call.payload
-    policy: Any = asked.get("policy")
-    payload: Any = asked.get("payload")
+    """Return the action of an `action_call`; an error step if it is malformed, or does not match its digest."""
+    request = call.payload
+    policy: Any = request.get("policy")
+    payload: Any = request.get("payload")
     if not isinstance(policy, str) or not isinstance(payload, dict):
         name = policy if isinstance(policy, str) else call.actor
-        return error_step(name, INVALID_PAYLOAD, "an action_call has a `policy`, a text, and a `payload`, an object")
-    if fault := asked.get("fault"):
+        return error_step(
+            name, INVALID_PAYLOAD, "an action_call must have a `policy` (a string) and a `payload` (an object)"
+        )
+    if fault := request.get("fault"):
         return error_step(policy, INVALID_PAYLOAD, str(fault))
     action = Action(policy, payload)
-    if asked.get("digest", action.digest) != action.digest:
-        return error_step(policy, DIGEST_MISMATCH, "this action_call is not the one that its digest was made of")
+    if request.get("digest", action.digest) != action.digest:
+        return error_step(policy, DIGEST_MISMATCH, "the digest of this action_call belongs to another call")
     return action
 
 
-async def _released(action: Action, context: PolicyContext, approver: str) -> Action | Step:
-    """Ask for the approval of a call; return the call, or an error step. What was said of other calls does not count."""
-    about = {"policy": action.policy, "payload": action.payload, "digest": action.digest}
-    said = await context.call(Action(approver, {"approve": about}))
-    if approved(action, said):
+async def _approved_action(action: Action, context: PolicyContext, approver: str) -> Action | Step:
+    """Ask for the approval of a call; return the call, or an error step. Approvals of other calls do not count."""
+    request = {"policy": action.policy, "payload": action.payload, "digest": action.digest}
+    steps = await context.call(Action(approver, {"approve": request}))
+    if is_approved(action, steps):
         return action
-    reasons = "; ".join(str(step.payload["text"]) for step in said if step.payload.get("text"))
+    reasons = "; ".join(str(step.payload["text"]) for step in steps if step.payload.get("text"))
     return error_step(action.policy, NOT_APPROVED, f"{approver} has not approved this call{reasons and f': {reasons}'}")

@@ -1,17 +1,13 @@
-"""Policies, and the two values that pass between a policy and what calls it (seed 004, sections 2 and 3).
+"""Policies: async functions from an `Action` to `Step`s (seed 004, sections 2 and 3). Models, people and code are all policies.
 
-A policy is an async function from an `Action` to `Step`s; models, people and code are policies alike. What a machine's
-effect asks for is an Action, and its policy answers with one step of type `event`. This module knows the run as a
-frozen value and nothing of how policies are found or performed.
+An effect of a machine is an Action for its policy, which answers with one step of type `event`. Here are:
 
-One call of a policy: how it was asked for, what steps it gives, and what ends the whole run.
+- the two values, the functions that make steps, and the protocols of a policy and of its context;
+- one call: the request, the check of its steps, and the fault that ends the whole run;
+- redaction: steps, requests, entries and artifacts without secrets, before anything is written. Values without secrets are returned unchanged. An
+  artifact whose text had secrets keeps their markers, and so says it for ever (`Artifact.redacted`).
 
-Takes values and a policy; knows neither a ledger nor which other calls there are.
-
-Secrets taken out of what a run keeps: steps, requests, entries, artifacts, before anything is written anywhere.
-
-Takes `Secrets` and the values of this package, gives the same values without them; what has no secret in it is given back as it is. An
-artifact that had one says so for ever (`Artifact.redacted`), because its text has the markers.
+The module knows the run as a frozen value. How policies are found and performed is not its concern.
 """
 
 import hashlib
@@ -31,9 +27,9 @@ from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, Gu
 from dsa.runtime.json_text import (
     PLAIN,
     canonical_value,
-    copied,
+    copy_json,
     is_flat,
-    quoted,
+    json_string,
     require_text_keys,
     sorted_text_of,
     value_of,
@@ -57,30 +53,30 @@ from dsa.runtime.secrets import Secrets
 Payload = Mapping[str, Any]
 
 
-#: Types of steps (seed 004, section 5). A machine's effect is answered with an `event`; an `approval` releases one call.
+#: The types of steps (seed 004, section 5). An `event` answers a machine's effect; an `approval` releases one call.
 TEXT, ACTION_CALL, ACTION_RESULT, EVENT, APPROVAL = "text", "action_call", "action_result", "event", "approval"
-#: With a step of this type an effect's policy ends without an answer: a person gives it, under the effect's key, whenever that is.
+#: The type of the step with which an effect's policy leaves the answer to a person, who sends it under the effect's key at any later time.
 QUESTION = "question"
 
 
 class PayloadText(str):
-    """A payload as `canonical_json` writes it: an Action or a Step made with it need not write it again."""
+    """The text of a payload from `canonical_json`. An Action or a Step made with it does not write it again."""
 
     __slots__ = ()
 
 
 class LazyPayload:
-    """The payload of an Action that is not written before somebody reads it as text, which policies of effects do not: `made` gives it to them.
+    """A payload of an Action whose text is written only when it is read as text. Policies of effects read the value from `make`.
 
-    `made` gives a new value each time, the same as reading what `write` gives.
+    `make` returns a new value each time, equal to the value in the text from `write`.
     """
 
-    __slots__ = ("_text", "_write", "made")
+    __slots__ = ("_text", "_write", "make")
 
-    def __init__(self, write: Callable[[], PayloadText], made: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, write: Callable[[], PayloadText], make: Callable[[], dict[str, Any]]) -> None:
         self._write: Callable[[], PayloadText] = write
         self._text: PayloadText | None = None
-        self.made: Callable[[], dict[str, Any]] = made
+        self.make: Callable[[], dict[str, Any]] = make
 
     @property
     def text(self) -> PayloadText:
@@ -95,7 +91,7 @@ def _text_of(payload: PayloadText | LazyPayload) -> PayloadText:
 
 
 def canonical_json(payload: Payload | PayloadText) -> PayloadText:
-    """Write a payload so that equal payloads give equal texts; TypeError or ValueError when it is not JSON."""
+    """Write a payload so that equal payloads have equal texts. Raises TypeError or ValueError if it is not JSON."""
     if isinstance(payload, PayloadText):
         return payload
     content = dict(payload)
@@ -103,9 +99,9 @@ def canonical_json(payload: Payload | PayloadText) -> PayloadText:
     return PayloadText(sorted_text_of(content))
 
 
-#: The longest data of an event, and the longest that the steps of a policy may be together, in characters of JSON: half of what an entry of a ledger may have.
+#: The longest data of an event, and the longest steps of a policy together, in characters of JSON: half of the longest entry of a ledger.
 LONGEST_DATA = 8 * 2**20
-#: Where files lie whose errors are told without a place: this package, the shipped machines, Python, what is installed, what has no file.
+#: The places of code that is not the user's: this package, the shipped machines, Python, installed packages, code without a file.
 _NOT_THE_USERS = (
     *(f"{__file__.rpartition('dsa')[0]}{name}/" for name in ("dsa", "machines")),
     *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
@@ -114,23 +110,22 @@ _NOT_THE_USERS = (
 _NOTHING: Any = {}  # converted to text before anyone sees it
 
 
-def _to_be_written(payload: Payload | PayloadText | LazyPayload) -> PayloadText | LazyPayload:
+def _payload_form(payload: Payload | PayloadText | LazyPayload) -> PayloadText | LazyPayload:
     return payload if isinstance(payload, LazyPayload) else canonical_json(payload)
 
 
 @attrs.frozen(field_transformer=immutable)
 class Action:
-    """What is asked of a policy: its name, the payload, and the actions it may choose from.
+    """A request to a policy: its name, the payload, and the actions that it may choose from.
 
-    For an effect of a machine, `policy` is the effect and `actions` are the events that may answer it; for any other
-    policy they are the policies that it may call. The payload is kept as JSON text: nothing can change it, and equal
-    actions are equal keys.
+    For an effect of a machine, `policy` is the effect and `actions` are the events that may answer it. For any other policy, `actions` are the
+    policies that it may call. The payload is stored as JSON text, so it cannot change, and equal actions are equal keys.
     """
 
     policy: str
     _payload: PayloadText | LazyPayload = attrs.field(
         default=_NOTHING,
-        converter=_to_be_written,
+        converter=_payload_form,
         alias="payload",
         eq=_text_of,
         repr=_text_of,
@@ -139,32 +134,34 @@ class Action:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The arguments; a new value each time."""
-        kept = self._payload
-        payload: dict[str, Any] = kept.made() if isinstance(kept, LazyPayload) else value_of(kept)
+        """The payload; a new value each time."""
+        stored_payload = self._payload
+        payload: dict[str, Any] = (
+            stored_payload.make() if isinstance(stored_payload, LazyPayload) else value_of(stored_payload)
+        )
         return payload
 
     @property
     def payload_text(self) -> PayloadText:
-        """The arguments as JSON text, equal for equal ones."""
+        """The payload as JSON text; equal payloads have equal texts."""
         return _text_of(self._payload)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of policy, actions and payload: what a recorded call is compared by, and what an approval releases."""
+        """SHA-256 of policy, actions and payload. Recorded calls are compared by it, and an approval names it."""
         head = json.dumps([self.policy, sorted(self.actions)])
         return hashlib.sha256(f"{head}\n{self.payload_text}".encode()).hexdigest()
 
     def permitting(self, actions: Iterable[str]) -> "Action":
-        """Return the same action with more actions to choose from."""
+        """Return the action with more actions to choose from."""
         return Action(self.policy, self._payload, self.actions.union(actions))
 
 
 @attrs.frozen
 class Step:
-    """One thing a policy did or said: unique id, who, what type, JSON payload. TypeError for anything else.
+    """One thing that a policy did or said: a unique id, the actor, the type, and a JSON payload. Raises TypeError for other values.
 
-    `payload_text` is the payload as JSON text, equal for equal ones.
+    `payload_text` is the payload as JSON text; equal payloads have equal texts.
     """
 
     id: str
@@ -174,38 +171,38 @@ class Step:
     _read: dict[str, Any] | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what are no texts."""
+        """Check that id, actor and type are strings."""
         if not (isinstance(self.id, str) and isinstance(self.actor, str) and isinstance(self.type, str)):
             raise TypeError(
-                f"id, actor and type of a step are texts, not {self.id!r}, {self.actor!r} and {self.type!r}"
+                f"id, actor and type of a step must be strings, not {self.id!r}, {self.actor!r} and {self.type!r}"
             )
 
     def under(self, step_id: str) -> "Step":
-        """Return the same step under another id."""
+        """Return the step with another id."""
         return Step(step_id, self.actor, self.type, self.payload_text)
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The content; a new value each time."""
+        """The payload; a new value each time."""
         payload: dict[str, Any] = value_of(self.payload_text)
         return payload
 
     @property
     def content(self) -> dict[str, Any]:
-        """The content, the same value each time: for whoever only reads, and for ledgers, whose entries nobody changes."""
+        """The payload, the same value each time: for readers, and for ledgers, whose entries do not change."""
         read = self._read
         if read is None:
             read = value_of(self.payload_text)
-            object.__setattr__(self, "_read", read)  # frozen for everybody else
+            object.__setattr__(self, "_read", read)  # frozen for all other code
         return read
 
     def to_json(self, step_id: str | None = None) -> dict[str, Any]:
-        """Return the step as a JSON object, under another id if one is given; `Step(**step.to_json()) == step`."""
+        """Return the step as a JSON object, with another id if `step_id` is given. `Step(**step.to_json()) == step`."""
         name = self.id if step_id is None else step_id
         return {"id": name, "actor": self.actor, "type": self.type, "payload": value_of(self.payload_text)}
 
     def without_id(self) -> dict[str, Any]:
-        """Return the step as a ledger keeps it in a result: its id follows from the effect's key and its place."""
+        """Return the step for a result in a ledger, where its id follows from the effect's key and its place."""
         return {"actor": self.actor, "type": self.type, "payload": self.content}
 
     def canonical(self) -> str:
@@ -216,42 +213,42 @@ class Step:
 def event_step(
     actor: str, event: str, *, verdicts: Mapping[str, Outcome] | None = None, data: object = None, step_id: str = ""
 ) -> Step:
-    """Make the step by which an effect's policy answers: the event, its guards' verdicts, opaque JSON data."""
-    said = dict(sorted(verdicts.items())) if verdicts else {}
-    text = f'{{"data":{canonical_value(data)},"event":{quoted(event)},"verdicts":{canonical_value(said) if said else "{}"}}}'
+    """Return the step with which an effect's policy answers: the event, the verdicts of its guards, and any JSON data."""
+    sorted_verdicts = dict(sorted(verdicts.items())) if verdicts else {}
+    text = f'{{"data":{canonical_value(data)},"event":{json_string(event)},"verdicts":{canonical_value(sorted_verdicts) if sorted_verdicts else "{}"}}}'
     step = Step(step_id, actor, EVENT, PayloadText(text))
     if type(data) in PLAIN or is_flat(data):
-        object.__setattr__(step, "_read", {"data": copied(data), "event": event, "verdicts": said})
+        object.__setattr__(step, "_read", {"data": copy_json(data), "event": event, "verdicts": sorted_verdicts})
     return step
 
 
 def text_step(actor: str, text: str, *, about: Payload | None = None, step_id: str = "") -> Step:
-    """Make a step that says something (seed 004, 5.1); what it is about is kept beside the text."""
+    """Return a step with a text (seed 004, 5.1), and the fields of `about` beside it."""
     return Step(step_id, actor, TEXT, {"text": text, **(about or {})})
 
 
 def question_step(actor: str, text: str, *, about: Payload | None = None, step_id: str = "") -> Step:
-    """Make the step by which an effect's policy leaves the answer to a person: one of the effect's events, sent to the place that is its key."""
+    """Return the step with which an effect's policy leaves the answer to a person, who sends one of the effect's events to the place of its key."""
     return Step(step_id, actor, QUESTION, {"text": text, **(about or {})})
 
 
 def error_step(actor: str, code: str, message: str, *, about: Payload | None = None, step_id: str = "") -> Step:
-    """Make the step that reports a failure as data (seed 004, 5.4). As an effect's answer it is `E.failed`."""
+    """Return the step that reports a failure as data (seed 004, 5.4). As an effect's answer it is `E.failed`."""
     return Step(step_id, actor, ACTION_RESULT, {"error": True, "code": code, "message": message, **(about or {})})
 
 
 def error_of(actor: str, error: BaseException) -> Step:
-    """Make the error step for what a policy raised."""
+    """Return the error step for an exception of a policy."""
     code = error.reason if isinstance(error, GenerationError) else type(error).__name__
     place, usage = _place_in_users_code(error), error.usage if isinstance(error, GenerationError) else None
     about = {**({"at": place} if place else {}), **({"usage": attrs.asdict(usage)} if usage is not None else {})}
     if isinstance(error, PartWaitsError):
         about = {**about, PART: error.part.to_json()}
-    return error_step(actor, code, _said_by(error) or type(error).__name__, about=about)
+    return error_step(actor, code, _message_of(error) or type(error).__name__, about=about)
 
 
 def _place_in_users_code(error: BaseException) -> str:
-    """Return file and line where an error came from, innermost first, of code that is neither ours nor installed; empty when there is none."""
+    """Return file and line of the innermost frame in the user's own code; "" if the error passed through none."""
     place, trace = "", None if isinstance(error, GenerationError) else error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -261,42 +258,42 @@ def _place_in_users_code(error: BaseException) -> str:
     return place
 
 
-def _said_by(error: BaseException) -> str:
-    """Return an error's words; none, when it fails to give them."""
+def _message_of(error: BaseException) -> str:
+    """Return an error's message; "" if its `__str__` fails."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  (whatever it is, there are no words)
+    except Exception:  # noqa: BLE001  (any failure means that there is no message)
         return ""
 
 
 def action_call_step(actor: str, action: Action, *, about: Payload | None = None, step_id: str = "") -> Step:
-    """Make the step that asks for another policy (seed 004, 5.2), with the digest of the call it asks for."""
-    asked = {"policy": action.policy, "payload": action.payload, "digest": action.digest}
-    return Step(step_id, actor, ACTION_CALL, {**asked, **(about or {})})
+    """Return the step that requests a call of another policy (seed 004, 5.2), with the digest of that call."""
+    request = {"policy": action.policy, "payload": action.payload, "digest": action.digest}
+    return Step(step_id, actor, ACTION_CALL, {**request, **(about or {})})
 
 
 def action_result_step(actor: str, payload: Payload, *, step_id: str = "") -> Step:
-    """Make the step that says what came of an action (seed 004, 5.3)."""
+    """Return the step with the result of an action (seed 004, 5.3)."""
     return Step(step_id, actor, ACTION_RESULT, payload)
 
 
 def approval_step(actor: str, digest: str, *, approve: bool = True, text: str = "", step_id: str = "") -> Step:
-    """Make the step by which somebody approves one call, or refuses it: the call whose `Action.digest` this is."""
+    """Return the step that approves or refuses one call: the call with this `Action.digest`."""
     return Step(step_id, actor, APPROVAL, {"digest": digest, "approved": approve, "text": text})
 
 
-def approved(action: Action, steps: Iterable[Step]) -> bool:
-    """Return whether exactly this call is approved: the last approval step with its digest says so.
+def is_approved(action: Action, steps: Iterable[Step]) -> bool:
+    """Return whether exactly this call is approved: the last approval step with its digest decides.
 
-    An approval of another call, of the same policy with other arguments included, releases nothing.
+    An approval of any other call, such as the same policy with other arguments, does not count.
     """
-    said = [step.payload for step in steps if step.type == APPROVAL]
-    about = [payload for payload in said if payload.get("digest") == action.digest]
-    return bool(about) and about[-1].get("approved") is True
+    payloads = [step.payload for step in steps if step.type == APPROVAL]
+    approvals = [payload for payload in payloads if payload.get("digest") == action.digest]
+    return bool(approvals) and approvals[-1].get("approved") is True
 
 
 class PolicySurroundings(Protocol):
-    """What a machine gives to the policies of its effects, and to those that they call."""
+    """The part of a policy's context that comes from a machine's run."""
 
     @property
     def run(self) -> Run:
@@ -307,41 +304,41 @@ class PolicySurroundings(Protocol):
         """Every version ever generated."""
 
     def guard(self, name: str) -> GuardInterface:
-        """Return the guard bound to a name of the table; KeyError when there is none."""
+        """Return the guard bound to a name in the table. Raises KeyError if there is none."""
 
     def generator(self, name: str) -> GeneratorInterface:
-        """Return the generator bound to a name; KeyError when there is none."""
+        """Return the generator bound to a name. Raises KeyError if there is none."""
 
     def now_s(self) -> float:
-        """Return the seconds of a clock that only goes forward."""
+        """Return the seconds of a monotonic clock."""
 
     def latest(self, reference: str | Reference, *, key: str = "") -> Any:  # noqa: ANN401  (JSON)
-        """Return what an event has brought: `found`, `found.order`, `found? since question`, `all found`, the words of a placeholder.
+        """Return the data of an event, by the words of a placeholder: `found`, `found.order`, `found? since question`, `all found`.
 
-        It is as it was when the effect was asked for, whatever has come since; a new value each time. MissingDataError, a LookupError, when there
-        is none, unless it ends in `?`: then it is None. LookupError for what is no event. `key` is the effect's own.
+        The data is that of the moment when the effect was emitted; a new value each time. Missing data raises MissingDataError, a LookupError; with
+        `?` behind the reference it is None. Raises LookupError for an unknown event. `key` is the key of the effect.
         """
 
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
-        """Append to the run's ledger at once, so that a later failure loses nothing."""
+        """Append an entry to the run's ledger at once, so that a later failure does not lose it."""
 
     def show(self, text: str, *, key: str = "") -> None:
-        """Show a piece of text, such as of a model's answer, to whoever watches the run. It is not recorded. `key` is the call's own."""
+        """Show a piece of text, such as a part of a model's answer, to those who watch the run. It is not recorded. `key` is the key of the call."""
 
 
 class PolicyContext(PolicySurroundings, Protocol):
-    """What a policy may use beside its action.
+    """The context of a policy's call: the surroundings, calls of other policies, and the policy's own ledger.
 
-    Outside a machine there is no run, no guard and so on: asking for one is a LookupError.
+    Outside a machine there are no surroundings: using them raises LookupError.
     """
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Settings of the surroundings. They are no part of the ledger."""
+        """The settings of the run. They are not in the ledger."""
 
     @property
     def key(self) -> str:
-        """The name of this call, unique in its run and the same in every replay: for services that take such a key."""
+        """The key of this call, unique in its run and the same in every replay. Use it as an idempotency key."""
 
     def call(
         self,
@@ -349,36 +346,36 @@ class PolicyContext(PolicySurroundings, Protocol):
         decorators: "Sequence[Decorator]" = (),
         *,
         seed: Iterable[Step] = (),
-        asked: Step | None = None,
+        call_step: Step | None = None,
     ) -> Coroutine[Any, Any, list[Step]]:
-        """Call another policy and give its steps. Recorded calls are replayed: the policy is not called again.
+        """Call another policy and return its steps. A recorded call is replayed, without calling the policy.
 
-        The call has its place among this policy's calls from the moment this returns, before anybody awaits it. The
-        first decorator is the outermost. The other policy's own ledger starts with `seed`. What is not allowed, and a
-        payload that breaks the policy's schema, return an error step. The call and its result join this policy's own
-        ledger; with `asked`, the `action_call` step there that this carries out, only the result does.
+        The call gets its place among this policy's calls when this method returns, before it is awaited. The first decorator is the outermost. The
+        other policy's own ledger begins with `seed`. A call that is not allowed, or a payload that breaks the policy's schema, gives an error step.
+        The call and its result are added to this policy's own ledger; with `call_step`, the `action_call` step that is already there, only the
+        result is.
         """
 
     def turn(self, policy: "Policy", action: Action) -> Coroutine[Any, Any, list[Step]]:
-        """Perform a policy as a part of this one, recorded like a call: its ledger is this one's as far as it has got.
+        """Perform a policy as a part of this one, recorded like a call. It sees this policy's ledger so far, and its steps are added to it.
 
-        Its steps join this one's ledger. For decorators; without it each turn of a loop would be made again in a replay.
+        This is for decorators: without it, a replay would repeat each turn of a loop.
         """
 
     def note(self, *steps: Step) -> None:
-        """Add steps to this policy's own ledger. They are not recorded: a replay notes them again."""
+        """Add steps to this policy's own ledger. They are not recorded; a replay adds them again."""
 
     async def get_ledger(self) -> Ledger[Step]:
-        """Return this policy's own ledger: what it was seeded with, its calls and their results in the order they came."""
+        """Return this policy's own ledger: its seed, then its calls and their results in order."""
 
     def tools(self, names: Iterable[str]) -> list[dict[str, Any]]:
         """Describe policies as tools for a language model, in OpenAI's function format."""
 
 
 class Policy(Protocol):
-    """An async function that performs an action and gives the record of what it did.
+    """An async function that performs an action and returns the record of what it did.
 
-    A policy bound to an effect with answers gives exactly one step of type `event`, or one error step.
+    The policy of an effect with answers returns exactly one step of type `event`, or one error step.
     """
 
     def __call__(self, action: Action, context: PolicyContext, /) -> Awaitable[list[Step]]:
@@ -390,14 +387,13 @@ Decorator = Callable[[Policy], Policy]
 
 @attrs.frozen
 class AnsweringPolicy:
-    """A policy that says which events it answers with, so that a binding can be checked before the first event.
+    """A policy with the events that it may answer with, so that a binding can be checked before the first event.
 
-    `is_eager`: it is begun in the task that drives the run, which goes on in its place; where it waits, a task is made of the rest. So what
-    answers without waiting costs no turn of the event loop. It must not ask asyncio for the task it runs in before it first waits, as
-    `asyncio.timeout` and HTTP clients do.
+    With `is_eager` the policy starts in the task that drives the run; a task is made of the rest when it first waits. So a policy that never waits
+    costs no turn of the event loop. Before it first waits, it must not use the current asyncio task, as `asyncio.timeout` and HTTP clients do.
 
-    `reads` says what the data of events from outside has to be, by their names: each gives the data as it is recorded, or raises ValueError
-    with what is the matter; then the event is not taken.
+    `reads` has functions for the data of events from outside, by event. Each returns the data to record, or raises ValueError with the reason why the
+    event is refused.
     """
 
     policy: Policy
@@ -413,7 +409,7 @@ class AnsweringPolicy:
 def answering(
     *events: str, is_eager: bool = False, reads: Mapping[str, Callable[[Any], Any]] | None = None
 ) -> Callable[[Policy], AnsweringPolicy]:
-    """Declare the events that a policy answers with, whether it is eager, and what data it reads (see `AnsweringPolicy`)."""
+    """Return a decorator that declares the events that a policy may answer with (see `AnsweringPolicy`)."""
     return lambda policy: AnsweringPolicy(policy, frozenset(events), is_eager, reads or {})
 
 
@@ -421,16 +417,19 @@ TOO_LARGE = "TOO_LARGE"
 
 
 class NoStepsError(TypeError):
-    """Raised when what is to be a policy gives something else than a list of steps."""
+    """Raised when a policy returns anything other than a list of steps."""
 
 
 @attrs.frozen
 class Request:
-    """One call as it was asked for: where, what, and what the ledger is to say of its payload."""
+    """One requested call: its path and position, the action, and the payload for the ledger.
+
+    `results_known` is the number of results that the caller had when it made the request.
+    """
 
     path: str
     position: int
-    known: int
+    results_known: int
     action: Action
     digest: str
     payload: dict[str, Any] | None
@@ -438,9 +437,9 @@ class Request:
 
 @attrs.define
 class RunFault:
-    """What ends the whole run, however policies handle it.
+    """An error that ends the whole run, even if policies catch it.
 
-    After a crash, calls under way may still be recorded, but for those that have seen it: it stands in `paths`.
+    After a crash, other calls that are under way may still be recorded, but not those that the error passed through: their paths are in `paths`.
     """
 
     error: BaseException
@@ -448,44 +447,44 @@ class RunFault:
     paths: list[str] = attrs.field(factory=list)
 
     def forbids(self, path: str) -> bool:
-        """Return whether a call may not be recorded as finished."""
-        return not self.is_crash or any(f"{seen}.".startswith(f"{path}.") for seen in self.paths)
+        """Return whether a call must not be recorded as finished."""
+        return not self.is_crash or any(f"{other}.".startswith(f"{path}.") for other in self.paths)
 
 
-def require_awaitable(policy: str, giving: object) -> None:
-    """Raise NoStepsError when what a policy gave as it was called cannot be awaited."""
-    if not isinstance(giving, Awaitable):
-        raise NoStepsError(f"the policy {policy} is no async function")
+def require_awaitable(policy: str, result: object) -> None:
+    """Raise NoStepsError if a policy's call did not return an awaitable."""
+    if not isinstance(result, Awaitable):
+        raise NoStepsError(f"the policy {policy} is not an async function")
 
 
-def steps_in(policy: str, given: object) -> list[Step]:
-    """Return the steps that a policy gave. NoStepsError when it gave something else."""
-    if not isinstance(given, list | tuple):
-        raise NoStepsError(f"the policy {policy} gave {_kind(given)}, not a list of Steps")
-    for item in given:
+def steps_in(policy: str, result: object) -> list[Step]:
+    """Return the steps in a policy's result. Raises NoStepsError if it is not a list of steps."""
+    if not isinstance(result, list | tuple):
+        raise NoStepsError(f"the policy {policy} gave {_type_name(result)}, not a list of Steps")
+    for item in result:
         if not isinstance(item, Step):
-            inside = f"{_kind(given)} with {_kind(item)} in it"
+            inside = f"{_type_name(result)} with {_type_name(item)} in it"
             raise NoStepsError(f"the policy {policy} gave {inside}, not a list of Steps")
-    return list(given)
+    return list(result)
 
 
-def bounded(policy: str, steps: list[Step]) -> list[Step]:
-    """Return steps, or the error step that takes the place of more than an entry of a ledger has room for."""
+def limit_steps(policy: str, steps: list[Step]) -> list[Step]:
+    """Return the steps, or an error step if they are too long for an entry of a ledger."""
     size = sum(len(step.payload_text) for step in steps)
     if size <= LONGEST_DATA:
         return steps
-    told = f"the policy {policy} gave {size:,} characters of JSON, and {LONGEST_DATA:,} are allowed: it has to store them in a file or an artifact"
-    return [error_step(policy, TOO_LARGE, told)]
+    message = f"the policy {policy} gave {size:,} characters of JSON, and {LONGEST_DATA:,} are allowed: store the data in a file or an artifact"
+    return [error_step(policy, TOO_LARGE, message)]
 
 
-def _kind(given: object) -> str:
-    return "None" if given is None else type(given).__name__
+def _type_name(value: object) -> str:
+    return "None" if value is None else type(value).__name__
 
 
-AnEntry = TypeVar("AnEntry", bound=Entry)
+EntryT = TypeVar("EntryT", bound=Entry)
 
 
-def step_without(secrets: Secrets, step: Step) -> Step:
+def redact_step(secrets: Secrets, step: Step) -> Step:
     """Return a step without secrets."""
     if not secrets.suspects(f"{step.payload_text}\n{step.actor}\n{step.type}\n{step.id}"):
         return step
@@ -493,22 +492,22 @@ def step_without(secrets: Secrets, step: Step) -> Step:
     return Step(text(step.id), text(step.actor), text(step.type), secrets.value(step.payload))
 
 
-def action_without(secrets: Secrets, action: Action) -> Action:
-    """Return a request without secrets: what is recorded of it, and what it is compared by. Who performs it gets the request itself."""
+def redact_action(secrets: Secrets, action: Action) -> Action:
+    """Return a request without secrets. It is recorded and compared in this form; the policy gets the request itself."""
     if not secrets.suspects(action.payload_text):
         return action
     return Action(action.policy, secrets.value(action.payload), action.actions)
 
 
-def entry_without(secrets: Secrets, entry: AnEntry) -> AnEntry:
-    """Return an entry without secrets. TypeError or ValueError for one that cannot be written as JSON."""
+def redact_entry(secrets: Secrets, entry: EntryT) -> EntryT:
+    """Return an entry without secrets. Raises TypeError or ValueError if it is not JSON."""
     if not secrets.suspects(dump_line(entry)):
         return entry
-    return cast(AnEntry, from_json(secrets.value(json.loads(json.dumps(to_json(entry))))))
+    return cast(EntryT, from_json(secrets.value(json.loads(json.dumps(to_json(entry))))))
 
 
-def advice(names: tuple[str, ...]) -> str:
-    """Return what is wrong with a text that had secrets in it, to whoever writes it anew."""
+def redaction_advice(names: tuple[str, ...]) -> str:
+    """Return feedback on a text that had secrets, for its author."""
     several = "secrets" if len(names) > 1 else "a secret"
     return (
         f"The text contains {several} ({', '.join(names)}), which must not be in it; it is kept with [secret ..] in that place. "
@@ -516,68 +515,68 @@ def advice(names: tuple[str, ...]) -> str:
     )
 
 
-def warily(result: GuardResult, artifact: Artifact) -> GuardResult:
-    """Return what a guard's verdict counts as: a text that had secrets in it does not pass, and the feedback says so."""
+def reject_redacted(result: GuardResult, artifact: Artifact) -> GuardResult:
+    """Return a guard's result, but failed for a text that had secrets; the feedback then says so."""
     if not artifact.redacted:
         return result
-    feedback = "\n".join(filter(None, (result.feedback, advice(artifact.redacted))))
+    feedback = "\n".join(filter(None, (result.feedback, redaction_advice(artifact.redacted))))
     return GuardResult(passed=False, feedback=feedback, fatal=result.fatal)
 
 
-def never_passed(entry: VerdictEntry, redacted: tuple[str, ...]) -> VerdictEntry:
-    """Return a verdict on a text that had secrets in it: no guard has passed it. What a person says stands."""
+def fail_redacted(entry: VerdictEntry, names: tuple[str, ...]) -> VerdictEntry:
+    """Return the verdict on a text that had secrets: each guard's pass becomes a failure. A person's verdict stays."""
     judgements = [
-        GuardVerdict(said.guard, "failed", "\n".join(filter(None, (said.feedback, advice(redacted)))))
-        if said.outcome == "passed" and said.guard != PERSON
-        else said
-        for said in entry.judgements
+        GuardVerdict(judgement.guard, "failed", "\n".join(filter(None, (judgement.feedback, redaction_advice(names)))))
+        if judgement.outcome == "passed" and judgement.guard != PERSON
+        else judgement
+        for judgement in entry.judgements
     ]
     return attrs.evolve(entry, judgements=judgements)
 
 
 class RedactingArtifacts:
-    """An `ArtifactStore` of one run, that stores texts without secrets in another one. A new artifact's id names the run."""
+    """An `ArtifactStore` for one run that removes secrets and stores the rest in another store. The ids of new artifacts name the run."""
 
     def __init__(self, store: ArtifactStore, secrets: Secrets, run_id: str = "") -> None:
         self._store, self._secrets, self._run_id = store, secrets, run_id
 
     def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
-        """Store one version without secrets, and return it as it is stored; KeyError when a parent is unknown."""
+        """Store one version without secrets, and return the stored version. Raises KeyError for an unknown parent."""
         text, usage = self._secrets.text, artifact.usage
         if usage is not None:
-            model, answered = text(usage.model), text(usage.response_model)
-            if (model, answered) != (usage.model, usage.response_model):
-                usage = attrs.evolve(usage, model=model, response_model=answered)
+            model, response_model = text(usage.model), text(usage.response_model)
+            if (model, response_model) != (usage.model, usage.response_model):
+                usage = attrs.evolve(usage, model=model, response_model=response_model)
         content, name = text(artifact.content), text(artifact.artifact_id)
         if (content, name, usage) != (artifact.content, artifact.artifact_id, artifact.usage):
             artifact = attrs.evolve(artifact, content=content, artifact_id=name, usage=usage)
         return self._store.store(artifact, text(author), run_id or self._run_id)
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
-        """Store what was said of an artifact, without secrets; KeyError when it is unknown."""
-        self.record_clean_verdict(entry_without(self._secrets, verdict))
+        """Store a verdict without secrets. Raises KeyError for an unknown artifact."""
+        self.record_clean_verdict(redact_entry(self._secrets, verdict))
 
     def record_clean_verdict(self, verdict: VerdictEntry) -> None:
-        """Store what was said of an artifact, which has no secrets in it; KeyError when it is unknown."""
+        """Store a verdict that has no secrets. Raises KeyError for an unknown artifact."""
         self._store.record_verdict(verdict)
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Return everything but the texts, in the order in which it was stored."""
+        """Return all records, without texts, in the order in which they were stored."""
         return self._store.attempts()
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        """Return the provenance without the texts; KeyError when unknown."""
+        """Return the records of an artifact and its ancestors, oldest first. Raises KeyError for an unknown artifact."""
         return self._store.lineage(artifact_id)
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Return one version; KeyError when there is none of that id."""
+        """Return one version. Raises KeyError for an unknown id."""
         return self._store.get_artifact(artifact_id)
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return an artifact and its ancestors, oldest first. Raises KeyError for an unknown id."""
         return self._store.get_provenance(artifact_id)
 
 
-def artifact_flagged(entry: ArtifactEntry, artifact: Artifact) -> ArtifactEntry:
-    """Return the record of an artifact with the names of the secrets that its text had."""
+def flag_redacted(entry: ArtifactEntry, artifact: Artifact) -> ArtifactEntry:
+    """Return an artifact's entry with the names of the secrets that its text had."""
     return attrs.evolve(entry, redacted=artifact.redacted) if artifact.redacted else entry

@@ -1,13 +1,11 @@
-"""JSON schemas of payloads (draft 2020-12), judged with a bounded amount of work: models write the payloads.
+"""The policy registry: policies by name, each with a description and the JSON Schema of its payload (seed 004, section 3.6).
 
-`jsonschema` searches for patterns with `re`, compares every two items for `uniqueItems`, and tries each alternative anew below each other one, so a payload can
-be made that takes for ever; then only `kill -9` helps. Here RE2 searches, equal items are found by their texts, and all work is counted: the same payload is
-judged, or not, on every machine and in every replay, which a limit of time would not give.
+`Registry` checks payloads and describes policies as tools for language models. It calls no policy.
 
-Which policies there are: each with a description and the JSON Schema of its payload (seed 004, section 3.6).
-
-Takes policies, gives them by name, says what is wrong with a payload, and describes them as tools for language models.
-It calls nothing.
+`PayloadSchema` checks a payload with a bounded amount of work (draft 2020-12), because models write the payloads. `jsonschema` alone searches with
+`re`, compares every pair of items for `uniqueItems`, and tries nested alternatives again and again, so some payloads take for ever. Here RE2
+searches, equal items are found by their texts, and all work is counted. Unlike a time limit, this gives the same result on every machine and in
+every replay.
 """
 
 import inspect
@@ -24,40 +22,43 @@ from dsa.errors import BindingError
 from dsa.runtime.json_text import sorted_text_of
 from dsa.runtime.ledger import Handling
 from dsa.runtime.policy.policies import Action, Policy, Step, error_step
-from dsa.runtime.secrets import compiled
+from dsa.runtime.secrets import compile_pattern
 from dsa.text import closest
 
-#: The work that there is for one payload, in keywords tried and parts looked at: 0.3 to 2.5 seconds; a call with a dozen arguments takes some 50.
+#: The most work for one payload, in keywords and parts: 0.3 to 2.5 seconds. A call with a dozen arguments takes about 50.
 MOST_WORK = 300_000
-_LONGEST = 300  # characters of a message, and of a place: they quote what a model wrote
+_LONGEST = 300  # characters of a message, and of a path: they quote a model's text
 _PER_UNIT, _PER_SQUARE = (
     10,
     100,
-)  # characters that are searched or written, and pairs that are compared, for as much as a keyword takes
-_PER_FAULT = 10  # what a fault takes: all are kept until the one is chosen that is told
+)  # the characters searched or written, and the pairs compared, that cost as much as one keyword
+_PER_FAULT = 10  # the cost of a fault: all are kept until the best one is chosen
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-#: Keywords whose value is no schema, whatever it looks like.
+#: The keywords whose value is data, not a schema.
 _DATA = frozenset({"const", "default", "enum", "examples"})
 _WORK_LEFT: ContextVar[int] = ContextVar("_WORK_LEFT")
 
-#: How jsonschema calls what judges by one keyword: with its validator, the keyword's value, what is judged, and the schema around the keyword.
+#: A keyword's function in jsonschema. Its arguments are the validator, the keyword's value, the instance, and the schema around the keyword.
 _Keyword = Callable[[Any, Any, Any, Any], Any]
 
 
 class _TooMuchWorkError(Exception):
-    """Raised where a payload has used up the work that there is for one."""
+    """Raised when a payload has used up MOST_WORK."""
 
 
 @attrs.frozen
 class PayloadFault:
-    """Why a payload does not keep to its schema, and where: a JSON path."""
+    """Why a payload breaks its schema, and where (a JSON path)."""
 
     where: str
     why: str
 
 
 class PayloadSchema:
-    """A schema that stands alone. Raises ValueError for what is none of draft 2020-12, refers to another document, or has a pattern that RE2 has not."""
+    """A self-contained schema of draft 2020-12.
+
+    Raises ValueError for an invalid schema, a reference to another document, or a pattern that RE2 does not support.
+    """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         from jsonschema import Draft202012Validator
@@ -67,44 +68,45 @@ class PayloadSchema:
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
-            raise ValueError(f"is no JSON Schema: at {error.json_path}: {error.message}") from None
+            raise ValueError(f"is not a valid JSON Schema: at {error.json_path}: {error.message}") from None
         plain = _without_dialect(schema)
         _require_references(plain)
         _require_patterns(plain)
         self._validator = _bounded_kind()(plain, registry=EMPTY_REGISTRY)
 
     def fault(self, payload: Mapping[str, Any]) -> PayloadFault | None:
-        """Return what is wrong with a payload, None if nothing is. What cannot be judged within MOST_WORK is wrong."""
+        """Return what is wrong with a payload, or None. A payload that takes more than MOST_WORK is wrong."""
         from jsonschema.exceptions import best_match
 
         reset = _WORK_LEFT.set(MOST_WORK)
         try:
-            found = best_match(self._validator.iter_errors(payload))
+            error = best_match(self._validator.iter_errors(payload))
         except _TooMuchWorkError:
             return PayloadFault(
-                "$", f"it could not be judged by its schema in {MOST_WORK:,} steps: send less, or plainer"
+                "$",
+                f"it could not be checked against its schema in {MOST_WORK:,} steps: send a smaller or simpler payload",
             )
         except RecursionError:
-            return PayloadFault("$", "it is nested too deeply to be judged by its schema")
+            return PayloadFault("$", "it is nested too deeply to be checked against its schema")
         finally:
             _WORK_LEFT.reset(reset)
-        return None if found is None else PayloadFault(_clipped(found.json_path), _clipped(found.message))
+        return None if error is None else PayloadFault(_clip(error.json_path), _clip(error.message))
 
 
-def _clipped(text: str) -> str:
+def _clip(text: str) -> str:
     return (
         text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}..{text[-_LONGEST // 2 :]}"
-    )  # why it is wrong stands at the end
+    )  # the reason is at the end
 
 
 # -- schemas as they are registered -----------------------------------------------------------------------------------
 
 
 def _without_dialect(schema: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Return a schema without `$schema`, by which jsonschema would choose another class for a part of it than ours."""
+    """Return a schema without `$schema`: for a part with it, jsonschema would use its own class instead of the bounded one."""
     if isinstance(schema, Mapping):
-        if isinstance(said := schema.get("$schema"), str) and said.rstrip("#") != _DIALECT:
-            raise ValueError(f"is of '{said}', and only {_DIALECT} is read")
+        if isinstance(dialect := schema.get("$schema"), str) and dialect.rstrip("#") != _DIALECT:
+            raise ValueError(f"is of '{dialect}'; only {_DIALECT} is supported")
         return {
             key: value if key in _DATA else _without_dialect(value)
             for key, value in schema.items()
@@ -127,21 +129,21 @@ def _require_references(schema: Mapping[str, Any]) -> None:
 
 
 def _require_patterns(schema: Mapping[str, Any]) -> None:
-    used = list(_keywords(schema))
-    by_pattern = [value for keyword, value in used if keyword == "patternProperties" and isinstance(value, Mapping)]
+    keywords = list(_keywords(schema))
+    by_pattern = [value for keyword, value in keywords if keyword == "patternProperties" and isinstance(value, Mapping)]
     if by_pattern and any(
-        keyword == "unevaluatedProperties" for keyword, _ in used
+        keyword == "unevaluatedProperties" for keyword, _ in keywords
     ):  # jsonschema searches with `re` there
         raise ValueError(
-            "has unevaluatedProperties together with patternProperties: write additionalProperties in place of the former"
+            "has unevaluatedProperties together with patternProperties: write additionalProperties instead of unevaluatedProperties"
         )
-    patterns = [value for keyword, value in used if keyword == "pattern" and isinstance(value, str)]
+    patterns = [value for keyword, value in keywords if keyword == "pattern" and isinstance(value, str)]
     for pattern in (*patterns, *(pattern for each in by_pattern for pattern in each)):
         try:
-            _searching(pattern)
+            _search_with(pattern)
         except ValueError as error:
             raise ValueError(
-                f"has a pattern that cannot be searched for: {error}; what looks around becomes several patterns in allOf"
+                f"has a pattern that cannot be used: {error}; replace lookaround by several patterns in allOf"
             ) from error
 
 
@@ -161,7 +163,7 @@ def _keywords(schema: object) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _bounded_kind() -> Any:  # noqa: ANN401  (a class of jsonschema's)
-    """Return jsonschema's class with all work counted, and with keywords of ours where its own take more than the text is long."""
+    """Return jsonschema's class with all work counted, and with our own keywords where its own need more than linear time."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
@@ -173,7 +175,7 @@ def _bounded_kind() -> Any:  # noqa: ANN401  (a class of jsonschema's)
         "multipleOf": _multiple_of(Draft202012Validator.VALIDATORS["multipleOf"]),
     }
     keywords = {**Draft202012Validator.VALIDATORS, **ours}
-    return extend(Draft202012Validator, {name: _counted(name, keyword) for name, keyword in keywords.items()})
+    return extend(Draft202012Validator, {name: _count_work(name, keyword) for name, keyword in keywords.items()})
 
 
 def _spend(units: int) -> None:
@@ -183,25 +185,25 @@ def _spend(units: int) -> None:
     _WORK_LEFT.set(left)
 
 
-def _counted(name: str, keyword: _Keyword) -> _Keyword:
-    """Return a keyword that pays for itself, for the parts of what it compares, and for the messages that it writes."""
+def _count_work(name: str, keyword: _Keyword) -> _Keyword:
+    """Return a keyword that counts its own work: itself, the parts that it compares, and the messages that it writes."""
     is_squared = name.startswith("unevaluated")  # each part is looked up in a list of the others
 
-    def judged(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
+    def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
         parts = len(instance) if isinstance(instance, dict | list) else 0
-        _spend(1 + parts + (len(wanted) if isinstance(wanted, dict | list) else 0))
+        _spend(1 + parts + (len(value) if isinstance(value, dict | list) else 0))
         if is_squared:
             _spend(parts * parts // _PER_SQUARE)
-        for error in keyword(validator, wanted, instance, schema) or ():
+        for error in keyword(validator, value, instance, schema) or ():
             _spend(_PER_FAULT + len(error.message) // _PER_UNIT)
             yield error
 
-    return judged
+    return check
 
 
 @cache
-def _searching(pattern: str) -> Callable[[str], bool]:
-    search = compiled(pattern).search
+def _search_with(pattern: str) -> Callable[[str], bool]:
+    search = compile_pattern(pattern).search
 
     def is_found(text: str) -> bool:
         _spend(len(text) // _PER_UNIT)
@@ -213,36 +215,38 @@ def _searching(pattern: str) -> Callable[[str], bool]:
 def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
     from jsonschema.exceptions import ValidationError
 
-    if validator.is_type(instance, "string") and not _searching(pattern)(instance):
+    if validator.is_type(instance, "string") and not _search_with(pattern)(instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
 def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
     if validator.is_type(instance, "object"):
         for pattern, schema in patterns.items():
-            is_found = _searching(pattern)
+            is_found = _search_with(pattern)
             for name, value in instance.items():
                 if is_found(name):
                     yield from validator.descend(value, schema, path=name, schema_path=pattern)
 
 
 def _additional_properties(keyword: _Keyword) -> _Keyword:
-    """Return the keyword for what no pattern matches: jsonschema's own looks for that with `re`."""
+    """Return the keyword for properties that no pattern matches; jsonschema's own uses `re`."""
 
-    def judged(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
+    def check(validator: Any, value_: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
         if "patternProperties" in schema and validator.is_type(instance, "object"):
-            searches = [_searching(pattern) for pattern in schema["patternProperties"]]
-            instance = {name: value for name, value in instance.items() if not any(found(name) for found in searches)}
+            searches = [_search_with(pattern) for pattern in schema["patternProperties"]]
+            instance = {
+                name: value for name, value in instance.items() if not any(is_match(name) for is_match in searches)
+            }
             schema = {key: value for key, value in schema.items() if key != "patternProperties"}
-        yield from keyword(validator, wanted, instance, schema)
+        yield from keyword(validator, value_, instance, schema)
 
-    return judged
+    return check
 
 
-def _unique_items(validator: Any, wanted: Any, instance: Any, _schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
+def _unique_items(validator: Any, value: Any, instance: Any, _schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
     from jsonschema.exceptions import ValidationError
 
-    if wanted and validator.is_type(instance, "array"):
+    if value and validator.is_type(instance, "array"):
         texts = [sorted_text_of(_with_whole_numbers(item)) for item in instance]
         _spend(sum(map(len, texts)) // _PER_UNIT)
         if len({*texts}) < len(texts):
@@ -250,7 +254,7 @@ def _unique_items(validator: Any, wanted: Any, instance: Any, _schema: Any) -> I
 
 
 def _with_whole_numbers(value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Return a value in which numbers that are equal are written in the same way: 1.0 as 1."""
+    """Return a value in which equal numbers have the same text: 1 for 1.0."""
     if isinstance(value, dict):
         return {key: _with_whole_numbers(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -259,33 +263,33 @@ def _with_whole_numbers(value: Any) -> Any:  # noqa: ANN401  (JSON)
 
 
 def _multiple_of(keyword: _Keyword) -> _Keyword:
-    """Return the keyword also for whole numbers that are too large for a float, which jsonschema's own does not take."""
+    """Return the keyword, extended to whole numbers that are too large for a float."""
     from jsonschema.exceptions import ValidationError
 
-    def judged(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
+    def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ANN401  (JSON, and jsonschema's)
         try:
-            yield from keyword(validator, wanted, instance, schema)
+            yield from keyword(validator, value, instance, schema)
         except OverflowError:
-            if (Fraction(instance) / Fraction(wanted)).denominator != 1:
-                yield ValidationError(f"{instance!r} is not a multiple of {wanted}")
+            if (Fraction(instance) / Fraction(value)).denominator != 1:
+                yield ValidationError(f"{instance!r} is not a multiple of {value}")
 
-    return judged
+    return check
 
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _IN_DOUBT = ("retry", "ask", "fail")
-#: What OpenAI's format, and those modelled on it, take as the name of a function.
+#: The names of functions that OpenAI's format, and those modelled on it, accept.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_Given = TypeVar("_Given", bound=Policy)
+_PolicyT = TypeVar("_PolicyT", bound=Policy)
 
 
 @attrs.frozen
 class RegistryEntry:
-    """A policy under its name; `actions` are those that it may call whoever calls it.
+    """A policy under its name. It may call `actions` in addition to those in the request.
 
-    `in_doubt` says what is done about a call of it that was under way when its run was cut off.
+    `in_doubt` says what to do about a call of it that was under way when its run was cut off.
     """
 
     name: str
@@ -297,23 +301,23 @@ class RegistryEntry:
     _judge: PayloadSchema | None = attrs.field(default=None, repr=False, eq=False)
 
     def fault(self, payload: Mapping[str, Any]) -> Step | None:
-        """Return an error step that says where a payload breaks the schema, and why; None when it does not."""
-        found = None if self._judge is None else self._judge.fault(payload)  # without a schema any object is a payload
-        if found is None:
+        """Return an error step that says where and why a payload breaks the schema, or None."""
+        fault = None if self._judge is None else self._judge.fault(payload)  # without a schema, any object is valid
+        if fault is None:
             return None
-        return error_step(self.name, INVALID_PAYLOAD, f"at {found.where}: {found.why}", about={"where": found.where})
+        return error_step(self.name, INVALID_PAYLOAD, f"at {fault.where}: {fault.why}", about={"where": fault.where})
 
     def tool(self) -> dict[str, Any]:
-        """Describe the policy in OpenAI's function format. ValueError for a name that the format does not take."""
+        """Describe the policy in OpenAI's function format. Raises ValueError for a name that the format does not accept."""
         if not _TOOL_NAME.fullmatch(self.name):
-            msg = f"'{self.name}' can be no tool: its name needs 1 to 64 letters, digits, _ and -"
+            msg = f"'{self.name}' cannot be a tool: its name must have 1 to 64 letters, digits, _ and -"
             raise ValueError(msg)
         function = {"name": self.name, "description": self.description, "parameters": dict(self.schema)}
         return {"type": "function", "function": function}
 
 
 class Registry:
-    """Policies by name. `policies` are registered as they are, with no schema."""
+    """Policies by name. `policies` are registered without a schema."""
 
     def __init__(self, policies: Mapping[str, Policy] | None = None) -> None:
         self._policies: dict[str, RegistryEntry] = {}
@@ -328,39 +332,43 @@ class Registry:
         *,
         actions: Iterable[str] = (),
         in_doubt: Handling = "retry",
-    ) -> Callable[[_Given], _Given]:
-        """Register a policy under a name; to be used as a decorator.
+    ) -> Callable[[_PolicyT], _PolicyT]:
+        """Return a decorator that registers a policy under a name.
 
-        Without a description its docstring's first line is taken, without a schema any object is a payload. `actions` are
-        policies that it may call whoever calls it. `in_doubt` is what a resumed run does about a call of it that was under way: `retry`
-        makes it again, `ask` does nothing before somebody has said what became of it, `fail` takes it as failed. BindingError for a name
-        taken, for what is no policy, for another word, and for what is no JSON Schema (2020-12) that stands alone, with patterns as RE2 has them.
-        A payload that cannot be judged within `dsa.runtime.policy.policy_registry.MOST_WORK` breaks its schema.
+        The default description is the first line of its docstring; without a schema, any object is a valid payload. The policy may call `actions`
+        in addition to those in the request. `in_doubt` is what a resumed run does about a call of it that was under way: `retry` makes it again,
+        `ask` waits until a person decides, `fail` counts it as failed. A payload that takes more than
+        `dsa.runtime.policy.policy_registry.MOST_WORK` to check breaks its schema.
+
+        Raises BindingError for a name in use, an object that is not a policy, an unknown word for `in_doubt`, and a schema that `PayloadSchema`
+        refuses.
         """
         if in_doubt not in _IN_DOUBT:
-            raise BindingError(f"in_doubt of '{name}' is '{in_doubt}'; it is one of {', '.join(_IN_DOUBT)}")
-        accepted = _ANY_OBJECT if schema is None else dict(schema)
-        judge = None if schema is None else _judge(name, accepted)
+            raise BindingError(f"in_doubt of '{name}' is '{in_doubt}'; it must be one of {', '.join(_IN_DOUBT)}")
+        payload_schema = _ANY_OBJECT if schema is None else dict(schema)
+        judge = None if schema is None else _judge(name, payload_schema)
 
-        def add(policy: _Given) -> _Given:
+        def add(policy: _PolicyT) -> _PolicyT:
             if name in self._policies:
                 raise BindingError(f"there is a policy '{name}' already; register this one under another name")
             if not callable(policy) or isinstance(policy, type):
                 raise BindingError(f"the policy '{name}' is {policy!r}, not an async function (action, context)")
-            told = description or (inspect.getdoc(policy) or "").partition("\n")[0]
-            self._policies[name] = RegistryEntry(name, policy, told, accepted, frozenset(actions), in_doubt, judge)
+            summary = description or (inspect.getdoc(policy) or "").partition("\n")[0]
+            self._policies[name] = RegistryEntry(
+                name, policy, summary, payload_schema, frozenset(actions), in_doubt, judge
+            )
             return policy
 
         return add
 
     def including(self, other: "Registry") -> "Registry":
-        """Return a registry with the policies of both; of a name that both have, this one's."""
+        """Return a registry with the policies of both; for a name in both, with this one's."""
         both = Registry()
         both._policies = {name: (self if name in self else other)[name] for name in (*self, *other)}
         return both
 
     def __getitem__(self, name: str) -> RegistryEntry:
-        """Return what is registered under a name. Raises BindingError."""
+        """Return the entry of a name. Raises BindingError if there is none."""
         try:
             return self._policies[name]
         except KeyError:
@@ -376,7 +384,7 @@ class Registry:
         return len(self._policies)
 
     def fault(self, action: Action) -> Step | None:
-        """Return an error step when an action's payload breaks its policy's schema. Raises BindingError."""
+        """Return an error step if an action's payload breaks its policy's schema, else None. Raises BindingError."""
         return self[action.policy].fault(action.payload)
 
     def tools(self, names: Iterable[str]) -> list[dict[str, Any]]:

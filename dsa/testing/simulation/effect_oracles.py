@@ -153,7 +153,7 @@ def what_is_in_doubt_is_handled_as_the_table_says(facts: RunFacts, resumed: Resu
 def _handled_otherwise(facts: RunFacts, key: str, handling: Handling) -> str | None:
     effect, decided = facts.intents.effect(key), facts.deeds.decided.get(key)
     if handling == "again":
-        failed = any(result.failed for result in facts.results.get(key, ()))
+        failed = any(result.has_failed for result in facts.results.get(key, ()))
         return None if failed else f"{effect} is performed again as if it had failed"
     says = decided[-1] if decided else facts.subject.handling(effect)
     return None if handling == says else f"{effect} in doubt counts as '{handling}', and '{says}' was said"
@@ -207,7 +207,7 @@ def an_answer_is_fed_after_its_result_is_recorded(facts: RunFacts, event: EventE
     results = facts.results.get(event.key)
     if not results:
         return f"{event.event} was fed, and no result of {event.key} stands before it"
-    said = said_by(results[-1]) if not results[-1].failed else f"{facts.intents.effect(event.key)}.failed"
+    said = said_by(results[-1]) if not results[-1].has_failed else f"{facts.intents.effect(event.key)}.failed"
     return None if said == event.event else f"{event.event} was fed, and the result says {said}"
 
 

@@ -101,7 +101,7 @@ class RunFacts:
         self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Return whether the run is finished here."""
         return is_over(self.machine, self.configuration)
 
@@ -109,7 +109,7 @@ class RunFacts:
 
     def outcome_of(self, event: EventEntry) -> Taken | Refusal:
         """Return what the table makes of an event that comes next: a late key first, then `step` (S4, S7)."""
-        if event.key is not None and not self.finished and event.key != self.outstanding_key(event.event):
+        if event.key is not None and not self.is_finished and event.key != self.outstanding_key(event.event):
             return Refusal("late", self.configuration, "")
         return self.subject.step(self.configuration, self.subject.occurrence(event))
 
@@ -141,7 +141,7 @@ class RunFacts:
             self.row_of_key[entry.key] = self.row if self.row is not None else -1
         elif type(entry) is ResultEntry:
             self.results.setdefault(entry.key, []).append(entry)
-            if not entry.failed:
+            if not entry.has_failed:
                 self._answered.add(entry.key)
         elif type(entry) is ArtifactEntry:
             self.latest[entry.step] = entry.artifact_id
@@ -214,7 +214,7 @@ class RunFacts:
         left = frozenset[str]() if row.target == STAY else sources_left(self.machine, before, after)
         kept = frozenset(self.machine.ancestry(before)) - left
         armed = self.machine.armed(after)
-        again = [(row.source, row.event)] if row.is_timer and row.source in kept and not self.finished else []
+        again = [(row.source, row.event)] if row.is_timer and row.source in kept and not self.is_finished else []
         self.due_s = {timer: due for timer, due in self.due_s.items() if timer in armed and timer[0] in kept}
         self._arm(again, (timer for timer in armed if timer[0] not in kept), at_ms)
 

@@ -250,7 +250,7 @@ class Mishaps:
     def _made(self, process: Process, boundary: Boundary, fault: Fault, own: list[WorldCall]) -> bool:
         """Make a fault, if it can be made now; tell whether it was."""
         facts = self._facts
-        late = None if facts.finished or not facts.cancelled else facts.cancelled[-1]
+        late = None if facts.is_finished or not facts.cancelled else facts.cancelled[-1]
         if (fault == "late answer" and late is None) or (fault == "stray event" and not outside_events(facts.machine)):
             return False
         self._came(boundary, facts.row, fault)

@@ -193,7 +193,7 @@ class Court:
                 self._judge((*WHILE_EXPECTED, *asked) if facts.expected else asked, entry)
             if self.violation is not None:
                 return
-            if type(entry) is ResultEntry and entry.failed:
+            if type(entry) is ResultEntry and entry.has_failed:
                 self._excuse(said_by(entry))
             facts.fold(entry)
         if entries:

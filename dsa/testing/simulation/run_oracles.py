@@ -21,7 +21,7 @@ def the_run_is_where_its_ledger_is(facts: RunFacts, rest: RestFact) -> str | Non
 def a_run_rests_only_where_it_may(facts: RunFacts, rest: RestFact) -> str | None:
     """`finished` in a final state; `waiting` where nothing is outstanding, no timer is armed and nobody is to decide."""
     if rest.kind == "finished":
-        return None if facts.finished else f"it says that it is finished in {facts.configuration.state}"
+        return None if facts.is_finished else f"it says that it is finished in {facts.configuration.state}"
     if rest.kind == "waiting":
         if facts.keys:
             return f"it waits for nothing while {', '.join(facts.keys)} is outstanding"
@@ -54,7 +54,7 @@ def _is_missing(facts: RunFacts, use: Use) -> bool:
 @oracle("P6")
 def what_was_asked_for_is_done(facts: RunFacts, _about: object) -> str | None:
     """A run that is over has a result of every effect without answers that it asked for; the others are cancelled by its end."""
-    left = asked_for(facts) if facts.finished else []
+    left = asked_for(facts) if facts.is_finished else []
     return f"{left[0].effect} {left[0].key} was asked for and never done" if left else None
 
 
@@ -64,7 +64,7 @@ def what_a_person_decides_happens_once(facts: RunFacts, _about: object) -> str |
     for key, times in facts.deeds.happened.items():
         if times == 1 or facts.subject.handling(facts.intents[key].effect) != "ask":
             continue
-        failed = sum(result.failed for result in facts.results.get(key, ()))
+        failed = sum(result.has_failed for result in facts.results.get(key, ()))
         if times > 1 + failed:
             return None if facts.deeds.was_taken else f"{facts.intents[key].effect} {key} happened {times} times"
     return None
@@ -82,7 +82,7 @@ def the_properties_of_the_document_hold(facts: RunFacts, _about: object) -> str 
 def _first_violated(facts: RunFacts) -> str | None:
     run = moments(facts.machine, facts.occurrences)
     for text, form in facts.subject.properties:
-        watched = monitor(form, run, ended=facts.finished)
+        watched = monitor(form, run, ended=facts.is_finished)
         if watched.verdict == "violated":
             return f"{text} (event {watched.step})"
     return None

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 from attacked_workspaces import WRITES, calls_of, everything
+from each_row import each_row
 
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 
@@ -149,7 +150,7 @@ PROTECTED = [
 NOT_PRINTED = ["a\nb", "a.py\n", "\x1b[2J", "a\u202eyp.b", "a\x7f", "tab\there", "src/a\rb/c"]
 
 
-@pytest.mark.parametrize("path", ESCAPES, ids=lambda path: path[:40])
+@each_row("path", ESCAPES, ids=lambda path: path[:40])
 def test_paths_that_lead_out(attack, workspace, places, path):
     assert attack(path) == {"path_outside_workspace"}
     path = path.replace("{root}", str(places)).replace("{outside}", str(places.parent / "outside"))
@@ -159,7 +160,7 @@ def test_paths_that_lead_out(attack, workspace, places, path):
             call(path)
 
 
-@pytest.mark.parametrize("path", DAMAGED, ids=lambda path: ascii(path)[:40])
+@each_row("path", DAMAGED, ids=lambda path: ascii(path)[:40])
 def test_paths_that_are_none(attack, path):
     assert attack(path) <= {"bad_path", "path_outside_workspace", "bad_arguments"}
 
@@ -176,12 +177,12 @@ def test_names_that_only_look_dangerous_stay_inside(workspace, places, path):
     assert sorted(each.name for each in places.parent.iterdir()) == ["inside", "outside", "secret"]
 
 
-@pytest.mark.parametrize("path", PROTECTED, ids=ascii)
+@each_row("path", PROTECTED, ids=ascii)
 def test_what_is_protected_is_never_written(attack, path):
     assert attack(path, WRITES) == {"protected_path"}
 
 
-@pytest.mark.parametrize("path", NOT_PRINTED, ids=ascii)
+@each_row("path", NOT_PRINTED, ids=ascii)
 def test_names_that_do_not_print_are_not_made(attack, path):
     assert attack(path, ("write_file", "write_files")) == {"bad_path"}
 

@@ -1,9 +1,9 @@
 """S9: two accepted and two refused forms of each kind of row."""
 
-import pytest
+from each_row import each_row
 from example_machines import FALSE, assign, compare, failed, fatal, passed, placed, ranged, states, var
 
-from dsa.checks.definition4 import definition4, possible
+from dsa.checks.table_faults import definition4, possible
 from dsa.declarations import Event, Guard, Revoke, Transition, Variable
 from dsa.expr import TRUE, And, BooleanDomain, Integer, Not, Or
 from dsa.machine import Machine
@@ -30,7 +30,7 @@ def row(condition=TRUE, updates=SET, event="judged", **more):
     return Transition("a", event, "=", condition, updates=updates, **more)
 
 
-@pytest.mark.parametrize("condition", [
+@each_row("condition", [
     passed(),
     BOTH,
     And((passed(), Or((passed("h"), fatal("g"))))),
@@ -44,7 +44,7 @@ def test_a_condition_that_implies_its_guards_passed(condition):
     assert codes(row(condition)) == []
 
 
-@pytest.mark.parametrize("condition", [
+@each_row("condition", [
     TRUE,
     failed(),
     Not(fatal()),

@@ -1,6 +1,7 @@
 """Two machines side by side: every kind of difference is found, at its nearest place; what is none is none."""
 
 import pytest
+from each_row import each_row
 
 from dsa.checks.diff.equivalence import Pair, compare
 from dsa.checks.search.engine import SearchLimits
@@ -101,7 +102,7 @@ FIRST, SECOND = "busy.a  | after 30s", "busy.b  | after 1m"
 EVENTS = "| bad   | work    |\n"
 
 
-@pytest.mark.parametrize(("change", "way", "event"), [
+@each_row(("change", "way", "event"), [
     (row(GO, effects="work, log"), [], "go"),
     (row(GO, effects="log, log, work"), [], "go"),
     (row(GO, target="resting"), [], "go"),
@@ -169,7 +170,7 @@ def test_a_row_that_stays_or_leaves_and_enters_its_state_differs_in_timers_alone
     assert (found.parting.old.started, found.parting.new.started) == ({timers[0]}, set(timers))
 
 
-@pytest.mark.parametrize("changes", [
+@each_row("changes", [
     [],
     [row(FAILED, **{"if": "n + 1 <= most and not g.passed"})],
     [row(DONE, **{"if": "g.passed or g.passed and seen"})],

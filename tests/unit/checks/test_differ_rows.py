@@ -2,6 +2,7 @@
 
 import pytest
 from attrs import evolve
+from each_row import each_row
 
 from dsa.checks.diff.document_diff import Detail, canonical, changes, same_control
 from dsa.edge.document_files import load
@@ -105,7 +106,7 @@ ROW = "| busy   | done       | not g.passed and n < most            | n += 1    
 GO = "| idle   | go         |                                      |                     | log, work | busy   |"
 
 
-@pytest.mark.parametrize("edits", [
+@each_row("edits", [
     [],
     [("Prose.", "Other prose.")],
     [("| one  |", "| two  |")],
@@ -136,7 +137,7 @@ def test_layout_is_no_change():
         assert changes(machine, machine) == ()
 
 
-@pytest.mark.parametrize(("edits", "kind", "name", "lines", "details"), [
+@each_row(("edits", "kind", "name", "lines", "details"), [
     ([("| n += 1              | work      |", "| n += 2              | log, work |")], "changed", "busy | done | busy", (1, 1), [("update", "n += 1", "n += 2"), ("effects", "work", "log, work")]),
     ([(ROW, ROW.replace("n < most ", "n <= most"))], "changed", "busy | done | busy", (1, 1), [("if", "not g.passed and n < most", "not g.passed and n <= most")]),
     ([(ROW, ROW.replace("| busy   |", "| over   |", 2).replace("| over   |", "| busy   |", 1))], "changed", "busy | done | busy", (1, 1), [("target", "busy", "over")]),
@@ -183,7 +184,7 @@ def test_which_guards_are_asked_is_meant_too():
     assert change.kind == "changed"
 
 
-@pytest.mark.parametrize(("edit", "what", "kind", "name", "details"), [
+@each_row(("edit", "what", "kind", "name", "details"), [
     (("| most      | 0..9   | 2 ", "| most      | 0..9   | 3 "), "parameter", "changed", "most", [("default", "2", "3")]),
     (("| most      | 0..9   | 2       |\n", "| most      | 0..9   | 2       |\n| least     | 0..1   | 0       |\n"), "parameter", "added", "least", [("domain", "", "0..1"), ("default", "", "0")]),
     (("environment | 0..most  | 0", "workflow    | 0..most  | 0"), "variable", "changed", "n", [("scope", "environment", "workflow")]),

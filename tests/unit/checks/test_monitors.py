@@ -1,6 +1,7 @@
 """Monitors on runs of dual_state; on random machines: tests/property/test_properties.py."""
 
 import pytest
+from each_row import each_row
 from example_machines import dual_state
 
 from dsa.checks.monitor import MonitorReport, is_monitor, monitor
@@ -17,7 +18,7 @@ SPECIFICATION, SUCCEEDED = Name("specification", "event"), Name("succeeded", "st
 RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
 
 
-@pytest.mark.parametrize(("form", "run", "verdict", "step"), [
+@each_row(("form", "run", "verdict", "step"), [
     (Always(Name("idle", "state")), [], "pending", None),
     (Always(Name("idle", "state")), [GO], "violated", 1),
     (Never(SUCCEEDED), ONCE, "pending", None),

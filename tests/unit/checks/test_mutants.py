@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-import pytest
+from each_row import each_row
 from repository import shipped_machines
 
 from dsa.checks.mutation import differences, row_mutants
@@ -89,6 +89,6 @@ def test_starting_a_timer_anew_is_a_difference() -> None:
     assert not differ(stays, stays)
 
 
-@pytest.mark.parametrize("machine", shipped_machines().values(), ids=lambda machine: machine.name)
+@each_row("machine", shipped_machines().values(), ids=lambda machine: machine.name)
 def test_a_machine_does_not_differ_from_itself(machine: Machine) -> None:
     assert not differ(machine, machine)

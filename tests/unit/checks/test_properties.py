@@ -2,6 +2,7 @@
 
 import families
 import pytest
+from each_row import each_row
 from example_machines import dual_state, emits, jugs, states, two_phase_commit
 
 from dsa.checks.properties import Questions, judge
@@ -45,7 +46,7 @@ def lines(judgement):
     return [taken.line for taken in judgement.trace.steps]
 
 
-@pytest.mark.parametrize(("form", "verdict", "trace", "reason"), [
+@each_row(("form", "verdict", "trace", "reason"), [
     (Always(Compare(RETRIES, (("<=", RMAX),))), "HOLDS", None, ""),
     (Always(Compare(RETRIES, (("<", RMAX),))), "VIOLATED", [40, 41, 43], "retries < rmax is false at step 3"),
     (Never(state("failed")), "VIOLATED", [40, 41, 43, 41, 45], "failed is true at step 5"),

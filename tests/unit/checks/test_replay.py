@@ -4,6 +4,7 @@ import re
 
 import attrs
 import pytest
+from each_row import each_row
 from example_machines import dual_state
 
 from dsa.checks.monitor import replay
@@ -31,7 +32,7 @@ def test_what_was_recorded_fits():
     assert (found.mismatch, found.total, len(found.trace.steps), found.failed) == (None, 5, 5, False)
 
 
-@pytest.mark.parametrize(("changed", "step", "message"), [
+@each_row(("changed", "step", "message"), [
     (altered(3, state="failed"), 3, r"line 43 \(.*\) leads to generating, the record has failed"),
     (altered(3, changed=()), 3, "retries is 1, the record has 0"),
     (altered(3, changed=(("retries", 1), ("tries", 1))), 3, "the machine has no variable tries"),

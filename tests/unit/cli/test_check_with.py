@@ -79,7 +79,7 @@ def test_what_binds_is_said_and_nothing_is_run(checked):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("async def look", "def look", "the effect 'look' is bound to `look` (line 6), which is no async function"),
+        ("async def look", "def look", "the effect 'look' is bound to `look` (line 6), which is not an async function"),
         (
             "look(action, context)",
             "look(action)",

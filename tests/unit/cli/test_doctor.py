@@ -1,14 +1,14 @@
 import json
 import sqlite3
 
-import pytest
+from each_row import each_row
 from kept_runs import dsa
 
 from dsa.cli import doctor
 from dsa.cli.doctor import has_wal_reset_bug
 
 NAMES = [
-    "Python", "SQLite", "runs", "git", "[llm]", "[local]", "[draw]", "[prove]", "[fast]", "[plot]", "[test]", "[lint]", "[pydantic]", "[otel]", "local model",
+    "Python", "SQLite", "runs", "git", "[llm]", "[local]", "[draw]", "[prove]", "[fast]", "[plot]", "[test]", "[lint]", "[pydantic]", "[otel]", "[docs]", "local model",
     "sandbox", "Graphviz", "Chromium", "SPIN", "Java", "Temporal", "C compiler", "pictures",
     "keys", "traces", "documents",
 ]  # fmt: skip
@@ -39,7 +39,7 @@ def test_the_same_for_programs(tmp_path):
     assert "dual_state" in found["documents"]["text"]
 
 
-@pytest.mark.parametrize(("version", "bug"), [
+@each_row(("version", "bug"), [
     ((3, 6, 23), False), ((3, 7, 0), True), ((3, 40, 1), True), ((3, 44, 5), True), ((3, 44, 6), False), ((3, 45, 0), True),
     ((3, 50, 6), True), ((3, 50, 7), False), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 53, 1), False),
 ])  # fmt: skip

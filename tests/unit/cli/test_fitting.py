@@ -1,6 +1,6 @@
 """Whether a run may go on under another table: by its history, by where it stands, by what is under way, by what may come."""
 
-import pytest
+from each_row import each_row
 from kept_runs import begun
 
 from dsa.checks.search.engine import SearchLimits
@@ -92,7 +92,7 @@ def test_a_compatible_run_may_have_another_future():
 # -- the history ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("events", "change", "event"), [
+@each_row(("events", "change", "event"), [
     (["more", "more"], ("| busy   | more     | n = 1  |", "| busy   | more     | n = 2  |"), "more"),
     (["more", "more"], ("| busy   | more     | n = 1  |           | =      |\n", ""), "more"),
     (["more", "more"], ("| n = 1  |           | =      |", "| n = 1  | log       | =      |"), "more"),
@@ -105,7 +105,7 @@ def test_a_compatible_run_may_have_another_future():
 def test_the_first_event_that_goes_otherwise_is_named(events, change, event):
     found = fit(waiting(*events), WAITING, change)
     assert found.verdict == "incompatible"
-    assert (found.difference.happening.event.event, found.difference.happening.event.seq) == (event, len(events))
+    assert (found.difference.record.event.event, found.difference.record.event.seq) == (event, len(events))
 
 
 def test_an_event_that_was_refused_must_be_refused():

@@ -4,6 +4,7 @@ from collections import defaultdict
 
 import click
 import pytest
+from each_row import each_row
 
 from dsa.cli.main import COMMANDS, program
 
@@ -38,7 +39,7 @@ def test_what_runs_takes_the_options_of_a_run_with_the_same_meaning(name):
         assert option in {"--model", "--param"} or mine.help == its.help
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in WRITING])
+@each_row("name", [name for name in COMMANDS if name not in WRITING])
 def test_what_reports_does_so_for_programs_too(name):
     assert options_of(name)["--json"].is_flag
 

@@ -344,9 +344,9 @@ def test_a_run_that_is_not_over_is_derived_as_far_as_it_goes():
 
 
 CHANGES = [
-    ('Action("look", {"at": at})', 'Action("look", {"at": at.upper()})', "asked for is look with {'at': 'OSLO'}"),
-    ('Action("look", {"at": at})', 'Action("pay", {"at": at})', "asked for is pay with {'at': 'Oslo'}"),
-    ('", ".join', '"; ".join', 'asked for is the steps [{"text": "Oslo is fine; Rome is fine'),
+    ('Action("look", {"at": at})', 'Action("look", {"at": at.upper()})', "now give look with {'at': 'OSLO'}"),
+    ('Action("look", {"at": at})', 'Action("pay", {"at": at})', "now give pay with {'at': 'Oslo'}"),
+    ('", ".join', '"; ".join', 'now give the steps [{"text": "Oslo is fine; Rome is fine'),
 ]
 
 

@@ -6,6 +6,7 @@ import unicodedata
 
 import pytest
 from click.testing import CliRunner
+from each_row import each_row
 
 from dsa.cli.command_line import ColouredWord, printable, say, write
 from dsa.cli.main import program
@@ -50,7 +51,7 @@ def test_what_steers_a_terminal_or_is_not_seen_is_an_escape():
     assert printable("\x1b[2J\u202e") == "\\x1b[2J\\u202e"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [["check"], ["prove"], ["draw"], ["fmt", "--check"], ["expand"], ["why", "--state", "a"], ["odds"], ["mutate"]],
 )

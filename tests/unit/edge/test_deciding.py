@@ -7,7 +7,7 @@ from dsa.errors import OccurrenceError
 from dsa.runs.runs import DoubtError, require_decidable, settled
 from dsa.runtime.ledger import DecidedEntry, ResultEntry
 from dsa.runtime.run import replay
-from dsa.runtime.status import standing, unfinished
+from dsa.runtime.status import status_of, unfinished_work
 from dsa.semantics import Occurrence
 
 PAY, LOG = "1/2", "1/1"
@@ -21,7 +21,7 @@ def doubted():
 
 
 def decide(run, decided=None, answers=None):
-    require_decidable(run.machine, unfinished(run), decided or {}, answers or {})
+    require_decidable(run.machine, unfinished_work(run), decided or {}, answers or {})
 
 
 @pytest.mark.parametrize(("decided", "answers", "fault", "said"), [
@@ -59,6 +59,6 @@ def test_an_answer_is_recorded_as_a_persons_word_and_left_to_be_taken(doubted):
     assert run.ledger[-2] == DecidedEntry(PAY, "done", at_ms=7)
     (step,) = run.ledger[-1].steps
     assert (step["payload"]["event"], step["payload"]["data"]) == ("paid", {"n": 1})
-    assert [intent.key for intent, _ in standing(run).left.answered] == [PAY]
+    assert [intent.key for intent, _ in status_of(run).left.answers] == [PAY]
     assert replay(run.machine, run.ledger) == run
     assert settled(doubted, {}, {}, 7) is doubted

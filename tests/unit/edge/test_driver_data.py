@@ -15,7 +15,7 @@ from dsa.runtime.policy.policies import Action, event_step
 from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.secrets import Secrets
-from dsa.runtime.status import unfinished
+from dsa.runtime.status import unfinished_work
 from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock, Texts
 from machines.dual_state.bindings import effects as agent
@@ -172,7 +172,11 @@ def test_an_effect_sees_what_there_was_when_it_was_asked_for():
         gate.set()
         rest = await driving
         again = Driver(
-            replay(MACHINE, cut), binding, MemoryArtifacts(), left=unfinished(replay(MACHINE, cut)), clock=StillClock()
+            replay(MACHINE, cut),
+            binding,
+            MemoryArtifacts(),
+            left=unfinished_work(replay(MACHINE, cut)),
+            clock=StillClock(),
         )
         return cut, rest, await again.drive()
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from hands import TWO_AT_ONCE, Hands, driver_of, finish
 
 from dsa.edge.binding import Bindings
@@ -100,8 +101,8 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize(("result", "said"), ODD.values(), ids=ODD)
-@pytest.mark.parametrize("effect", ["fetch", "log"])
+@each_row(("result", "said"), ODD.values(), ids=ODD)
+@each_row("effect", ["fetch", "log"])
 def test_nothing_that_a_policy_does_ends_the_run_in_another_way(effect, result, said):
     if effect == "log" and said.startswith(("no object", "answered")):
         return  # what an effect without answers gives is recorded, not read
@@ -154,7 +155,7 @@ def test_a_spent_budget_is_a_failure_of_the_effect_and_nothing_is_performed():
     assert [
         entry.steps[-1]["payload"]["code"]
         for entry in rest.run.ledger
-        if isinstance(entry, ResultEntry) and entry.failed
+        if isinstance(entry, ResultEntry) and entry.has_failed
     ] == [
         "OSError",
         "OSError",

@@ -5,6 +5,7 @@ import threading
 from itertools import chain
 
 import pytest
+from each_row import each_row
 from hands import finish
 from results import results_of
 
@@ -117,9 +118,9 @@ def answer(event, *, is_eager, waits=0, records=False):
     return policy
 
 
-@pytest.mark.parametrize("is_eager", [False, True])
-@pytest.mark.parametrize("waits", [0, 1, 5])
-@pytest.mark.parametrize("machine", [MACHINE, LIMITED], ids=["unlimited", "limited"])
+@each_row("is_eager", [False, True])
+@each_row("waits", [0, 1, 5])
+@each_row("machine", [MACHINE, LIMITED], ids=["unlimited", "limited"])
 def test_what_came_of_an_effect_is_written_with_what_follows(machine, is_eager, waits):
     effects = {
         name: answer(event, is_eager=is_eager, waits=waits) for name, event in (("make", "made"), ("check", "checked"))
@@ -133,9 +134,9 @@ def test_what_came_of_an_effect_is_written_with_what_follows(machine, is_eager, 
     assert sorted(writes.entries(after=2)) == ["event", "result check", "result log", "row"]
 
 
-@pytest.mark.parametrize("is_eager", [False, True])
-@pytest.mark.parametrize("waits", [0, 1, 5])
-@pytest.mark.parametrize("machine", [MACHINE, LIMITED], ids=["unlimited", "limited"])
+@each_row("is_eager", [False, True])
+@each_row("waits", [0, 1, 5])
+@each_row("machine", [MACHINE, LIMITED], ids=["unlimited", "limited"])
 def test_what_a_policy_records_is_written_with_what_came_of_it(machine, is_eager, waits):
     effects = {
         name: answer(event, is_eager=is_eager, waits=waits, records=True)

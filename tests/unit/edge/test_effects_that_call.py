@@ -22,7 +22,7 @@ from dsa.runtime.policy.policies import Action, action_call_step, action_result_
 from dsa.runtime.policy.policy_registry import Registry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.run_store import NewJournal
-from dsa.runtime.status import unfinished
+from dsa.runtime.status import unfinished_work
 from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
@@ -118,7 +118,7 @@ class Agency:
         journal = Breaking(held, countdown, late=late)
         known, run = len(run.ledger), settled(run, decided, {}, 0)
         journal.append(run.ledger[known:])
-        return Driver(run, binding, MemoryArtifacts(), left=unfinished(run), journal=journal, **about)
+        return Driver(run, binding, MemoryArtifacts(), left=unfinished_work(run), journal=journal, **about)
 
     def live(self, countdown=0, *, late=False, limits=(), **decided):
         """Drive until the run rests, or until the process ends; return how it rests, or None."""
@@ -261,7 +261,8 @@ def test_another_program_is_told_so_and_nothing_is_done_or_recorded():
 
     agency.plan = changed
     with pytest.raises(
-        ReplayMismatchError, match=r"call 1\.1: the ledger has look .*'Amsterdam'.*; asked for is look .*'Oslo'"
+        ReplayMismatchError,
+        match=r"call 1\.1: the ledger has look .*'Amsterdam'.*; the policies now give look .*'Oslo'",
     ):
         agency.live()
     assert [type(e) for e in agency.entries()[len(before) :]] == [ResumedEntry]

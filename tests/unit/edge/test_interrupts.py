@@ -11,6 +11,20 @@ import pytest
 from dsa.edge.event_loop import run_to_end
 
 
+@pytest.fixture(autouse=True)
+def default_handlers():
+    """Begin with the handlers of Python: `nohup` and shells that start tests in the background have SIGHUP or SIGINT ignored."""
+    defaults = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def test_it_gives_what_the_work_gives_and_raises_what_it_raises():
     async def fails():
         raise KeyError("x")

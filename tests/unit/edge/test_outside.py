@@ -27,7 +27,7 @@ def test_data_has_a_bound_and_what_it_is_made_of_too():
     run, reader = begun(), FromOutside(Bindings({}, secrets=Secrets({"PIN": "4711"})))
     assert reader.read(run, Occurrence("order", data="x" * (LONGEST_DATA - 11))).data
     told = "'order' has data of .* characters of JSON, and 8,388,608 are allowed: store it in a file and send the file's path"
-    for data in ("x" * 100_000_000, ["x"] * 5_000_000, "\x01" * 2_000_000, "4711" * 2_000_000):
+    for data in ("x" * 20_000_000, ["x"] * 2_200_000, "\x01" * 1_500_000, "4711" * 2_000_000):
         with pytest.raises(OccurrenceError, match=told):
             reader.read(run, Occurrence("order", data=data))
 

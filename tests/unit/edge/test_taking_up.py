@@ -12,7 +12,7 @@ from dsa.runtime.costs import read_limit
 from dsa.runtime.ledger import EventEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policy.policies import error_step, event_step
 from dsa.runtime.run import begin, replay
-from dsa.runtime.status import UnfinishedWork, standing, unfinished
+from dsa.runtime.status import UnfinishedWork, status_of, unfinished_work
 from dsa.semantics import Occurrence
 from dsa.testing.doubles import StillClock
 
@@ -94,7 +94,7 @@ def begun(machine, pay, *sent, **about):
 
 
 def taken_up(run, pay, *sent, **about):
-    return driven(run, pay, *sent, left=unfinished(run), **about)
+    return driven(run, pay, *sent, left=unfinished_work(run), **about)
 
 
 def events(run):
@@ -151,7 +151,7 @@ def refused(machine, calls=0, **about):
 @pytest.mark.parametrize("kind", ["actuator", "sensing"])
 def test_what_a_budget_has_refused_was_not_begun_and_is_in_no_doubt(kind, retries):
     run = refused(sale(kind, retries))
-    how = standing(run)
+    how = status_of(run)
     assert (how.kind, how.failure) == (
         "stopped",
         "pay 2/1 (line 29) failed: its budget is spent: at most 0 calls of pay",
@@ -179,7 +179,7 @@ def test_what_was_begun_after_a_refusal_and_cut_off_is_in_doubt():
 
     cut = taken_up(run, Cut())
     assert isinstance(cut.ledger[-1], ResumedEntry)
-    assert standing(cut).kind == "in doubt"
+    assert status_of(cut).kind == "in doubt"
 
 
 def test_a_row_for_the_failure_is_taken_also_by_who_takes_the_run_up_after_the_refusal():
@@ -218,10 +218,10 @@ def test_what_may_have_happened_is_not_tried_again_by_itself(in_doubt):
     slow = Slow(1)
     run = begun(limited(in_doubt), slow, "go", "approved", until_s=9.0)
     assert (slow.calls, run.configuration.state) == (1, "paying")
-    how = standing(run)
+    how = status_of(run)
     assert how.kind == ("stopped" if in_doubt == "fail" else "in doubt")
     pay = Pay()
-    assert driven(run, pay, left=unfinished(run)).outcome == ("succeeded" if in_doubt == "fail" else "paying")
+    assert driven(run, pay, left=unfinished_work(run)).outcome == ("succeeded" if in_doubt == "fail" else "paying")
     assert pay.calls == int(in_doubt == "fail")  # who resumes it wants it tried again; of a doubt somebody must say so
 
 

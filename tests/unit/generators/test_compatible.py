@@ -3,6 +3,7 @@ import json
 import threading
 
 import pytest
+from each_row import each_row
 from stream_server import DROP, HANG, answered, events, lines, refusing, serving
 from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
@@ -55,7 +56,7 @@ def test_counts_that_are_not_sent_are_unknown():
     assert (usage.prompt_tokens, usage.completion_tokens) == (None, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "reason", "told"),
     [
         (answered(events([chunk({"content": "he"})], done=False), DROP), "interrupted", "is not whole"),
@@ -365,8 +366,8 @@ def test_a_key_that_is_missing_is_told_before_anything_is_sent(monkeypatch, vari
     assert caught.value.reason == "authentication"
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize(
+@each_row("streamed", [True, False])
+@each_row(
     ("content", "said"),
     [
         ("<think>draft</think>\n\nx = 1", "x = 1"),
@@ -376,7 +377,7 @@ def test_a_key_that_is_missing_is_told_before_anything_is_sent(monkeypatch, vari
         ("\ud83d\ude00 \ud83d", "\U0001f600 \ufffd"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("escaped", [True, False])
+@each_row("escaped", [True, False])
 def test_however_an_answer_is_cut_into_bytes_and_chunks_the_artifact_is_the_answer(content, said, streamed, escaped):
     if not escaped and not is_unicode(content):
         return

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from dsa.declarations import Generator
 from dsa.errors import BindingError, DocumentError, Span
@@ -73,7 +74,7 @@ def test_every_kind_describes_itself():
     assert all(kind.description for kind in KINDS.values())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("generator", "message"),
     [
         (

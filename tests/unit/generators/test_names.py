@@ -3,11 +3,12 @@
 import re
 
 import pytest
+from each_row import each_row
 
 from dsa.generators.model_options import require_model_name
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "local",
@@ -32,7 +33,7 @@ def test_what_can_be_a_model_is_none_of_our_business(name):
     require_model_name(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "said"),
     [
         ("", "the model has no name: it is local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name"),

@@ -1,9 +1,10 @@
 import pytest
+from each_row import each_row
 
 from dsa.guards.pytest_guard import forgotten_imports, kind_of_tests, missing_names
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind"),
     [
         ("def test_x(): pass", "tests"),

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.declarations import Case
 from dsa.guards.cases import CasesGuard
@@ -14,7 +15,7 @@ def test_passes_code_that_gives_every_expected_value():
     assert judge(code, Case("add(2, 3)", "5"), ("add('a', 'b')", "'ab'"), ("add([1], [2])", [1, 2])).passed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gives", "expected"),
     [
         ("True", "1"),
@@ -36,7 +37,7 @@ def test_values_of_other_types_are_wrong(gives, expected):
     assert not judge(f"def f(): return {gives}", Case("f()", expected)).passed
 
 
-@pytest.mark.parametrize(
+@each_row(
     "literal",
     [
         "None",
@@ -109,7 +110,7 @@ def test_feedback_is_bounded_and_printable():
     assert "\x1b" not in result.feedback
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "feedback"),
     [
         ("def g(): pass", "The call failed:\nf() raised NameError: name 'f' is not defined"),

@@ -1,12 +1,13 @@
 import ast
 
 import pytest
+from each_row import each_row
 
 from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.runtime.content import Artifact
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "code"),
     [
         ("```python\nx = 1\n```", "x = 1\n"),

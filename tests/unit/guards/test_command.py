@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import NOT_TESTED
+from each_row import each_row
 
 from dsa.edge.sandbox import RUNGS, SandboxError, probed
 from dsa.errors import BindingError
@@ -173,7 +174,7 @@ def test_a_rung_without_what_is_required_runs_nothing():
         judge("exit 0", require=("no network",), rung="limits")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"command": ""}, "the command is empty"),

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from dsa.guards.composition import AllOf, Combination
-from dsa.guards.judge import ReviewGuard
+from dsa.guards.text_guards import ReviewGuard
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 

@@ -1,6 +1,7 @@
 """Code that names what it must not."""
 
 import pytest
+from each_row import each_row
 
 from dsa.guards import ForbiddenGuard
 from dsa.runtime.content import Artifact
@@ -29,14 +30,14 @@ REACHES_OS_SYSTEM = [
 ]
 
 
-@pytest.mark.parametrize("code", REACHES_OS_SYSTEM)
+@each_row("code", REACHES_OS_SYSTEM)
 def test_a_forbidden_call_is_found_under_any_name(code):
     result = judged(code)
     assert result.fatal
     assert "os.system is forbidden" in result.feedback
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "name"),
     [
         ("import subprocess", "subprocess"),
@@ -59,7 +60,7 @@ def test_modules_and_builtins_are_found(code, name):
     assert f"{name} is forbidden" in result.feedback
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "import os\nprint(os.path.join('a', 'b'), os.environ)",
@@ -95,7 +96,7 @@ def test_what_is_forbidden_is_the_users_choice():
         ForbiddenGuard((), ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("imports", "calls"),
     [
         (("os os",), ()),

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.declarations import Case, Cases, Guard, StepRow
 from dsa.errors import BindingError, Span
@@ -124,7 +125,7 @@ def test_every_kind_describes_itself_and_its_options():
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("guard", "message"),
     [
         (Guard("g", kind="casse", span=SPAN), "m.md:7:3: guard g is of kind 'casse', which is not bound to anything"),

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import pydantic
 import pytest
+from each_row import each_row
 
 from dsa.errors import BindingError
 from dsa.guards import PydanticGuard, ToolMissingError, build_guard
@@ -49,7 +50,7 @@ def test_json_that_the_model_accepts_passes(text):
     assert says(Person, text) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "feedback"),
     [
         ("no", "This is not JSON: Expecting value in line 1, column 1."),

@@ -2,6 +2,7 @@ import importlib.util
 
 import pytest
 from conftest import NOT_TESTED
+from each_row import each_row
 
 from dsa.edge.sandbox import RUNGS, SandboxOutcome, probed
 from dsa.guards import MypyGuard, ToolFailedError, ToolMissingError, tool_guards
@@ -23,8 +24,7 @@ def says(code, **options):
 def test_faults_are_named_by_line(rung):
     if probed(rung).fault:
         pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probed(rung).fault}")
-    assert says("import json\nx: str = json.dumps(1)", rung=rung) == ""
-    assert says(f"import re\n{WRONG}", rung=rung) == f"line 2: {SAID}"
+    assert says(f"import json\ny: str = json.dumps(1)\n{WRONG}", rung=rung) == f"line 3: {SAID}"
 
 
 def test_functions_without_annotations_are_checked_and_strict_wants_them():
@@ -40,19 +40,24 @@ def test_what_is_not_in_the_standard_library_is_taken_as_it_comes():
     assert says("import numpy, yaml, requests, attrs\nx: int = numpy.array(1)") == ""
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (f"{WRONG}  # type: ignore", "line 1: `# type: ignore` is not allowed"),
-        (f"{WRONG}  #type:ignore[assignment]", "line 1: `# type: ignore` is not allowed"),
-        (f"# type: ignore\n{WRONG}", "line 1: `# type: ignore` is not allowed"),
-        (f"# mypy: ignore-errors\n{WRONG}", "line 1: `# mypy:` is not allowed"),
-        ("import typing\n@typing.no_type_check\ndef f(x: int) -> str:\n    return x", "line 2: `no_type_check`"),
-        ("from typing import no_type_check as n\n@n\ndef f(x: int) -> str:\n    return x", "line 1: `no_type_check`"),
-    ],
-)
-def test_what_silences_the_checker_is_a_fault_unless_it_is_allowed(code, said):
+#: What silences the checker, with the beginning of what is said of it; the first two silence a whole file.
+SILENCED = [
+    (f"# type: ignore\n{WRONG}", "line 1: `# type: ignore` is not allowed"),
+    (f"# mypy: ignore-errors\n{WRONG}", "line 1: `# mypy:` is not allowed"),
+    (f"{WRONG}  # type: ignore", "line 1: `# type: ignore` is not allowed"),
+    ('y: int = "a"  #type:ignore[assignment]', "line 1: `# type: ignore` is not allowed"),
+    ("import typing\n@typing.no_type_check\ndef f(x: int) -> str:\n    return x", "line 2: `no_type_check`"),
+    ("from typing import no_type_check as n\n@n\ndef g(x: int) -> str:\n    return x", "line 1: `no_type_check`"),
+]
+
+
+@each_row(("code", "said"), SILENCED)
+def test_what_silences_the_checker_is_a_fault(code, said):
     assert said in says(code)
+
+
+@each_row("code", [*(code for code, _ in SILENCED[:2]), "\n".join(code for code, _ in SILENCED[2:])])
+def test_what_silences_the_checker_may_be_allowed(code):
     assert says(code, allow_ignores=True) == ""
 
 

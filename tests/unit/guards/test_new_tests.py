@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.edge.sandbox import SandboxError
 from dsa.guards.guard_kinds import build_guard
@@ -44,13 +45,13 @@ AT_THE_TOP = {
 }
 
 
-@pytest.mark.parametrize("name", PASSING)
+@each_row("name", PASSING)
 def test_tests_that_only_the_code_can_satisfy_pass(name):
     result = judge(PASSING[name])
     assert (result.passed, result.fatal) == (True, False), result.feedback
 
 
-@pytest.mark.parametrize("name", AT_THE_TOP)
+@each_row("name", AT_THE_TOP)
 def test_what_tests_do_with_the_code_while_they_are_collected_is_not_held_against_them(name):
     top = AT_THE_TOP[name]
     arguments = (
@@ -65,7 +66,7 @@ def test_a_pass_says_how_many_tests_wait_for_the_code():
     assert result.feedback == "2 tests, of which 1 fails without the code."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tests", "said"),
     [
         ("def test_add(:", "The code has a syntax error in line 1: invalid syntax."),

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.edge.sandbox import SandboxError, ladder
 from dsa.guards import pytest_guard
@@ -31,7 +32,7 @@ def test_feedback_shows_the_assertion_when_asked():
     assert result.feedback.splitlines()[1] == "test_add: assert add(1, 2) == 3 gave 0 (line 4 of the tests)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("test", "said"),
     [
         ("def test_it():\n    assert 3 == add(1, 1)", "test_it: add(1, 1) gave 1 (line 2 of the tests)"),
@@ -75,7 +76,7 @@ def test_what_is_installed_is_not_taken_for_the_code():
     assert result.fatal, "no code can give math a function"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "tests", "said"),
     [
         ("def add(:", TESTS, "The code has a syntax error in line 1: invalid syntax."),
@@ -173,9 +174,7 @@ FOR_NO_CODE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("code", "tests"), [(ADD, tests) for tests in FOR_NO_CODE] + [("def add(:", "x = 1"), ("1 / 0", "x = 1")]
-)
+@each_row(("code", "tests"), [(ADD, tests) for tests in FOR_NO_CODE] + [("def add(:", "x = 1"), ("1 / 0", "x = 1")])
 def test_the_code_is_not_blamed_for_tests_that_no_code_passes(code, tests):
     result = TDDTestGuard().validate(Artifact(code), test=Artifact(tests))
     assert (result.passed, result.fatal) == (False, True), result.feedback
@@ -231,7 +230,7 @@ def each(n): return [n, {"a": (Any(7),)}]
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tests",
     [
         "def test_it():\n    assert add(1, 2) == 3",

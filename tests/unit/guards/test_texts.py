@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from dsa.errors import BindingError
 from dsa.guards import RegexGuard, SchemaGuard, build_guard
@@ -79,7 +80,7 @@ def test_json_that_keeps_to_its_schema_passes(text):
     assert says(SchemaGuard(SCHEMA), text) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "feedback"),
     [
         ("no", "not JSON: Expecting value in line 1, column 1"),

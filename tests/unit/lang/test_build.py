@@ -1,6 +1,7 @@
 """Sections, columns and cells as a whole document has them."""
 
 import pytest
+from each_row import each_row
 
 from dsa.declarations import Assign, Cancel, Emit, Revoke
 from dsa.expr import Arithmetic, Boolean, Choices, Integer, Interval, Name, Not
@@ -39,7 +40,7 @@ def test_every_row_knows_its_line_and_its_cells(machine):
     assert row.span_of("nothing") == row.span
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "code"),
     [
         ("", "DSA101"),
@@ -75,7 +76,7 @@ def test_without_tables_rows_declare_states_events_and_effects():
     assert [effect.name for effect in machine.effects] == ["e", "f"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         SMALL.replace("| source | event | target |", "| target | source | event |").replace("| a | go | b |", "| b | a | go |").replace("| b | go | a |", "| a | b | go |"),
@@ -120,9 +121,7 @@ def test_timers_are_kept_as_they_are_written(text, event):
     assert loads(SMALL.replace("| a | go |", f"| a | {text} |")).transitions[0].event == event
 
 
-@pytest.mark.parametrize(
-    "text", ["after 30", "after", "after 0s", "after -1s", "after 1.5s", "after 30 s x", "after ٣s", "after 1w"]
-)
+@each_row("text", ["after 30", "after", "after 0s", "after -1s", "after 1.5s", "after 30 s x", "after ٣s", "after 1w"])
 def test_a_timer_needs_a_number_and_a_unit(text):
     (finding,) = read_machine(SMALL.replace("| a | go |", f"| a | {text} |")).diagnostics
     assert finding.code == "DSA107"

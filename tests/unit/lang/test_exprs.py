@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.expr import unparse
 from dsa.lang.expression_parser import RESERVED, ExpressionParser, UnreadableError
@@ -12,7 +13,7 @@ def read(text, rule=ExpressionParser.expression):
     return value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("a or b and not c", "a or b and not c"),
@@ -44,7 +45,7 @@ def test_an_expression_is_read_with_the_precedence_of_python(text, expected):
     assert read(expected) == read(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "start", "end", "word"),
     [
         ("x && y", 2, 4, "&&"),
@@ -77,7 +78,7 @@ def test_what_cannot_be_read_is_shown_where_it_stands(text, start, end, word):
     assert word in caught.value.message
 
 
-@pytest.mark.parametrize("word", sorted(RESERVED - {"true", "false", "pending", "not"}))
+@each_row("word", sorted(RESERVED - {"true", "false", "pending", "not"}))
 def test_a_reserved_word_is_no_name(word):
     with pytest.raises(UnreadableError):
         read(f"x > {word}")

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.errors import Span
 from dsa.lang.markdown import Bullet, Cell, Fence, Heading, ParagraphLine, read, split_row
@@ -22,7 +23,7 @@ def test_a_table_has_its_cells_and_their_places():
     assert (table.first, table.last) == (3, 5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "- item\n\n" + "".join(f"  {line}\n" for line in TABLE.splitlines()),
@@ -50,7 +51,7 @@ def test_line_ends_do_not_matter(end):
     assert tables(text.rstrip("\r\n"))[0].rows == table.rows
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "expected"),
     [
         ("| a | b |", ["a", "b"]),

@@ -1,6 +1,7 @@
 """Steps documents and what they stand for."""
 
 import pytest
+from each_row import each_row
 
 from dsa.declarations import Guard, Prompt
 from dsa.expr import unparse
@@ -150,7 +151,7 @@ def test_what_is_chosen_is_never_ambiguous():
         assert state in {"generating.plan", "generating.code"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "code"),
     [
         ("| code | plan     |", "| code | plna     |", "DSA214"),

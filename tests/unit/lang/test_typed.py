@@ -1,6 +1,7 @@
 """Names that are values of an enumeration and a state, event or effect too: which of them is meant where."""
 
 import pytest
+from each_row import each_row
 
 from dsa.checks.explanation import why
 from dsa.expr import unparse, walk
@@ -53,7 +54,7 @@ def condition_of(claim):
     return reading(claim=claim).machine.properties[0].form.condition
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "names"),
     [
         ("always open", ["state open"]),

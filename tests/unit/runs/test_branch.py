@@ -24,7 +24,7 @@ from dsa.runtime.ledger import (
 )
 from dsa.runtime.run import begin
 from dsa.runtime.run_store import StoredRun
-from dsa.runtime.status import unfinished
+from dsa.runtime.status import unfinished_work
 from dsa.semantics import Occurrence
 from machines.dual_state.bindings import effects
 
@@ -201,7 +201,7 @@ def test_a_branch_finds_its_artifacts_under_their_ids_and_makes_its_own(tmp_path
     assert copied == attrs.evolve(old.attempts()[0], verdicts=copied.verdicts)
     assert [said.outcome for said in copied.verdicts] == ["fatal"]
     run, _ = replayed(branch)
-    rest = asyncio.run(Driver(run, binding, new, left=unfinished(run)).drive(Occurrence("rejected", data="no")))
+    rest = asyncio.run(Driver(run, binding, new, left=unfinished_work(run)).drive(Occurrence("rejected", data="no")))
     assert rest.run.outcome == "succeeded", rest
     made = new.get_artifact(rest.run.step("note").accepted)
     assert made.artifact_id.startswith(f"{NEW}/")

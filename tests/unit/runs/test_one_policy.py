@@ -287,7 +287,7 @@ def test_another_program_does_nothing_and_writes_no_call(tmp_path):
         return await context.call(Action("look", {"at": "Bern"}))
 
     other.policies = Registry({"trip": changed}).including(other.policies)
-    with pytest.raises(ReplayMismatchError, match=r"call 1\.1\.1: .*'Oslo'.* asked for is look with .*'Bern'"):
+    with pytest.raises(ReplayMismatchError, match=r"call 1\.1\.1: .*'Oslo'.* now give look with .*'Bern'"):
         other.resume(tmp_path, run)
     assert other.did == []
     assert not any(isinstance(e, CallResultEntry) for e in entries_in(tmp_path, run)[-2:])
@@ -367,7 +367,7 @@ def test_a_run_is_replayed_without_anything_being_done(tmp_path):
     trip = Trip()
     run = trip.begin(tmp_path).run
     trip.did.clear()
-    assert (trip.replayed(run).performed, trip.replayed(run).ends_at) == (("1.1",), None)
+    assert (trip.replayed(run).performed_paths, trip.replayed(run).ends_at) == (("1.1",), None)
     for length in range(4, len(run.ledger)):
         trip.replayed(attrs.evolve(run, ledger=type(run.ledger)(run.ledger[:length])))
     assert trip.did == []

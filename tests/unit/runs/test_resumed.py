@@ -17,7 +17,7 @@ from dsa.runtime.ledger import DecidedEntry, EventEntry, Ledger, ResultEntry, Re
 from dsa.runtime.policy.policies import event_step
 from dsa.runtime.run import ReplayError
 from dsa.runtime.run_store import StoredRun
-from dsa.runtime.status import unfinished
+from dsa.runtime.status import unfinished_work
 from dsa.semantics import Occurrence
 
 PAY, MAIL = "1/2", "2/1"
@@ -205,9 +205,9 @@ def test_a_decision_is_about_one_time_that_an_effect_was_under_way(doubted):
     known = recorded(doubted)
     run, _ = replayed(known)
     decided = run.record(DecidedEntry(PAY, "retry"))
-    assert unfinished(decided).in_flight[0].decided == {PAY: "retry"}
-    assert unfinished(decided.record(ResumedEntry(effects={PAY: "retry"}))).in_flight[0].decided == {}
-    assert unfinished(decided.record(ResumedEntry(model="m"))).in_flight[0].decided == {PAY: "retry"}
+    assert unfinished_work(decided).in_flight[0].decisions == {PAY: "retry"}
+    assert unfinished_work(decided.record(ResumedEntry(effects={PAY: "retry"}))).in_flight[0].decisions == {}
+    assert unfinished_work(decided.record(ResumedEntry(model="m"))).in_flight[0].decisions == {PAY: "retry"}
 
 
 def test_where_nothing_was_under_way_only_what_is_otherwise_is_recorded(tmp_path):

@@ -12,7 +12,7 @@ from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry, ResumedE
 from dsa.runtime.policy.policies import error_step, event_step, text_step
 from dsa.runtime.run import begin
 from dsa.runtime.run_store import NewJournal
-from dsa.runtime.status import asked_keys, standing
+from dsa.runtime.status import doubted_keys, status_of
 from dsa.semantics import Occurrence
 
 PAID = (event_step("pay", "paid").without_id(),)
@@ -77,7 +77,7 @@ def test_summary_under_way_names_what_is_in_doubt_after_a_crash(states, doubted)
         journal.append(now.ledger.after(written))
         written = len(now.ledger)
         summary = store.summary(now.run_id).summary
-        assert dict(summary.in_doubt) == asked_keys(now, standing(now).asked)
+        assert dict(summary.in_doubt) == doubted_keys(now, status_of(now).doubts)
         assert (summary.status == "in doubt") == bool(summary.in_doubt)
         found.append(dict(summary.in_doubt))
     assert doubted is None or found == doubted

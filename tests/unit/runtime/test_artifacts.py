@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.edge.git import GitArtifacts
-from dsa.runtime.artifacts import MemoryArtifacts, identified, tree_of_attempts
+from dsa.runtime.artifacts import MemoryArtifacts, identify_artifact, tree_of_attempts
 from dsa.runtime.content import Artifact, Usage
 from dsa.runtime.ledger import GuardVerdict, VerdictEntry
 
@@ -55,7 +55,7 @@ def test_a_text_that_is_said_twice_is_two_artifacts(stores):
     ],
 )
 def test_the_id_addresses_content_step_attempt_and_parents(other):
-    assert identified(Artifact("x", 1, step="g")).artifact_id != identified(other).artifact_id
+    assert identify_artifact(Artifact("x", 1, step="g")).artifact_id != identify_artifact(other).artifact_id
 
 
 def test_the_same_record_is_stored_once(stores):
@@ -115,7 +115,7 @@ def test_every_text_comes_back_as_it_was(stores, text):
 
 
 def test_text_that_is_no_unicode_has_an_identity_too():
-    assert identified(Artifact("\ud800")).artifact_id
+    assert identify_artifact(Artifact("\ud800")).artifact_id
 
 
 def test_what_was_said_last_counts_and_nothing_said_is_no_verdict(stores):

@@ -49,10 +49,10 @@ def test_a_limit_is_read(text, limit):
     ("text", "why"),
     [
         ("calls", "write UNIT=NUMBER or EFFECT.UNIT=NUMBER"),
-        ("calls=1.5", "calls are counted in whole numbers"),
-        ("query_llm.tokens=0.1", "tokens are counted in whole numbers"),
-        ("calls=-1", "'-1' is no number from 0"),
-        ("calls=inf", "'inf' is no number from 0"),
+        ("calls=1.5", "calls must be a whole number"),
+        ("query_llm.tokens=0.1", "tokens must be a whole number"),
+        ("calls=-1", "'-1' is not a number of 0 or more"),
+        ("calls=inf", "'inf' is not a number of 0 or more"),
         ("hours=3", "UNIT one of calls, tokens, usd, seconds"),
         ("query.calls=3", "there is no effect 'query'; did you mean 'query_llm'?"),
     ],
@@ -65,52 +65,52 @@ def test_what_is_no_limit_is_said(text, why):
 def test_what_was_spent_in_all_stops_those_that_are_said_to_spend():
     limits = [read_limit(text, EFFECTS) for text in ("calls=1", "execute_guard.calls=2")]
     counted = spend(Meter(limits, ["query_llm", "execute_guard"], ["query_llm"]), CHECK, CHECKED)
-    assert counted.exhausted("query_llm") == limits[0]
-    assert counted.exhausted("execute_guard") is None
+    assert counted.try_limit("query_llm") == limits[0]
+    assert counted.try_limit("execute_guard") is None
     spend(counted, CHECKED)
-    assert counted.exhausted("execute_guard") == limits[1]
+    assert counted.try_limit("execute_guard") == limits[1]
 
 
 def test_every_try_counts_also_those_that_failed_or_were_cut_off():
     counted = meter("query_llm.calls=4")
     spend(counted, EffectEntry("k", "query_llm"), ResultEntry("k", (ERROR,)))
     spend(counted, ResumedEntry(effects={"k": "again"}), ResultEntry("k"))
-    assert counted.exhausted("query_llm") is None
+    assert counted.try_limit("query_llm") is None
     spend(counted, ResumedEntry(effects={"k": "retry"}))
-    assert counted.exhausted("query_llm") is None
+    assert counted.try_limit("query_llm") is None
     counted.begins("query_llm")
-    assert str(counted.exhausted("query_llm")) == "at most 4 calls of query_llm"
+    assert str(counted.try_limit("query_llm")) == "at most 4 calls of query_llm"
     counted.ends("query_llm")
-    assert counted.exhausted("query_llm") is None
-    assert counted.exhausted("execute_guard") is None
+    assert counted.try_limit("query_llm") is None
+    assert counted.try_limit("execute_guard") is None
     spend(counted, ResultEntry("k"))
-    assert counted.exhausted("query_llm") is not None
+    assert counted.try_limit("query_llm") is not None
 
 
 def test_a_try_that_the_budget_refused_does_not_count():
     counted = meter("calls=1")
     spend(counted, ResultEntry("k", (REFUSED,)))
-    assert counted.exhausted("query_llm") is None
+    assert counted.try_limit("query_llm") is None
 
 
 def test_the_whole_run_counts_effects_with_answers_and_limits_them_only():
     counted = meter("calls=2", "log.calls=1")
     spend(counted, LOG, ASK, CHECK, LOGGED, GENERATED)
-    assert counted.exhausted("execute_guard") is None
-    assert str(counted.exhausted("log")) == "at most 1 call of log"
+    assert counted.try_limit("execute_guard") is None
+    assert str(counted.try_limit("log")) == "at most 1 call of log"
     spend(counted, CHECKED)
-    assert str(counted.exhausted("execute_guard")) == "at most 2 calls in all"
+    assert str(counted.try_limit("execute_guard")) == "at most 2 calls in all"
 
 
 def test_tokens_and_money_are_those_of_the_effect_that_generated():
     counted = meter("query_llm.tokens=100", "usd=1")
     spend(counted, EffectEntry("k", "query_llm"), generated("k", prompt_tokens=60, completion_tokens=30))
-    assert counted.exhausted("query_llm") is None
+    assert counted.try_limit("query_llm") is None
     spend(counted, generated("k", prompt_tokens=10), generated("k"), generated("by a person", prompt_tokens=999))
-    assert counted.exhausted("query_llm").unit == "tokens"
-    assert counted.exhausted("execute_guard") is None
+    assert counted.try_limit("query_llm").unit == "tokens"
+    assert counted.try_limit("execute_guard") is None
     spend(counted, generated("k", cost_usd=1.0))
-    assert str(counted.exhausted("execute_guard")) == "at most 1 US dollar in all"
+    assert str(counted.try_limit("execute_guard")) == "at most 1 US dollar in all"
 
 
 def test_seconds_that_are_left_are_a_time_limit():
@@ -120,7 +120,7 @@ def test_seconds_that_are_left_are_a_time_limit():
     assert counted.seconds_left("query_llm") == 6
     assert counted.seconds_left("log") == float("inf")
     spend(counted, ResultEntry(CHECK.key, seconds=7))
-    assert counted.exhausted("query_llm").most == 12
+    assert counted.try_limit("query_llm").most == 12
 
 
 def call_of(key, *usages, path="1.1", made_by="1.1"):
@@ -133,10 +133,10 @@ def test_a_called_policy_counts_for_its_effect_where_it_says_what_it_took():
     usage = {"prompt_tokens": 30, "completion_tokens": 10, "cost_usd": 0.5}
     for limit in ("calls=1", "query_llm.calls=1", "tokens=40", "usd=0.5", "query_llm.tokens=40"):
         counted = spend(meter(limit), intent, call_of("1/1"), call_of("other", usage))
-        assert counted.exhausted("query_llm") is None
-        assert str(spend(counted, call_of("1/1", usage)).exhausted("query_llm")).startswith("at most")
+        assert counted.try_limit("query_llm") is None
+        assert str(spend(counted, call_of("1/1", usage)).try_limit("query_llm")).startswith("at most")
     counted = spend(meter("calls=1"), intent, call_of("1/1", usage, path="1"))
-    assert counted.exhausted("query_llm") is None, "passed on, it was counted where it was made"
+    assert counted.try_limit("query_llm") is None, "passed on, it was counted where it was made"
 
 
 @pytest.mark.parametrize("said", [None, "many", True, -5, float("inf"), [1]])
@@ -144,7 +144,7 @@ def test_what_is_no_number_is_nothing(said):
     intent = EffectEntry("1/1", "query_llm")
     usage = {"prompt_tokens": said, "cost_usd": said}
     counted = spend(meter("tokens=1", "usd=0.1"), intent, call_of("1/1", usage), call_of("1/1"))
-    assert counted.exhausted("query_llm") is None
+    assert counted.try_limit("query_llm") is None
 
 
 def test_what_is_left_is_told_as_limits():

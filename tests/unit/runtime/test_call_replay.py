@@ -85,21 +85,21 @@ def trips():
 def test_what_called_others_is_performed_again_and_nothing_else(trips):
     entries = trips.recorded("both")
     found = trips.replayed(entries)
-    assert (found.performed, found.ends_at) == (("1.1", "1.1.1"), None)
+    assert (found.performed_paths, found.ends_at) == (("1.1", "1.1.1"), None)
     assert trips.called == ["both", "middle"]
-    assert trips.replayed(trips.recorded("race")).performed == ("1.1",)
+    assert trips.replayed(trips.recorded("race")).performed_paths == ("1.1",)
     found = trips.replayed(trips.recorded("loop"))
-    assert (found.performed, trips.called) == (("1.1", "1.1.1"), [])
+    assert (found.performed_paths, trips.called) == (("1.1", "1.1.1"), [])
 
 
 def test_what_called_nobody_is_never_performed(trips):
     found = trips.replayed(trips.recorded("echo", {"text": "a"}))
-    assert (found.performed, trips.called) == ((), [])
+    assert (found.performed_paths, trips.called) == ((), [])
 
 
 def test_what_is_not_to_be_repeated_is_not_performed_though_it_called_others(trips):
     found = trips.replayed(trips.recorded("payer"))
-    assert (found.performed, trips.called) == (("1.1",), [])
+    assert (found.performed_paths, trips.called) == (("1.1",), [])
 
 
 @pytest.mark.parametrize("policy", ["both", "race", "loop", "payer"])
@@ -117,7 +117,7 @@ def test_any_prefix_is_derived_as_far_as_it_goes(trips, policy):
 def test_a_run_that_a_policy_has_stopped_is_derived_up_to_there(trips):
     entries = trips.recorded("middle", {"texts": ["a"], "crash": True})
     found = trips.replayed(entries)
-    assert (found.performed, found.ends_at, trips.called) == (("1.1",), "1.1.2", ["middle"])
+    assert (found.performed_paths, found.ends_at, trips.called) == (("1.1",), "1.1.2", ["middle"])
 
 
 def changed(policy, replacement, **about):
@@ -168,13 +168,13 @@ async def catching(action, context):
 
 
 CHANGES = {
-    "another policy": (other_name, "1.1.1.1", r"echo with {'rounds': 0, 'text': 'b'}.* asked for is crash with {}"),
-    "another payload": (other_payload, "1.1.1.2", r"'text': 'c'.* asked for is echo with .*'text': 'C'"),
-    "a call less": (fewer, "1.1.1.2", r"'text': 'c'.* asked for is nothing more by middle"),
-    "a call more": (more, "1.1.1.3", r"no further call; asked for is echo with .*'text': 'd'"),
+    "another policy": (other_name, "1.1.1.1", r"echo with {'rounds': 0, 'text': 'b'}.* now give crash with {}"),
+    "another payload": (other_payload, "1.1.1.2", r"'text': 'c'.* now give echo with .*'text': 'C'"),
+    "a call less": (fewer, "1.1.1.2", r"'text': 'c'.* now give nothing more by middle"),
+    "a call more": (more, "1.1.1.3", r"no further call; the policies now give echo with .*'text': 'd'"),
     "a call more, hidden": (catching, "1.1.1.3", r"no further call"),
-    "another answer": (other_answer, "1.1.1", r'the steps .*"b\+c".* asked for is the steps .*"b and c"'),
-    "an error": (raising, "1.1.1", r"asked for is KeyError: 'colour'"),
+    "another answer": (other_answer, "1.1.1", r'the steps .*"b\+c".* now give the steps .*"b and c"'),
+    "an error": (raising, "1.1.1", r"now give KeyError: 'colour'"),
 }
 
 
@@ -195,9 +195,7 @@ def test_a_call_for_which_nobody_waited_is_not_made_when_somebody_does(trips):
 
     entries = trips.recorded("race")
     trips = changed("race", patient, actions=["echo"])
-    with pytest.raises(
-        ReplayMismatchError, match=r"call 1\.1\.1: the ledger has a call for whose result nobody waited"
-    ):
+    with pytest.raises(ReplayMismatchError, match=r"call 1\.1\.1: the ledger has a call whose result was not awaited"):
         trips.replayed(entries)
     assert trips.called == []
 

@@ -1,6 +1,6 @@
 """The tree of an effect's calls: what a ledger says of each, and which of them are in doubt."""
 
-import pytest
+from each_row import each_row
 
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DecidedEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policy.call_tree import call_key, call_named, calls_of, doubted_calls
@@ -60,27 +60,27 @@ def test_what_a_person_has_decided_is_cached_only_when_the_run_is_resumed_again(
     entries = [FIRST, begun("1.1.1"), DecidedEntry(KEY, "done", "1.1.1"), ended("1.1.1"), resumed()]
     assert cached(entries) == []
     assert cached([*entries, resumed()]) == ["1.1.1"]
-    assert calls_of(entries, KEY)[1].happened == ("done",)
+    assert calls_of(entries, KEY)[1].incidents == ("done",)
 
 
 def test_what_is_done_about_calls_under_way_is_said_of_each():
     entries = [FIRST, begun("1.1.1"), begun("1.1.2", "pay", "fail"), resumed(retry="1.1.1", fail="1.1.2")]
-    assert [call.happened for call in calls_of(entries, KEY)] == [(), ("retry",), ("fail",)]
+    assert [call.incidents for call in calls_of(entries, KEY)] == [(), ("retry",), ("fail",)]
 
 
 def test_the_call_that_raised_is_said_until_the_run_goes_on():
     entries = [FIRST, begun("1.1.1"), begun("1.1.2"), failed("1.1.2")]
     first, beside, raised = calls_of(entries, KEY)
     assert (first.is_stopped, beside.is_stopped, raised.is_stopped) == (False, False, True)
-    assert raised.happened[0]["message"] == "no route"
+    assert raised.incidents[0]["message"] == "no route"
     _, beside, raised = calls_of([*entries, resumed(retry="1.1.1", again="1.1.2")], KEY)
-    assert (raised.is_stopped, raised.happened[1], beside.happened) == (False, "again", ("retry",))
+    assert (raised.is_stopped, raised.incidents[1], beside.incidents) == (False, "again", ("retry",))
 
 
 def test_another_try_has_calls_of_its_own():
     entries = [FIRST, failed("1.1"), begun("2.1"), resumed(retry="2.1")]
     first, second = calls_of(entries, KEY)
-    assert ([type(what) for what in first.happened], second.happened) == ([dict], ("retry",))
+    assert ([type(what) for what in first.incidents], second.incidents) == ([dict], ("retry",))
 
 
 def test_a_call_nobody_waited_for_is_over_with_its_caller():
@@ -111,6 +111,6 @@ DOUBTS = {
 }
 
 
-@pytest.mark.parametrize(("entries", "raised", "paths"), DOUBTS.values(), ids=DOUBTS)
+@each_row(("entries", "raised", "paths"), DOUBTS.values(), ids=DOUBTS)
 def test_in_doubt_is_the_outermost_that_is_not_simply_made_again_else_the_innermost(entries, raised, paths):
     assert [call.path for call in doubted_calls(entries, raised)] == paths

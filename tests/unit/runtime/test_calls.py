@@ -158,7 +158,7 @@ def test_a_turn_that_is_not_the_recorded_one_is_told_as_such(world):
         return main
 
     world.run(saying("a"))
-    with pytest.raises(ReplayMismatchError, match=r"call 1\.1: the ledger has a turn of echo \(\w{12}\); asked"):
+    with pytest.raises(ReplayMismatchError, match=r"call 1\.1: the ledger has a turn of echo \(\w{12}\); the policies"):
         world.run(saying("b"), entries=world.entries)
 
 

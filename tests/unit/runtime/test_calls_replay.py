@@ -145,8 +145,8 @@ def test_another_call_in_a_recorded_place_is_an_error_not_an_answer(world, asked
         world.run(after, entries=world.entries[:length])
     assert caught.value.position == "1.1"
     assert len(str(caught.value)) < 600
-    assert caught.value.recorded.startswith(recorded)
-    assert caught.value.asked.startswith(f"{asked.policy} with {asked.payload}")
+    assert caught.value.entry.startswith(recorded)
+    assert caught.value.request.startswith(f"{asked.policy} with {asked.payload}")
     assert world.called == []
 
 
@@ -189,7 +189,7 @@ def test_calls_that_are_recorded_and_not_made_are_an_error(world):
 
     world.run(main)
     with pytest.raises(
-        ReplayMismatchError, match=r"call 1\.2: the ledger has echo with .*'b'.*; asked for is nothing more"
+        ReplayMismatchError, match=r"call 1\.2: the ledger has echo with .*'b'.*; the policies now give nothing more"
     ):
         world.run(changed, entries=world.entries)
 

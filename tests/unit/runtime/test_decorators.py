@@ -53,7 +53,7 @@ class Tools:
         async def main(action, context):
             return await context.call(Action("model", actions=frozenset(actions)), decorators)
 
-        calls = Calls(registry, recorded=list(entries), append=self.entries.append)
+        calls = Calls(registry, entries=list(entries), append=self.entries.append)
         return asyncio.run(calls.perform(Action("main", actions=frozenset({"model"})), main))
 
 
@@ -144,7 +144,7 @@ def test_the_loop_is_outside():
 
     with pytest.raises(TypeError, match=r"write \[loop_wrapper\(\.\.\), invoke_action\(\)\]"):
         invoke_action()(loop_wrapper(5)(policy))
-    with pytest.raises(ValueError, match="max_turns = 0"):
+    with pytest.raises(ValueError, match="max_turns is 0"):
         loop_wrapper(0)
 
 

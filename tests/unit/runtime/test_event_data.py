@@ -121,7 +121,7 @@ def test_a_path_that_leads_nowhere_is_missing(data):
 
 
 def test_null_is_nothing():
-    with pytest.raises(MissingDataError, match="ask has brought nothing"):
+    with pytest.raises(MissingDataError, match="ask has no data"):
         then(told(("ask", None))).get("ask")
 
 

@@ -103,7 +103,7 @@ def test_a_ledger_that_does_not_begin_with_its_policy_is_refused():
 def test_steps_that_record_no_call_are_refused(index, changed):
     steps = [step.to_json() for step in performed("agent", {"text": "hi"}, registry)]
     steps[index][changed] = "text"
-    with pytest.raises(ValueError, match=r"records no call; .* goes into `seed`"):
+    with pytest.raises(ValueError, match=r"does not record a call; .* in `seed`"):
         entries_of([type(text_step("", ""))(**step) for step in steps])
 
 

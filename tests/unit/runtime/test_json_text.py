@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@each_row("value", VALUES, ids=repr)
 def test_the_text_is_that_of_json_without_spaces(value):
     assert text_of(value) == json.dumps(value, separators=(",", ":"))
     assert sorted_text_of(value) == json.dumps(value, separators=(",", ":"), sort_keys=True)

@@ -2,6 +2,7 @@ import json
 import tracemalloc
 
 import pytest
+from each_row import each_row
 
 from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import (
@@ -43,7 +44,7 @@ ENTRIES = [
 ]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
+@each_row("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
 def test_every_kind_of_entry_survives_json(entry):
     assert from_json(to_json(entry)) == entry
     assert list(load_lines(dump_line(entry))) == [entry]

@@ -12,9 +12,9 @@ from dsa.runtime.policy.policies import (
     action_result_step,
     answering,
     approval_step,
-    approved,
     error_step,
     event_step,
+    is_approved,
     text_step,
 )
 
@@ -91,20 +91,20 @@ def test_an_approval_releases_only_the_call_it_names_langgraph_8026():
     """There an approval is bound to the place alone: that of 1 releases 82000 (langgraph#8026)."""
     small, large = Action("pay", {"amount": 1}), Action("pay", {"amount": 82_000})
     said = [approval_step("person", small.digest)]
-    assert approved(small, said)
-    assert not approved(large, said)
-    assert not approved(Action("refund", {"amount": 1}), said)
-    assert not approved(Action("pay", {"amount": 1}, frozenset({"shell"})), said)
+    assert is_approved(small, said)
+    assert not is_approved(large, said)
+    assert not is_approved(Action("refund", {"amount": 1}), said)
+    assert not is_approved(Action("pay", {"amount": 1}, frozenset({"shell"})), said)
 
 
 def test_the_last_word_on_a_call_counts_and_nothing_else_is_an_approval():
     pay = Action("pay", {"amount": 1})
     yes, no = approval_step("person", pay.digest), approval_step("person", pay.digest, approve=False, text="why?")
-    assert not approved(pay, [])
-    assert not approved(pay, [yes, no])
-    assert approved(pay, [no, yes, approval_step("person", "another", approve=False)])
-    assert not approved(pay, [text_step("person", "yes", about={"digest": pay.digest, "approved": True})])
-    assert not approved(pay, [Step("", "person", "approval", {"digest": pay.digest, "approved": "no"})])
+    assert not is_approved(pay, [])
+    assert not is_approved(pay, [yes, no])
+    assert is_approved(pay, [no, yes, approval_step("person", "another", approve=False)])
+    assert not is_approved(pay, [text_step("person", "yes", about={"digest": pay.digest, "approved": True})])
+    assert not is_approved(pay, [Step("", "person", "approval", {"digest": pay.digest, "approved": "no"})])
 
 
 def test_a_policy_can_say_what_it_answers():

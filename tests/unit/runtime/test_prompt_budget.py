@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 import pytest
+from each_row import each_row
 
 from dsa.errors import GenerationError, PromptTooLong
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate, render
@@ -64,7 +65,7 @@ def test_the_text_that_was_rejected_last_gives_way_when_all_else_has(template):
     ("given", "told"),
     [
         (context(specification="word " * 50), r"has 62 tokens without its history \(specification 50, role 3, task 2; counted: in words\)"),
-        (context(("a", "word " * 50)), r"has 71 tokens with as little of its history as may be \(newest feedback 50, "),
+        (context(("a", "word " * 50)), r"has 71 tokens with the smallest part of its history \(newest feedback 50, "),
     ],
     ids=["specification", "feedback"],
 )  # fmt: skip
@@ -85,9 +86,9 @@ HISTORIES = {
 }
 
 
-@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
-@pytest.mark.parametrize("template", [None, TEMPLATE], ids=["plain", "template"])
-@pytest.mark.parametrize("specification", ["Psi", "Psi " * 90])
+@each_row("history", HISTORIES.values(), ids=HISTORIES)
+@each_row("template", [None, TEMPLATE], ids=["plain", "template"])
+@each_row("specification", ["Psi", "Psi " * 90])
 def test_what_an_error_names_is_the_least_that_is_enough(template, history, specification):
     """A line in the place of a text, or of attempts, may be longer than they are."""
     given = context(*history, specification=specification)

@@ -16,12 +16,12 @@ from dsa.runtime.policy.policies import (
     Action,
     RedactingArtifacts,
     Step,
-    action_without,
-    artifact_flagged,
-    entry_without,
-    never_passed,
-    step_without,
-    warily,
+    fail_redacted,
+    flag_redacted,
+    redact_action,
+    redact_entry,
+    redact_step,
+    reject_redacted,
 )
 from dsa.runtime.secrets import Secrets
 
@@ -31,18 +31,18 @@ WORD, MARK = 'open"sesame', "[secret WORD]"
 
 def test_a_step_is_cleaned_in_all_its_parts_and_else_given_back():
     clean = Step("1", "a", "text", {"text": "fine"})
-    assert step_without(SECRETS, clean) is clean
+    assert redact_step(SECRETS, clean) is clean
     step = Step(WORD, WORD, WORD, {WORD: [WORD, {"a": f"x{WORD}y"}]})
-    assert step_without(SECRETS, step) == Step(MARK, MARK, MARK, {MARK: [MARK, {"a": f"x{MARK}y"}]})
+    assert redact_step(SECRETS, step) == Step(MARK, MARK, MARK, {MARK: [MARK, {"a": f"x{MARK}y"}]})
 
 
 def test_a_request_is_compared_without_secrets_so_that_another_key_replays_the_same():
     action = Action("get", {"key": WORD}, frozenset({"x"}))
     other = Secrets({"WORD": "changed!"}, ())
-    assert action_without(SECRETS, action) == Action("get", {"key": MARK}, frozenset({"x"}))
-    rotated = action_without(other, Action("get", {"key": "changed!"}, frozenset({"x"})))
-    assert action_without(SECRETS, action).digest == rotated.digest
-    assert action_without(other, action) is action
+    assert redact_action(SECRETS, action) == Action("get", {"key": MARK}, frozenset({"x"}))
+    rotated = redact_action(other, Action("get", {"key": "changed!"}, frozenset({"x"})))
+    assert redact_action(SECRETS, action).digest == rotated.digest
+    assert redact_action(other, action) is action
 
 
 @pytest.mark.parametrize("entry", [
@@ -53,16 +53,16 @@ def test_a_request_is_compared_without_secrets_so_that_another_key_replays_the_s
     VerdictEntry("1/1", "g", 1, "id", [GuardVerdict("g", "failed", f"not {WORD}"), GuardVerdict("h", "passed")], 0.5),
 ])  # fmt: skip
 def test_an_entry_is_cleaned_wherever_it_has_texts(entry):
-    clean = entry_without(SECRETS, entry)
+    clean = redact_entry(SECRETS, entry)
     assert type(clean) is type(entry)
     assert "sesame" not in dump_line(clean)
     assert MARK in dump_line(clean)
-    assert entry_without(SECRETS, clean) is clean
+    assert redact_entry(SECRETS, clean) is clean
 
 
 def test_an_entry_that_is_no_json_is_refused():
     with pytest.raises(ValueError, match="JSON"):
-        entry_without(SECRETS, ArtifactEntry("k", "s", 1, "a", "d", seconds=float("nan")))
+        redact_entry(SECRETS, ArtifactEntry("k", "s", 1, "a", "d", seconds=float("nan")))
 
 
 def test_a_text_is_stored_without_secrets_and_says_so_for_ever():
@@ -88,25 +88,25 @@ def test_a_text_is_stored_without_secrets_and_says_so_for_ever():
 
 def test_the_record_of_an_artifact_names_the_secrets_that_its_text_had():
     entry = ArtifactEntry("k", "g", 1, "id", "d")
-    assert artifact_flagged(entry, Artifact("fine")) is entry
-    assert artifact_flagged(entry, Artifact(f"a {MARK}")) == attrs.evolve(entry, redacted=("WORD",))
+    assert flag_redacted(entry, Artifact("fine")) is entry
+    assert flag_redacted(entry, Artifact(f"a {MARK}")) == attrs.evolve(entry, redacted=("WORD",))
 
 
 def test_no_guard_passes_a_text_that_had_secrets():
     text, clean = Artifact(f"a {MARK}"), Artifact("a")
     passed = GuardResult(passed=True)
-    assert warily(passed, clean) is passed
-    result = warily(passed, text)
+    assert reject_redacted(passed, clean) is passed
+    result = reject_redacted(passed, text)
     assert (result.passed, result.fatal) == (False, False)
     assert result.feedback.startswith("The text contains a secret (WORD), which must not be in it")
-    failed = warily(GuardResult(passed=False, feedback="not this"), Artifact(f"{MARK} [secret B]"))
+    failed = reject_redacted(GuardResult(passed=False, feedback="not this"), Artifact(f"{MARK} [secret B]"))
     assert failed.feedback.startswith("not this\nThe text contains secrets (B, WORD)")
-    assert warily(GuardResult(passed=False, fatal=True), text).fatal
+    assert reject_redacted(GuardResult(passed=False, fatal=True), text).fatal
 
 
 def test_what_a_person_says_of_it_stands():
     said = [GuardVerdict("g", "passed"), GuardVerdict("person", "passed"), GuardVerdict("h", "fatal", "no")]
-    entry = never_passed(VerdictEntry("k", "g", 1, "id", said), ("WORD",))
+    entry = fail_redacted(VerdictEntry("k", "g", 1, "id", said), ("WORD",))
     assert [(each.guard, each.outcome) for each in entry.judgements] == [
         ("g", "failed"),
         ("person", "passed"),

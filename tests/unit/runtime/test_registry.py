@@ -80,7 +80,7 @@ def test_tools_are_in_openais_format_and_sorted(registry):
     with pytest.raises(BindingError, match="no policy 'sing'"):
         registry.tools(["sing"])
     registry.register("a.b")(search)
-    with pytest.raises(ValueError, match=r"'a\.b' can be no tool"):
+    with pytest.raises(ValueError, match=r"'a\.b' cannot be a tool"):
         registry.tools(["a.b"])
 
 
@@ -100,7 +100,7 @@ def test_a_name_is_registered_once(registry):
     [
         ({"type": "objekt"}, r"at \$\.type: 'objekt' is not valid"),
         ({"properties": {"a": {"$ref": "#/$defs/no"}}}, "refers to '#/.defs/no', which is not in it"),
-        ({"items": [{"$ref": "https://example.org/schema"}], "type": "object"}, "is no JSON Schema"),
+        ({"items": [{"$ref": "https://example.org/schema"}], "type": "object"}, "is not a valid JSON Schema"),
         ({"allOf": [{"$ref": "https://example.org/schema"}]}, "refers to 'https://example.org/schema'"),
     ],
 )
@@ -121,7 +121,7 @@ def test_what_there_is_is_told_with_a_name_that_is_not_registered(registry):
 def test_what_is_done_about_a_call_in_doubt_is_declared(registry):
     registry.register("pay", in_doubt="ask")(search)
     assert [registry[name].in_doubt for name in ("search", "pay")] == ["retry", "ask"]
-    with pytest.raises(BindingError, match="in_doubt of 'mail' is 'done'; it is one of retry, ask, fail"):
+    with pytest.raises(BindingError, match="in_doubt of 'mail' is 'done'; it must be one of retry, ask, fail"):
         registry.register("mail", in_doubt="done")
 
 

@@ -1,5 +1,6 @@
 import attrs
 import pytest
+from each_row import each_row
 
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
@@ -288,7 +289,7 @@ def timers_after(*events):
     return set(commands)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("events", "expected"),
     [
         ((), armed(IDLE, ANY)),

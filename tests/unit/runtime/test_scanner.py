@@ -1,12 +1,12 @@
 import json
 
-import pytest
+from each_row import each_row
 from hypothesis import given, settings, strategies
 
 from dsa.runtime.speech import Scanner, end_of_value, values_in
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "end"),
     [
         ("{}", 2),

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from dsa.runtime.secrets import SHAPES, SecretError, SecretOptions, is_secret_name, secrets_in
 
@@ -15,7 +16,7 @@ def named(environment, **chosen):
     return set(secrets_in(environment, SecretOptions(**chosen)).names) - SHAPE_NAMES
 
 
-@pytest.mark.parametrize("name", [
+@each_row("name", [
     "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "HF_TOKEN", "WATSONX_APIKEY", "WATSONX_ZENAPIKEY", "GIGACHAT_CREDENTIALS",
     "VERTEX_CREDENTIALS", "DATABASE_PASSWORD", "PGPASSWORD", "MYSQL_PWD_SECRET", "SNOWFLAKE_JWT", "SMTP_PASS", "GITHUB_PAT",
@@ -26,7 +27,7 @@ def test_names_of_keys_are_known(name):
     assert named({name: "x1y2z3a4b5"}) == {name}
 
 
-@pytest.mark.parametrize("name", [
+@each_row("name", [
     "PATH", "HOME", "PWD", "USER", "TOKENIZERS_PARALLELISM", "KEYBOARD_LAYOUT", "OPENAI_API_BASE", "SSH_AUTH_SOCK", "GITHUB_TOKEN_FILE",
     "AWS_ACCESS_KEY_ID", "PASSWORD_STORE_DIR", "COMPASS", "SECRETARY", "PATIENT", "DISABLE_KEY_NAME", "AUTHOR", "COMPAT",
 ])  # fmt: skip
@@ -86,7 +87,7 @@ def test_patterns_are_numbered_and_anything_can_be_spared():
     secrets = secrets_in({"A_KEY": "12345678"}, chosen)
     text = "TICKET-12 12345678 cust_abc sk-abcDEF0123456789abcdef"
     assert secrets.text(text) == "[secret pattern-1] 12345678 cust_abc sk-abcDEF0123456789abcdef"
-    for pattern, fault in (("(", "is no regular expression"), ("a*", "matches the empty text")):
+    for pattern, fault in (("(", "is not a valid regular expression"), ("a*", "matches the empty text")):
         with pytest.raises(SecretError, match=re.escape(f"'{pattern}' {fault}")):
             secrets_in({}, SecretOptions(patterns=(pattern,)))
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
+from each_row import each_row
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from dsa.runtime.secrets import SHAPES, Secrets, marked, marker
+from dsa.runtime.secrets import SHAPES, Secrets, marker, marker_names
 
 VALUE = "h7/Qz\"k\n+é\\s'w ~x?9"
 SECRETS = Secrets({"SHOP_KEY": VALUE}, ())
@@ -115,7 +116,7 @@ def test_ordinary_text_is_left_as_it_is(value):
         assert secrets.text(text) is text, page
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 def test_a_value_is_found_in_every_form_it_takes(form):
     text = f"before {FORMS[form]} after"
     without = SECRETS.text(text)
@@ -127,7 +128,7 @@ def test_a_value_is_found_in_every_form_it_takes(form):
     assert [name for _, name in SECRETS.places(text)] == ["SHOP_KEY"]
 
 
-@pytest.mark.parametrize("name", KEYS)
+@each_row("name", KEYS)
 def test_keys_are_known_by_their_shapes(name):
     secrets = Secrets()
     assert secrets.text(f"x = '{KEYS[name]}'\n") == f"x = '[secret {name}]'\n"
@@ -137,7 +138,7 @@ def test_keys_are_known_by_their_shapes(name):
     assert any(anchor in KEYS[name] for anchor in shape.anchors)
 
 
-@pytest.mark.parametrize("text", [
+@each_row("text", [
     "a risk-based plan, sk-circle-fade-dot and task-oriented work",
     "sk-short1", "hf_hub_download(repo_id)", "AKIA", "XAKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLEandmore",
     "github_pat_ is what they begin with", "ghp_", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
@@ -182,10 +183,10 @@ def test_markers_are_left_alone_whatever_a_pattern_says():
 
 
 def test_a_text_says_for_ever_which_secrets_it_has_had():
-    assert marked("x [secret B] y [secret A] [secret B]") == ("A", "B")
-    assert marked("[secret ] [secret a\nb] secret A [Secret A]") == ()
+    assert marker_names("x [secret B] y [secret A] [secret B]") == ("A", "B")
+    assert marker_names("[secret ] [secret a\nb] secret A [Secret A]") == ()
     assert marker("ODD NAME]\n") == "[secret ODD_NAME__]"
-    assert marked(marker("ODD NAME]\n")) == ("ODD_NAME__",)
+    assert marker_names(marker("ODD NAME]\n")) == ("ODD_NAME__",)
 
 
 def test_nothing_shows_a_value():

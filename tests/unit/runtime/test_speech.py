@@ -1,9 +1,10 @@
 """What a model says, taken apart: drafts, channels, halves of characters; and that no mark in code is one."""
 
 import pytest
+from each_row import each_row
 
 from dsa.runtime.content import Artifact
-from dsa.runtime.speech import FunctionText, Speech, as_unicode, heard, spoken
+from dsa.runtime.speech import FunctionText, Speech, as_unicode, split_speech, strip_drafts
 
 ASKED = (
     '<|start|>assistant<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{"path": "a"}<|call|>'
@@ -11,7 +12,7 @@ ASKED = (
 CALL = FunctionText("functions.read_file", '{"path": "a"}')
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "answer", "drafts"),
     [
         ("hello", "hello", ""),
@@ -30,11 +31,11 @@ CALL = FunctionText("functions.read_file", '{"path": "a"}')
     ],
 )
 def test_drafts_are_no_answer(text, answer, drafts):
-    said = spoken(text)
+    said = split_speech(text)
     assert (said.answer, said.drafts, said.calls) == (answer, drafts, ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Use `<think>` and `</think>`.",
@@ -53,10 +54,10 @@ def test_drafts_are_no_answer(text, answer, drafts):
     ],
 )
 def test_a_mark_that_is_spoken_of_is_text(text):
-    assert spoken(text).answer == text
+    assert split_speech(text).answer == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "answer", "drafts", "calls"),
     [
         ("<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>yes", "yes", "x", ()),
@@ -75,7 +76,7 @@ def test_a_mark_that_is_spoken_of_is_text(text):
     ],
 )  # fmt: skip
 def test_channels_are_told_apart(text, answer, drafts, calls):
-    said = spoken(text)
+    said = split_speech(text)
     assert (said.answer, said.drafts, said.calls) == (answer, drafts, calls)
 
 
@@ -95,7 +96,7 @@ def test_halves_of_characters_are_joined_or_replaced(pieces, answer):
     shown = "".join(map(speech.feed, pieces))
     assert speech.finish().answer == answer
     assert answer.startswith(shown)
-    assert spoken("".join(pieces)).answer == answer
+    assert split_speech("".join(pieces)).answer == answer
 
 
 def test_values_and_names_are_cleaned():
@@ -119,11 +120,11 @@ def test_a_mark_that_is_not_whole_is_held_until_it_is_known():
 
 def test_an_artifact_has_the_answer_alone():
     made = Artifact("x\n</think>\nyes", artifact_id="a")
-    assert heard(made) == Artifact("yes", artifact_id="a")
-    assert heard(Artifact("yes")).content == "yes"
+    assert strip_drafts(made) == Artifact("yes", artifact_id="a")
+    assert strip_drafts(Artifact("yes")).content == "yes"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "piece",
     ["<", "<think>", "</think>", "`</think>", "<|channel|>", "<|end|>", "<|channel|>analysis<|message|>", " ", "\n```\n</think>", "\ud83d",
      "<|channel|>commentary to=f<|message|>{<|end|>"],

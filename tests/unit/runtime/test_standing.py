@@ -5,7 +5,7 @@ from kept_runs import SHOP, begun
 
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policy.policies import error_step, event_step
-from dsa.runtime.status import outside_events, standing
+from dsa.runtime.status import outside_events, status_of
 from dsa.semantics import Occurrence
 
 FAILED = (error_step("x", "NO", "the shop is closed").to_json(),)
@@ -31,59 +31,59 @@ def resting():
 
 
 def test_a_run_that_has_done_all_waits_or_is_over():
-    assert standing(begun()).kind == "waiting"
+    assert status_of(begun()).kind == "waiting"
     assert outside_events(begun()) == ("order",)
-    assert standing(resting()).kind == "waiting"
+    assert status_of(resting()).kind == "waiting"
     assert outside_events(resting()) == ("more",)
-    assert standing(resting().feed(Occurrence("more"))[0]).kind == "finished"
+    assert status_of(resting().feed(Occurrence("more"))[0]).kind == "finished"
 
 
 def test_nobody_knows_what_became_of_an_actuator():
-    found = standing(done(ordered(), "1/1"))
-    assert (found.kind, [intent.effect for intent in found.asked]) == ("in doubt", ["pay"])
-    found = standing(done(paid(), "2/1"))
-    assert (found.kind, found.asked) == ("cut off", ())
+    found = status_of(done(ordered(), "1/1"))
+    assert (found.kind, [intent.effect for intent in found.doubts]) == ("in doubt", ["pay"])
+    found = status_of(done(paid(), "2/1"))
+    assert (found.kind, found.doubts) == ("cut off", ())
     assert [(f.intent.effect, f.in_doubt) for f in found.left.in_flight] == [("log", True)]
 
 
 def test_what_the_table_says_of_doubt_is_done():
     assert (
-        standing(
+        status_of(
             done(ordered(SHOP.replace("| pay    | actuator |          |", "| pay    | actuator | retry    |")), "1/1")
         ).kind
         == "cut off"
     )
     asking = SHOP.replace("| log    |          |          |", "| log    |          | ask      |")
-    assert [intent.effect for intent in standing(ordered(asking)).asked] == ["log"], "pay waits for it"
+    assert [intent.effect for intent in status_of(ordered(asking)).doubts] == ["log"], "pay waits for it"
 
 
 def test_a_result_that_was_not_taken_is_left_to_do():
     run = done(done(ordered(), "1/1"), "1/2", [event_step("pay", "paid").to_json()])
-    found = standing(run)
-    assert (found.kind, [intent.effect for intent, _ in found.left.answered]) == ("cut off", ["pay"])
+    found = status_of(run)
+    assert (found.kind, [intent.effect for intent, _ in found.left.answers]) == ("cut off", ["pay"])
 
 
 def test_a_failure_that_no_row_takes_stops_a_run():
-    found = standing(done(ordered(), "1/1", FAILED))
+    found = status_of(done(ordered(), "1/1", FAILED))
     assert (found.kind, found.failure) == ("stopped", "log 1/1 (line 30) failed: the shop is closed")
     assert [(f.intent.effect, f.in_doubt) for f in found.left.in_flight] == [("log", False), ("pay", False)]
-    found = standing(done(paid(), "2/1", FAILED))
+    found = status_of(done(paid(), "2/1", FAILED))
     assert (found.kind, found.failure) == ("stopped", "mail 2/1 (line 31) failed: the shop is closed")
     again = done(paid(), "2/1", FAILED)
     again = again.record(ResumedEntry(effects={"2/1": "retry"}))
-    assert standing(again).kind == "in doubt", "it was tried again, and cut off"
+    assert status_of(again).kind == "in doubt", "it was tried again, and cut off"
 
 
 def test_a_failure_without_a_reason_is_told_all_the_same():
     silent = error_step("x", "NO", "").to_json()
-    assert "its policy gives no reason" in standing(done(paid(), "2/1", [silent])).failure
+    assert "its policy gives no reason" in status_of(done(paid(), "2/1", [silent])).failure
 
 
 def test_an_answer_that_no_row_takes_stops_a_run():
     text = SHOP.replace("| paying  | declined   |           | failed    |\n", "")
     run = done(done(ordered(text), "1/1"), "1/2", [event_step("pay", "declined").to_json()])
     run, _ = run.feed(Occurrence("declined"), run.keys["pay"])
-    found = standing(run)
+    found = status_of(run)
     assert found.kind == "stopped"
     assert found.failure == "pay 1/2 (line 30): no row takes its answer (invalid_state: no row for declined here)"
 
@@ -91,22 +91,22 @@ def test_an_answer_that_no_row_takes_stops_a_run():
 def test_a_finished_run_may_have_something_left_to_do():
     text = SHOP.replace("| resting | more       |           |", "| resting | more       | mail      |")
     run = done(done(paid(text), "2/1"), "2/2").feed(Occurrence("more"))[0]
-    assert run.finished
-    assert standing(run).kind == "in doubt"
-    assert standing(done(run, "3/1", effect="mail")).kind == "finished"
+    assert run.is_finished
+    assert status_of(run).kind == "in doubt"
+    assert status_of(done(run, "3/1", effect="mail")).kind == "finished"
 
 
 def test_a_timer_goes_on():
     text = SHOP.replace("| resting | more       |", "| resting | after 2s   |").replace("| more     | outside |\n", "")
     run = done(done(paid(text), "2/1"), "2/2")
-    found = standing(run)
+    found = status_of(run)
     assert (found.kind, found.left.timers) == ("waiting", {("resting", "after 2s"): 2000})
 
 
 @pytest.mark.parametrize("run", [begun(), ordered(), paid()])
 def test_whoever_holds_a_run_has_it(run):
-    found = standing(run, "process 1")
-    assert (found.kind, found.holder, found.asked) == ("under way", "process 1", ())
+    found = status_of(run, "process 1")
+    assert (found.kind, found.holder, found.doubts) == ("under way", "process 1", ())
 
 
 def test_somebody_is_asked_about_an_effect_in_which_something_was_called_that_must_not_be_repeated():
@@ -117,11 +117,11 @@ def test_somebody_is_asked_about_an_effect_in_which_something_was_called_that_mu
         return CallEntry(key, path, "post", "d", {}, (), in_doubt)
 
     asking = ordered(text).record(call_of("1.1", "ask"))
-    found = standing(asking)
-    assert (found.kind, [intent.effect for intent in found.asked]) == ("in doubt", ["log"])
+    found = status_of(asking)
+    assert (found.kind, [intent.effect for intent in found.doubts]) == ("in doubt", ["log"])
     assert [call.path for call in found.left.in_flight[0].calls] == ["1.1"]
-    assert standing(ordered(text).record(call_of("1.1", "retry"))).kind == "cut off"
-    assert standing(asking.record(CallResultEntry(key, "1.1"))).kind == "cut off"
-    assert standing(ordered(text).record(call_of("2.1", "ask"))).kind == "cut off", "no such try was made"
+    assert status_of(ordered(text).record(call_of("1.1", "retry"))).kind == "cut off"
+    assert status_of(asking.record(CallResultEntry(key, "1.1"))).kind == "cut off"
+    assert status_of(ordered(text).record(call_of("2.1", "ask"))).kind == "cut off", "no such try was made"
     failing = ordered(text.replace("| retry    |", "| fail     |")).record(call_of("1.1", "ask"))
-    assert standing(failing).kind == "cut off", "the effect counts as failed: nothing is called again"
+    assert status_of(failing).kind == "cut off", "the effect counts as failed: nothing is called again"

@@ -16,12 +16,7 @@ from dsa.runtime.ledger import (
     RowEntry,
 )
 from dsa.runtime.run import begin
-from dsa.runtime.timeline import (
-    first_difference,
-    happenings,
-    percepts,
-    refused_from_outside,
-)
+from dsa.runtime.timeline import event_records, first_difference, percepts, refused_outside_events
 from dsa.semantics import Occurrence
 
 TIMED = SHOP.replace(
@@ -44,7 +39,7 @@ def shopping(text=SHOP):
 
 
 def test_each_event_stands_with_what_came_of_it():
-    before, order, *_, paid = happenings(shopping().ledger)
+    before, order, *_, paid = event_records(shopping().ledger)
     assert (before.event, before.outcome) == (None, None)
     assert [type(entry) for entry in before.after] == [ResumedEntry]
     assert (order.event.event, order.outcome.target, order.occurrence.data) == ("order", "paying", "tea")
@@ -54,18 +49,18 @@ def test_each_event_stands_with_what_came_of_it():
 
 
 def test_before_the_first_event_there_may_be_nothing():
-    assert happenings(begun().ledger) == ()
+    assert event_records(begun().ledger) == ()
     run, _ = begun().feed(Occurrence("order"))
-    assert len(happenings(run.ledger)) == 1
+    assert len(event_records(run.ledger)) == 1
 
 
 def test_what_was_refused_is_told_with_its_state():
     run = shopping()
-    (more,) = refused_from_outside(run, 0)
+    (more,) = refused_outside_events(run, 0)
     assert (more.event.event, more.refusal.reason, more.state) == ("more", "invalid_state", "paying")
-    assert refused_from_outside(run, list(run.ledger).index(more.refusal)) == ()
+    assert refused_outside_events(run, list(run.ledger).index(more.refusal)) == ()
     assert begun().feed(Occurrence("more"))[0].ledger[-1].reason == "invalid_state"
-    (at_once,) = refused_from_outside(begun().feed(Occurrence("more"))[0], 0)
+    (at_once,) = refused_outside_events(begun().feed(Occurrence("more"))[0], 0)
     assert at_once.state == "idle"
 
 
@@ -112,7 +107,7 @@ def test_the_first_event_with_which_another_table_does_something_else(old, new, 
     if seq is None:
         assert found is None
         return
-    assert found.happening.event.seq == seq
+    assert found.record.event.seq == seq
     outcome = found.outcome
     assert (outcome.reason if isinstance(outcome, RefusalEntry) else outcome.target) == instead
     assert (found.row is None) == isinstance(outcome, RefusalEntry)
@@ -121,7 +116,7 @@ def test_the_first_event_with_which_another_table_does_something_else(old, new, 
 
 def test_an_event_that_means_nothing_there_is_a_difference():
     found = first_difference(dual_state(), shopping().ledger)
-    assert (found.happening.event.seq, found.here.state) == (1, "idle")
+    assert (found.record.event.seq, found.here.state) == (1, "idle")
     assert "no event 'order'" in found.fault
 
 
@@ -134,14 +129,14 @@ def test_what_is_stopped_counts_where_the_runs_own_machine_is_known():
     other = loads(cancelling)
     assert first_difference(other, run.ledger) is None
     found = first_difference(other, run.ledger, run.machine)
-    assert (found.happening.event.event, found.instead) == ("more", ())
-    assert [type(command).__name__ for command in found.commands] == ["Stop"]
+    assert (found.record.event.event, found.instead) == ("more", ())
+    assert [type(command).__name__ for command in found.commands] == ["StopEffect"]
 
 
 def test_a_timer_of_another_length_is_a_difference():
     run = shopping(TIMED)
     found = first_difference(loads(TIMED.replace("2s", "3s")), run.ledger, run.machine)
-    assert found.happening.event.event == "paid"
+    assert found.record.event.event == "paid"
     run, _ = run.feed(Occurrence("after 2s", source="resting"))
     assert first_difference(run.machine, run.ledger, run.machine) is None
     assert "no timer 'after 2s'" in first_difference(loads(TIMED.replace("2s", "3s")), run.ledger).fault
@@ -186,7 +181,7 @@ def test_artifacts_are_taken_along():
 def test_accepted_artifacts_are_compared():
     run, _ = begun().feed(Occurrence("order"))
     entries = [attrs.evolve(e, accepted=(("g", "x"),)) if isinstance(e, RowEntry) else e for e in run.ledger]
-    assert first_difference(run.machine, entries).happening.event.seq == 1
+    assert first_difference(run.machine, entries).record.event.seq == 1
 
 
 def test_a_run_without_a_machine_fits_none():

@@ -70,9 +70,9 @@ def test_an_answer_that_was_of_no_use_is_paid_for():
     assert (sums.calls, sums.failed_calls, sums.uncounted_calls) == (2, 1, 0)
     assert (sums.prompt_tokens, sums.completion_tokens, sums.cost_usd, sums.model_seconds) == (40, 165, 0.75, 3.5)
     meter = Meter([read_limit("tokens=190", ["query_llm"])], ["query_llm"])
-    assert meter.exhausted("query_llm") is None
+    assert meter.try_limit("query_llm") is None
     meter.follow(Ledger([*ASKED, failed]))
-    assert meter.exhausted("query_llm") is not None
+    assert meter.try_limit("query_llm") is not None
 
 
 def test_a_failure_that_says_nothing_of_what_it_took_is_unknown():

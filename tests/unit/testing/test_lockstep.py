@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from agents import BREACH, NO_RESET, OFF_BY_ONE, Adapted, adapted
+from each_row import each_row
 
 from dsa.edge.document_files import load
 from dsa.errors import OccurrenceError
@@ -89,7 +90,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("implementation", "said"), WRONG.values(), ids=WRONG)
+@each_row(("implementation", "said"), WRONG.values(), ids=WRONG)
 def test_whatever_differs_is_told(implementation, said):
     with pytest.raises(DisagreementError, match=said):
         play(MACHINE, lambda: implementation, [[SPECIFICATION]])

@@ -1,6 +1,6 @@
 """Tours take everything, in few long runs, and the same ones every time."""
 
-import pytest
+from each_row import each_row
 from families import ordered
 from hypothesis import HealthCheck, given, settings
 from repository import SMALL, shipped_machines
@@ -31,7 +31,7 @@ def taken(machine, tests):
     return moves, rows, refused
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@each_row("name", SHIPPED)
 def test_a_tour_takes_every_transition_and_a_row_tour_every_row(name):
     machine = SHIPPED[name].at(SMALL.get(name, {}))
     exploration = explore(machine)

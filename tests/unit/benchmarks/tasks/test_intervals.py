@@ -3,12 +3,11 @@ from math import comb
 
 import pytest
 from benchmarks.tasks.intervals import holm, mcnemar, paired_difference, wilson
+from each_row import each_row
 from scipy.stats import binomtest, false_discovery_control, multinomial
 
 
-@pytest.mark.parametrize(
-    ("hits", "trials"), [(0, 1), (1, 1), (0, 50), (50, 50), (25, 50), (9, 10), (1, 400), (83, 263)]
-)
+@each_row(("hits", "trials"), [(0, 1), (1, 1), (0, 50), (50, 50), (25, 50), (9, 10), (1, 400), (83, 263)])
 def test_wilson_is_scipys(hits, trials):
     theirs = binomtest(hits, trials).proportion_ci(method="wilson")
     assert wilson(hits, trials) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
@@ -30,7 +29,7 @@ def test_wilson_refuses_what_is_no_count(hits, trials):
         wilson(hits, trials)
 
 
-@pytest.mark.parametrize("counts", list(itertools.product((0, 1, 2, 5, 13, 40), repeat=2)))
+@each_row("counts", list(itertools.product((0, 1, 2, 5, 13, 40), repeat=2)))
 def test_mcnemar_is_a_binomial_test_of_what_differs(counts):
     expected = binomtest(counts[0], sum(counts)).pvalue if sum(counts) else 1.0
     assert mcnemar(*counts) == pytest.approx(expected, abs=1e-12)

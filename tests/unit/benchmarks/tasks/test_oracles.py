@@ -9,6 +9,7 @@ from benchmarks.tasks.oracles import calls_of, oracle_of, sequence
 from benchmarks.tasks.references.lru import LRUCache
 from benchmarks.tasks.references.tdd_stack import Stack
 from benchmarks.tasks.tasks import KATAS, PUBLISHED, SETS, task_named
+from each_row import each_row
 
 from dsa.generators.substitutes import parse_script
 from dsa.runtime.content import Artifact
@@ -46,7 +47,7 @@ def test_a_guard_passes_the_reference(name):
     assert task_named(name).guards[name].validate(reference_of(name)).passed
 
 
-@pytest.mark.parametrize("name", SETS["all"])
+@each_row("name", SETS["all"])
 def test_an_oracle_finds_nothing_wrong_with_the_reference(name):
     assert oracle_of(name).fault(reference_of(name)) == ""
 

@@ -8,6 +8,7 @@ from benchmarks.tasks.models import SCRIPTS
 from benchmarks.tasks.oracles import calls_of
 from benchmarks.tasks.prompts import published_prompt
 from benchmarks.tasks.tasks import DOCUMENTS, KATAS, PUBLISHED, SETS, task_named, tasks_named
+from each_row import each_row
 
 from dsa.checks.report import check
 from dsa.edge.document_files import load
@@ -50,7 +51,7 @@ def test_every_document_is_a_task_and_every_task_has_all_it_needs():
     assert all(sum(len(calls) for calls, _ in calls_of(name)) >= 4 for name in ALL)
 
 
-@pytest.mark.parametrize("name", ALL)
+@each_row("name", ALL)
 def test_a_document_is_in_order(name):
     task = task_named(name)
     found = check(task.machine)
@@ -71,7 +72,7 @@ def test_katas_are_the_shipped_ones(name):
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "step", "line"),
     [
         ("template", "template", '- render_template("Hi {{ missing }}", {}) -> "Hi {{ missing }}"'),
@@ -92,7 +93,7 @@ def test_a_prompt_says_it_word_for_word(name, step, line):
     assert line in asked(name, step).splitlines()
 
 
-@pytest.mark.parametrize(("name", "step"), list(PROMPTS))
+@each_row(("name", "step"), list(PROMPTS))
 def test_a_prompt_is_the_published_one_to_the_letter(name, step):
     _, _, task = asked(name, step, test="TESTS").partition("# your code here\n```\n\n")
     assert task
@@ -106,14 +107,14 @@ def test_the_second_step_is_shown_the_tests_as_they_were_written(name):
     assert shown.endswith(f"You must implement code that passes the following tests:\n{tests}\n")
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@each_row("name", PUBLISHED)
 def test_the_role_comes_first(name):
     assert asked(name, task_named(name).steps[0]).startswith(
         "You are a helpful Python programming assistant. Your task is to provide"
     )
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@each_row("name", PUBLISHED)
 def test_a_script_labels_each_of_its_replies(name):
     replies = parse_script((SCRIPTS / f"{name}.md").read_text(encoding="utf-8"))
     assert replies.pop("") == []

@@ -3,7 +3,7 @@
 from functools import reduce
 
 import numpy as np
-import pytest
+from each_row import each_row
 from example_machines import FALSE, add, assign, compare, placed, ranged, states, var
 
 from dsa.checks.search.engine import Writer, after_all, first_where, leads_where, moved, pinned, truth_of
@@ -50,7 +50,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@each_row("condition", CONDITIONS)
 def test_conditions(condition: Expr):
     there = system()
     data = list(range(there.volume))
@@ -76,7 +76,7 @@ UPDATES = [
 ]
 
 
-@pytest.mark.parametrize(("condition", "updates"), UPDATES)
+@each_row(("condition", "updates"), UPDATES)
 def test_updates(condition: Expr, updates: tuple):
     there = system(condition, *updates)
     rule = next(rule for rule in there.rules if rule.updates)

@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from odds_chains import chains
 
@@ -66,8 +67,8 @@ def test_it_is_what_every_way_to_choose_says(drawn):
     assert (is_possible(chain, goals), is_sure(chain, goals)) == by_every_way(chain, goals)
 
 
-@pytest.mark.parametrize("rarely", ["0.0000001", "0.0000000000000001"])
-@pytest.mark.parametrize(
+@each_row("rarely", ["0.0000001", "0.0000000000000001"])
+@each_row(
     ("claim", "verdict"),
     [
         ("succeeded with probability >= 1", "VIOLATED"),

@@ -1,6 +1,7 @@
 """The two quantitative forms of properties, judged with the document's odds."""
 
 import pytest
+from each_row import each_row
 from families import ordered
 from odds_documents import HUM, TOOLS, UNLIMITED, chain, closed_form
 
@@ -29,7 +30,7 @@ def steps(n, rmax):
     return before + ODDS + "\n## States" + rest.partition("## States")[2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "verdict", "number"),
     [
         ("succeeded with probability >= 0.54", "HOLDS", 0.78**2),

@@ -3,6 +3,7 @@
 from math import inf
 
 import pytest
+from each_row import each_row
 from families import any_order, ordered
 from odds_documents import TOOLS, UNLIMITED, chain, closed_form
 
@@ -242,7 +243,7 @@ def test_what_the_table_refuses_is_no_end_to_reckon_with():
     assert found.unknown == ("the table refuses what can come in validating; `dsa check` says what",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "message"),
     [
         ({"passes": {"h": [0.5]}}, "machine ordered has no guard 'h'; known here: g"),

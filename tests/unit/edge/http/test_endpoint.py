@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.edge.http.model_server import read_endpoint
 
@@ -22,7 +23,7 @@ def test_an_address_and_a_model(text, url, model):
     assert read_endpoint(endpoint.name) == endpoint
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "told"),
     [
         ("http://h/v1", "names no model"),

@@ -1,13 +1,14 @@
 import json
 
 import pytest
+from each_row import each_row
 
 from dsa.edge.http.model_server import Retries, ServerName, reason_of, refused, refused_within, said_to_wait_s
 
 ASKED = ServerName("m", "http://h/v1", "DSA_API_KEY", "k3y!")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "detail", "reason"),
     [
         (400, "no", "failed"),
@@ -35,7 +36,7 @@ def test_a_status_or_a_code_has_one_reason(status, detail, reason):
     assert reason_of(status, detail) == reason
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "said"),
     [
         (b'{"error": {"message": "why", "type": "x"}}', "why"),
@@ -77,7 +78,7 @@ def test_a_redirection_is_told():
     assert (error.reason, "sends elsewhere" in str(error)) == ("bad_answer", True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "wait_s"),
     [
         ({}, None),
@@ -98,7 +99,7 @@ def test_a_wait_is_said_in_seconds_or_as_a_date(headers, wait_s):
     assert said_to_wait_s(headers, 784_111_777.0) == wait_s  # 08:49:37
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "reason"),
     [
         ({"message": "slow down", "code": 429}, "rate_limit"),

@@ -5,6 +5,7 @@ import json
 import resource
 import subprocess
 import sys
+from itertools import product
 
 import limited_callers
 import ordinary_user
@@ -18,10 +19,21 @@ ASKED = {"cpu_s": 3, "memory_bytes": 1 << 29, "file_bytes": 1 << 20, "open_files
 LACKS = [name for name in limited_callers.CASES if name.startswith(("hardly", "no "))]
 
 
-@pytest.mark.parametrize("user", ["root", "user"])
-@pytest.mark.parametrize("known", ["", "known"])
+#: Each rung of these, each user and each state of the rung's probe is met with each of the other two kinds.
+PAIRS = {
+    ("limits", "", "root"),
+    ("limits", "known", "user"),
+    ("bubblewrap", "", "user"),
+    ("bubblewrap", "known", "root"),
+}
+
+
 @pytest.mark.parametrize(
-    "rung", [each if each in ("limits", "bubblewrap") else pytest.param(each, marks=pytest.mark.full) for each in RUNGS]
+    ("rung", "known", "user"),
+    [
+        each if each in PAIRS else pytest.param(*each, marks=pytest.mark.full)
+        for each in product(RUNGS, ["", "known"], ["root", "user"])
+    ],
 )
 def test_who_has_little_gets_less_or_an_error_that_says_so(rung, known, user):
     if probed(rung).fault:

@@ -17,13 +17,13 @@ from dsa.runtime.run_store import InboxMessage, StoreError, Summary
 WRITER = """
 import os, pathlib, signal, sys
 from dsa.edge.stores.sqlite_store import SqliteStore
-from dsa.runtime.run_store import Message, Summary
+from dsa.runtime.run_store import InboxMessage, Summary
 from dsa.runtime.ledger import EventEntry
 store = SqliteStore(pathlib.Path(sys.argv[1]))
 journal = store.create("r1", "# door", [])
 for number in range(9):
     journal.append([EventEntry(number, "e")], Summary(status="waiting", state=str(number)))
-store.post("r1", Message("m1", "told"))
+store.post("r1", InboxMessage("m1", "told"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -127,11 +127,11 @@ def test_messages_that_processes_post_at_once_all_arrive_while_another_one_holds
     sender = """
 import sys, pathlib
 from dsa.edge.stores.sqlite_store import SqliteStore
-from dsa.runtime.run_store import Message
+from dsa.runtime.run_store import InboxMessage
 with SqliteStore(pathlib.Path(sys.argv[1])) as store:
     for number in range(100):
-        store.post("r1", Message(f"{sys.argv[2]} {number}", "told", data=number))
-        store.post("r1", Message(f"both {number}", "told", data=number))
+        store.post("r1", InboxMessage(f"{sys.argv[2]} {number}", "told", data=number))
+        store.post("r1", InboxMessage(f"both {number}", "told", data=number))
 """
     for process in [subprocess.Popen([sys.executable, "-c", sender, path, name]) for name in ("one", "other")]:
         assert process.wait(timeout=60) == 0

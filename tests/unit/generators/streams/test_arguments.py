@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.generators.streams.call_slots import Arguments
 
@@ -10,7 +11,7 @@ def gathered(*pieces):
     return arguments
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pieces", "values", "rescues"),
     [
         (['{"a": ', '{"a": 1}}'], [{"a": {"a": 1}}], ()),
@@ -33,7 +34,7 @@ def test_pieces_settle(pieces, values, rescues):
     assert (list(settled.values), settled.rescues, settled.error) == (values, rescues, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pieces", "cut", "error"),
     [
         (['{"a": 1'], False, "truncated_arguments"),

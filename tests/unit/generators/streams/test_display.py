@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 
 from dsa.generators.streams.offered_tools import offered
 from dsa.generators.streams.reconciliation import StreamText
@@ -11,7 +11,7 @@ def shown(*pieces, tools=TOOLS):
     return [display.feed(piece) for piece in pieces]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pieces", "expected"),
     [
         (["Hel", "lo"], ["Hel", "lo"]),

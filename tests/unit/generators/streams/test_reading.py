@@ -1,9 +1,9 @@
-import pytest
+from each_row import each_row
 
 from dsa.generators.streams.offered_tools import grown, read_object, read_value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value", "rescues"),
     [
         ('{"a": 1}', {"a": 1}, ()),
@@ -47,7 +47,7 @@ def test_what_is_json_and_no_object_is_known():
     assert read_value("[1,]").value == [1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "after", "told"),
     [
         ({}, {"a": 1}, True),

@@ -1,13 +1,14 @@
 import json
 
 import pytest
+from each_row import each_row
 from stream_shapes import IDS, SHAPES, said, wanted
 
 from dsa.generators import reconcile_stream
 from dsa.generators.streams import CALL_ERRORS, RESCUES, STREAM_ERRORS, StreamReconciler
 from dsa.runtime.speech import is_unicode
 
-EVERY = pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+EVERY = each_row("shape", SHAPES, ids=IDS)
 
 
 def _texts(value):
@@ -31,7 +32,6 @@ def test_every_shape_gives_the_right_calls(shape):
     assert said(reconcile_stream(shape.chunks, shape.tools), shape.expected) == wanted(shape.expected)
 
 
-@EVERY
 @pytest.mark.parametrize(
     "given",
     [
@@ -42,6 +42,7 @@ def test_every_shape_gives_the_right_calls(shape):
     ],
     ids=["text", "bytes", "lines", "objects"],
 )
+@EVERY
 def test_chunks_may_be_text_bytes_or_objects(shape, given):
     told = reconcile_stream([*map(given, shape.chunks), "data: [DONE]"], shape.tools)
     assert told == reconcile_stream(shape.chunks, shape.tools)

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.generators.streams.offered_tools import offered
 from dsa.generators.streams.text_calls import recover, without_markers
@@ -124,7 +125,7 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("name", ENDLESS)
+@each_row("name", ENDLESS)
 def test_no_text_is_looked_through_again_from_each_mark(name):
     """These 60 kB take milliseconds. From each mark to the end they take minutes: then this does not end."""
     recover(ENDLESS[name], TOOLS, ended=True)

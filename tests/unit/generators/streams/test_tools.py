@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from dsa.generators.streams.offered_tools import offered
 
@@ -53,7 +54,7 @@ def test_what_is_no_tool_is_told(tools):
         offered(tools)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("5", 5), (" true ", True), ("True", True), ("None", None), ('{"a": 1}', {"a": 1}), ("{'a': 1}", {"a": 1}), ("[1]", [1]),

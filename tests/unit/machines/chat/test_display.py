@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from chat_ledgers import Told
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -46,7 +47,7 @@ def test_every_reason_has_a_badge():
     assert set(display_module._BADGES) == set(REASONS)  # noqa: SLF001  (a badge that is missing would end the conversation)
 
 
-@pytest.mark.parametrize("reason", sorted(REASONS))
+@each_row("reason", sorted(REASONS))
 def test_what_was_not_done_is_shown_with_its_badge_reason_and_text(reason):
     shown = displayed(Told().says("?").told(reason))
     assert f"[{display_module._BADGES[reason]}] {reason}: because of {reason}\n" in shown  # noqa: SLF001

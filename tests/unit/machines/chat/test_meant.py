@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ def meant(name, arguments, text="", error=""):
     return read_call(ToolCall("c1", "c1", name, arguments, error, text), TOOLS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "arguments", "text", "rescues"),
     [
         ("run_sql", {"sql": QUERY}, QUERY, ()),
@@ -52,7 +53,7 @@ def test_what_is_meant(name, arguments, text, rescues):
     assert (text_of(call), call.rescues, call.fault) == (text, rescues, "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "number", "is_mended"),
     [
         ({}, 30, False),

@@ -1,11 +1,12 @@
 import pytest
+from each_row import each_row
 
 from machines.chat.python import compiles, is_empty, normal_code
 
 PLAIN = "def f(x):\n    if x:\n        return 'a'\n    return \"b\"\nf(1)\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "same",
     [
         "# a comment\n" + PLAIN,
@@ -58,7 +59,7 @@ def test_anything_else_is(code):
     assert not is_empty(code)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "said"),
     [
         ("x = 1\ny = = 2", "line 2: invalid syntax: y = = 2"),

@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from each_row import each_row
 
 from machines.chat.python import PythonError
 from machines.chat.python.interpreter import files_from, kind_of, safe_name
@@ -8,7 +9,7 @@ from machines.chat.python.interpreter import files_from, kind_of, safe_name
 PNG, PDF, ZIP = b"\x89PNG\r\n\x1a\n...", b"%PDF-1.4\n", b"PK\x03\x04..."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "name"),
     [
         ("a.csv", "a.csv"),
@@ -28,7 +29,7 @@ def test_names_are_safe(path, name):
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "content", "kind"),
     [
         ("a.png", PNG, "png"),
@@ -50,7 +51,7 @@ def test_a_kind_is_what_the_content_is(name, content, kind):
     assert kind_of(name, content) == kind
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "content", "said"),
     [
         ("a.png", PDF, "is not png: its content is pdf"),

@@ -2,6 +2,7 @@ import json
 import re
 
 import pytest
+from each_row import each_row
 
 from dsa.edge.sandbox import Bounds, SandboxOutcome
 from machines.chat.python import PythonError
@@ -30,7 +31,7 @@ def test_a_whole_report_is_a_result():
     assert [(file.name, file.content) for file in result.files] == [("a.txt", b"xy"), ("b.txt", b"z")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "results",
     [
         b"", b"\n", b"[]\n", b"{}\n", b"\xff\n", b"[" * 100_000 + b"\n", report()[:-1], report(more=1), report() + b"x", report(status="0"),
@@ -46,7 +47,7 @@ def test_what_is_no_report_is_refused_as_a_whole(results):
     assert (refused.value.code, refused.value.output) == ("bad_result", "hi")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "code", "said"),
     [
         (outcome(ended="timeout"), "python_timeout", "did not finish within 5 s"),

@@ -1,11 +1,12 @@
 """Which messages ask for work to be done again."""
 
 import pytest
+from each_row import each_row
 
 from machines.chat.policies import asks_again, read_message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "run it again", "Please re-run the query", "rerun", "Run that SQL again, please", "plot it again", "make the chart once more",
@@ -16,7 +17,7 @@ def test_asks(text):
     assert asks_again(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "continue", "refine this", "show me again", "refresh the idea", "again, what was the total?", "thanks again", "don't run it again",

@@ -3,6 +3,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from machines.chat.sql import SqlDatabase, SqlError, compiles, for_spreadsheets, normal_sql
 
@@ -47,7 +48,7 @@ def test_a_query_gives_columns_types_rows_and_how_many(database):
     assert result.csv == b"origin,n,mpg\nUSA,2,17.5\nEurope,1,26.5\nJapan,1,\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sql", "rows"),
     [
         ("VALUES (1), (2)", 2),
@@ -81,7 +82,7 @@ def test_the_result_of_a_query_shows_in_no_list_of_tables(database):
     assert refused(database, "FROM result_of_the_query")[0] == "sql_error"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "shown"),
     [
         ("12.50::DECIMAL(9, 2)", 12.5),
@@ -114,7 +115,7 @@ def test_cells_become_json_without_loss(database, expression, shown):
     assert (found, type(found)) == (shown, type(shown))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "line"),
     [
         ("12.50::DECIMAL(9, 2)", "12.50"),
@@ -146,7 +147,7 @@ def test_the_csv_is_the_same_bytes_each_time_and_in_another_process(database):
     assert database.query(sql).csv == first
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "line"),
     [
         ("'=1+1'", "'=1+1"),
@@ -305,7 +306,7 @@ def test_sql_that_says_the_same_has_one_normal_form(one, other):
     assert normal_sql(one) == normal_sql(other)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         ("select 'A'", "select 'a'"),
@@ -324,7 +325,7 @@ def test_sql_that_says_something_else_has_another(one, other):
     assert normal_sql(one) != normal_sql(other)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sql", ["", "select 'open", 'select "open', "select /* open", "\0", "\ud800", "x" * 200_000, "\N{SNOWMAN} select"]
 )
 def test_any_text_has_a_normal_form_that_is_stable(sql):

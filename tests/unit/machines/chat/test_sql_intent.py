@@ -2,6 +2,7 @@ import json
 
 import duckdb
 import pytest
+from each_row import each_row
 
 from machines.chat.sql import QueryIntent, SqlDatabase
 from machines.tool_use.records import as_data, read_record
@@ -46,7 +47,7 @@ def test_few_rows_of_few_values_are_figures_not_groups(database):
     assert (found.dimensions, found.measures) == (("city",), ("n", "total"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sql", "tables"),
     [
         ("SELECT 1", ()),
@@ -73,7 +74,7 @@ def test_datasets_are_the_tables_that_are_read(database, sql, tables):
     assert intent(database, sql).datasets == tables
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "grain"),
     [
         ("DATE '2020-01-01' + to_years(i::INT)", "year"),

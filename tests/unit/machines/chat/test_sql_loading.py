@@ -51,25 +51,27 @@ def in_sqlite(path, script):
     return path
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("x.csv", "a,b\n1,2024-01-01\n2,2024-01-02\n"),
-        ("x.csv", "a;b\n1;2024-01-01\n2;2024-01-02\n"),
-        ("x.tsv", "a\tb\n1\t2024-01-01\n2\t2024-01-02\n"),
-        ("x.json", '[{"a": 1, "b": "2024-01-01"}, {"a": 2, "b": "2024-01-02"}]'),
-        ("x.json", '{"a": 1, "b": "2024-01-01"}\n{"a": 2, "b": "2024-01-02"}\n'),
-        ("x.ndjson", '{"a": 1, "b": "2024-01-01"}\n{"a": 2, "b": "2024-01-02"}\n'),
-        ("X.JSONL", '{"a": 1, "b": "2024-01-01"}\n{"a": 2, "b": "2024-01-02"}\n'),
-    ],
-)
-@pytest.mark.parametrize("packed", [False, True])
-def test_texts_become_typed_tables(folder, opened, name, text, packed):
-    path = folder / (name + ".gz" * packed)
-    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    database = opened(path)
-    assert database.tables == (TableInfo("x", (("a", "BIGINT"), ("b", "DATE")), 2, path.name),)
-    assert rows(database, "FROM x") == ((1, "2024-01-01"), (2, "2024-01-02"))
+TEXTS = {
+    "commas.csv": "a,b\n1,2024-01-01\n2,2024-01-02\n",
+    "semicolons.csv": "a;b\n1;2024-01-01\n2;2024-01-02\n",
+    "tabs.tsv": "a\tb\n1\t2024-01-01\n2\t2024-01-02\n",
+    "list.json": '[{"a": 1, "b": "2024-01-01"}, {"a": 2, "b": "2024-01-02"}]',
+    "lines.json": '{"a": 1, "b": "2024-01-01"}\n{"a": 2, "b": "2024-01-02"}\n',
+    "more_lines.ndjson": '{"a": 1, "b": "2024-01-01"}\n{"a": 2, "b": "2024-01-02"}\n',
+    "CAPITALS.JSONL": '{"a": 1, "b": "2024-01-01"}\n{"a": 2, "b": "2024-01-02"}\n',
+}
+
+
+def test_texts_become_typed_tables(folder, opened):
+    for name, text in TEXTS.items():
+        written(folder / name, text)
+        (folder / f"packed_{name}.gz").write_bytes(gzip.compress(text.encode()))
+    names = [*TEXTS, *(f"packed_{name}.gz" for name in TEXTS)]
+    database = opened(*(folder / name for name in names))
+    columns = (("a", "BIGINT"), ("b", "DATE"))
+    assert list(database.tables) == [TableInfo(name.partition(".")[0].lower(), columns, 2, name) for name in names]
+    found = {table.source: rows(database, f"FROM {table.name}") for table in database.tables}
+    assert found == dict.fromkeys(names, ((1, "2024-01-01"), (2, "2024-01-02")))
 
 
 def test_a_type_is_that_of_all_values_not_of_the_first_ones(folder, opened):
@@ -112,9 +114,8 @@ CREATE VIEW heavy AS SELECT count(*) AS n FROM People WHERE weight > 1;
 """
 
 
-@pytest.mark.parametrize("name", ["shop.db", "shop.sqlite", "shop.sqlite3"])
-def test_all_tables_of_a_sqlite_file_with_the_types_of_their_values(folder, opened, name):
-    database = opened(in_sqlite(folder / name, SQLITE))
+def test_all_tables_of_a_sqlite_file_with_the_types_of_their_values(folder, opened):
+    database = opened(in_sqlite(folder / "shop.db", SQLITE))
     people = next(table for table in database.tables if table.name == "people")
     assert dict(people.columns) == {
         "id": "BIGINT", "full name": "VARCHAR", "born": "TIMESTAMP", "died": "DATE", "said": "VARCHAR", "weight": "DOUBLE",
@@ -127,6 +128,12 @@ def test_all_tables_of_a_sqlite_file_with_the_types_of_their_values(folder, open
     )
 
 
+def test_sqlite_file_has_one_of_three_endings(folder, opened):
+    names = ["a.db", "b.sqlite", "c.sqlite3"]
+    database = opened(*(in_sqlite(folder / name, "CREATE TABLE one AS SELECT 1 AS x") for name in names))
+    assert [(table.source, table.row_count) for table in database.tables] == [(name, 1) for name in names]
+
+
 def test_a_folder_gives_its_data_files_and_leaves_out_the_rest(folder, opened):
     written(folder / "b.csv", "a\n1\n")
     written(folder / "a.json", '{"a": 1}')
@@ -135,23 +142,23 @@ def test_a_folder_gives_its_data_files_and_leaves_out_the_rest(folder, opened):
     assert [table.name for table in opened(folder).tables] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("name", "table"),
-    [
-        ("2024 sales.csv", "t_2024_sales"),
-        ("order.csv", "order_data"),
-        ("Große Städte.csv", "große_städte"),
-        ("a[1]*?'\";--.csv", "a_1"),
-        ("s3:bucket{x}.csv", "s3_bucket_x"),
-        ("%20.csv", "t_20"),
-        ("---.csv", "data"),
-        ("my.sales.2024.csv.gz.csv", "my_sales_2024_csv_gz"),
-    ],
-)
-def test_tables_are_named_so_that_they_need_no_quotes(folder, opened, name, table):
-    database = opened(written(folder / name, "a\n7\n"))
-    assert [found.name for found in database.tables] == [table]
-    assert rows(database, f"SELECT a FROM {table}") == ((7,),)
+TABLE_NAMES = {
+    "2024 sales.csv": "t_2024_sales",
+    "order.csv": "order_data",
+    "Große Städte.csv": "große_städte",
+    "a[1]*?'\";--.csv": "a_1",
+    "s3:bucket{x}.csv": "s3_bucket_x",
+    "%20.csv": "t_20",
+    "---.csv": "data",
+    "my.sales.2024.csv.gz.csv": "my_sales_2024_csv_gz",
+}
+
+
+def test_tables_are_named_so_that_they_need_no_quotes(folder, opened):
+    database = opened(*(written(folder / name, f"a\n{at}\n") for at, name in enumerate(TABLE_NAMES)))
+    assert {table.source: table.name for table in database.tables} == TABLE_NAMES
+    found = {name: rows(database, f"SELECT a FROM {name}") for name in TABLE_NAMES.values()}
+    assert found == {name: ((at,),) for at, name in enumerate(TABLE_NAMES.values())}
 
 
 def test_names_stay_apart(folder, opened, tmp_path):
@@ -279,7 +286,7 @@ def holding(request, folder):
     return holds
 
 
-@pytest.mark.parametrize("columns", ["x", "max(x) AS x"])
+@pytest.mark.parametrize("columns", ["x", "max(x) AS x"], ids=["rows", "one row"])
 def test_a_view_without_an_end_is_ended_at_the_limit_of_time(holding, opened, tmp_path, monkeypatch, columns):
     monkeypatch.setenv("DSA_LOAD_S", "1.5")
     path = holding(ENDLESS.format(columns))

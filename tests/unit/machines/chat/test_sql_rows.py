@@ -2,9 +2,10 @@
 
 import gzip
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
+from each_row import each_row
 
 from machines.chat.sql import LoadError, SqlDatabase
 
@@ -34,8 +35,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("name", LOST)
+@each_row(("name", "packed"), [*((name, False) for name in LOST), ("short lines first", True)])
 def test_no_line_is_left_out_in_silence(tmp_path, name, packed):
     text, says = LOST[name]
     file = tmp_path / ("data.csv.gz" if packed else "data.csv")
@@ -44,13 +44,23 @@ def test_no_line_is_left_out_in_silence(tmp_path, name, packed):
         SqlDatabase([file], tmp_path)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_what_is_whole_is_loaded(tmp_path, name):
-    text, rows, columns = WHOLE[name]
-    (tmp_path / "data.csv").write_text(text)
-    with SqlDatabase([tmp_path / "data.csv"], tmp_path) as database:
-        (table,) = database.tables
-    assert (table.row_count, [column for column, _ in table.columns]) == (rows, columns)
+@contextmanager
+def loaded(folder, texts):
+    """Load a text file for each text, all at once, and one packed for each text given as bytes. Give the database, and the tables in the texts' order."""
+    files = []
+    for number, text in enumerate(texts):
+        packed = isinstance(text, bytes)
+        files.append(folder / (f"t{number}.csv.gz" if packed else f"t{number}.csv"))
+        files[-1].write_bytes(gzip.compress(text) if packed else text.encode())
+    with SqlDatabase(files, folder) as database:
+        assert [table.name for table in database.tables] == [f"t{number}" for number in range(len(files))]
+        yield database, database.tables
+
+
+def test_what_is_whole_is_loaded(tmp_path):
+    with loaded(tmp_path, [text for text, _, _ in WHOLE.values()]) as (_, tables):
+        found = [(table.row_count, [column for column, _ in table.columns]) for table in tables]
+    assert dict(zip(WHOLE, found, strict=True)) == {name: (rows, columns) for name, (_, rows, columns) in WHOLE.items()}
 
 
 @pytest.mark.parametrize(
@@ -67,91 +77,103 @@ def test_other_encodings_are_named_with_what_to_do(tmp_path, content, says):
         SqlDatabase([tmp_path / "data.csv"], tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [
-        (("2024-03-08", "2024-03-09", "03/10/2024"), "VARCHAR"),
-        (("2024-03-18", "03/19/2024"), "VARCHAR"),
-        (("2024-03-18", "2024-03-19", "19.03.2024"), "VARCHAR"),
-        (("2024-03-08 10:00:00", "03/10/2024 11:00:00"), "VARCHAR"),
-        (("2024-03-08", "2024-03-09"), "DATE"),
-        (("03/18/2024", "03/19/2024"), "DATE"),
-    ],
-)
+DATES_IN_TWO_WAYS = {
+    ("2024-03-08", "2024-03-09", "03/10/2024"): "VARCHAR",
+    ("2024-03-18", "03/19/2024"): "VARCHAR",
+    ("2024-03-18", "2024-03-19", "19.03.2024"): "VARCHAR",
+    ("2024-03-08 10:00:00", "03/10/2024 11:00:00"): "VARCHAR",
+    ("2024-03-08", "2024-03-09"): "DATE",
+    ("03/18/2024", "03/19/2024"): "DATE",
+}
+
+
+def numbered(column, rows):
+    return f"a,{column}\n" + "".join(f"{number},{value}\n" for number, value in enumerate(rows))
+
+
 @pytest.mark.parametrize("packed", [False, True])
-def test_dates_that_are_written_in_two_ways_are_texts(tmp_path, values, kind, packed):
-    text = "a,day of it\n" + "".join(f"{number},{value}\n" for number, value in enumerate(values))
-    file = tmp_path / ("data.csv.gz" if packed else "data.csv")
-    file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    with SqlDatabase([file], tmp_path) as database:
-        (table,) = database.tables
-    assert (table.row_count, dict(table.columns)) == (len(values), {"a": "BIGINT", "day of it": kind})
+def test_dates_that_are_written_in_two_ways_are_texts(tmp_path, packed):
+    texts = [numbered("day of it", rows) for rows in DATES_IN_TWO_WAYS]
+    with loaded(tmp_path, [text.encode() for text in texts] if packed else texts) as (_, tables):
+        found = [(table.row_count, dict(table.columns)) for table in tables]
+    wanted = [(len(rows), {"a": "BIGINT", "day of it": kind}) for rows, kind in DATES_IN_TWO_WAYS.items()]
+    assert dict(zip(DATES_IN_TWO_WAYS, found, strict=True)) == dict(zip(DATES_IN_TWO_WAYS, wanted, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [
-        (("03/04/2024", "05/06/2024"), "VARCHAR"),
-        (("4.3.2024", "5.6.2024", "7.7.2024"), "VARCHAR"),
-        (("03-04-24", "05-06-24"), "VARCHAR"),
-        (("24-03-04", "24-05-06"), "VARCHAR"),
-        (("03/04/2024", "13/04/2024"), "DATE"),
-        (("03/03/2024", "05/05/2024"), "DATE"),
-        (("2024/03/04", "2024/05/06"), "DATE"),
-        (("2024-03-04 10:00:00", "2024-05-06 10:00:00"), "TIMESTAMP"),
-    ],
-)
-def test_dates_whose_day_may_be_their_month_are_texts(tmp_path, values, kind):
-    text = "a,on\n" + "".join(f"{number},{value}\n" for number, value in enumerate(values)) + "9,\n"
-    (tmp_path / "data.csv").write_text(text)
-    with SqlDatabase([tmp_path / "data.csv"], tmp_path) as database:
-        (table,) = database.tables
-        found = database.query('SELECT "on" FROM data ORDER BY a').preview
-    assert dict(table.columns)["on"] == kind
-    if kind == "VARCHAR":
-        assert found == (*((value,) for value in values), (None,))
+DAYS_OR_MONTHS = {
+    ("03/04/2024", "05/06/2024"): "VARCHAR",
+    ("4.3.2024", "5.6.2024", "7.7.2024"): "VARCHAR",
+    ("03-04-24", "05-06-24"): "VARCHAR",
+    ("24-03-04", "24-05-06"): "VARCHAR",
+    ("03/04/2024", "13/04/2024"): "DATE",
+    ("03/03/2024", "05/05/2024"): "DATE",
+    ("2024/03/04", "2024/05/06"): "DATE",
+    ("2024-03-04 10:00:00", "2024-05-06 10:00:00"): "TIMESTAMP",
+}
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "told"),
-    [
-        (("0.1", "1234567890123456.78"), "DECIMAL(18,2)", (0.1, "1234567890123456.78")),
-        (("-.5", "12345678901234567890.12"), "DECIMAL(22,2)", (-0.5, "12345678901234567890.12")),
-        (("1" + "2" * 45, "0.5"), "VARCHAR", ("1" + "2" * 45, "0.5")),
-        (("0.12345678901234567890", "1e5"), "VARCHAR", ("0.12345678901234567890", "1e5")),
-        (("1.10", "1e300"), "DOUBLE", (1.1, 1e300)),
-        (("0.30000000000000004", "0.6666666666666666"), "DOUBLE", (0.1 + 0.2, 2 / 3)),
-        ((f"{0.1:.18e}", f"{1 / 3:.20f}"), "DOUBLE", (0.1, 1 / 3)),
-        (("12345678901234567890", "1"), "HUGEINT", ("12345678901234567890", 1)),
-    ],
-)
-def test_numbers_keep_the_digits_that_the_file_has(tmp_path, values, kind, told):
-    text = "a,on,day\n" + "".join(f"{number},{value},2024-01-01\n" for number, value in enumerate(values))
-    (tmp_path / "data.csv").write_text(text)
-    with SqlDatabase([tmp_path / "data.csv"], tmp_path) as database:
-        (table,) = database.tables
-        found = database.query('SELECT "on" FROM data ORDER BY a').preview
-    assert dict(table.columns) == {"a": "BIGINT", "on": kind, "day": "DATE"}
-    assert found == tuple((value,) for value in told)
+def test_dates_whose_day_may_be_their_month_are_texts(tmp_path):
+    with loaded(tmp_path, [numbered("on", rows) + "9,\n" for rows in DAYS_OR_MONTHS]) as (database, tables):
+        kinds = [dict(table.columns)["on"] for table in tables]
+        found = [database.query(f'SELECT "on" FROM {table.name} ORDER BY a').preview for table in tables]
+    assert dict(zip(DAYS_OR_MONTHS, kinds, strict=True)) == DAYS_OR_MONTHS
+    texts = [
+        (rows, preview)
+        for rows, preview in zip(DAYS_OR_MONTHS, found, strict=True)
+        if DAYS_OR_MONTHS[rows] == "VARCHAR"
+    ]
+    assert dict(texts) == {rows: (*((value,) for value in rows), (None,)) for rows, _ in texts}
 
 
-@pytest.mark.parametrize("name", ["told.json", "told.ndjson"])
-@pytest.mark.parametrize(
-    ("ids", "kind", "told"),
-    [
-        (("12345678901234567890123", "1"), "DECIMAL(23,0)", ("12345678901234567890123", 1)),
-        (("1" + "2" * 45, "1"), "VARCHAR", ("1" + "2" * 45, "1")),
-        (("0.5", "1e300"), "DOUBLE", (0.5, 1e300)),
-    ],
-)
-def test_whole_numbers_of_json_keep_their_digits(tmp_path, name, ids, kind, told):
-    lines = [f'{{"id": {each}, "to": {{"x": [1, null]}}, "day": "2024-01-0{n}"}}' for n, each in enumerate(ids, 1)]
-    (tmp_path / name).write_text("\n".join(lines))
-    with SqlDatabase([tmp_path / name], tmp_path) as database:
-        (table,) = database.tables
-        found = database.query("SELECT id FROM told ORDER BY day").preview
-    assert dict(table.columns) == {"id": kind, "to": "STRUCT(x BIGINT[])", "day": "DATE"}
-    assert found == tuple((value,) for value in told)
+NUMBERS = [
+    (("0.1", "1234567890123456.78"), "DECIMAL(18,2)", (0.1, "1234567890123456.78")),
+    (("-.5", "12345678901234567890.12"), "DECIMAL(22,2)", (-0.5, "12345678901234567890.12")),
+    (("1" + "2" * 45, "0.5"), "VARCHAR", ("1" + "2" * 45, "0.5")),
+    (("0.12345678901234567890", "1e5"), "VARCHAR", ("0.12345678901234567890", "1e5")),
+    (("1.10", "1e300"), "DOUBLE", (1.1, 1e300)),
+    (("0.30000000000000004", "0.6666666666666666"), "DOUBLE", (0.1 + 0.2, 2 / 3)),
+    ((f"{0.1:.18e}", f"{1 / 3:.20f}"), "DOUBLE", (0.1, 1 / 3)),
+    (("12345678901234567890", "1"), "HUGEINT", ("12345678901234567890", 1)),
+]
+
+
+def test_numbers_keep_the_digits_that_the_file_has(tmp_path):
+    texts = [
+        "a,on,day\n" + "".join(f"{number},{value},2024-01-01\n" for number, value in enumerate(values))
+        for values, _, _ in NUMBERS
+    ]
+    with loaded(tmp_path, texts) as (database, tables):
+        found = [
+            (dict(table.columns), database.query(f'SELECT "on" FROM {table.name} ORDER BY a').preview)
+            for table in tables
+        ]
+    assert found == [
+        ({"a": "BIGINT", "on": kind, "day": "DATE"}, tuple((value,) for value in read)) for _, kind, read in NUMBERS
+    ]
+
+
+WHOLE_NUMBERS = [
+    (("12345678901234567890123", "1"), "DECIMAL(23,0)", ("12345678901234567890123", 1)),
+    (("1" + "2" * 45, "1"), "VARCHAR", ("1" + "2" * 45, "1")),
+    (("0.5", "1e300"), "DOUBLE", (0.5, 1e300)),
+]
+
+
+@pytest.mark.parametrize("ending", ["json", "ndjson"])
+def test_whole_numbers_of_json_keep_their_digits(tmp_path, ending):
+    for number, (ids, _, _) in enumerate(WHOLE_NUMBERS):
+        lines = [f'{{"id": {each}, "to": {{"x": [1, null]}}, "day": "2024-01-0{n}"}}' for n, each in enumerate(ids, 1)]
+        (tmp_path / f"t{number}.{ending}").write_text("\n".join(lines))
+    files = [tmp_path / f"t{number}.{ending}" for number in range(len(WHOLE_NUMBERS))]
+    with SqlDatabase(files, tmp_path) as database:
+        found = [
+            (dict(table.columns), database.query(f"SELECT id FROM {table.name} ORDER BY day").preview)
+            for table in database.tables
+        ]
+    assert found == [
+        ({"id": kind, "to": "STRUCT(x BIGINT[])", "day": "DATE"}, tuple((value,) for value in read))
+        for _, kind, read in WHOLE_NUMBERS
+    ]
 
 
 def test_whole_numbers_of_sqlite_keep_their_digits_beside_fractions(tmp_path):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from each_row import each_row
 
 from machines.coding.coding_tools import RESCUES, TOOLS
 from machines.tool_use.tool_call import ToolCall, read_call
@@ -14,7 +15,7 @@ def read(name, arguments, **more):
     return read_call(ToolCall("c1", "c1", name, arguments, **more), KNOWN)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "given", "tool", "arguments", "rescues"),
     [
         ("write_file", {"path": "a", "content": "x"}, "write_file", {"path": "a", "content": "x", "create_dirs": True}, ()),
@@ -44,7 +45,7 @@ def test_a_call_is_what_it_means(name, given, tool, arguments, rescues):
     assert set(call.rescues) <= set(RESCUES)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "given", "says"),
     [
         ("sing", {}, "there is no tool 'sing'; the tools are: list_dir"),
@@ -71,7 +72,7 @@ def test_what_was_cut_off_is_never_completed():
     assert "end before they are complete" in call.fault
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+@each_row("tool", TOOLS, ids=lambda tool: tool.name)
 def test_every_tool_describes_itself_as_a_schema(tool):
     from jsonschema import Draft202012Validator
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 from conftest import NOT_TESTED
+from each_row import each_row
 
 from dsa.edge.sandbox.command_sandbox import (
     BOUNDS,
@@ -200,7 +201,7 @@ for n in range(300):
     assert (ran.ended, ran.code) == ("disk", None), ran.output
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "text"),
     [
         (b"\x1b[31mred\x1b[0m", "red"), (b"\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b", "ab"), (b"a\x1bPq\x1b\\b\x1b(Bc\x1b7d", "abcd"), (b"10%\r20%\r\nend", "10%\n20%\nend"),
@@ -390,7 +391,7 @@ def test_connections_are_carried_for_named_hosts(server):
     assert not Path(path).exists()
 
 
-@pytest.mark.parametrize("host", ["", "*", "*.example.org", "a/b", "http://a", "a:0", "a:99999", "a:b", "u@a"])
+@each_row("host", ["", "*", "*.example.org", "a/b", "http://a", "a:0", "a:99999", "a:b", "u@a"])
 def test_what_names_no_host_is_told(host):
     with pytest.raises(ValueError, match="names no host"), serving([host]):
         pass

@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from machines.coding.tools.workspace_paths import WorkspaceToolError
 # -- what is asked ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cmd", "argv"),
     [
         (["python", "a b.py", "$HOME"], ("python", "a b.py", "$HOME")),
@@ -35,7 +36,7 @@ def test_a_command_is_a_list_of_arguments(cmd, argv):
     assert asked(cmd) == argv
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cmd", "code", "says"),
     [
         ("cd src && pytest -q", "shell_syntax", 'send ["pytest", "-q"] with cwd "src"'),
@@ -65,7 +66,7 @@ def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
     assert (refused.value.code, says in str(refused.value)) == (code, True), str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "operator",
     [">", ">>", "<", "<<", "<<<", "|", "||", "|&", "&&", "&", ";", "2>", "2>&1", "1>&2", ">&2", "&>", "&>>", "2>>", "2>/dev/null", ">|"],
 )  # fmt: skip
@@ -106,7 +107,7 @@ ALLOWED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("argv", ALLOWED, ids=" ".join)
+@each_row("argv", ALLOWED, ids=" ".join)
 def test_what_a_task_needs_is_allowed(argv, tmp_path):
     (tmp_path / "own").mkdir()
     assert fault(argv, Rules(), tmp_path) == ""
@@ -170,7 +171,7 @@ def test_a_program_is_run_without_an_argument_only_where_that_is_said(tmp_path, 
     assert told.endswith(says) if says else not told
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         {"pips": True}, {"pip": "yes"}, {"modules": "pytest"}, {"modules": [1]}, {"programs": ["make"]}, {"programs": {"make": {}}},
@@ -183,7 +184,7 @@ def test_what_is_no_rule_is_told(data):
         Rules.from_mapping(data)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "kind", "what"),
     [
         (["-Bum", "x", "a"], "module", "x"), (["-mx.y"], "module", "x.y"), (["-W", "error", "x.py"], "script", "x.py"), (["-Werror", "-Xdev", "x"], "script", "x"),

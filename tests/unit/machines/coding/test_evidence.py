@@ -1,6 +1,7 @@
 """What shows that a subtask is completed: results that fit it, where that can be decided."""
 
 import pytest
+from each_row import each_row
 
 from machines.coding.coding_work import evidence_of, files_in, lacking
 from machines.coding.task_plan import CodingCall, CodingResult
@@ -29,7 +30,7 @@ def of_files(*names):
     return f"no tool has read, written or run {' or '.join(names)} in this subtask"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("subtask", "results", "lacks"),
     [
         ("anything", [], NOTHING),

@@ -4,6 +4,7 @@ import random
 import subprocess
 
 import pytest
+from each_row import each_row
 
 from machines.coding.history.workspace_scan import is_named, parts_of, rules_of
 
@@ -67,7 +68,7 @@ def paths():
     return sorted({"/".join(chosen.choices(NAMES, k=chosen.randint(1, 4))) for _ in range(300)})
 
 
-@pytest.mark.parametrize("line", LINES)
+@each_row("line", LINES)
 def test_a_line_means_what_it_means_to_git(repository, paths, line):
     (repository / ".gitignore").write_text(f"{line}\n", "utf-8")
     chain = [(0, rules_of(f"{line}\n".encode()))]

@@ -2,6 +2,7 @@
 
 import attrs
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,8 +141,8 @@ def test_refusals_of_calls_that_differ_are_never_the_end():
     assert level_of_another([*failed, *refused[:1] * 4], 30, number=10) == "end"  # those of the same call are
 
 
-@pytest.mark.parametrize("kind", ["changing", "looking", "running"])
-@pytest.mark.parametrize("many", [6, 16, 60])
+@each_row("kind", ["changing", "looking", "running"])
+@each_row("many", [6, 16, 60])
 def test_a_circle_of_many_calls_is_one(kind, many):
     keys = [key_of("t", {"path": str(number)}) for number in range(many)]
     past, found = [], []
@@ -184,7 +185,7 @@ def looked(result, **more):
     return did(kind="looking", result=result, **more)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("last", "before", "says"),
     [
         (ran("1"), [ran("1")], "You have now made exactly this call 2 times, with the same outcome."),

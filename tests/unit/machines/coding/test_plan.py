@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ def test_tasks_are_found_in_what_a_model_says(text):
     assert read_plan(text) == (TASK, [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "says"),
     [
         ("I shall think about it.", "there is no JSON list of tasks"),

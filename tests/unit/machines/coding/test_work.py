@@ -7,6 +7,7 @@ import attrs
 import coding_chaos
 import pytest
 from coders import HELLO, HELLO_PLAN, PACKAGE, PACKAGE_PLAN, acting, agent_at, call, hello, package, tasks
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,7 +120,7 @@ def line_of(tool, status, about, result=None):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tool", "status", "about", "line"),
     [
         ("run_cmd", "failed", {"argv": ["python", "a.py"], "arguments": {"cmd": "python a.py"}}, "ERROR run_cmd python a.py: why"),

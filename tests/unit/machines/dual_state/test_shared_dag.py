@@ -10,7 +10,7 @@ from dsa.edge.driver import Driver
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
 from dsa.runtime.run import begin, replay
-from dsa.runtime.status import unfinished
+from dsa.runtime.status import unfinished_work
 from dsa.semantics import Occurrence
 from machines import (
     ActionPair,
@@ -203,7 +203,7 @@ def test_an_effect_performed_again_after_a_crash_gives_its_artifact_the_same_id(
     [stored] = artifacts.attempts()
     entries = list(whole.ledger)
     cut_off = replay(machine, entries[: next(n for n, e in enumerate(entries) if isinstance(e, ArtifactEntry))])
-    rest = asyncio.run(Driver(cut_off, binding, artifacts, left=unfinished(cut_off)).drive())
+    rest = asyncio.run(Driver(cut_off, binding, artifacts, left=unfinished_work(cut_off)).drive())
     assert rest.run.outcome == "succeeded"
     assert [each.artifact_id for each in artifacts.attempts()] == [stored.artifact_id]
     assert [entry.artifact_id for entry in rest.run.ledger if isinstance(entry, VerdictEntry)] == [stored.artifact_id]

@@ -78,11 +78,11 @@ def test_the_readme_shows_what_works(monkeypatch, capsys, tmp_path):
     shown = [line.removeprefix("    ") for line in lines if line.startswith("    ")]
     monkeypatch.chdir(root)
     exec("\n".join(shown), {})
-    assert "\nhow-to/guards-and-effects.md:" in capsys.readouterr().out
+    assert "\nhow-to/write-a-guard.md:" in capsys.readouterr().out
     (command,) = (line for line in lines if line.startswith("dsa run --policy"))
     done = dsa(*shlex.split(command)[1:], "--runs", str(tmp_path))
     assert done.exit_code == 0, done.output
-    assert "\nhow-to/guards-and-effects.md:" in done.stdout
+    assert "\nhow-to/write-a-guard.md:" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What an answer brings: a reason for each that cannot be used, and that a call that is written as text is none."""
 
 import pytest
+from each_row import each_row
 from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.generators import reconcile_stream
@@ -20,8 +21,8 @@ def a_call():
     return call_chunk(entry(0, '{"city": "Paris"}', given_id="a", name="get_weather"))
 
 
-@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "length", "content_filter", "SAFETY", "OTHER", "pause"])
-@pytest.mark.parametrize("said", [[a_call()], []], ids=["a call", "nothing"])
+@each_row("reason", ["MALFORMED_FUNCTION_CALL", "length", "content_filter", "SAFETY", "OTHER", "pause"])
+@each_row("said", [[a_call()], []], ids=["a call", "nothing"])
 def test_after_another_reason_than_the_end_no_call_is_made_and_the_reason_is_told(reason, said):
     kind, data = brought(*said, finished(reason))
     assert (kind, data.calls) == ("cut_off", ())
@@ -76,14 +77,14 @@ def test_a_text_that_speaks_of_calls_is_an_answer(text):
     assert (kind, data.content) == ("said", text)
 
 
-@pytest.mark.parametrize("odd", ["NaN", "12", -1, -(10**30), 10**30, True, 1.5, [1], {"a": 1}, float("nan")])
+@each_row("odd", ["NaN", "12", -1, -(10**30), 10**30, True, 1.5, [1], {"a": 1}, float("nan")])
 def test_a_count_that_is_not_one_is_unknown(odd):
     usage = {"prompt_tokens": odd, "completion_tokens": 3, "cost": 0.5}
     _, told = answer_of(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())
     assert told.usage == ModelUsage(None, 3, 0.5)
 
 
-@pytest.mark.parametrize("odd", ["0.5", -1e308, -0.1, float("inf"), float("nan"), True, 10**400, [1]])
+@each_row("odd", ["0.5", -1e308, -0.1, float("inf"), float("nan"), True, 10**400, [1]])
 def test_a_cost_that_is_not_one_is_unknown(odd):
     usage = {"prompt_tokens": 2, "completion_tokens": 3, "cost": odd}
     _, told = answer_of(StreamResult(content="hi", finish_reason="stop", usage=usage), lambda name, _: name, ())

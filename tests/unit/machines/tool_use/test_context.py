@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from each_row import each_row
 from stream_server import answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
@@ -56,7 +57,7 @@ def asked(address, messages, notices=None):
     return asyncio.run(ask_within(ask, lambda room: within(messages, room), 60_000, beside=0, notice=notice))
 
 
-@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+@each_row("words", WORDS.values(), ids=WORDS)
 def test_less_is_sent_and_the_model_asked_again_whatever_the_provider_says(words):
     notices = []
     messages = told(9_000, 9_000)

@@ -1,6 +1,7 @@
 """Numbers as models write them: within bounds, or refused, or the nearest."""
 
 import pytest
+from each_row import each_row
 
 from machines.tool_use import LIMIT, NUMBER, Parameter
 
@@ -23,14 +24,14 @@ def test_one_out_of_bounds_is_refused_but_for_a_limit(said):
     assert found == ["number"]
 
 
-@pytest.mark.parametrize("said", ["many", True, None, [1], float("nan"), float("inf")])
-@pytest.mark.parametrize("kind", [NUMBER, LIMIT])
+@each_row("said", ["many", True, None, [1], float("nan"), float("inf")])
+@each_row("kind", [NUMBER, LIMIT])
 def test_what_is_none_is_refused(kind, said):
     with pytest.raises(ValueError, match="must be a whole number, not"):
         kind.read(said, AMOUNT, [])
 
 
-@pytest.mark.parametrize("said", [1.5, "1.5", "1.234,50 EUR", "1e3", "0x20", "2026-01-02", "10 or 20", "1,0"])
+@each_row("said", [1.5, "1.5", "1.234,50 EUR", "1e3", "0x20", "2026-01-02", "10 or 20", "1,0"])
 def test_of_a_number_that_could_mean_another_one_nothing_is_made(said):
     with pytest.raises(ValueError, match="'n' must be a whole number, not"):
         NUMBER.read(said, Parameter("n", NUMBER, "how much"), [])

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from each_row import each_row
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from machines.tool_use.records import is_writable, shell_line
 BASH = shutil.which("bash")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "wanted"),
     [
         ("plain", "plain"), ("\N{PARROT} é", "\N{PARROT} é"), ("\ud83e\udd9c", "\N{PARROT}"), ("half \ud83d", "half \ufffd"), ("\udd9c\ud83e", "\ufffd\ufffd"),

@@ -1,10 +1,10 @@
 """What the guard says of a call before it happens."""
 
-import pytest
+from each_row import each_row
 from file_tools import FileTools
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tool", "arguments", "faulty"),
     [
         ("read_file", {"path": "a"}, False),

@@ -1,6 +1,7 @@
 """What a path means, and what a pattern covers."""
 
 import pytest
+from each_row import each_row
 from file_tools import FileTools, given_or_refused, refused
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from machines.coding.tools.workspace_paths import PathPattern, named, parts_of
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "parts"),
     [
         ("a.py", ("a.py",)),
@@ -57,7 +58,7 @@ def test_any_text_is_names_that_stay_inside_or_is_refused(text):
     assert not named(parts).isprintable() or "\\" in named(parts) or parts_of(named(parts)) == parts
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "covered", "free"),
     [
         ("*.lock", ["a.lock", "x/y/b.LOCK"], ["a.lock.py", "lock"]),

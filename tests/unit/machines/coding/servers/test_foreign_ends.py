@@ -144,11 +144,11 @@ def test_a_call_that_is_interrupted_does_not_go_on(mark):
 WITHOUT = """
 import sys
 sys.modules["mcp"] = None
-from machines.coding.tools.workspace_paths import ToolError
+from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.coding.servers.mcp_tools import Foreign, Server
 try:
     Foreign({"test": Server(["x"])}).tools()
-except ToolError as error:
+except WorkspaceToolError as error:
     print(error.code, error)
 """
 

@@ -3,6 +3,7 @@
 import tomllib
 
 import pytest
+from each_row import each_row
 
 from dsa.errors import ParameterError
 from machines.coding.servers.mcp_results import McpServer
@@ -29,7 +30,7 @@ def test_settings_are_read():
     assert McpServer.from_mapping("plain", said["plain"]) == McpServer(("server",))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "says"),
     [
         ("command", "is a table with"),

@@ -1,6 +1,7 @@
 """Each oracle of effects, answers and timers calls what is broken broken, and nothing else."""
 
 import pytest
+from each_row import each_row
 from facts_of_runs import (
     ABOUT,
     ASKED,
@@ -231,14 +232,14 @@ KEPT = [
 ALL = {each for each in vars(effect_oracles).values() if isinstance(each, Oracle)}
 
 
-@pytest.mark.parametrize(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
+@each_row(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
 def test_what_is_broken_is_called_broken(oracle, known, new):
     said = oracle.judge(known, new)
     assert said
     assert "\n" not in said
 
 
-@pytest.mark.parametrize(("oracle", "known", "new"), KEPT, ids=[each[0].name for each in KEPT])
+@each_row(("oracle", "known", "new"), KEPT, ids=[each[0].name for each in KEPT])
 def test_and_nothing_else(oracle, known, new):
     assert oracle.judge(known, new) is None
 

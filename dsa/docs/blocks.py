@@ -1,0 +1,214 @@
+"""Parts: what the content of a block consists of, and how Markdown spells it.
+
+Frozen values without any syntax, so that Markdown and Sphinx show the same. Their texts are plain; whoever spells them escapes them.
+
+Blocks: what a page shows of a machine (its diagram, its table, its verdicts, its scenarios), as parts without syntax.
+
+Takes a machine document that was read, and options; returns parts. The same document gives the same parts on every machine: there are no times, no paths and
+no line numbers in them.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import cast
+
+import attrs
+
+from dsa.checks.report import CheckReport, PropertyResult, explored_text, totals_text
+from dsa.errors import Diagnostic
+from dsa.lang.document_writer import STEP_COLUMNS, scenario_cells, scenario_settings, step_cells
+from dsa.machine import Machine
+from dsa.targets.mermaid import Direction, mermaid
+from dsa.trace import ROW_COLUMNS, escaped, show_values, table_lines, transition_cells
+
+#: What Markdown would take for its own in the middle of a sentence; an underscore only at the edge of a word.
+_SPECIAL = re.compile(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)")
+
+
+def _cells(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(texts)
+
+
+def _rows(rows: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(map(tuple, rows))
+
+
+@attrs.frozen
+class Sentence:
+    """A paragraph."""
+
+    text: str
+
+
+@attrs.frozen
+class Caption:
+    """A line above a grid: a name in bold, and what is said of it."""
+
+    name: str
+    more: str = ""
+
+
+@attrs.frozen
+class Grid:
+    """A table. `code` are the columns that are written as code."""
+
+    header: tuple[str, ...] = attrs.field(converter=_cells)
+    rows: tuple[tuple[str, ...], ...] = attrs.field(converter=_rows)
+    code: frozenset[str] = frozenset()
+
+
+@attrs.frozen
+class MermaidDiagram:
+    """A machine as a diagram that the page's reader draws."""
+
+    machine: Machine
+    direction: Direction = "TB"
+
+
+@attrs.frozen
+class SvgDiagram:
+    """A machine as a drawing; `file` is its path from the page's folder."""
+
+    machine: Machine
+    file: str
+
+
+Part = Sentence | Caption | Grid | MermaidDiagram | SvgDiagram
+
+
+def markdown(parts: Iterable[Part], drawn: Callable[[MermaidDiagram | SvgDiagram], str] | None = None) -> str:
+    """Write parts as Markdown, an empty line between them and none at the end. `drawn` writes diagrams otherwise."""
+    return "\n\n".join(_text(part, drawn or diagram_text) for part in parts)
+
+
+def label_of(machine: Machine) -> str:
+    """Return what is said of a picture of a machine to people who do not see it."""
+    return f"The states of {machine.name} and the rows between them"
+
+
+def diagram_text(part: MermaidDiagram | SvgDiagram) -> str:
+    """Write a diagram as Markdown: a fence of Mermaid, or an image in a file."""
+    if isinstance(part, SvgDiagram):
+        file = f"<{part.file}>" if " " in part.file else part.file
+        return f"![{_plain(label_of(part.machine))}]({file})"
+    text = mermaid(part.machine, direction=part.direction)
+    return f"```mermaid\n{text}```"
+
+
+def _text(part: Part, drawn: Callable[[MermaidDiagram | SvgDiagram], str]) -> str:
+    match part:
+        case Sentence(text):
+            return _plain(text)
+        case Caption(name, more):
+            return f"**{_plain(name)}**{f' {_plain(more)}' if more else ''}"
+        case Grid(header, rows, code):
+            spelled = [
+                [_cell(text, is_code=name in code) for name, text in zip(header, row, strict=True)] for row in rows
+            ]
+            return "\n".join(table_lines(header, spelled))
+        case MermaidDiagram() | SvgDiagram():
+            return drawn(part)
+
+
+def _cell(text: str, *, is_code: bool) -> str:
+    """Write a cell as documents have it; a comment in it would be one of the page, or even a marker."""
+    if is_code and "`" not in text:
+        return f"`{escaped(text)}`" if text else ""
+    return escaped(text).replace("<!--", "&lt;!--")
+
+
+def _plain(text: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", text.replace("<", "&lt;"))
+
+
+Options = Mapping[str, str]
+
+
+@attrs.frozen
+class MachineDocument:
+    """A document that blocks are about: its machine, what was found as it was read, and its checks, made when first asked for."""
+
+    machine: Machine
+    found: tuple[Diagnostic, ...]
+    checks: Callable[[Machine], CheckReport]
+
+    @cached_property
+    def report(self) -> CheckReport:
+        """Everything that the checks find."""
+        return self.checks(self.machine)
+
+
+def parts_of(kind: str, options: Options, document: MachineDocument) -> tuple[Part, ...]:
+    """Return the parts of a block; kinds and options are those of `dsa.docs.pages.BLOCKS`."""
+    match kind:
+        case "diagram":
+            return (_diagram(options, document.machine),)
+        case "table":
+            return _table(options, document.machine)
+        case "verdicts":
+            return _verdicts(options, document)
+        case _:
+            return _scenarios(document.machine)
+
+
+def _diagram(options: Options, machine: Machine) -> Part:
+    if options.get("format") == "svg":
+        return SvgDiagram(machine, options.get("file") or f"{machine.name}.svg")
+    return MermaidDiagram(machine, cast(Direction, options.get("direction", "TB")))
+
+
+def _table(options: Options, machine: Machine) -> tuple[Part, ...]:
+    """Return the Steps of a workflow; of any other machine, and when asked for, its rows, if need be in a grid for each source."""
+    if machine.steps and not {"rows", "grouped"} & options.keys():
+        return (_grid(STEP_COLUMNS, step_cells(machine)),)
+    cells = [tuple(transition_cells(row).values()) for row in machine.transitions]
+    if "grouped" not in options:
+        return (Grid(ROW_COLUMNS, cells),)
+    sources = dict.fromkeys(row[0] for row in cells)
+    grids = [
+        (Caption(source), _grid(ROW_COLUMNS[1:], [row[1:] for row in cells if row[0] == source])) for source in sources
+    ]
+    return tuple(part for pair in grids for part in pair)
+
+
+def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
+    """Return a grid without the columns in which no row has anything."""
+    used = [place for place in range(len(header)) if any(row[place] for row in rows)]
+    return Grid([header[place] for place in used], [[row[place] for place in used] for row in rows])
+
+
+def _verdicts(options: Options, document: MachineDocument) -> tuple[Part, ...]:
+    report = document.report
+    totals = Sentence(f"Checked: {totals_text((*document.found, *report.diagnostics), report)}.")
+    if options.get("format") == "line":
+        return (totals,)
+    parts: list[Part] = [Sentence(f"Explored: {'; '.join(map(explored_text, report.explorations))}.")]
+    if report.properties:
+        rows = [(result.text, result.verdict, _note(result, report)) for result in report.properties]
+        header = ("property", "verdict", "note") if any(note for _, _, note in rows) else ("property", "verdict")
+        parts.append(Grid(header, [row[: len(header)] for row in rows], frozenset({"property"})))
+    if report.rests:
+        parts.append(Sentence(f"It may rest in: {', '.join(report.rests)}."))
+    return (*parts, totals)
+
+
+def _note(result: PropertyResult, report: CheckReport) -> str:
+    """Say what a verdict relies on, why it is not HOLDS, and where it is not about all that was explored."""
+    explored = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
+    at = "; ".join(filter(None, map(show_values, result.values))) if result.values != explored else ""
+    said = [
+        f"if {result.condition}" if result.condition else "",
+        result.reason,
+        f"assuming {'; '.join(result.assumes)}" if result.assumes else "",
+        f"at {at}" if at else "",
+    ]
+    return ", ".join(filter(None, said))
+
+
+def _scenarios(machine: Machine) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for scenario in machine.scenarios:
+        settings = scenario_settings(scenario)
+        parts += [Caption(scenario.name, f"at {settings}" if settings else ""), Grid(*scenario_cells(scenario))]
+    return tuple(parts) or (Sentence("It has no scenarios."),)

@@ -1,0 +1,485 @@
+"""Markers: the comments in a Markdown page between which a block is kept fresh.
+
+    <!-- dsa:diagram machine.md format=svg -->
+    (what dsa writes)
+    <!-- /dsa -->
+
+Takes the text of a page, returns its blocks and what is wrong with its markers; and, with new contents, the new text. Everything outside the blocks
+stays byte for byte. markdown-it finds the markers, so what a page shows as code is not a marker.
+
+Pages: Markdown files with blocks about machines, as they are and as they should be.
+
+Takes paths, returns drafts of pages; a draft is written or only looked at. Documents are read, and checked, once for all pages.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from dsa.checks.report import CheckReport, check
+from dsa.checks.search.exploration import automatic
+from dsa.docs.blocks import MachineDocument, SvgDiagram, label_of, markdown, parts_of
+from dsa.docs.inline_svg import is_fresh, is_sealed, sealed
+from dsa.edge.document_files import locate_from, read_bytes, read_document
+from dsa.edge.file_locks import files_below
+from dsa.edge.images import portable_svg
+from dsa.edge.processes import compiled
+from dsa.edge.replacement import replace_file
+from dsa.errors import DocumentError, DsaError, Span
+from dsa.lang import MOST_CHARACTERS, machine_of, read_machine, read_spec
+from dsa.machine import Machine
+from dsa.targets import dot
+from dsa.text import closest
+
+#: The blocks, each with its options. An option is a flag (no values), one of several values, or any text (None).
+BLOCKS: Mapping[str, Mapping[str, tuple[str, ...] | None]] = {
+    "diagram": {"format": ("mermaid", "svg"), "direction": ("TB", "BT", "LR", "RL"), "file": None},
+    "table": {"grouped": (), "rows": ()},
+    "verdicts": {"format": ("table", "line")},
+    "scenarios": {},
+}
+EXAMPLE = "<!-- dsa:diagram machine.md -->"
+END = "<!-- /dsa -->"
+
+_LINE_END = re.compile(r"\r\n?|\n")
+#: What is meant as a marker, rightly written or not.
+_MEANT = re.compile(r"<!--\s*(?:/\s*dsa\b|dsa\s*:)")
+_MARKER = re.compile(r"<!--\s*(?:(?P<end>/dsa)|dsa:(?P<words>(?:(?!-->)[^\r\n])*?))\s*-->")
+_WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
+
+
+@attrs.frozen
+class MarkerFault:
+    """What is wrong with a marker, or with the document that it names: where, why, and what to write instead."""
+
+    span: Span
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.span}: {self.message}\n        hint: {self.hint}"
+
+
+@attrs.frozen
+class MarkedBlock:
+    """A block of a page: its kind, the document that it is about, its options (a flag has no text), its markers' lines from 1."""
+
+    kind: str
+    document: str
+    options: tuple[tuple[str, str], ...]
+    span: Span
+    last: int
+
+    def option(self, name: str) -> str | None:
+        """Return the text of an option; None where it is not there."""
+        return dict(self.options).get(name)
+
+    @property
+    def line(self) -> int:
+        """The line of the opening marker."""
+        return self.span.line
+
+
+@attrs.frozen
+class MarkedText:
+    """A text, its blocks in order, and what is wrong with its markers."""
+
+    text: str
+    blocks: tuple[MarkedBlock, ...] = ()
+    faults: tuple[MarkerFault, ...] = ()
+
+    def with_contents(self, contents: Iterable[str]) -> str:
+        r"""Return the text with new contents, one for each block, an empty line before and behind them.
+
+        A content has plain `\n` between its lines and none at its end; in the text its lines end as the line of the opening marker does.
+        """
+        lines = _lines(self.text)
+        pieces: list[str] = []
+        done = 0
+        for block, content in zip(self.blocks, contents, strict=True):
+            pieces += [*lines[done : block.line], _inside(lines, block, content)]
+            done = block.last - 1
+        return "".join([*pieces, *lines[done:]])
+
+    def stale(self, contents: Iterable[str]) -> tuple[bool, ...]:
+        """Return for each block whether a new content would change it."""
+        lines = _lines(self.text)
+        pairs = zip(self.blocks, contents, strict=True)
+        return tuple("".join(lines[b.line : b.last - 1]) != _inside(lines, b, content) for b, content in pairs)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text, each with what ends it."""
+    return [f"{line}{end}" for line, end in zip(_LINE_END.split(text), [*_LINE_END.findall(text), ""], strict=True)]
+
+
+def _inside(lines: list[str], block: MarkedBlock, content: str) -> str:
+    """Return what stands between the markers of a block that has a content."""
+    opening = lines[block.line - 1]
+    end = opening[len(opening.rstrip("\r\n")) :]
+    return "".join(f"{line}{end}" for line in ("", *content.split("\n"), ""))
+
+
+def may_have_markers(text: str) -> bool:
+    """Return whether anything in a text looks like a marker; where nothing does, there is no need to read it."""
+    return _MEANT.search(text) is not None
+
+
+def marked(text: str, path: str) -> MarkedText:
+    """Read the markers of a page. Any text is a page; what is wrong with its markers is in `faults`, one for each."""
+    if not may_have_markers(text):
+        return MarkedText(text)
+    reader = _Reader(_LINE_END.split(text), path)
+    for token, line in _places(text):
+        reader.take(token, line)
+    return MarkedText(text, *reader.end())
+
+
+def _places(text: str) -> Iterator[tuple[Token, int]]:
+    """Return the pieces of HTML in which a marker is meant, with their lines from 0."""
+    # A byte order mark is not a part of the text, and would keep a marker in the first line from being one.
+    for token in MarkdownIt("commonmark").enable("table").parse(text.removeprefix("\ufeff")):
+        line = token.map[0] if token.map else 0
+        if token.type == "html_block" and _MEANT.search(token.content):
+            yield token, line
+        for child in token.children or ():
+            if child.type == "html_inline" and _MEANT.search(child.content):
+                yield child, line
+
+
+class _WrongMarker(Exception):  # noqa: N818  (the reader makes a fault of it)
+    """Raised for an opening marker that cannot be read: why, and what to write instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+class _Reader:
+    """Takes one marker after the other, and knows which block is open."""
+
+    def __init__(self, lines: list[str], path: str) -> None:
+        self._lines, self._path = lines, path
+        self._open: MarkedBlock | None = None
+        self._is_skipped = False  # the last opening marker has a fault: what closes it is not a second one
+        self._blocks: list[MarkedBlock] = []
+        self._faults: list[MarkerFault] = []
+        self._next = 0
+
+    def take(self, token: Token, line: int) -> None:
+        """Take a piece of HTML in which a marker is meant, and the line from 0 in which it, or the text around it, begins."""
+        found = _MARKER.fullmatch(token.content.strip())
+        if token.type != "html_block" or token.level or found is None:
+            self._misplaced(line, is_end=re.match(r"<!--\s*/", token.content.strip()) is not None)
+        elif found["end"]:
+            self._close(self._span(line))
+        else:
+            self._begin(found["words"], self._span(line))
+
+    def end(self) -> tuple[tuple[MarkedBlock, ...], tuple[MarkerFault, ...]]:
+        """Return what was found, once all is read."""
+        if self._open is not None:
+            self._not_closed(self._open, "the end of the page")
+        return tuple(self._blocks), tuple(self._faults)
+
+    def _begin(self, words: str, span: Span) -> None:
+        if self._open is not None:
+            self._not_closed(self._open, f"the next one in line {span.line}")
+            self._open = None
+        try:
+            self._open = _block(words, span)
+        except _WrongMarker as wrong:
+            self._fault(span, wrong.message, wrong.hint)
+        self._is_skipped = self._open is None
+
+    def _close(self, span: Span) -> None:
+        if self._open is not None:
+            self._blocks.append(attrs.evolve(self._open, last=span.line))
+        elif not self._is_skipped:
+            self._fault(span, "this marker closes nothing", f"open a block before it, such as {EXAMPLE}, or delete it")
+        self._open, self._is_skipped = None, False
+
+    def _not_closed(self, block: MarkedBlock, before: str) -> None:
+        message = f"the block {block.kind} is not closed before {before}"
+        self._fault(block.span, message, f"write {END} in a line of its own where it ends")
+
+    def _misplaced(self, line: int, *, is_end: bool) -> None:
+        """Report a marker that is not alone in its line, or not at the left margin, or not complete."""
+        there = [at for at in range(max(line, self._next), len(self._lines)) if _MEANT.search(self._lines[at])]
+        place = there[0] if there else line
+        self._next = place + 1
+        if not (is_end and self._is_skipped):
+            message = (
+                "this marker is not read: it is not complete, or inside a list, a quotation, a table or other HTML"
+            )
+            alone = "in one line of its own at the left margin, with an empty line before it"
+            self._fault(self._span(place), message, f"write {END if is_end else EXAMPLE} {alone}")
+        self._open, self._is_skipped = None, not is_end
+
+    def _span(self, line: int) -> Span:
+        source = self._lines[line]
+        found = _MEANT.search(source)
+        start = found.start() if found else 0
+        end = source.find("-->", start)
+        return Span(self._path, line + 1, start + 1, (len(source) if end < 0 else end + len("-->")) + 1, source)
+
+    def _fault(self, span: Span, message: str, hint: str) -> None:
+        self._faults.append(MarkerFault(span, message, hint))
+
+
+def _block(words: str, span: Span) -> MarkedBlock:
+    """Return the block that an opening marker begins. Raises _WrongMarker."""
+    if words.count('"') % 2:
+        raise _WrongMarker("a quotation mark is not closed", 'write "two words", or no quotation mark at all')
+    kind, *rest = [word.replace('"', "") for word in _WORD.findall(words)] or [""]
+    if kind not in BLOCKS:
+        raise _WrongMarker(f"there is no block '{kind}'", closest(kind, BLOCKS))
+    if not rest:
+        hint = f"write <!-- dsa:{kind} PATH -->: a path from the folder of this page, or the name of a shipped machine"
+        raise _WrongMarker(f"the block {kind} names no document", hint)
+    document, *written = rest
+    options = tuple(_option(kind, each) for each in written)
+    names = [name for name, _ in options]
+    for name in names:
+        if names.count(name) > 1:
+            raise _WrongMarker(f"the option '{name}' is there twice", "delete one of them")
+    _require_sense(dict(options))
+    return MarkedBlock(kind, document, options, span, span.line)
+
+
+def _option(kind: str, written: str) -> tuple[str, str]:
+    """Return the name and the text of an option. Raises _WrongMarker."""
+    name, equals, text = written.partition("=")
+    options = BLOCKS[kind]
+    if name not in options:
+        raise _WrongMarker(f"the block {kind} has no option '{name}'", closest(name, options, "it has no options"))
+    values = options[name]
+    if values == ():
+        if equals:
+            raise _WrongMarker(f"the option '{name}' has no value", f"write {name} alone")
+    elif not text or (values is not None and text not in values):
+        said = f"'{text}' is not a value of the option '{name}'" if text else f"the option '{name}' needs a value"
+        raise _WrongMarker(
+            said, "write file=NAME.svg" if values is None else f"write one of {name}={f', {name}='.join(values)}"
+        )
+    return name, text
+
+
+def _require_sense(options: Mapping[str, str]) -> None:
+    """Raise _WrongMarker when the options of a diagram contradict each other."""
+    is_svg = options.get("format") == "svg"
+    if "file" in options and not is_svg:
+        raise _WrongMarker("only a diagram with format=svg is written to a file", "add format=svg, or delete file")
+    if "direction" in options and is_svg:
+        raise _WrongMarker("the option 'direction' is for Mermaid", "delete direction, or delete format=svg")
+
+
+_FILE = re.compile(r"[\w+-][\w ./+-]*\.svg")
+#: How the names of pages end in a folder.
+PAGES = (".md", ".markdown")
+
+
+class BlockError(DsaError):
+    """Raised when the content of a block cannot be made. `hint` says what to write instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Library:
+    """Documents and drawings of several pages: a document is read once and checked at most once, a drawing is of one machine."""
+
+    def __init__(self) -> None:
+        self._documents: dict[Path, MachineDocument] = {}
+        self._drawings: dict[Path, PageDrawing] = {}
+
+    def document(self, folder: Path, name: str) -> MachineDocument:
+        """Return a document by its path from a page's folder, or its name if it is shipped. Raises BlockError, also when it is not a machine."""
+        try:
+            path = locate_from(folder, name)
+            key = path.resolve()
+            if key not in self._documents:
+                self._documents[key] = _document(name, path)
+        except DocumentError as fault:
+            raise BlockError(
+                str(fault), "write a path from the folder of this page, or the name of a shipped machine"
+            ) from fault
+        return self._documents[key]
+
+    def drawing(self, folder: Path, part: SvgDiagram) -> "PageDrawing":
+        """Return the drawing of a diagram on a page in a folder. Raises BlockError where it must not be written."""
+        path = folder / part.file
+        if not _FILE.fullmatch(part.file) or ".." in path.relative_to(folder).parts or not path.parent.is_dir():
+            raise BlockError(
+                f"'{part.file}' is not a name for a drawing", "write file=NAME.svg, below the folder of this page"
+            )
+        if path.is_symlink() or not path.parent.resolve().is_relative_to(folder.resolve()):
+            raise BlockError(
+                f"{part.file} is a link, or in a folder that is one", "write file=NAME.svg with another name"
+            )
+        before = read_bytes(path) if path.exists() else None
+        if before is not None and not is_sealed(before.decode("utf-8", "replace")):
+            raise BlockError(
+                f"{part.file} is there, and dsa docs has not drawn it", "write file=NAME.svg with another name"
+            )
+        new = PageDrawing(path, before, label_of(part.machine), dot(part.machine))
+        found = self._drawings.setdefault(path.resolve(), new)
+        if found.drawn_from != new.drawn_from:
+            raise BlockError(f"{part.file} is the drawing of another block", "write file=NAME.svg with another name")
+        return found
+
+
+def _document(name: str, path: Path) -> MachineDocument:
+    reading = read_document(str(path))
+    if reading.machine is None:
+        found = reading.diagnostics
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise BlockError(f"{name} is not a machine: {found[0].message}{more}", f"`dsa check {path}` says where")
+    return MachineDocument(reading.machine, reading.diagnostics, _checked)
+
+
+def _checked(machine: Machine) -> CheckReport:
+    """Check a machine without a limit of time: what a page says does not depend on how fast its machine is."""
+    return check(machine, engine=automatic(compiled))
+
+
+@attrs.frozen
+class PageDrawing:
+    """An SVG file beside a page: where it is, what is in it now (None: nothing), what it is to be drawn from."""
+
+    path: Path
+    before: bytes | None
+    label: str
+    drawn_from: str
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it has to be drawn again."""
+        return self.before is None or not is_fresh(self.before.decode("utf-8", "replace"), self.drawn_from)
+
+    def write(self) -> None:
+        """Draw it, unless that was done for another page. Raises RenderError, DocumentError or OSError; the file is then as it was."""
+        if self.path.exists() and is_fresh(self.path.read_bytes().decode("utf-8", "replace"), self.drawn_from):
+            return
+        text = sealed(portable_svg(self.drawn_from), self.label, self.drawn_from)
+        replace_file(self.path, text.encode("utf-8"), self.before)
+
+
+@attrs.frozen
+class BlockState:
+    """A block of a page, whether it is stale, and its drawing when it has one in a file."""
+
+    block: MarkedBlock
+    is_stale: bool
+    drawing: PageDrawing | None = None
+
+
+@attrs.frozen
+class PageDraft:
+    """A page as it is and as it should be. Where there are faults, nothing may be written."""
+
+    path: Path
+    before: bytes
+    text: str
+    blocks: tuple[BlockState, ...] = ()
+    faults: tuple[MarkerFault, ...] = ()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the page, or a drawing beside it, has to be written."""
+        return any(state.is_stale for state in self.blocks)
+
+    def write(self) -> None:
+        """Write the drawings and then the page, each whole or not at all. Raises RenderError, DocumentError or OSError."""
+        for state in self.blocks:
+            if state.drawing is not None and state.drawing.is_stale:
+                state.drawing.write()
+        content = self.text.encode("utf-8")
+        if content != self.before:
+            replace_file(self.path, content, self.before)
+
+
+def pages_in(paths: Sequence[Path]) -> Iterator[Path]:
+    """Return the pages at paths, each once: files as they are named, in folders the Markdown files, in the order of their names.
+
+    Hidden files and folders, `node_modules` and links in a folder are left out.
+    """
+    seen: set[Path] = set()
+    for path in paths:
+        for page in files_below(path, PAGES) if path.is_dir() else (path,):
+            if (key := page.resolve()) not in seen:
+                seen.add(key)
+                yield page
+
+
+def draft(path: Path, library: Library) -> PageDraft:
+    """Return a page as it should be. Raises DocumentError when it cannot be read; what is wrong with its markers is in `faults`."""
+    before = read_bytes(path)
+    text = before.decode("utf-8", "replace")
+    if not may_have_markers(text):
+        return PageDraft(path, before, text)
+    if text.encode("utf-8") != before:
+        raise DocumentError(str(path), "is not UTF-8 text")
+    if len(text) > MOST_CHARACTERS:
+        raise DocumentError(str(path), f"has {len(text):,} characters, and pages of {MOST_CHARACTERS:,} are read")
+    return _Drafting(path, before, marked(text, str(path)), library).draft()
+
+
+class _Drafting:
+    """Makes the contents of a page's blocks one after the other, and collects what is wrong."""
+
+    def __init__(self, path: Path, before: bytes, page: MarkedText, library: Library) -> None:
+        self._path, self._before, self._page, self._library = path, before, page, library
+        self._faults = list(page.faults)
+
+    def draft(self) -> PageDraft:
+        """Return the draft."""
+        made = [self._content(block) for block in self._page.blocks]
+        if self._faults:
+            return PageDraft(self._path, self._before, self._page.text, (), tuple(sorted(self._faults, key=_place)))
+        contents = [content for content, _ in made]
+        text = self._page.with_contents(contents)
+        if not self._means_the_same(text):
+            span = self._page.blocks[0].span
+            fault = MarkerFault(
+                span, "the blocks change what this document means", "keep blocks out of the sections of a machine"
+            )
+            return PageDraft(self._path, self._before, self._page.text, (), (fault,))
+        states = [
+            BlockState(block, is_stale or (drawing is not None and drawing.is_stale), drawing)
+            for block, is_stale, (_, drawing) in zip(self._page.blocks, self._page.stale(contents), made, strict=True)
+        ]
+        return PageDraft(self._path, self._before, text, tuple(states))
+
+    def _content(self, block: MarkedBlock) -> tuple[str, PageDrawing | None]:
+        """Return the content of a block and its drawing; nothing where there is a fault."""
+        try:
+            document = self._library.document(self._path.parent, block.document)
+            parts = parts_of(block.kind, dict(block.options), document)
+            drawings = [
+                self._library.drawing(self._path.parent, part) for part in parts if isinstance(part, SvgDiagram)
+            ]
+        except BlockError as fault:
+            self._faults.append(MarkerFault(block.span, str(fault), fault.hint))
+            return "", None
+        return markdown(parts), drawings[0] if drawings else None
+
+    def _means_the_same(self, text: str) -> bool:
+        """Return whether a page that is a machine document itself, or a spec, is the same one with its new blocks."""
+        name, reference = str(self._path), machine_of(self._page.text)
+        if reference is None:
+            return read_machine(self._page.text, name).machine == read_machine(text, name).machine
+        try:
+            machine = self._library.document(self._path.parent, reference[0]).machine
+        except BlockError:
+            return True  # a spec of nothing means nothing
+        return read_spec(self._page.text, machine, name).machine == read_spec(text, machine, name).machine
+
+
+def _place(fault: MarkerFault) -> tuple[int, int]:
+    return fault.span.line, fault.span.column

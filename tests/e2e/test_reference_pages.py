@@ -1,0 +1,178 @@
+"""Reference pages: what they take from the code is what the code says now.
+
+A page has stretches between `<!-- generated: NAME -->` and `<!-- end -->`. UPDATE_GOLDEN=1 writes them anew; the diff is reviewed.
+"""
+
+import importlib
+import inspect
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import dsa
+from dsa.cli.main import COMMANDS, program
+from dsa.errors import CODES
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+MISTAKES = ROOT / "specs" / "mistakes"
+STRETCH = re.compile(r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+WIDEST = 170
+
+
+def cell(text: str) -> str:
+    """Return a text as it stands in a cell of a Markdown table."""
+    code = [
+        part.replace("|", r"\|") if at % 2 else re.sub(r"([|*<])", r"\\\1", part)
+        for at, part in enumerate(text.split("`"))
+    ]
+    return "`".join(code)
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(columns), *([cell(text) for text in row] for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def first_sentence(thing: object) -> str:
+    """Return the first sentence of a docstring."""
+    paragraph = " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
+    return paragraph.partition(". ")[0].removesuffix(".")
+
+
+# -- diagnostics ------------------------------------------------------------------------------------------------------
+
+
+def findings(code: str) -> Iterator[tuple[str, str]]:
+    """Yield each finding with a code that specs/mistakes shows whole on a page: document and text, the smallest document first."""
+    by_size = sorted(MISTAKES.glob("*.txt"), key=lambda path: (path.with_suffix(".md").stat().st_size, path.name))
+    for path in by_size:
+        for text in re.split(r"^(?=\S+:\d+:\d+: \w+ DSA)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            if re.match(rf"\S+ \w+ {code}:", text):
+                yield path.with_suffix(".md").name, text
+
+
+def example(code: str) -> str:
+    """Return what the page shows of a code: its meaning, and a finding, one with a hint and short lines if there is one."""
+
+    def unfit(finding: tuple[str, str]) -> tuple[bool, bool]:
+        return max(map(len, finding[1].splitlines())) > WIDEST, "hint:" not in finding[1]
+
+    name, text = min(findings(code), key=unfit)
+    shown = "".join(
+        line if len(line) <= WIDEST else f"{line[: WIDEST - 3]}...\n" for line in text.splitlines(keepends=True)
+    )
+    document = f"[{name}](../../specs/mistakes/{name})"
+    return f"{CODES[code]} In {document}:\n\n<!-- not run: the tests of specs/mistakes do -->\n```text\n{shown}```\n"
+
+
+def codes() -> str:
+    """Return the list of codes with their meanings."""
+    return table(["code", "means"], ([f"[{code}](#{code.lower()})", meaning] for code, meaning in CODES.items()))
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def commands() -> str:
+    """Return every command with its usage, help, arguments and options."""
+    top = click.Context(program, info_name="dsa", **program.context_settings)
+    text = table(["command", "does"], ([f"[`dsa {name}`](#dsa-{name})", line] for name, line in COMMANDS.items()))
+    for name in COMMANDS:
+        command = program.get_command(top, name)
+        context = click.Context(command, info_name=name, parent=top)
+        usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+        records = [
+            record
+            for item in command.get_params(context)
+            if isinstance(item, click.Option) and (record := item.get_help_record(context))
+        ]
+        paragraphs = inspect.cleandoc(command.help or "").replace("\b\n", "").split("\n\n")
+        text += f"\n## dsa {name}\n\n<!-- not run: a form -->\n```text\n{usage}\n```\n\n"
+        text += "\n\n".join(re.sub(r"([*<])", r"\\\1", " ".join(paragraph.split())) for paragraph in paragraphs)
+        text += "\n\n" + table(
+            ["option", "does"], ([f"`{option}`", " ".join(does.split())] for option, does in records)
+        )
+    return text
+
+
+# -- bindings ---------------------------------------------------------------------------------------------------------
+
+
+def members(*classes: type) -> Iterator[tuple[str, str]]:
+    """Yield the public members that classes define themselves, in their order, with their first sentences."""
+    for cls in classes:
+        for name, member in vars(cls).items():
+            if name.startswith("_") or not (isinstance(member, property) or inspect.isfunction(member)):
+                continue
+            if isinstance(member, property):
+                yield f"`{name}`", first_sentence(member)
+            else:
+                arguments = [
+                    given.name if given.default is given.empty else f"{given.name}="
+                    for given in inspect.signature(member).parameters.values()
+                    if given.name != "self"
+                ]
+                waits = (
+                    "await "
+                    if inspect.iscoroutinefunction(member)
+                    or "Coroutine" in str(inspect.signature(member).return_annotation)
+                    else ""
+                )
+                yield f"`{waits}{name}({', '.join(arguments)})`", first_sentence(member)
+
+
+def context_members() -> str:
+    classes = [cls for cls in reversed(dsa.PolicyContext.__mro__) if cls.__module__.startswith("dsa.")]
+    return table(["`context.`", "is"], members(*classes))
+
+
+def action_members() -> str:
+    return table(["`action.`", "is"], members(dsa.Action))
+
+
+def public_names(module: str) -> str:
+    names = importlib.import_module(module)
+    return table(
+        ["name", "is"], ((f"`{name}`", first_sentence(getattr(names, name))) for name in sorted(names.__all__))
+    )
+
+
+GENERATED = {
+    **{code: lambda code=code: example(code) for code in CODES},
+    "codes": codes,
+    "commands": commands,
+    "context": context_members,
+    "action": action_members,
+    **{module: lambda module=module: public_names(module) for module in ("dsa", "dsa.guards", "dsa.generators")},
+}
+PAGES = sorted(path.name for path in REFERENCE.glob("*.md") if STRETCH.search(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_generated_stretches_say_what_the_code_says(page: str):
+    path = REFERENCE / page
+    text = path.read_text(encoding="utf-8")
+    now = STRETCH.sub(lambda found: f"{found[1]}{GENERATED[found[2]]()}{found[3]}", text)
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(now, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == now, "UPDATE_GOLDEN=1 writes it anew"
+
+
+def test_every_generated_stretch_is_on_a_page():
+    named = [name for page in PAGES for _, name, _ in STRETCH.findall((REFERENCE / page).read_text(encoding="utf-8"))]
+    assert sorted(named) == sorted(GENERATED)
+
+
+def test_every_diagnostic_has_its_cause_and_its_cure():
+    text = (REFERENCE / "diagnostics.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^### (DSA\d+)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
+    assert list(sections) == list(CODES)
+    for code, section in sections.items():
+        assert re.findall(r"^\*\*(\w+)\.\*\* \S", section, re.MULTILINE) == ["Cause", "Cure"], code
+        assert f"<!-- generated: {code} -->" in section, code
