@@ -253,7 +253,7 @@ def test_file_that_a_gitignore_names_is_neither_called_new_nor_lost_in_silence(t
     assert undone == [
         "restored: .gitignore",
         "left alone: data.txt (it is missing, and its content is not stored: a .gitignore named it when the run began)",
-        "stays: .agent_context, agent_ledger.log, which say for people what the last run here has done; nothing needs them",
+        "stays: .agent_context, agent_ledger.log, which describe the last run here for people; nothing needs them",
     ]
     assert sorted(path.name for path in work.iterdir()) == [
         ".agent_context", ".gitignore", "agent_ledger.log", "gone.txt", "mine.txt", "rm.py",
