@@ -245,7 +245,7 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A resumed con
 @click.argument("data", nargs=-1, metavar="[DATA]...", type=click.Path(path_type=Path))
 @click.option(
     "--ask",
-    "asked",
+    "messages",
     multiple=True,
     metavar="TEXT",
     help="Send TEXT and end; repeat the option for several messages in turn.",
@@ -309,7 +309,7 @@ def resume(
     messages: tuple[str, ...] = (),
     display: ChatDisplay | None = None,
 ) -> int:
-    """Continue a conversation, at the terminal unless `messages` has messages; return the exit code. `dsa resume` calls this too."""
+    """Continue a conversation, at the terminal unless `messages` is not empty; return the exit code. `dsa resume` calls this too."""
     note_run(root / run_id)
     with opened(root) as runs:
         options = options.continuing(runs.recorded(run_id))

@@ -119,8 +119,8 @@ class Toolbox:
     def foreign(self) -> Foreign | None:
         """The tools of MCP servers, or None when none are configured."""
         servers = self._config.get("mcp") or {}
-        named = {name: McpServer.from_mapping(name, table) for name, table in servers.items()}
-        return Foreign(named) if named else None
+        configured = {name: McpServer.from_mapping(name, table) for name, table in servers.items()}
+        return Foreign(configured) if configured else None
 
     @property
     def is_listed(self) -> bool:
@@ -227,16 +227,14 @@ class Toolbox:
         paths = sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
         if paths:
             which = f"{', '.join(paths)} {'has' if len(paths) == 1 else 'have'} changed"
-            message = (
-                f"not run: {which} since the user was asked about this command; look at it, and call the command again"
-            )
+            message = f"not run: {which} since the user was asked about this command; look at it, and call it again"
             raise WorkspaceToolError("changed_since", message)
 
     def interrupted_call(self, call: CodingCall, key: str, stop: StopSwitch) -> CallDone:
         """Return the result of an interrupted call that is not made again: the changes since its start."""
         content = fault_result(call.call_id, "interrupted", _INTERRUPTED).content
         outcome = CallDone(CodingResult(call.call_id, content, error=f"{call.tool}: interrupted"), is_done=False)
-        mark = self.history.cut_off(key, _StopCheck(stop))
+        mark = self.history.interrupted_call(key, _StopCheck(stop))
         return outcome if mark is None else self._with_changes(outcome, mark)
 
     def _written_paths(self, call: CodingCall) -> tuple[str, ...]:
@@ -267,11 +265,9 @@ class Toolbox:
             return _failure(call, WorkspaceToolError("failed", f"the operating system refuses it: {_complaint(error)}"))
 
     def _call(self, call: CodingCall, stop: StopSwitch) -> CodingResult:
-        return (
-            self._run(call, stop)
-            if call.tool == "run_cmd"
-            else CodingResult(call.call_id, _as_result(self._result_of(call, stop)))
-        )
+        if call.tool == "run_cmd":
+            return self._run(call, stop)
+        return CodingResult(call.call_id, _as_result(self._result_of(call, stop)))
 
     def _result_of(self, call: CodingCall, stop: StopSwitch) -> object:
         """Return the record of a tool's result."""
@@ -313,16 +309,10 @@ class Toolbox:
         was_ended = command.ended != "exited" and command.code is None and not command.signal
         how = "timed out" if command.timed_out else command.ended if was_ended else ""
         rc = f"rc={command.code}" if command.code is not None else command.signal or how
+        omission = _omission(command.omitted)
         result = CommandResult(
-            command.code,
-            command.output,
-            command.signal,
-            how,
-            command.omitted,
-            _omission(command.omitted),
-            command.removed,
-            command.changed,
-        )
+            command.code, command.output, command.signal, how, command.omitted, omission, command.removed, command.changed,
+        )  # fmt: skip
         outcome = f"{one_line(shell_line(call.argv), _LONGEST_COMMAND)} -> {rc}"
         error = "" if command.code == 0 else one_line(f"{outcome}: {_last_line(command.output)}", _LONGEST_ERROR)
         fault = f"{rc} {_last_line(command.output)}" if error else ""

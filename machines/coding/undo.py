@@ -20,7 +20,7 @@ from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
 from machines.coding.coding_work import Work
-from machines.coding.history import Conflict, Undone, WorkspaceHistory
+from machines.coding.history import Conflict, UndoResult, WorkspaceHistory
 from machines.coding.tools.command_runner import alone
 from machines.coding.tools.workspace_paths import RECORDS, shown_path
 from machines.coding.work_session import EXIT
@@ -38,7 +38,7 @@ def diff(runs: Runs, run_id: str) -> str:
     return "".join(history.diff(first, last) for first, last in work.spans) if history else ""
 
 
-def undo_run(runs: Runs, run_id: str) -> list[Undone]:
+def undo_run(runs: Runs, run_id: str) -> list[UndoResult]:
     """Undo the changes of a run, the last one first. Raises DsaError when the history or the workspace is missing, or another run works there."""
     work, history = _work_and_history(runs, run_id)
     if history is None:
@@ -55,7 +55,7 @@ def _work_and_history(runs: Runs, run_id: str) -> tuple[Work, WorkspaceHistory |
         return work, None
     history = _history_of(runs, run_id)
     for key in () if _is_under_way(runs, run_id) else work.under_way:
-        call = history.cut_off(key)
+        call = history.interrupted_call(key)
         if call is not None and call.before != call.after:
             work.span(call.before, call.after)
             work.new_files.update(call.made)
@@ -133,7 +133,7 @@ class UndoReport:
     stays: tuple[str, ...]
 
 
-def _report(run: str, results: Sequence[Undone], unkept: str, stays: Sequence[str]) -> UndoReport:
+def _report(run: str, results: Sequence[UndoResult], unkept: str, stays: Sequence[str]) -> UndoReport:
     """Return the report of an undo, over all spans."""
     restored = tuple(path for undo in results for path in undo.restored)
     removed = tuple(path for undo in results for path in undo.removed)

@@ -25,8 +25,8 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
 @pytest.mark.parametrize(
     ("arguments", "settings", "says"),
     [
-        ((), "", "say a GOAL, or --resume RUN"),
-        (("Do it", "--resume", "last"), "", "say a GOAL, or --resume RUN, not both: a run has its goal"),
+        ((), "", "give a GOAL or --resume RUN"),
+        (("Do it", "--resume", "last"), "", "give a GOAL or --resume RUN, not both: a run has its goal"),
         (("--fresh", "--resume", "last"), "", "say one of them"),
         (("Do it", "--template", "nope"), "", "there is no template 'nope'; there are: script, package, fix"),
         (("Do it", "--param", "max_rounds=0"), "", "max_rounds"),

@@ -196,7 +196,7 @@ def test_what_is_searched_for_is_shown(tmp_path, given, words):
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(1, "1 call behind it was not made"), (2, "2 calls behind it were not made")]
+    ("count", "words"), [(1, "1 call after it was not made"), (2, "2 calls after it were not made")]
 )
 def test_calls_behind_a_completion_are_told(tmp_path, count, words):
     workspace_of(tmp_path)

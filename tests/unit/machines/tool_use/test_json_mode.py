@@ -77,5 +77,5 @@ def test_history_is_told_as_the_model_would_write_it():
 
 def test_the_tools_are_named_with_what_they_need():
     first, *_ = with_tool_list([ChatMessage("system", "S"), ChatMessage("user", "U")], TOOLS)
-    assert "- write_file(path, content, create_dirs?): Write a file" in first.content
+    assert "- write_file(path, content, create_dirs?): Write a whole file" in first.content
     assert "- answer(text)" in first.content
