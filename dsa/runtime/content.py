@@ -434,19 +434,27 @@ class Artifact:
 class GuardResult:
     """A verdict with its feedback (Definition 6). Passed and fatal at once is a ValueError.
 
-    TypeError for anything but a bool, a str and a bool: what is merely true or false is no verdict.
+    `review` says of a fatal verdict that nothing is wrong with the artifact: a person has to decide. It changes what people are
+    shown, and no row. ValueError for a review that is not fatal; TypeError for anything but a bool, a str and two bools: what is
+    merely true or false is no verdict.
     """
 
     passed: bool
     feedback: str = ""
     fatal: bool = False
+    review: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Refuse what is no verdict, and the one combination that means nothing."""
-        if not (isinstance(self.passed, bool) and isinstance(self.feedback, str) and isinstance(self.fatal, bool)):
-            raise TypeError(f"{self} is no verdict: `passed` and `fatal` are True or False, `feedback` is a text")
+        words = (self.passed, self.fatal, self.review)
+        if not (all(isinstance(word, bool) for word in words) and isinstance(self.feedback, str)):
+            msg = f"{self} is no verdict: `passed`, `fatal` and `review` are True or False, `feedback` is a text"
+            raise TypeError(msg)
         if self.passed and self.fatal:
             msg = "a GuardResult cannot be passed and fatal at once"
+            raise ValueError(msg)
+        if self.review and not self.fatal:
+            msg = "a GuardResult that asks for a review is fatal: the row for `fatal` hands it to a person"
             raise ValueError(msg)
 
 

@@ -266,13 +266,23 @@ class ArtifactEntry:
     redacted: tuple[str, ...] = attrs.field(default=(), converter=_strings)
 
 
+#: An outcome as people are told it: a fatal verdict that asks for a person's decision is `review`.
+VerdictLabel = Literal["passed", "failed", "fatal", "review"]
+
+
 @attrs.frozen
 class GuardVerdict:
-    """What one guard said."""
+    """What one guard said; with `review` it is fatal because a person has to decide, and for nothing else."""
 
     guard: str
     outcome: Outcome
     feedback: str = ""
+    review: bool = False
+
+    @property
+    def label(self) -> VerdictLabel:
+        """What people are told: the outcome, or `review`."""
+        return "review" if self.review else self.outcome
 
 
 def _judgements(given: Iterable[GuardVerdict | Mapping[str, Any]]) -> tuple[GuardVerdict, ...]:
@@ -297,6 +307,17 @@ class VerdictEntry:
             return self.judgements[0].outcome
         said = [judgement.outcome for judgement in self.judgements]
         return "fatal" if "fatal" in said else "failed" if "failed" in said else "passed"
+
+    @property
+    def label(self) -> VerdictLabel:
+        """What people are told: the outcome, or `review` where a fatal verdict asks for nothing but a person's decision."""
+        fatal = [said for said in self.judgements if said.outcome == "fatal"]
+        return "review" if fatal and all(said.review for said in fatal) else self.outcome
+
+    @property
+    def word(self) -> str:
+        """The label as one word for lines and names of files; what has failed is rejected."""
+        return "rejected" if self.label == "failed" else self.label
 
     @property
     def feedback(self) -> str:
@@ -413,7 +434,11 @@ _NAMES = {entry_class: name for name, entry_class in _KINDS.items()}
 
 
 def _judgements_as_json(judgements: Iterable[GuardVerdict]) -> list[dict[str, Any]]:
-    return [{"guard": said.guard, "outcome": said.outcome, "feedback": said.feedback} for said in judgements]
+    return [
+        {"guard": said.guard, "outcome": said.outcome, "feedback": said.feedback}
+        | ({"review": True} if said.review else {})
+        for said in judgements
+    ]
 
 
 #: Fields that JSON writes in another way, by their converters: pairs become objects, judgements objects of their fields.

@@ -485,7 +485,7 @@ class Spans:
             made_by = self._made_by.get(entry.artifact_id)
             work.links += [made_by] if made_by else []
             for said in entry.judgements:
-                judged = {"gen_ai.evaluation.name": said.guard, "gen_ai.evaluation.score.label": said.outcome}
+                judged = {"gen_ai.evaluation.name": said.guard, "gen_ai.evaluation.score.label": said.label}
                 explained = {"gen_ai.evaluation.explanation": said.feedback[:_LONGEST_TEXT]} if said.feedback else {}
                 work.events.append(
                     SpanEvent("gen_ai.evaluation.result", now_ns, {**judged, **explained, **_attributes(about)})

@@ -521,7 +521,7 @@ def warily(result: GuardResult, artifact: Artifact) -> GuardResult:
     if not artifact.redacted:
         return result
     feedback = "\n".join(filter(None, (result.feedback, advice(artifact.redacted))))
-    return GuardResult(passed=False, feedback=feedback, fatal=result.fatal)
+    return attrs.evolve(result, passed=False, feedback=feedback)
 
 
 def never_passed(entry: VerdictEntry, redacted: tuple[str, ...]) -> VerdictEntry:
