@@ -111,7 +111,7 @@ def branch(runs: Runs, run_id: str, turn: int) -> str:
     What was made until then goes with it. Raises BranchError where the conversation did not rest, UnknownRunError.
     """
     assert runs.root is not None, "conversations are kept in a folder"
-    name, length = new_run_id(NAME), length_before(runs.recorded(run_id).entries, "message", turn + 1)
+    name, length = new_run_id(NAME), length_before(runs.stored_run(run_id).entries, "message", turn + 1)
     try:
         _copy(runs.root / run_id, runs.root / name)
         return runs.branch(run_id, length, name)
@@ -306,7 +306,7 @@ def resumed(
     """Go on with a conversation, at the terminal unless something is asked; return the exit code. `dsa resume` does it too."""
     note_run(root / run_id)
     with opened(root) as runs:
-        options = options.continuing(runs.recorded(run_id))
+        options = options.continuing(runs.stored_run(run_id))
     begin = partial(Chat.resume, run_id, options=options.changes, take=take)
     return _held(display or ChatDisplay(terminal(), root), root, options, asked, begin, is_new=False)
 

@@ -310,7 +310,7 @@ def resumed(run_id: str, root: Path, options: RunOptions, *, take: bool) -> int:
     """Go on with a run in the display of `dsa code`; return the exit code. `dsa resume` does it too."""
     note_run(root / run_id)
     with opened(root) as runs:
-        options = options.continuing(runs.recorded(run_id))
+        options = options.continuing(runs.stored_run(run_id))
         _require_as_begun(runs, run_id)
     return _held(root, options, partial(Agent.resume, run_id, options=options.changes, take=take))
 
@@ -330,7 +330,7 @@ def _begun(
     run_id = None if fresh else unfinished_run(goal, workspace, runs)
     if run_id is not None:
         _require_as_begun(runs, run_id, line, options.parameters)
-        now = options.continuing(runs.recorded(run_id))
+        now = options.continuing(runs.stored_run(run_id))
         agent = Agent.resume(run_id, runs, options=now.changes, take=take, **how)
         say(f"taken up where it stood: {run_id}; --fresh begins anew", err=True)
         return agent
@@ -395,7 +395,7 @@ def _require_as_begun(
     runs: Runs, run_id: str, line: CommandLine | None = None, bounds: Mapping[str, Value] | None = None
 ) -> None:
     """Raise Ended for an option that would have to be ignored, for the run was begun with another one, and where its folder is gone or odd."""
-    begun = begun_of(runs.recorded(run_id))
+    begun = begun_of(runs.stored_run(run_id))
     if begun is None:
         return
     try:

@@ -63,11 +63,11 @@ def _changed(runs: Runs, run_id: str) -> tuple[Work, WorkspaceHistory | None]:
 
 def _goes_on(runs: Runs, run_id: str) -> bool:
     """Return whether somebody works at a run, or at the whole that it is a part of."""
-    return any(runs.recorded(name).holder is not None for name in (run_id, run_id.partition(PART_OF)[0]))
+    return any(runs.stored_run(name).holder is not None for name in (run_id, run_id.partition(PART_OF)[0]))
 
 
 def _work(runs: Runs, run_id: str) -> Work:
-    entries = runs.recorded(run_id).entries
+    entries = runs.stored_run(run_id).entries
     first = entries[0]
     if not isinstance(first, MachineEntry) or first.name != "coding":
         raise DsaError("this is no run of the coding machine")
@@ -104,7 +104,7 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
         work, done = _work(runs, run), undone(runs, run)
         stays = _records(runs, run)
         unkept = _opened(runs, run).unkept(work.spans[-1][1]) if work.spans else ""
-        is_over = _is_over(runs.recorded(run).entries)
+        is_over = _is_over(runs.stored_run(run).entries)
     told = _told(run, done, unkept, stays)
     if json_wanted:
         say(json.dumps(as_data(told)))
@@ -170,7 +170,7 @@ class _Start:
 
 
 def _start(runs: Runs, run_id: str) -> _Start:
-    first = runs.recorded(run_id).entries[0]
+    first = runs.stored_run(run_id).entries[0]
     assert isinstance(first, MachineEntry), "a run of the coding machine"
     return read_record(_Start, dict(first.started)["config"])
 

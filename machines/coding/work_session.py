@@ -259,7 +259,7 @@ def unfinished_run(goal: str, workspace: Path, runs: Runs) -> str | None:
     for run_id in reversed(runs.ids()):
         if f"-{NAME}" not in f"-{run_id}" or PART_OF in run_id:
             continue
-        recorded = runs.recorded(run_id)
+        recorded = runs.stored_run(run_id)
         if settings_recorded(recorded).workspace == str(workspace) and _is_open(recorded, goal):
             return run_id
     return None

@@ -129,7 +129,7 @@ def kept_parts(runs: Runs, run_id: str, places: Iterable[str]) -> Iterator[tuple
     """Yield the work of the parts that were begun, by their places. Raises StoreError."""
     for place in places:
         with suppress(UnknownRunError):
-            yield place, work_of(runs.recorded(name_of(run_id, place)).entries)
+            yield place, work_of(runs.stored_run(name_of(run_id, place)).entries)
 
 
 def gathered(entries: Iterable[Entry], runs: Runs, run_id: str) -> Work:

@@ -179,7 +179,7 @@ def taken_up(
     runs: Runs, run_id: str, name: str, options: Options, *, take: bool = False, on_moment: OnMoment | None = None
 ) -> RunHandle:
     """Take up a run that nothing drives yet. Raises WrongRunError for one of another machine, and what `Runs.hold` does."""
-    first = runs.recorded(run_id).entries[0]
+    first = runs.stored_run(run_id).entries[0]
     if not isinstance(first, MachineEntry) or first.name != name:
         what = f"one of {first.name}" if isinstance(first, MachineEntry) else "no run of a machine"
         raise WrongRunError(f"run {run_id} is {what}, not one of {name}")
