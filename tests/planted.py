@@ -43,7 +43,7 @@ def planted(document):
 
 def left_otherwise(change):
     """Have a process find other things left to do than there are."""
-    return patch.object(runs_module, "unfinished", lambda run: change(run, unfinished_work(run)))
+    return patch.object(runs_module, "unfinished_work", lambda run: change(run, unfinished_work(run)))
 
 
 # -- the store ----------------------------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ def a_budget_is_fresh_after_a_crash():
 
 @planted("parcels")
 def a_failure_is_no_failure():
-    with patch.object(ResultEntry, "failed", new=False):
+    with patch.object(ResultEntry, "has_failed", new=False):
         yield
 
 

@@ -152,8 +152,7 @@ def _columns(
 
 def _steps(machine: Machine) -> str:
     goal = "" if machine.goal is None else f"\n\nGoal: {unparse(machine.goal)}"
-    result = "" if machine.result is None else f"\n\nResult: {machine.result}"
-    return _table(STEP_COLUMNS, step_cells(machine)) + goal + result
+    return _table(STEP_COLUMNS, step_cells(machine)) + goal
 
 
 def step_cells(machine: Machine) -> list[Cells]:

@@ -81,7 +81,7 @@ def _of_policy(owner: str, policy: object) -> Iterator[BindingError]:
         yield BindingError(f"{owner} is bound to {kind_of_object(policy)}, not to an async function")
     elif _is_plain(called):
         yield BindingError(
-            f"{owner} is bound to {_callable_name(called)}, which is no async function", None, "write `async def`"
+            f"{owner} is bound to {_callable_name(called)}, which is not an async function", None, "write `async def`"
         )
     else:
         yield from _of_arguments(owner, called, ("action", "context"), ())

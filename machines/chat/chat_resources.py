@@ -1,7 +1,10 @@
-"""Resources of a conversation: its data, its Python, its files, its model, and the conversation itself.
+"""The bytes of artifacts and tables, by their content: on the disk before anybody speaks of them.
 
-They are made from the settings of the run, once in a process, and are the same again after a crash. `Files` stores the bytes of artifacts and tables by
-their SHA-256, durably before any ledger names them; `publish` writes artifacts under their names, for people.
+Takes bytes, gives their SHA-256; a file that is there already is not written again. `shown` puts artifacts under their names, for people.
+
+What the policies of one conversation work with: its data, its Python, its files, its model, and what its ledger says so far.
+
+Made from the settings that its run was started with, once in a process, and made again the same after a crash.
 """
 
 import hashlib
@@ -26,19 +29,19 @@ from machines.tool_use.machine_session import RunResources
 from machines.tool_use.records import JsonObject, read_record
 from machines.tool_use.transcript import CHARS_PER_TOKEN
 
-#: The folder of artifacts under their names, inside the folder of a run.
-FILES_FOLDER = "files"
+#: The folder of artifacts under their names, in the folder of a run.
+NAMED = "files"
 
 
 class Files:
-    """A folder with one file for each content."""
+    """Contents in a folder, one file each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._contents = folder, folder / "contents"
-        self._published = 0
+        self._shown = 0
 
     def keep(self, content: bytes) -> str:
-        """Store bytes, and return their SHA-256. They are durable when this returns. Raises OSError when they cannot be written."""
+        """Keep bytes, and return their SHA-256; they are durable when this returns. OSError when they cannot be written."""
         digest = hashlib.sha256(content).hexdigest()
         path = self._contents / digest
         if not path.exists():
@@ -47,28 +50,28 @@ class Files:
         return digest
 
     def content(self, digest: str) -> bytes:
-        """Return bytes by their SHA-256. Raises OSError when they are missing, ValueError when the file has changed."""
+        """Return bytes by their SHA-256. OSError when they are not there, ValueError when they are not what they were."""
         content = (self._contents / digest).read_bytes()
         if hashlib.sha256(content).hexdigest() != digest:
-            raise ValueError(f"the file {self._contents / digest} has changed since it was written")
+            raise ValueError(f"the file {self._contents / digest} is not what was written")
         return content
 
     def path(self, digest: str) -> Path:
-        """Return the path of stored bytes."""
+        """Return where bytes are kept."""
         return self._contents / digest
 
-    def publish(self, artifacts: Iterable[ChatArtifact]) -> None:
-        """Write the artifacts since the last call under their names, each once."""
-        for artifact in islice(artifacts, self._published, None):
-            path = self.public_path(artifact)
+    def shown(self, artifacts: Iterable[ChatArtifact]) -> None:
+        """Put artifacts under their names, each once; it looks at those that were added since the last time."""
+        for artifact in islice(artifacts, self._shown, None):
+            path = self.named(artifact)
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, self.content(artifact.digest))
-            self._published += 1
+            self._shown += 1
 
-    def public_path(self, artifact: ChatArtifact) -> Path:
-        """Return the path of an artifact for people."""
-        return self._folder / FILES_FOLDER / artifact.file_name
+    def named(self, artifact: ChatArtifact) -> Path:
+        """Return where people find an artifact."""
+        return self._folder / NAMED / artifact.file_name
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -79,7 +82,7 @@ def _write(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)  # noqa: PTH105  (mkstemp returns a text)
+        os.replace(temporary, path)  # noqa: PTH105  (what mkstemp gives is a text)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -91,16 +94,15 @@ def _write(path: Path, content: bytes) -> None:
 
 
 Listener = Callable[[str], object]
-#: A request needs room beside the conversation: for the description of data and tools, and for the answer.
+#: Beside the conversation there has to be room for what is said of data and tools, and for the answer.
 _BESIDE_TOKENS = 8_192
 
 
 @attrs.frozen
 class ChatSettings:
-    """Settings of a conversation for its policies: the files to load, the model, and options.
+    """What policies read of how a conversation was begun: the files to load, who answers, and how.
 
-    `format` is none or report. Without `normalise` calls are not fixed; without `dedup` repetitions are not detected. `context_tokens` is the limit of a
-    request, if the user has set one.
+    `format` is none, or report; without `normalise` and `dedup` calls are taken as they come. `context_tokens` is how long a request may be, where somebody has said so.
     """
 
     data: tuple[str, ...] = ()
@@ -113,9 +115,9 @@ class ChatSettings:
 
 
 class ChatResources:
-    """The resources of one conversation. `config` has the settings of the run (`ChatSettings`), `folder` is the run's own folder.
+    """Everything of one conversation. `config` is what the run was started with (see `ChatSettings`), `folder` its own folder.
 
-    `listen` is called with the model's text as it comes, `notice` with the reason when a model is asked again.
+    `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again.
     """
 
     def __init__(self, config: JsonObject, folder: Path) -> None:
@@ -127,20 +129,20 @@ class ChatResources:
         self.notice: Listener = lambda _text: None
 
     def conversation(self, run: Run) -> ChatConversation:
-        """Return the conversation up to the end of the run's ledger."""
-        if self._conversation.count > len(run.ledger):
+        """Return what the run's ledger says."""
+        if self._conversation.taken > len(run.ledger):
             self._conversation = ChatConversation()
-        self._conversation.take(run.ledger.after(self._conversation.count))
+        self._conversation.take(run.ledger.after(self._conversation.taken))
         return self._conversation
 
     @cached_property
     def database(self) -> SqlDatabase:
-        """The data, loaded at first use. Raises LoadError."""
+        """The data; loaded at its first use. Raises LoadError."""
         return SqlDatabase([Path(path) for path in self._settings.data], self._folder)
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the data is loaded."""
+        """Return whether the data is at hand, so that nobody waits for it."""
         return "database" in self.__dict__
 
     @cached_property
@@ -149,7 +151,7 @@ class ChatResources:
         return Interpreter()
 
     def warm(self) -> None:
-        """Start Python in the background. A failure is reported by the first call that needs it."""
+        """Start Python while nobody waits for it yet. What keeps it from starting is said where it is needed."""
 
         def start() -> None:
             with suppress(PythonError):
@@ -159,53 +161,53 @@ class ChatResources:
 
     @cached_property
     def model(self) -> Model:
-        """The model. Raises ModelUnavailable, DocumentError."""
+        """Who answers. Raises ModelUnavailable, DocumentError."""
         tokens = self._settings.context_tokens
         window = None if tokens is None else tokens + _BESIDE_TOKENS
         return model_of(
-            self.model_name, ModelOptions(self._settings.seed or 0, on_wait=self.tell, window_tokens=window)
+            self.asked_model, ModelOptions(self._settings.seed or 0, on_wait=self.tell, window_tokens=window)
         )
 
     @property
-    def model_name(self) -> str:
-        """The name of the model."""
+    def asked_model(self) -> str:
+        """The model as it is named."""
         return self._settings.model
 
     def tell(self, text: str) -> None:
-        """Pass a notice about the model on to the display."""
+        """Tell whoever watches how the model is asked."""
         self.notice(text)
 
     @property
     def normalises(self) -> bool:
-        """Whether arguments are fixed."""
+        """Return whether arguments are mended."""
         return self._settings.normalise
 
     @property
     def dedups(self) -> bool:
-        """Whether repeated calls and equal artifacts are detected."""
+        """Return whether it is noticed that something was done before."""
         return self._settings.dedup
 
     @property
     def wants_report(self) -> bool:
-        """Whether each answer becomes a report."""
+        """Return whether each answer becomes a report."""
         return self._settings.format == "report"
 
     @property
     def context_chars(self) -> int:
-        """The limit of the conversation in a request, in characters."""
+        """How long the conversation in a request may be."""
         return (self._settings.context_tokens or CONTEXT_TOKENS) * CHARS_PER_TOKEN
 
     @property
     def is_limited(self) -> bool:
-        """Whether the user has set that limit."""
+        """Return whether somebody has said how long it may be."""
         return self._settings.context_tokens is not None
 
     def close(self) -> None:
-        """Close the data."""
+        """Let go of the data."""
         if self.is_loaded:
             self.database.close()
             del self.database
 
 
-RESOURCES = RunResources(ChatResources)
-resources_in = RESOURCES.of
+KNOWN = RunResources(ChatResources)
+resources_in = KNOWN.of

@@ -1,6 +1,7 @@
-"""Chat sessions: a conversation that this process begins or resumes. Messages go in, turns come out.
+"""A conversation that is held: begun, or taken up again from its ledger; messages go in, turns come out.
 
-Acknowledged messages are in the ledger, so a killed process loses nothing: `Chat.resume` continues at the same place, even inside a turn.
+Everything that was acknowledged is in the ledger, so a process that is killed loses nothing: `Chat.resume` goes on where it was, a turn that
+was cut off included.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,6 @@ from typing import Any
 
 import attrs
 
-from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.runs.handle import RunHandle
 from dsa.runs.runs import Runs
@@ -17,18 +17,18 @@ from dsa.runs.setup import Options
 from dsa.runtime.secrets import SecretOptions
 from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence
-from machines.chat.chat_resources import RESOURCES, ChatResources, Listener
+from machines.chat.chat_resources import KNOWN, ChatResources, Listener
 from machines.chat.conversation import ChatConversation, ChatTurn
-from machines.tool_use.machine_session import MachineSession, begin_run, hold_run
+from machines.tool_use.machine_session import MachineSession, StoppedError, begun, taken_up
 
 NAME = "chat"
 
 
 @attrs.frozen
 class ChatStart:
-    """The settings of a new conversation, which its ledger records. `data` are the files to load; `module` replaces the chat bindings.
+    """With what a conversation is begun; kept in its ledger. `data` are the files that are loaded, `module` binds names in place of ours.
 
-    Without `normalise` calls are not fixed, without `dedup` repetitions are not detected; benchmarks measure both.
+    Without `normalise` calls are taken as they were sent, without `dedup` nothing is noticed to have been done before: to measure both.
     """
 
     model: str
@@ -41,10 +41,10 @@ class ChatStart:
     context_tokens: int | None = None
     budget: tuple[str, ...] = ()
     module: str | None = None
-    secrets: SecretOptions = attrs.field(factory=SecretOptions)
+    chosen: SecretOptions = attrs.field(factory=SecretOptions)
 
     def config(self) -> dict[str, Any]:
-        """Return the settings for policies."""
+        """Return what policies can read."""
         return {
             "data": [str(path.absolute()) for path in self.data],
             "format": self.format,
@@ -54,16 +54,17 @@ class ChatStart:
         }
 
     def options(self) -> Options:
-        """Return the options of the run."""
+        """Return how the run is started."""
         return Options(
-            self.module, self.model, self.seed, self.parameters, self.budget, self.secrets, config=self.config()
+            self.module, self.model, self.seed, self.parameters, self.budget, self.chosen, config=self.config()
         )
 
 
 class Chat(MachineSession[ChatResources]):
-    """A conversation that this process holds. Make it with `begin` or `resume`; `runs` stores it.
+    """One conversation, held by this process.
 
-    `on_moment` is called with every moment of its run, `listen` with the model's text as it comes, `notice` with the reason when a model is asked again.
+    `begin` and `resume` make it; it is kept in `runs`. `on_moment` is called with every moment of its run, `listen` with the model's text as it
+    comes, `notice` with why a model that failed is asked again.
     """
 
     command = "dsa chat"
@@ -74,7 +75,7 @@ class Chat(MachineSession[ChatResources]):
             if is_new:
                 _ = resources.model, resources.database
 
-        super().__init__(handle, RESOURCES, prepare)
+        super().__init__(handle, KNOWN, prepare)
         self.runs = runs
 
     @classmethod
@@ -88,7 +89,7 @@ class Chat(MachineSession[ChatResources]):
         notice: Listener = lambda _text: None,
     ) -> "Chat":
         """Begin a conversation. Raises LoadError for data that cannot be read, ModelUnavailable, BindingError, StoreError."""
-        return cls(runs, begin_run(runs, NAME, settings.options(), on_moment=on_moment), listen, notice, is_new=True)
+        return cls(runs, begun(runs, NAME, settings.options(), on_moment=on_moment), listen, notice, is_new=True)
 
     @classmethod
     def resume(
@@ -102,60 +103,60 @@ class Chat(MachineSession[ChatResources]):
         listen: Listener = lambda _text: None,
         notice: Listener = lambda _text: None,
     ) -> "Chat":
-        """Resume a conversation with its own settings, except those in `options`; `go_on` finishes an interrupted turn.
+        """Take up a conversation, bound as it was begun but for what the options say; `go_on` finishes a turn that was cut off.
 
-        Raises DsaError for a run that is not a conversation, StoreError, OtherMachineError, ReplayError.
+        Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError.
         """
-        handle = hold_run(runs, run_id, NAME, options or Options(), take=take, on_moment=on_moment)
+        handle = taken_up(runs, run_id, NAME, options or Options(), take=take, on_moment=on_moment)
         return cls(runs, handle, listen, notice, is_new=False)
 
     @property
     def state(self) -> str:
-        """The current phase."""
+        """The phase it is in."""
         return self._handle.run.configuration.state
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a turn is under way."""
+        """Return whether a turn goes on."""
         return self.state.startswith("working")
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last turn ended with an error."""
+        """Return whether the last turn ended with an error."""
         return self.state == "resting.error"
 
     @property
     def conversation(self) -> ChatConversation:
-        """The conversation so far."""
+        """What was said and made so far."""
         return self.resources.conversation(self._handle.run)
 
     async def say(self, text: str, *, rerun: bool | None = None) -> ChatTurn:
-        """Send a message, and return the turn when it rests. `rerun` permits repeated work; None decides by the text.
+        """Say something, and return the turn when it rests. `rerun`: work that was done may be done again (None: as the text says).
 
-        Raises DsaError when the conversation accepts no message now, or when a failure has stopped the turn; the ledger keeps the message.
+        Raises StoppedError when no message is taken now, or when the turn was stopped by a fault of ours; the ledger keeps it.
         """
         before = len(self.conversation.turns)
         await self.drive(Occurrence("message", data={"text": text, "rerun": rerun}))
         if len(self.conversation.turns) == before:
-            raise DsaError(f"no message is accepted while {self.state}")
+            raise StoppedError(f"no message is taken while {self.state}")
         return self.conversation.turn
 
     async def go_on(self) -> ChatTurn | None:
-        """Finish an interrupted turn, if there is one; return the last turn, or None."""
+        """Finish a turn that was cut off, if there is one; return the last turn."""
         await self.drive()
         return self.conversation.turn if self.conversation.turns else None
 
     async def tell(self, event: str) -> None:
-        """Send `retried`, `dismissed` or `ended`, and wait until the conversation rests."""
+        """Say `retried`, `dismissed` or `ended`, and wait until the conversation rests."""
         await self.drive(Occurrence(event))
 
     def cancel(self) -> None:
-        """Stop the current turn. Call it in the event loop's thread."""
-        self.send_soon(Occurrence("cancelled"))
+        """Stop the turn that goes on, from the thread of the event loop."""
+        self.tell_soon(Occurrence("cancelled"))
 
     async def drive(self, *occurrences: Occurrence) -> None:
-        """Send the run events, and publish the new files. Raises DsaError."""
+        """Tell it events, and show the files that were made. Raises StoppedError."""
         try:
             await super().drive(*occurrences)
         finally:
-            self.resources.files.publish(self.conversation.inventory)
+            self.resources.files.shown(self.conversation.inventory)

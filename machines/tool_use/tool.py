@@ -1,7 +1,12 @@
-"""Tools as a model sees them: a name, a purpose, and parameters of different kinds. Pure.
+"""Tools as a model sees them: a name, what it is for, and parameters, each of a kind that says how models write it.
 
-A kind (texts, files, numbers, yes and no, lists of words) reads a value in the forms that models write it, and adds what it fixed to a list. A foreign
-tool has a JSON schema instead of parameters, and its arguments are passed on unchanged.
+A tool of somebody else's has a JSON schema in the place of parameters: its arguments are passed on as they are.
+
+What arguments are, and how models write them: texts, files, numbers, yes and no, lists of words.
+
+Each kind reads a value as it came, gives the one that is meant, and adds what it has mended to a list. Pure.
+
+Names of tools as models write them: as they are sent back, and as they are told. Pure.
 """
 
 import json
@@ -16,28 +21,13 @@ import attrs
 from dsa.runtime.json_text import WrittenJson
 from machines.tool_use.records import JsonObject, list_in, object_in
 
-#: The names that models use for a path.
-PATH_NAMES = ("path", "file", "filename", "file_path", "filepath", "name")
-_LONGEST = 64
-_NONE = "unnamed"
-_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]+")
-_STRING = {"type": "string"}
-_FENCE = re.compile(r"\s*```[\w+.-]*[ \t]*\n(?P<body>.*?)\n?```\s*", re.DOTALL)
-#: A number in a text, with an optional unit.
-_NUMERAL = re.compile(
-    r"\s*(?P<sign>-?)(?P<whole>\d{1,3}(?:,\d{3})+|\d{1,300})(?P<part>\.\d{1,9})?(?P<unit>[\s%€$£A-Za-z]*)"
-)
-_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_FILE = {"type": "object", "properties": {"path": _STRING, "content": _STRING}, "required": ["path", "content"]}
-
-
-#: Reads a model's value for a parameter, and adds what it fixed to the list. Raises ValueError for a value that it cannot read.
+#: Reads what a model has written for a parameter, and adds what it has mended to the list. Raises ValueError for what cannot be meant.
 Reader = Callable[[Any, "Parameter", list[str]], object]
 
 
 @attrs.frozen
 class ArgumentKind:
-    """A kind of argument: its JSON schema and its reader. `has_bounds` says that the parameter's `least` and `most` limit it."""
+    """What an argument is: its JSON schema, and how it is read. `has_bounds`: it is a number from `least` to `most`."""
 
     schema: JsonObject = attrs.field(eq=False)
     read: Reader
@@ -46,9 +36,9 @@ class ArgumentKind:
 
 @attrs.frozen
 class Parameter:
-    """A parameter of a tool. The model has to give a required one; when it is missing all the same, the default is used if there is one.
+    """An argument of a tool. A required one that has a default is wanted of the model, and is the default where it is missing.
 
-    `aliases` are other names that models use for it; `least` and `most` limit a number.
+    `aliases` are other names by which models call it; `least` and `most` bound a number.
     """
 
     name: str
@@ -62,7 +52,7 @@ class Parameter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its names: its own first, then the aliases."""
+        """Every name of it, its own first."""
         return (self.name, *self.aliases)
 
     def has_within(self, number: float) -> bool:
@@ -70,18 +60,18 @@ class Parameter:
         return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
     def schema(self) -> JsonObject:
-        """Return its JSON schema."""
-        limits = {"minimum": self.least, "maximum": self.most} if self.kind.has_bounds else {}
-        bounds = {name: limit for name, limit in limits.items() if limit is not None}
+        """Return it as a JSON schema."""
+        given = {"minimum": self.least, "maximum": self.most} if self.kind.has_bounds else {}
+        bounds = {name: bound for name, bound in given.items() if bound is not None}
         return {**self.kind.schema, **bounds, "description": self.about}
 
 
 @attrs.frozen
 class Tool:
-    """A tool. `names` are other names that models use for it, in lower-case letters and digits.
+    """A tool. `names` are other names by which models call it, in small letters and digits.
 
-    `text` names the parameter that receives the arguments when a model sends a text, or lines, and not an object. `schema` is the JSON schema of a
-    foreign tool, whose arguments are passed on unchanged.
+    `text` names the parameter that a call is taken to mean which brings a text, or lines, and no object. `schema` is the JSON schema of a tool whose
+    arguments are passed on as they are.
     """
 
     name: str
@@ -93,13 +83,13 @@ class Tool:
 
     @classmethod
     def of_openai(cls, described: Mapping[str, Any]) -> Self:
-        """Return the foreign tool that a request describes in OpenAI's form."""
+        """Return a tool of somebody else's, as requests have it."""
         function = described["function"]
         return cls(function["name"], function.get("description", ""), schema=function["parameters"])
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The names of the arguments that a call must have."""
+        """The names of the arguments that it wants."""
         return tuple(each.name for each in self.parameters if each.required)
 
     def arguments_schema(self) -> JsonObject:
@@ -115,128 +105,149 @@ class Tool:
 
     @property
     def size(self) -> int:
-        """Its length in a request, in characters."""
+        """How many characters it has in a request."""
         return len(self.as_openai.text)
 
 
-def _text(value: object, parameter: Parameter, rescues: list[str]) -> str:
+_STRING = {"type": "string"}
+
+
+def _text(value: object, parameter: Parameter, mended: list[str]) -> str:
     if isinstance(value, str):
         return value
-    rescues.append("text")
+    mended.append("text")
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "\n".join(line.rstrip("\n") for line in value)
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False, indent=2)
-    raise ValueError(f"the argument '{parameter.name}' must be a text, not {_excerpt(value)}")
+    raise ValueError(f"the argument '{parameter.name}' is to be a text, not {_shown(value)}")
 
 
-def _content(value: object, parameter: Parameter, rescues: list[str]) -> str:
-    """Return the content of a file, without a code fence around all of it."""
-    text = _text(value, parameter, rescues)
+_FENCE = re.compile(r"\s*```[\w+.-]*[ \t]*\n(?P<body>.*?)\n?```\s*", re.DOTALL)
+
+
+def _content(value: object, parameter: Parameter, mended: list[str]) -> str:
+    """Return what is to stand in a file; one fence around all of it is not meant to."""
+    text = _text(value, parameter, mended)
     whole = _FENCE.fullmatch(text)
     if whole is None or "```" in whole["body"]:
         return text
-    rescues.append("fence")
+    mended.append("fence")
     return f"{whole['body']}\n"
 
 
-def _number_in(value: Any) -> float | None:  # noqa: ANN401  (JSON)
-    """Return the number of a value, or at the beginning of a text, or None. An integer may be larger than any float."""
+#: A number as a text, with what may stand behind it: nothing, or a unit.
+_NUMERAL = re.compile(
+    r"\s*(?P<sign>-?)(?P<whole>\d{1,3}(?:,\d{3})+|\d{1,300})(?P<part>\.\d{1,9})?(?P<unit>[\s%€$£A-Za-z]*)"
+)
+
+
+def _said(value: Any) -> float | None:  # noqa: ANN401  (JSON)
+    """Return the number that a value is, or that a text begins with; None for what is none. An integer may be larger than any float."""
     if isinstance(value, str):
-        match = _NUMERAL.match(value)
-        return None if match is None else _number_of(match)
+        found = _NUMERAL.match(value)
+        return None if found is None else _read(found)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and not (isinstance(value, float) and not math.isfinite(value)) else None
 
 
-def _number_of(match: re.Match[str]) -> float:
-    whole = int(f"{match['sign']}{match['whole'].replace(',', '')}")
-    return float(f"{whole}{match['part']}") if match["part"] else whole
+def _read(found: re.Match[str]) -> float:
+    whole = int(f"{found['sign']}{found['whole'].replace(',', '')}")
+    return float(f"{whole}{found['part']}") if found["part"] else whole
 
 
-def _number(value: object, parameter: Parameter, rescues: list[str]) -> int:
-    """Return a whole number within the bounds. Anything else is an error: nobody knows what the model means."""
+def _number(value: object, parameter: Parameter, mended: list[str]) -> int:
+    """Return a whole number within the bounds. Of anything else nobody knows what is meant, and nothing is made of it."""
     is_text = isinstance(value, str)
-    match = _NUMERAL.fullmatch(value) if isinstance(value, str) else None
-    number = (None if match is None else _number_of(match)) if is_text else _number_in(value)
-    if number is None or number != int(number):
-        raise ValueError(f"the argument '{parameter.name}' must be a whole number, not {_excerpt(value)}")
-    if not parameter.has_within(number):
+    found = _NUMERAL.fullmatch(value) if isinstance(value, str) else None
+    said = (None if found is None else _read(found)) if is_text else _said(value)
+    if said is None or said != int(said):
+        raise ValueError(f"the argument '{parameter.name}' is to be a whole number, not {_shown(value)}")
+    if not parameter.has_within(said):
         least, most = parameter.least, parameter.most
         bounds = " and ".join(
             [*([f"at least {least}"] if least is not None else []), *([f"at most {most}"] if most is not None else [])]
         )
-        raise ValueError(f"the argument '{parameter.name}' must be {bounds}, not {_excerpt(value)}")
+        raise ValueError(f"the argument '{parameter.name}' is to be {bounds}, not {_shown(value)}")
     if is_text:
-        rescues.append("number")
-    return int(number)
+        mended.append("number")
+    return int(said)
 
 
-def _nearest(value: object, parameter: Parameter, rescues: list[str]) -> int:
-    """Return a limit: a whole number, moved to the nearest bound when it is out of bounds."""
-    amount = _number_in(value)
-    if amount is None:
-        raise ValueError(f"the argument '{parameter.name}' must be a whole number, not {_excerpt(value)}")
-    least = amount if parameter.least is None else max(amount, parameter.least)
+def _nearest(value: object, parameter: Parameter, mended: list[str]) -> int:
+    """Return how much of something is wanted at most: where that is out of bounds, as much as there can be."""
+    said = _said(value)
+    if said is None:
+        raise ValueError(f"the argument '{parameter.name}' is to be a whole number, not {_shown(value)}")
+    least = said if parameter.least is None else max(said, parameter.least)
     number = math.ceil(least if parameter.most is None else min(least, parameter.most))
     if number != value:
-        rescues.append("number")
+        mended.append("number")
     return number
 
 
-def _excerpt(value: object) -> str:
+def _shown(value: object) -> str:
     return json.dumps(value, default=str)[:80]
 
 
-def _truth(value: object, parameter: Parameter, rescues: list[str]) -> bool:
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def _truth(value: object, parameter: Parameter, mended: list[str]) -> bool:
     if isinstance(value, bool):
         return value
-    truth = _TRUTHS.get(str(value).strip().lower())
-    if truth is None:
-        raise ValueError(f"the argument '{parameter.name}' must be true or false, not {_excerpt(value)}")
-    rescues.append("truth")
-    return truth
+    said = _TRUTHS.get(str(value).strip().lower())
+    if said is None:
+        raise ValueError(f"the argument '{parameter.name}' is to be true or false, not {_shown(value)}")
+    mended.append("truth")
+    return said
 
 
-def _words(value: object, parameter: Parameter, rescues: list[str]) -> str | list[str]:
-    """Return a command, as a text or as its words; `program_rules` reads it further."""
+def _words(value: object, parameter: Parameter, mended: list[str]) -> str | list[str]:
+    """Return a command, as a text or as its words: the rules of commands say more."""
     if isinstance(value, str):
-        words = list_in(value)
-        if words is not None and all(isinstance(part, str) for part in words):
-            rescues.append("list")
-            return words
+        listed = list_in(value)
+        if listed is not None and all(isinstance(part, str) for part in listed):
+            mended.append("list")
+            return listed
         return value
     if isinstance(value, list) and value and all(isinstance(part, str | int | float) for part in value):
         return [str(part) for part in value]
-    raise ValueError(f'the argument \'{parameter.name}\' must be a list of texts, such as ["python", "main.py"]')
+    raise ValueError(f'the argument \'{parameter.name}\' is to be a list of texts, such as ["python", "main.py"]')
 
 
-def _files(value: object, parameter: Parameter, rescues: list[str]) -> list[dict[str, str]]:
+#: Names by which models call a path.
+PATH_NAMES = ("path", "file", "filename", "file_path", "filepath", "name")
+
+
+def _files(value: object, parameter: Parameter, mended: list[str]) -> list[dict[str, str]]:
     if isinstance(value, str):
         value = list_in(value) or object_in(value) or value
-        rescues.append("list")
+        mended.append("list")
     if isinstance(value, dict):
         pairs = [value] if "content" in value else [{"path": path, "content": text} for path, text in value.items()]
-        rescues.append("list")
+        mended.append("list")
         value = pairs
-    form = f'the argument \'{parameter.name}\' must be a list of {{"path": .., "content": ..}}'
+    form = f'the argument \'{parameter.name}\' is to be a list of {{"path": .., "content": ..}}'
     if not isinstance(value, list) or not value:
         raise ValueError(form)
-    files = []
+    found = []
     for each in value:
         path = next((each[name] for name in PATH_NAMES if each.get(name)), None) if isinstance(each, Mapping) else None
         if not isinstance(path, str) or each.get("content") is None:
             raise ValueError(form)
-        files.append({"path": path, "content": _content(each["content"], parameter, rescues)})
-    return files
+        found.append({"path": path, "content": _content(each["content"], parameter, mended)})
+    return found
 
+
+_FILE = {"type": "object", "properties": {"path": _STRING, "content": _STRING}, "required": ["path", "content"]}
 
 TEXT = ArgumentKind(_STRING, _text)
-#: The whole content of a file.
+#: The whole of a file.
 CONTENT = ArgumentKind(_STRING, _content)
-#: A whole number; one out of bounds is an error.
+#: A whole number; what is out of bounds is refused.
 NUMBER = ArgumentKind({"type": "integer"}, _number, has_bounds=True)
-#: A limit; one out of bounds is moved to the nearest bound.
+#: How much is wanted at most; what is out of bounds is the nearest that is not.
 LIMIT = ArgumentKind({"type": "integer"}, _nearest, has_bounds=True)
 TRUTH = ArgumentKind({"type": "boolean"}, _truth)
 #: A program and its arguments.
@@ -245,14 +256,19 @@ COMMAND = ArgumentKind({"type": "array", "items": _STRING}, _words)
 FILES = ArgumentKind({"type": "array", "items": _FILE}, _files)
 
 
-def provider_name(name: str) -> str:
-    """Return a tool's name in a form that every provider accepts.
+_LONGEST = 64
+_NONE = "unnamed"
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]+")
 
-    Strict providers refuse a conversation with any other name in it (OpenAI: `^[a-zA-Z0-9_-]{1,64}$`), and so every later request.
+
+def name_sent(name: str) -> str:
+    """Return a name that every provider takes back.
+
+    Strict ones refuse a conversation in which a call has another one (OpenAI: `^[a-zA-Z0-9_-]{1,64}$`), and so every later request.
     """
     return _FOREIGN.sub("_", name)[:_LONGEST] or _NONE
 
 
-def display_name(name: str) -> str:
-    """Return a tool's name for messages, at most 64 characters of it; models have written names of 200,000."""
+def name_told(name: str) -> str:
+    """Return a name as a text has it; models have written ones of 200,000 characters."""
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}.."

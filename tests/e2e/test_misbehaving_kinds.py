@@ -39,9 +39,9 @@ NO_VERDICT = {
     "text": "guard g gave str, not a GuardResult",
     "class": "not a GuardResult",
     "coroutine": "guard g gave Event, not a GuardResult",
-    "passed as int": "is no verdict",
+    "passed as int": "is not a verdict",
     "passed and fatal": "cannot be passed and fatal at once",
-    "no feedback": "is no verdict",
+    "no feedback": "is not a verdict",
     "bytes as feedback": "TypeError",
 }
 NO_ARTIFACT = {

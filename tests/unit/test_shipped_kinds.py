@@ -19,7 +19,7 @@ SUPPLIED = {"parts": ("of", "names!"), "generator": ("by", "text")}
 
 def options(kind: ComponentKind) -> dict[str, str]:
     own = {option.name: FORMS[option.form] + "!" * option.is_required for option in kind.options}
-    return own | dict(SUPPLIED[name] for name in kind.supplied if name in SUPPLIED)
+    return own | dict(SUPPLIED[name] for name in kind.supplied_arguments if name in SUPPLIED)
 
 
 @pytest.mark.parametrize(("library", "listed"), [(guards, table_faults.GUARDS), (generators, table_faults.GENERATORS)])

@@ -282,12 +282,7 @@ def _prompts(machine: Machine) -> _Things:
 
 
 def _document(machine: Machine) -> _Things:
-    return {
-        "": _Declaration(
-            machine.span,
-            {"name": machine.name, "constraints": machine.constraints, "result": machine.result or ""},
-        )
-    }
+    return {"": _Declaration(machine.span, {"name": machine.name, "constraints": machine.constraints})}
 
 
 def _options(options: tuple[tuple[str, str], ...]) -> str:

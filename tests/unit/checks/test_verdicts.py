@@ -104,7 +104,7 @@ def test_a_violated_property_makes_a_check_fail(text):
 
 def test_what_nobody_knows_makes_a_check_fail(text):
     report = check(loads(text.replace("- always retries <= rmax", "- expected query_llm <= 3")))
-    assert [result.verdict for result in report.properties if result.has_failed] == ["UNKNOWN"]
+    assert [result.verdict for result in report.properties if result.failed] == ["UNKNOWN"]
     assert not [finding for finding in report.diagnostics if finding.severity == "error"]
     assert report.failed
 

@@ -179,7 +179,7 @@ MISTAKES = {
     "neither": (["run"], "Missing argument 'FILE', or --policy NAME."),
     "a folder for a file": (["run", "dual_state", "--over", "docs"], "--over goes with --policy NAME"),
     "a parameter that is not there": (["run", "--policy", "trip", "x", "--param", "rmax=1"], "policy has no parameter"),
-    "no budget": (["run", "--policy", "trip", "x", "--budget", "calls"], "'calls' is no budget"),
+    "no budget": (["run", "--policy", "trip", "x", "--budget", "calls"], "'calls' is not a budget"),
     "no such policy": (
         ["run", "--policy", "serch_agent", "x"],
         "hint: did you mean 'search_agent'?",

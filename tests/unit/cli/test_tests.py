@@ -74,7 +74,8 @@ def test_what_is_written_runs_in_pytest_and_finds_what_is_wrong(dsa, tmp_path):
     assert dsa("door.md", "-o", "test_door.py").exit_code == 0
     written = (tmp_path / "test_door.py").read_text()
     assert 'TESTS = """\npush; after 30s of open; lock\n"""' in written
-    (tmp_path / "test_wrong.py").write_text(written.replace("Replayed(MACHINE)", 'Replayed(dsa.load("broken.md"))'))
+    wrong = written.replace("ReplayedMachine(MACHINE)", 'ReplayedMachine(dsa.load("broken.md"))')
+    (tmp_path / "test_wrong.py").write_text(wrong)
     (tmp_path / "broken.md").write_text(DOOR.replace("ring", "knock"))
     complete = dsa("dual_state", "--complete", "--extra", "1", "--param", "rmax=1", "-o", "test_complete.py")
     assert "at most 1 more state than the table equals it at rmax = 1" in complete.stderr

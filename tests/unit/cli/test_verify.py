@@ -1,7 +1,9 @@
 """`--certificate` of check and prove, and `dsa verify`."""
 
 import json
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -73,6 +75,17 @@ def test_a_certificate_is_of_one_machine():
     assert not Path("out.json").exists()
 
 
+@cache
+def certificate_text() -> str:
+    """Return the certificate that `dsa prove` writes for dual_state; it is proved once."""
+    dsa("prove", "dual_state", "--certificate", "proved.json")
+    return Path("proved.json").read_text(encoding="utf-8")
+
+
+def certificate_of_dual_state() -> dict[str, Any]:
+    return json.loads(certificate_text())
+
+
 @pytest.mark.parametrize(
     ("at", "why"),
     [
@@ -83,8 +96,7 @@ def test_a_certificate_is_of_one_machine():
     ],
 )
 def test_the_step_is_compared_at_values_that_the_machine_has(at, why):
-    dsa("prove", "dual_state", "--certificate", "out.json")
-    content = json.loads(Path("out.json").read_text(encoding="utf-8"))
+    content = certificate_of_dual_state()
     content["claims"] = [claim | {"at": at} for claim in content["claims"] if claim["form"] == TABLE]
     Path("out.json").write_text(json.dumps(content), encoding="utf-8")
     refused = dsa("verify", "out.json", "dual_state", "--allow-missing")
@@ -130,8 +142,7 @@ def test_a_folder_is_unreadable():
 
 def refusal(change) -> str:
     """Return the sentence by which the certificate of dual_state is refused once something in it was changed."""
-    dsa("prove", "dual_state", "--certificate", "out.json")
-    content = json.loads(Path("out.json").read_text(encoding="utf-8"))
+    content = certificate_of_dual_state()
     change(content)
     Path("out.json").write_text(json.dumps(content), encoding="utf-8")
     refused = dsa("verify", "out.json")

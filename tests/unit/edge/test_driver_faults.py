@@ -113,7 +113,7 @@ def test_nothing_that_a_policy_does_ends_the_run_in_another_way(effect, result, 
 
 def test_a_policy_that_is_no_async_function_says_so():
     rest = driven(errand(fetch=lambda _action, _context: [event_step("fetch", "fetched")]))
-    assert "no async function" in rest.failure.message
+    assert "not an async function" in rest.failure.message
 
 
 @pytest.mark.parametrize("field", ["id", "actor", "type"])

@@ -71,7 +71,7 @@ def test_the_local_model_gives_one_answer_to_one_question():
     question = Question(task_named("factorial").machine, "factorial", 3, "Write a Python function `def factorial(n):`.")
     first, second = (AskedModel("local").answer(question).content for _ in range(2))
     assert first == second
-    others = {AskedModel("local").answer(attrs.evolve(question, seed=seed)).content for seed in range(4, 10)}
+    others = {AskedModel("local").answer(attrs.evolve(question, seed=seed)).content for seed in (4, 5)}
     assert others != {first}
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -98,10 +100,23 @@ def test_no_thread_and_no_file_is_left():
     assert len(list(Path("/proc/self/fd").iterdir())) == files
 
 
+def read_mark(mark, process):
+    """Return what a server of a process writes to the pipe. The test fails when the process ends without that, and does not wait for ever."""
+    reading = os.open(mark, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        poll = select.poll()
+        poll.register(reading, select.POLLIN)
+        while not poll.poll(1000):
+            assert process.poll() is None, f"the process has ended with {process.returncode}"
+        return os.read(reading, 100)
+    finally:
+        os.close(reading)
+
+
 PROGRAM = """
 import sys
-from machines.coding.servers.mcp_tools import Foreign, Server
-foreign = Foreign({"test": Server([sys.executable, sys.argv[1]])})
+from machines.coding.servers.mcp_tools import Foreign, McpServer
+foreign = Foreign({"test": McpServer([sys.executable, sys.argv[1]])})
 foreign.tools()
 foreign.call("test__slow", {"seconds": 600 * (sys.argv[3] == "waits"), "mark": sys.argv[2]})
 raise SystemExit(9)
@@ -113,7 +128,7 @@ def test_neither_ctrl_c_nor_an_end_leaves_a_server(mark, how, code):
     """The program does not close its servers: nobody has told it to."""
     command = [sys.executable, "-c", PROGRAM, str(TESTS / "mcp_server.py"), str(mark), how]
     with subprocess.Popen(command, cwd=TESTS.parent, stderr=subprocess.DEVNULL) as process:
-        pid = int(mark.read_text())
+        pid = int(read_mark(mark, process))
         if how == "waits":
             process.send_signal(signal.SIGINT)
         assert process.wait() == code
@@ -122,8 +137,8 @@ def test_neither_ctrl_c_nor_an_end_leaves_a_server(mark, how, code):
 
 INTERRUPTED = """
 import sys
-from machines.coding.servers.mcp_tools import Foreign, Server
-with Foreign({"test": Server([sys.executable, sys.argv[1]])}) as foreign:
+from machines.coding.servers.mcp_tools import Foreign, McpServer
+with Foreign({"test": McpServer([sys.executable, sys.argv[1]])}) as foreign:
     try:
         foreign.call("test__slow", {"seconds": 600, "mark": sys.argv[2]})
     except KeyboardInterrupt:
@@ -134,9 +149,9 @@ with Foreign({"test": Server([sys.executable, sys.argv[1]])}) as foreign:
 def test_a_call_that_is_interrupted_does_not_go_on(mark):
     command = [sys.executable, "-c", INTERRUPTED, str(TESTS / "mcp_server.py"), str(mark)]
     with subprocess.Popen(command, cwd=TESTS.parent) as process:
-        first = int(mark.read_text())
+        first = int(read_mark(mark, process))
         process.send_signal(signal.SIGINT)
-        assert int(mark.read_text()) != first  # another server
+        assert int(read_mark(mark, process)) != first  # another server
         wait_until_gone(first)
         assert process.wait() == 0
 
@@ -145,9 +160,9 @@ WITHOUT = """
 import sys
 sys.modules["mcp"] = None
 from machines.coding.tools.workspace_paths import WorkspaceToolError
-from machines.coding.servers.mcp_tools import Foreign, Server
+from machines.coding.servers.mcp_tools import Foreign, McpServer
 try:
-    Foreign({"test": Server(["x"])}).tools()
+    Foreign({"test": McpServer(["x"])}).tools()
 except WorkspaceToolError as error:
     print(error.code, error)
 """
