@@ -19,7 +19,7 @@ Everything a machine can do at its parameters' values: exact exploration, with s
 
 Takes a machine and explores its closed system (S1-S12): any outside event that has rows here, any answer of an outstanding
 effect, any armed timer, each with every combination of the verdicts that its rows read. Gives an `Exploration`. An engine does the
-search (`engines/choose.py`: by size, and by what is installed). A configuration takes at most some 150 bytes, often 8, so
+search (`automatic` chooses it: by size, and by what is installed). A configuration takes at most some 150 bytes, often 8, so
 `max_states` bounds the memory. Knows no clock: who wants a time limit or the seconds hands one in.
 """
 
