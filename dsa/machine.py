@@ -36,7 +36,7 @@ from dsa.text import closest, nearest
 
 @attrs.frozen(slots=False, field_transformer=immutable)
 class Machine:
-    """A whole document. For a Steps document, `steps` and `goal` are kept beside what they expand into."""
+    """A whole document. For a Steps document, `steps`, `goal` and `result` are kept beside what they expand into."""
 
     name: str
     transitions: tuple[declarations.Transition, ...]
@@ -56,6 +56,7 @@ class Machine:
     constraints: str = ""
     steps: tuple[declarations.StepRow, ...] = ()
     goal: expr.Expr | None = None
+    result: str | None = None
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
 
     def at(self, values: Mapping[str, expr.Value] | None = None, /, **more: expr.Value) -> "Machine":

@@ -1,6 +1,6 @@
-"""The shipped machines: each a table (the truth), its bindings, and a README; `search` is made of policies alone.
+"""The shipped machines: a folder for each, with its table, its bindings and a README.
 
-The agents of seed 000 in Python are imported from here: `from machines import ActionPair, DualStateAgent, Workflow`.
+`search` has policies and no table. Import the Python agents of seed 000 from here: `from machines import ActionPair, DualStateAgent, Workflow`.
 """
 
 import importlib
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from machines.workflow.workflow import Workflow, WorkflowResult, WorkflowStatus, WorkflowStep
 
-#: The public names by the module in which they live; it is imported at first use: most who import a machine's module need none of them.
+#: The public names by module. A module is imported at first use: most callers import one machine and need none of these.
 _NAMES = {
     "dsa.runtime.content": (
         "AmbientEnvironment", "Artifact", "Context", "GeneratorInterface", "GuardInterface", "GuardResult", "PromptTemplate",

@@ -18,13 +18,13 @@ import attrs
 from chats import CARS, told
 from rich.console import Console
 
+from dsa.errors import DsaError
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry, RowEntry
 from dsa.semantics import Occurrence, Taken, start, step
 from machines.chat.chat_display import ChatDisplay
 from machines.chat.chat_session import Chat, ChatStart
-from machines.chat.conversation import CALLED, REASONS, conversation_of
-from machines.tool_use.machine_session import StoppedError
+from machines.chat.conversation import CALL_EVENTS, REASONS, conversation_of
 
 SAYINGS = (
     "Compare the horsepower by origin", "continue", "Plot it", "As a CSV, please", "run it again", "refine it", "\N{PARROT} \u202e what?", "no plot, please",
@@ -97,12 +97,12 @@ async def one_turn(chat, tally, rng, text):
         work = chat.say(text)
     try:
         await asyncio.wait_for(work, LONGEST_TURN_S)
-    except StoppedError as error:
-        assert str(error).startswith("no message is taken while")  # noqa: PT017  (something else came first, and had the turn)
+    except DsaError as error:
+        assert str(error).startswith("no message is accepted while")  # noqa: PT017  (something else came first, and had the turn)
     tally.due.clear()
     tally.turns += 1
     assert chat.state.startswith("resting"), chat.state
-    assert chat.conversation.transcript.waiting() == ()
+    assert chat.conversation.transcript.open_ids() == ()
     called = {call.status for turn in chat.conversation.turns for call in turn.calls}
     assert called <= FINAL, called
 
@@ -113,7 +113,7 @@ def _plan(chat, tally, rng):
     def send(event):
         data = {"text": "And this?"} if event == "message" else None
         tally.cancels += event == "cancelled"
-        chat.tell_soon(Occurrence(event, data=data))
+        chat.send_soon(Occurrence(event, data=data))
 
     (plan,) = rng.choices(((), ("cancelled",), ("cancelled",) * 2, ("message",), ("cancelled", "message"), ("retried", "dismissed"), ("killed",)), (60, 14, 4, 8, 4, 4, 6))  # fmt: skip
     for event in plan:
@@ -207,7 +207,7 @@ def happened_once(entries):
         elif isinstance(entry, EventEntry) and isinstance(following, RowEntry):
             assert entry.key is None or entry.key not in answered
             answered.add(entry.key)
-            if entry.event in CALLED:
+            if entry.event in CALL_EVENTS:
                 assert entry.data["call_id"] not in asked, "a call was taken twice"
                 asked.add(entry.data["call_id"])
 

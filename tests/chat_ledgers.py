@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from machines.chat.conversation import ChatCall, ChatConversation, ChatResult, NewArtifact, conversation_of
 from machines.tool_use.records import as_data, read_record
-from machines.tool_use.tool_call import ModelAnswer, refused
+from machines.tool_use.tool_call import ModelAnswer, fault_result
 
 
 class Told:
@@ -28,7 +28,7 @@ class Told:
     @property
     def so_far(self):
         """The conversation, read on: for whoever asks often while it is written."""
-        self._read.take(self.entries[self._read.taken :])
+        self._read.take(self.entries[self._read.count :])
         return self._read
 
     def happens(self, event, data=None, **verdicts):
@@ -92,7 +92,7 @@ class Told:
 
     def skips(self, call_id, reason):
         """A call was not made."""
-        return self.told(reason, {call_id: refused(call_id, reason, "no").content})
+        return self.told(reason, {call_id: fault_result(call_id, reason, "no").content})
 
 
 def answer(content="", **more):
@@ -124,12 +124,12 @@ def facts(conversation):
     return {
         "turns": [attrs.asdict(turn) for turn in read.turns],
         "artifacts": [attrs.asdict(artifact) for artifact in read.inventory],
-        "names": {name: read.inventory.named(name) for name in ("a.csv", "b.png", "c.pdf")},
+        "names": {name: read.inventory.by_name(name) for name in ("a.csv", "b.png", "c.pdf")},
         "queue": list(said.queue),
         "current": None if said.current is None else attrs.asdict(said.current),
         "results": (list(read.intents), read.latest_table),
         "counted": tuple(dict(each) if isinstance(each, dict) else each for each in counted),
-        "waiting": said.waiting(),
+        "waiting": said.open_ids(),
         "earlier": [read.earlier(f"d-{text}") for text in TEXTS] if read.turns else [],
         "ids": [said.free_id(f"c{number}") for number in range(4)],
     }
@@ -181,9 +181,9 @@ def _call(draw, told, name, tool):
         return
     event = f"{tool.removeprefix('run_')}_{what}"
     if what == "failed":
-        told.came(name, event, result=refused(name, "sql_error", "no such column").content)
+        told.came(name, event, result=fault_result(name, "sql_error", "no such column").content)
         return
-    made = told.so_far.inventory.compared(draw(st.lists(things, max_size=3)))
+    made = told.so_far.inventory.compare(draw(st.lists(things, max_size=3)))
     is_new = all(each.equal_to is None for each in made)
     told.came(name, event, as_data(made), "passed" if is_new else "failed")
     if not is_new:
@@ -203,8 +203,8 @@ def _end(draw, told):
         told.happens("retried").asks()
     elif end in {"cancelled", "limit"}:
         told.asked(("x", "run_sql"), ("y", "run_sql"))
-        waiting = told.so_far.transcript.waiting()
-        results = {name: refused(name, "interrupted", "stopped").content for name in waiting}
+        waiting = told.so_far.transcript.open_ids()
+        results = {name: fault_result(name, "interrupted", "stopped").content for name in waiting}
         told.told("turn_cancelled", results, drops=True)
     else:
         name = told.so_far.transcript.free_id("c0")

@@ -15,7 +15,7 @@ import machines.chat.chat_resources as resources_module
 from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind
 from dsa.semantics import Occurrence
-from machines.chat.chat_resources import KNOWN, resources_in
+from machines.chat.chat_resources import RESOURCES, resources_in
 from machines.chat.chat_session import ChatStart
 from machines.chat.sql import SqlDatabase
 
@@ -136,7 +136,7 @@ def play(machine, told, folder):
         try:
             return asyncio.run(lived(machine, binding, does, player, told.stopped)), played
         finally:
-            KNOWN.let_go(chat)
+            RESOURCES.release(chat)
 
 
 def told(machine, name, folder):

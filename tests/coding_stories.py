@@ -14,7 +14,7 @@ from row_stories import HANGS, Hanging, as_text, lived, with_faults
 from dsa.edge.document_files import load, locate
 from dsa.runs.bindings import bind
 from dsa.semantics import Occurrence
-from machines.coding.coding_resources import KNOWN, resources_in
+from machines.coding.coding_resources import RESOURCES, resources_in
 
 
 @attrs.frozen
@@ -136,7 +136,7 @@ def play(machine, told, folder):
             does = map(_occurrence, told.does)
             return asyncio.run(lived(machine, binding, does, player, told.stopped)), played
         finally:
-            KNOWN.let_go(agent)
+            RESOURCES.release(agent)
 
 
 def told(machine, name, folder):

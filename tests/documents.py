@@ -186,7 +186,7 @@ _BULLETS = (
     "always", "always always", "not a property", "at most between between and between",
 )  # fmt: skip
 _LINES = (
-    "", "prose", "Goal: step_1 or step_2", "Machine: dual_state", "Parameters: rmax = 1", "```", "~~~", "> quote", "<!--", "-->",
+    "", "prose", "Goal: step_1 or step_2", "Result: step_1", "Machine: dual_state", "Parameters: rmax = 1", "```", "~~~", "> quote", "<!--", "-->",
     "    code", "===", "---", "# again", "## ", "##", "### Task", "- always true", "* never false", "1. always true", "| a | b |",
     "\t| a |", "<div>", "[a]: b", "\x0c", "\u2028", "\r", "## Prompt: query_llm", "## Cases: g", "## Constraints", "***",
 )  # fmt: skip

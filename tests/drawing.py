@@ -1,7 +1,6 @@
 """What stands where in an SVG document that Graphviz wrote: the outlines of boxes, texts, lines, heads of arrows.
 
-Gives rectangles (left, top, right, bottom) and points in the document's units. The widths of texts are estimated from their
-characters, as Helvetica sets them.
+Gives rectangles (left, top, right, bottom) and points in the document's units. A text is as wide as it says.
 """
 
 import re
@@ -12,9 +11,6 @@ from xml.etree import ElementTree as ET
 import attrs
 
 _SVG = "{http://www.w3.org/2000/svg}"
-# In parts of the font's size; what is not here is 0.55 wide, and no letter of these names is narrower than said.
-_WIDTHS = {0.22: "ijl'|", 0.27: "ft .,:;/[]!I", 0.33: "r()-", 0.5: "cksvxyzJ", 0.72: "wCHNRUD", 0.83: "mMGOQ"}
-_WIDTH = {letter: width for width, letters in _WIDTHS.items() for letter in letters}
 _STEPS = 16  # points taken from each Bezier curve
 
 Point = tuple[float, float]
@@ -28,6 +24,7 @@ class Text:
     owner: str
     content: str
     where: Rectangle
+    size: float
 
 
 @attrs.frozen
@@ -41,17 +38,19 @@ class Line:
 
 @attrs.frozen
 class Drawing:
-    """All texts, the outlines of nodes by their ids, and all lines."""
+    """All texts, the outlines of nodes by their ids, all lines, and the width of the whole."""
 
     texts: tuple[Text, ...]
     outlines: dict[str, Rectangle]
     lines: tuple[Line, ...]
+    width: float
 
 
 def read(svg: str) -> Drawing:
     """Read an SVG document of Graphviz or graphviz-pure."""
     groups = {kind: [] for kind in ("graph", "cluster", "node", "edge")}
-    for group in ET.fromstring(svg).iter(f"{_SVG}g"):
+    root = ET.fromstring(svg)
+    for group in root.iter(f"{_SVG}g"):
         if group.get("class") in groups:
             groups[group.get("class")].append(group)
     texts = [
@@ -61,7 +60,18 @@ def read(svg: str) -> Drawing:
     ]
     texts += [text for group in groups["graph"] for text in _texts(group, "")]
     outlines = {_title(group): _outline(group) for group in groups["node"]}
-    return Drawing(tuple(texts), outlines, tuple(_line(group) for group in groups["edge"]))
+    width = float(root.get("viewBox", "").split()[2])
+    return Drawing(tuple(texts), outlines, tuple(_line(group) for group in groups["edge"]), width)
+
+
+def overflows(drawing: Drawing) -> list[str]:
+    """Return which texts leave the box they belong to, or the picture."""
+    found = []
+    for text in drawing.texts:
+        left, _, right, _ = drawing.outlines.get(text.owner, (-drawing.width, 0, drawing.width, 0))
+        if text.where[0] < left - 0.5 or text.where[2] > right + 0.5:
+            found.append(f"{text.content!r} leaves {text.owner or 'the picture'}")
+    return found
 
 
 def faults(drawing: Drawing) -> list[str]:
@@ -95,10 +105,10 @@ def _texts(group: ET.Element, owner: str) -> Iterator[Text]:
     # Those of the graph stand in it directly; those of nodes may be in links.
     for text in group.iterfind(f"{_SVG}text") if not owner else group.iter(f"{_SVG}text"):
         content, size = (text.text or "").strip(), float(text.get("font-size", "0"))
-        width = size * sum(_WIDTH.get(letter, 0.55) for letter in content)
+        width = float(text.get("textLength", "0"))
         x, baseline = float(text.get("x", "0")), float(text.get("y", "0"))
         left = x - width * {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor", "start")]
-        yield Text(owner, content, (left, baseline - 0.7 * size, left + width, baseline + 0.1 * size))
+        yield Text(owner, content, (left, baseline - 0.7 * size, left + width, baseline + 0.1 * size), size)
 
 
 def _outline(group: ET.Element) -> Rectangle:

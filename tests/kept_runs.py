@@ -118,7 +118,7 @@ def begun(text: str = SHOP, run: str = RUN, file: Path | None = None, **paramete
     """Begin a run of a document as the program does."""
     machine = loads(text).at(parameters)
     started = {"file": str(file), "module": None, "model": "local", "seed": 0} if file else {}
-    return begin(machine, run, digest=digest(machine), started=started)[0]
+    return begin(machine, run, digest=digest(machine), settings=started)[0]
 
 
 def crashed_while(root: Path, *, doing: str, file: Path | None = None, run: str = RUN):

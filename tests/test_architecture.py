@@ -330,7 +330,7 @@ def _names(path: Path) -> set[str]:
 
 
 #: Ways to ask a generator, and functions that only pass one on.
-ASKING = {"generate", "agenerate", "_generated"}
+ASKING = {"generate", "agenerate", "_generate"}
 
 
 def test_whoever_asks_a_generator_hears_the_answer_alone() -> None:

@@ -14,8 +14,9 @@ from dsa.declarations import Transition
 from dsa.edge.document_files import load, read_text
 from dsa.edge.images import png, svg
 from dsa.errors import DocumentError, TraceError
+from dsa.lang import expanded
 from dsa.machine import Machine
-from dsa.targets import dot, emit
+from dsa.targets import dot, emit, mermaid
 from dsa.trace import RecordedTrace, recorded
 from dsa.trace_format import from_text, to_itf, to_jsonl
 
@@ -65,23 +66,28 @@ _TRACED = ("dot", "svg", "png")
 @click.argument("file")
 @click.option("--format", "form", type=Word(_FORMATS), help="Default: by the ending of what is written, else mermaid.")
 @click.option("--trace", metavar="FILE", help="Draw the rows that this recorded trace takes, the others faintly.")
+@click.option("--rows", is_flag=True, help="Draw the rows that a Steps document stands for, not its steps.")
+@click.option("--full", is_flag=True, help="Write each row at its arrow, even where that is wider than a page.")
 @output_option
-def command(file: str, form: str | None, output: Path | None, trace: str | None) -> None:
-    """Draw a machine; what each state waits for is shown in it."""
+def command(file: str, form: str | None, output: Path | None, trace: str | None, *, rows: bool, full: bool) -> None:
+    """Draw a machine, with what each state waits for; of a Steps document its steps."""
     require_other(output, file)
     require_file(output, "-o")
     form = form or (_ENDINGS.get(output.suffix.lower()) if output else None) or "mermaid"
-    machine = load(file)
+    machine = expanded(load(file)) if rows else load(file)
     if trace is not None and form not in _TRACED:
         raise click.UsageError(f"--trace needs --format {', '.join(_TRACED[:-1])} or {_TRACED[-1]}")
     taken = None if trace is None else _rows(machine, trace)
     if form == "png":
         target = output or Path(f"{machine.name}.png")
-        target.write_bytes(png(dot(machine, trace=taken)))
+        target.write_bytes(png(dot(machine, trace=taken, full=full)))
         say(f"wrote {target}")
         return
-    drawn = dot(machine, trace=taken) if form in _TRACED else emit(machine, form)
-    text = svg(drawn) if form == "svg" else drawn
+    if form in _TRACED:
+        text = dot(machine, trace=taken, full=full)
+        text = svg(text) if form == "svg" else text
+    else:
+        text = mermaid(machine, full=full) if form == "mermaid" else emit(machine, form)
     if output is None:
         write(text if text.endswith("\n") else f"{text}\n")
     else:

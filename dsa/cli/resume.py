@@ -44,7 +44,7 @@ from dsa.runs.archive import RunRecord, text_of
 from dsa.runs.child_runs import driving_run
 from dsa.runs.handle import NotTakenError, RunHandle
 from dsa.runs.migration import MAX_STATES, Fit, FitJudge
-from dsa.runs.place import PART_OF, accepted_artifacts
+from dsa.runs.place import PART_OF, STEPS, accepted_artifacts
 from dsa.runs.runs import Resumption, Runs, open_runs
 from dsa.runtime.ledger import ChangeEntry, Handling
 from dsa.runtime.policy.call_tree import POLICY
@@ -260,10 +260,11 @@ def finished(record: RunRecord, root: Path) -> FinishedRun:
     directory = root / record.run.run_id
     with opened(root) as runs:
         accepted = tuple(accepted_artifacts(record.run, runs.artifacts(record.run.run_id)))
-    final = next(iter(sorted(directory.glob("final.*"))), None)
+    steps, final = directory / STEPS, next(iter(sorted(directory.glob("final.*"))), None)
     diagram = directory / "diagram.svg"
     rest = Rest("finished", record.run, accepted=accepted)
-    return FinishedRun(rest, directory, final, diagram if diagram.exists() else None, 0.0)
+    there = [path if path.exists() else None for path in (steps, diagram)]
+    return FinishedRun(rest, directory, there[0], final, there[1], 0.0)
 
 
 def _decided(record: RunRecord, root: Path, given: dict[Handling, tuple[str, ...]]) -> dict[str, Handling]:

@@ -33,7 +33,7 @@ from dsa.errors import DsaError
 from dsa.runs.archive import RunRecord
 from dsa.runs.bindings import answer_text, calls_of_policy, steps_given
 from dsa.runs.handle import RunHandle
-from dsa.runs.place import ERRORS, accepted_artifacts
+from dsa.runs.place import ERRORS, accepted_artifacts, result_of
 from dsa.runs.runs import Runs
 from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.content import Artifact
@@ -54,11 +54,13 @@ from dsa.trace import show_occurrence
 class FinishedRun:
     """A run that came to rest: how, where its files are, how many seconds it took this time.
 
-    `final` and `diagram` are None when no step has passed, and when no renderer is installed.
+    `steps` is the folder with a file for each step that has passed, of a run with several; `final` is the result, None where
+    the run has not succeeded. `diagram` is None where no renderer is installed.
     """
 
     rest: Rest
     directory: Path
+    steps: Path | None
     final: Path | None
     diagram: Path | None
     seconds: float
@@ -79,10 +81,16 @@ def perform(
             rest = await handle.rest_within(wait_s)
             seconds = time.monotonic() - began
             assert handle.folder is not None, "commands keep their runs in a folder"
-            final, diagram = handle.folder.write_final(rest.accepted, _answer(rest)), None
+            succeeded = rest.kind == "finished" and exit_code(rest) == 0
+            result = result_of(rest.run.machine, rest.accepted) if succeeded else None
+            steps, final, diagram = (
+                handle.folder.write_steps(rest.accepted),
+                handle.folder.write_final(result, _answer(rest)),
+                None,
+            )
             with suppress(RenderError):
                 diagram = handle.folder.write_diagram(svg(emit(rest.run.machine, "dot")))
-            return FinishedRun(rest, handle.folder.path, final, diagram, seconds)
+            return FinishedRun(rest, handle.folder.path, steps, final, diagram, seconds)
 
     return run_to_end(whole())
 
@@ -430,6 +438,7 @@ def show(performed: FinishedRun, console: Console, *, code: bool = True) -> None
         "redacted": _redacted(performed.rest.run),
         "said": _said(performed.rest),
         "asked": questions_text(performed.rest.run),
+        "steps": performed.steps,
         "final": performed.final,
         "diagram": performed.diagram,
         "errors": _errors(performed),

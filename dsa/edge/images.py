@@ -8,21 +8,26 @@ A plot of success and cost against a parameter, as an image file.
 Takes numbers, writes a picture with matplotlib (the extra `plot`).
 """
 
+import re
 import shutil
 import subprocess
 import sysconfig
 from collections.abc import Sequence
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 from dsa.errors import DsaError, install_hint
+from dsa.targets.helvetica import text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TIME_LIMIT_S = 120
+_SVG_TEXT = re.compile(r"<text( [^>]*)>([^<]*)</text>")
+_FONT_SIZE = re.compile(r'font-size="([\d.]+)"')
 
 
 class RenderError(DsaError):
@@ -43,8 +48,11 @@ def portable_renderer() -> Path | None:
 
 
 def svg(dot_text: str) -> str:
-    """Draw DOT text as an SVG document. Raises RenderError."""
-    return _drawn(_any_renderer(), dot_text, "-Tsvg").decode("utf-8")
+    """Draw DOT text as an SVG document. Raises RenderError.
+
+    Each text says how long it is, for the boxes are made for Helvetica and who looks at the picture may not have it.
+    """
+    return _with_lengths(_drawn(_any_renderer(), dot_text, "-Tsvg"))
 
 
 def portable_svg(dot_text: str) -> str:
@@ -54,7 +62,18 @@ def portable_svg(dot_text: str) -> str:
         raise RenderError(
             "graphviz-pure is not installed, which draws the same on every machine; `pip install graphviz-pure`, and try again"
         )
-    return _drawn(program, dot_text, "-Tsvg").decode("utf-8")
+    return _with_lengths(_drawn(program, dot_text, "-Tsvg"))
+
+
+def _with_lengths(drawing: bytes) -> str:
+    return _SVG_TEXT.sub(_with_length, drawing.decode("utf-8"))
+
+
+def _with_length(text: re.Match[str]) -> str:
+    attributes, content = text[1], unescape(text[2])
+    width = text_width(content, float(_FONT_SIZE.search(attributes)[1]), bold='"bold"' in attributes)  # type: ignore[index]
+    length = f' textLength="{width:.2f}" lengthAdjust="spacingAndGlyphs"' if width else ""
+    return f"<text{attributes}{length}>{text[2]}</text>"
 
 
 def png(dot_text: str) -> bytes:

@@ -17,7 +17,7 @@ from dsa.lang.declaration_tables import read_cases, read_constraints, read_promp
 from dsa.lang.expression_parser import Findings, Resolver
 from dsa.lang.markdown import Bullet, Cell, MarkdownDocument, ParagraphLine, Section, read
 from dsa.lang.namespace import Declarations, Names, require_references, require_unique
-from dsa.lang.steps_table import Steps, read_steps
+from dsa.lang.steps_table import StepLines, Steps, read_steps
 from dsa.machine import Machine
 from dsa.text import closest
 
@@ -25,7 +25,7 @@ from dsa.text import closest
 MOST_CHARACTERS, MOST_COLUMNS = 2_000_000, 200
 _FIRST_LINE = 200  # characters of the first line that are shown
 
-MACHINE_LINE, GOAL_LINE = "Machine:", "Goal:"
+MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
 #: How people begin a line that is to say where a machine starts.
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
 _SEVERAL_STARTS = "for several starts declare a parameter, and let the rows of one initial state read it"
@@ -122,10 +122,10 @@ def _machine_in(document: MarkdownDocument) -> DocumentReading:
         generators=declaration_tables.generators(_records(parts, "generators", findings), findings),
         cases=tuple(read_cases(section, findings) for section in parts.of("cases")),
         constraints="\n\n".join(read_constraints(s, parts.document.lines) for s in parts.of("constraints")),
-        steps=steps.steps if steps else (),
-        goal=steps.goal if steps else None,
         span=parts.document.titles[0].span() if parts.document.titles else None,
     )
+    if steps:
+        made = attrs.evolve(made, steps=steps.steps, goal=steps.goal, result=steps.result)
     require_tasks_filled(_records(parts, "steps", Findings()), made.steps, names.events, findings)
     made = attrs.evolve(made, prompts=read_prompts(parts.of("prompt"), made.steps, names.events, findings))
     _require_owners(parts, made, findings)
@@ -217,7 +217,8 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
             findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
     with_cases = frozenset(section.name for section in parts.of("cases"))
     records_of_steps, before = _records(parts, "steps", findings), findings.count
-    plan = read_steps(records_of_steps, parts.line(GOAL_LINE, "steps"), with_cases, findings)
+    lines = StepLines(parts.line(GOAL_LINE, "steps"), parts.line(RESULT_LINE, "steps"))
+    plan = read_steps(records_of_steps, lines, with_cases, findings)
     if not plan.steps:
         if not findings.any_error:
             hint = "a table with a column step"

@@ -152,7 +152,8 @@ def _columns(
 
 def _steps(machine: Machine) -> str:
     goal = "" if machine.goal is None else f"\n\nGoal: {unparse(machine.goal)}"
-    return _table(STEP_COLUMNS, step_cells(machine)) + goal
+    result = "" if machine.result is None else f"\n\nResult: {machine.result}"
+    return _table(STEP_COLUMNS, step_cells(machine)) + goal + result
 
 
 def step_cells(machine: Machine) -> list[Cells]:

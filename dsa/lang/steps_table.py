@@ -62,22 +62,33 @@ _NAMES_ONLY = re.compile(r"[\w\s.,`]*")
 
 @attrs.frozen
 class Steps:
-    """All steps in table order, each step's retry bound, and the goal (None: every step that is not optional)."""
+    """All steps in table order, each step's retry bound, the goal (None: every step that is not optional), and the step that is the result (None: the last that has passed)."""
 
     steps: tuple[StepRow, ...]
     rmax: dict[str, int]
     goal: Expr | None
+    result: str | None = None
 
 
-def read_steps(records: list[TableRecord], goal: Cell | None, with_cases: frozenset[str], findings: Findings) -> Steps:
-    """Read the Steps table and the line `Goal: EXPRESSION`. `with_cases` are the names that have a Cases section."""
+@attrs.frozen
+class StepLines:
+    """The lines of a Steps document beside its table: `Goal: EXPRESSION` and `Result: STEP`, each None where it is not there."""
+
+    goal: Cell | None
+    result: Cell | None
+
+
+def read_steps(records: list[TableRecord], lines: StepLines, with_cases: frozenset[str], findings: Findings) -> Steps:
+    """Read the Steps table and the lines beside it. `with_cases` are the names that have a Cases section."""
     named = _named(records, findings)
     step_names = [name.name for name, _ in named]
     steps, rmax = [], {}
     for name, record in named:
         steps.append(_step(name, record, step_names, with_cases, findings))
         rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
-    plan = Steps(tuple(steps), rmax, None if goal is None else _goal(goal, step_names, findings))
+    goal = None if lines.goal is None else _goal(lines.goal, step_names, findings)
+    result = None if lines.result is None else _result(lines.result, step_names, findings)
+    plan = Steps(tuple(steps), rmax, goal, result)
     for name, record in named:
         _require_made_before(name.name, record, plan, findings)
     return plan
@@ -167,6 +178,22 @@ def _over_steps(expr: Expr, cell: Cell, step_names: list[str], findings: Finding
 def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
     expr = cells.parsed(cell, ExpressionParser.expression, findings, "DSA108")
     return None if expr is None else _over_steps(expr, cell, step_names, findings, "the goal")
+
+
+def _result(cell: Cell, step_names: list[str], findings: Findings) -> str | None:
+    """Read the name of the step that is the result."""
+    before = findings.count
+    names = cells.name_list(cell, "a step", findings)
+    if len(names) != 1:
+        if findings.count == before:
+            findings.error("DSA107", "a workflow has one result", cell.span(), "write the name of one step")
+        return None
+    (name,) = names
+    if name.name not in step_names:
+        findings.error(
+            "DSA214", f"'{name.name}' is no step", name.span, closest(name.name, step_names), about=name.name
+        )
+    return name.name
 
 
 def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[tuple[str, str], ...]:
@@ -453,7 +480,7 @@ def unmet_requirements(plan: Steps) -> list[StepRow]:
 def expanded(machine: Machine) -> Machine:
     """Return the Transitions machine that a Steps machine stands for; another machine as it is.
 
-    Steps, goal, the steps' prompts and the dependencies in scenarios are left out: they say how the steps' generators are
+    Steps, goal, result, the steps' prompts and the dependencies in scenarios are left out: they say how the steps' generators are
     asked, not how the machine moves.
     """
     if not machine.steps:
@@ -464,4 +491,4 @@ def expanded(machine: Machine) -> Machine:
         attrs.evolve(scenario, steps=tuple(attrs.evolve(step, dependencies=None) for step in scenario.steps))
         for scenario in machine.scenarios
     )
-    return attrs.evolve(machine, steps=(), goal=None, prompts=prompts, scenarios=scenarios)
+    return attrs.evolve(machine, steps=(), goal=None, result=None, prompts=prompts, scenarios=scenarios)

@@ -23,7 +23,7 @@ from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runs.archive import RunArchive, require_no_secret
 from dsa.runs.handle import require_place
-from dsa.runs.place import PART_OF, accepted_artifacts, new_run_id
+from dsa.runs.place import PART_OF, accepted_artifacts, new_run_id, result_of
 from dsa.runs.setup import MachineDocument, Options, RunSetup, setup_of, skip_replies, takes_specification
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage, render
@@ -112,7 +112,7 @@ class MachineGenerator(AsyncGeneratorInterface):
         if self._step:
             found = run.step(self._step).accepted
             return None if found is None else artifacts.get_artifact(found)
-        return next(reversed(accepted_artifacts(run, artifacts)), None)
+        return result_of(run.machine, accepted_artifacts(run, artifacts))
 
     def _catch_up(self, prefix: str) -> None:
         """Have scripts go on behind the replies that earlier runs for the same run have had of them."""

@@ -308,7 +308,7 @@ class HeldRun:
         if self._is_held:
             return
         known = StoredRun(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
-        journal, recorded = self._setting.place.store.hold(self.id, known=known)
+        journal, recorded = self._setting.place.store.hold(self.id, snapshot=known)
         self._journal, self._is_held = self._summarising(journal, self.run), True
         self._setting.held[self.id] = self
         is_same = len(recorded.entries) == len(self.run.ledger)

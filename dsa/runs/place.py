@@ -4,13 +4,14 @@ The folder in which runs are kept, and what people find in it.
 
 `DIR/ledger.db` is what runs go on from, `DIR/artifacts.git` has what was generated. `DIR/<run id>/` is a copy to look at: `machine.md` (the text
 that runs), a file per artifact named after step, attempt and
-verdict, at the end the final code and the diagram. It is written as the run goes, and anew when the run is taken up again.
+verdict, and when the run rests a file per step that has passed, the result, and the diagram. It is written as the run goes, and anew when the run is taken up again.
 """
 
 import importlib
+import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -25,8 +26,8 @@ from dsa.edge.stores.memory_store import MemoryStore
 from dsa.edge.stores.sqlite_store import SqliteStore
 from dsa.edge.stores.store_file import this_process
 from dsa.errors import DocumentError
-from dsa.guards.code import extract_code
-from dsa.machine import Machine
+from dsa.guards.code import extract_code, extract_fenced, syntax_fault
+from dsa.machine import Machine, step_names
 from dsa.runtime.artifacts import ArtifactStore, MemoryArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry
@@ -142,8 +143,16 @@ def open_artifacts(root: Path, run_id: str) -> ArtifactStore:
     return artifacts
 
 
-_CODE_SUFFIX = ".py"
-_CODE_GUARDS = frozenset({"syntax", "cases", "pytest", "tests", "are_tests"})
+_CODE_SUFFIX, _JSON_SUFFIX, _TEXT_SUFFIX = ".py", ".json", ".txt"
+#: What the kinds of guards judge, as the end of a file's name. Another text has the end that it looks like.
+_SUFFIXES = dict.fromkeys(("syntax", "cases", "pytest", "tests", "are_tests", "ruff", "mypy"), _CODE_SUFFIX)
+_SUFFIXES |= dict.fromkeys(("json", "pydantic"), _JSON_SUFFIX)
+#: A heading, a fence, or the rule below a table's header: what only Markdown has.
+_MARKDOWN = re.compile(r"^(#{1,6} \S|(```|~~~)|\|[ :|-]*-[ :|-]*\|[ \t]*$)", re.MULTILINE)
+#: How Python begins; prose may, but does not compile.
+_PYTHON = re.compile(r"(def|class|import|from|async def) \w|@\w|\"\"\"|#!.*python")
+#: The folder with a file for each step that has passed.
+STEPS = "steps"
 _OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and steps have no bound
 #: The file with what users' code has raised, and how long it gets, in bytes.
@@ -169,7 +178,7 @@ class RunFolder:
 
     def __init__(self, root: Path, run: Run, text: str) -> None:
         self.path = root / run.run_id
-        self._text, self._suffix = text, _suffix(run.machine)
+        self._text, self._machine = text, run.machine
         self._files: dict[str, Path] = {}
         self._is_made = False
 
@@ -178,14 +187,15 @@ class RunFolder:
         if not self._is_made:
             self._make()
         if isinstance(entry, ArtifactEntry):
-            path = self.path / f"{_safe(entry.step)}-{entry.attempt}{self._suffix}"
-            _write(path, artifacts.get_artifact(entry.artifact_id).content)
+            content = artifacts.get_artifact(entry.artifact_id).content
+            path = self.path / f"{_safe(entry.step)}-{entry.attempt}{suffix_of(self._machine, entry.step, content)}"
+            _write(path, content)
             self._files[entry.artifact_id] = path
         elif isinstance(entry, VerdictEntry) and entry.artifact_id in self._files:
             path = self._files[entry.artifact_id]
             word = _OUTCOME_WORDS[entry.outcome]
             stem = f"{_safe(entry.step)}-{entry.attempt}-{word}"
-            self._files[entry.artifact_id] = path.rename(path.with_name(stem + self._suffix))
+            self._files[entry.artifact_id] = path.rename(path.with_name(stem + path.suffix))
             if entry.feedback:
                 _write(path.with_name(f"{stem}.feedback.txt"), entry.feedback + "\n")
 
@@ -207,14 +217,38 @@ class RunFolder:
             raise DocumentError(str(self.path.parent), f"no run can be kept here: {fault.strerror or fault}") from fault
         self._is_made = True
 
-    def write_final(self, accepted: Sequence[Artifact], answer: str | None = None) -> Path | None:
-        """Write what the workflow made, or what the policy answered, one file; None when there is neither."""
-        if not accepted and answer is None:
+    def write_steps(self, accepted: Sequence[Artifact]) -> Path | None:
+        """Write a file for each step that has passed; return their folder, or None where a run has one step, or none has passed."""
+        folder = self.path / STEPS
+        shutil.rmtree(folder, ignore_errors=True)  # what has been revoked is not left there
+        if not accepted or len(step_names(self._machine)) < 2:  # noqa: PLR2004  (several)
             return None
-        path = self.path / f"final{self._suffix}"
-        is_code = self._suffix == _CODE_SUFFIX
-        _write(path, final_text(list(accepted), code=is_code) if answer is None else f"{answer}\n")
+        folder.mkdir()
+        for artifact in accepted:
+            suffix, text = self._made(artifact)
+            _write(folder / f"{_safe(artifact.step)}{suffix}", text)
+        return folder
+
+    def write_final(self, result: Artifact | None, answer: str | None = None) -> Path | None:
+        """Write the result of a run that has succeeded, or what its policy answered; None when there is neither."""
+        for stale in self.path.glob("final.*"):
+            stale.unlink()
+        if result is None and answer is None:
+            return None
+        suffix, text = (_TEXT_SUFFIX, f"{answer}\n") if result is None else self._made(result)
+        path = self.path / f"final{suffix}"
+        _write(path, text)
         return path
+
+    def _made(self, artifact: Artifact) -> tuple[str, str]:
+        """Return what an artifact's file ends in, and its text: of code and JSON what the guards saw, not what the model said around it."""
+        suffix = suffix_of(self._machine, artifact.step, artifact.content)
+        text = artifact.content
+        if suffix == _CODE_SUFFIX:
+            text = extract_code(text)
+        elif suffix == _JSON_SUFFIX:
+            text = extract_fenced(text, "json")
+        return suffix, text.strip() + "\n"
 
     def write_diagram(self, svg: str) -> Path:
         """Write the machine's diagram."""
@@ -231,22 +265,56 @@ def accepted_artifacts(run: Run, artifacts: ArtifactStore) -> list[Artifact]:
     return [artifacts.get_artifact(found) for found in accepted if found is not None]
 
 
-def final_text(accepted: list[Artifact], *, code: bool) -> str:
-    """Put the finalised artifacts together; with several, each under a comment that says what it is.
-
-    Of `code` only what the guards saw is taken, not what the model said around it; the artifacts keep everything.
-    """
-    texts = [extract_code(artifact.content) if code else artifact.content for artifact in accepted]
-    if len(accepted) == 1:
-        return texts[0].strip() + "\n"
-    titled = zip(accepted, texts, strict=True)
-    return "\n\n".join(f"# {a.step}, attempt {a.version}\n{text.strip()}\n" for a, text in titled)
+def result_of(machine: Machine, accepted: Sequence[Artifact]) -> Artifact | None:
+    """Return the artifact that is the result: of the step that the document names, else of the last that has passed; None where none has."""
+    return next((artifact for artifact in reversed(accepted) if machine.result in {None, artifact.step}), None)
 
 
-def _suffix(machine: Machine) -> str:
-    kinds = {guard for step in machine.steps for guard in step.guards}
-    kinds |= {guard.kind or guard.name for guard in machine.guards}
-    return _CODE_SUFFIX if kinds & _CODE_GUARDS or machine.cases else ".txt"
+def suffix_of(machine: Machine, step: str, content: str) -> str:
+    """Return what the file of a step's artifact ends in: by the guards that judge it, else by what it looks like."""
+    kinds = set(_kinds(machine, step))
+    declared = [suffix for kind, suffix in _SUFFIXES.items() if kind in kinds]
+    if declared:
+        return declared[0]
+    return _looks_like(content)
+
+
+def _looks_like(content: str) -> str:
+    """Return what the file of a text ends in that no guard says anything of."""
+    begin = content.lstrip()
+    if begin[:1] in {"{", "["} and _is_json(content):
+        return _JSON_SUFFIX
+    is_fenced = begin.startswith(("```py", "~~~py"))
+    if (is_fenced or _PYTHON.match(begin)) and not syntax_fault(extract_code(content) if is_fenced else content):
+        return _CODE_SUFFIX
+    return ".md" if _MARKDOWN.search(content) else _TEXT_SUFFIX
+
+
+def _kinds(machine: Machine, step: str) -> Iterator[str]:
+    """Yield the kinds of the guards that judge a step, parts of combinations among them; of all guards where none is named after it."""
+    declared = {guard.name: guard for guard in machine.guards}
+    todo, seen = [step] if step in declared else list(declared), set[str]()
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        guard = declared.get(name)
+        yield (guard.kind if guard is not None else "") or name
+        parts = dict(guard.options).get("of", "") if guard is not None else ""
+        todo += [part.strip() for part in parts.split(",") if part.strip()]
+        if guard is not None and guard.kind in declared:
+            todo.append(guard.kind)
+        if name in {cases.name for cases in machine.cases}:
+            yield "cases"
+
+
+def _is_json(content: str) -> bool:
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _write(path: Path, content: str) -> None:

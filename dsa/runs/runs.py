@@ -290,7 +290,7 @@ class Runs(RunArchive):
         run_id = run_id or new_run_id(machine.name)
         known = secrets.value(dict(setup.started)) if setup.started else {}
         means = setup.digest or (digest(machine) if setup.text else "")
-        run, commands = begin(machine, run_id, digest=means, started=known, at_ms=self.now_ms())
+        run, commands = begin(machine, run_id, digest=means, settings=known, at_ms=self.now_ms())
         journal = NewJournal(self._place, run_id, setup.text)
         return RunHandle(self._setting(on_moment), setup, run, journal, commands=commands)
 

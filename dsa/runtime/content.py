@@ -509,14 +509,14 @@ def kind_of(name: str, build: Callable[..., Any], suppliable: frozenset[str]) ->
     """
     function = build.__init__ if inspect.isclass(build) else build
     hints = typing.get_type_hints(function)
-    options, supplied = [], []
+    options, other_arguments = [], []
     for parameter in inspect.signature(build).parameters.values():
         if parameter.name in suppliable:
-            supplied.append(parameter.name)
+            other_arguments.append(parameter.name)
         else:
             options.append(_option(parameter, hints.get(parameter.name, str), name))
     description = " ".join((inspect.getdoc(build) or "").partition("\n\n")[0].split())
-    return ComponentKind(name, build, tuple(options), frozenset(supplied), description)
+    return ComponentKind(name, build, tuple(options), frozenset(other_arguments), description)
 
 
 def _option(parameter: inspect.Parameter, hint: Any, kind: str) -> Option:  # noqa: ANN401  # a type hint

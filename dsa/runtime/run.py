@@ -1,20 +1,11 @@
-"""What a run has done step by step, folded from its ledger: attempts, feedback history, finalised artifacts.
+"""The run: the fold of `step` over the events of its ledger (S10), as one frozen value.
 
-WorkflowState and EnvironmentState of the agent program are read off these values; nothing here decides anything.
-
-Moves in a run: the keys, the changes and the steps' views after a row was taken.
-
-Takes the `CompiledRow` of the compiled step, which is the same for all runs of a machine, and the run's own keys, values and views.
-
-Folding what was recorded, quickly: entries that are plainly those of the machine are compared, and not derived one by one.
-
-Takes a machine and recorded entries, gives where they lead. Where it is not plain that an entry is the one which the machine gives, it
-stops at the event that led there: `dsa.runtime.run.replay` derives the entries from there and says what is the matter.
-
-A run: the fold of `step` over the events of its ledger (S10), as one frozen value.
-
-Takes occurrences and records, gives the next run and what the driver is to do about it. Pure: no clock, no
-chance, no file; it does not know how effects are performed.
+- `Run` takes occurrences and records, and returns the next run and the commands for its driver. It reads no clock and no file, and does not know how
+  effects are performed.
+- `StepView` is one step of the workflow: attempts, feedback history, finalised artifact. WorkflowState and EnvironmentState of the agent program are
+  read from these views.
+- `replay` folds a recorded ledger again. `Fold` does this quickly: it compares entries instead of deriving them, and stops at the first event whose
+  entries it cannot confirm; `replay` derives these one by one, and reports the difference.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,10 +42,24 @@ from dsa.runtime.ledger import (
 from dsa.semantics import Configuration, Occurrence, Refusal, accepted_events, is_over, require_known, start
 from dsa.text import closest
 
+__all__ = [
+    "ArmTimer",
+    "Command",
+    "DropTimer",
+    "Intent",
+    "ReplayError",
+    "Run",
+    "StopEffect",
+    "begin",
+    "place_of",
+    "rederive",
+    "replay",
+]
+
 
 @attrs.frozen
 class Rejection:
-    """An artifact that a guard or a person turned down, and why."""
+    """An artifact that a guard or a person rejected, with the feedback."""
 
     artifact_id: str
     outcome: Outcome
@@ -63,12 +68,11 @@ class Rejection:
 
 @attrs.frozen
 class StepView:
-    """One step of a workflow, as far as it has got.
+    """The state of one step of a workflow.
 
-    `attempts` counts its artifacts over the whole run, `latest` is the newest of them. `history` is H of
-    Definition 3: the rejections since the step last passed, the last and a fatal one included.
-    `accepted` is the artifact finalised by the row that set the step's workflow variable, named by `variable`. `redacted` are the names of
-    the secrets that the text of `latest` had.
+    `attempts` counts its artifacts over the whole run; `latest` is the id of the newest one. `history` is H of Definition 3: the rejections since the
+    step last passed, including the last one and a fatal one. `accepted` is the id of the artifact that was finalised by the row that set the step's
+    workflow variable, `variable`. `redacted` has the names of the secrets that the text of `latest` had.
     """
 
     name: str
@@ -80,10 +84,7 @@ class StepView:
     redacted: tuple[str, ...] = ()
 
     def after(self, entries: Iterable[ArtifactEntry | VerdictEntry]) -> "StepView":
-        """Return the view after an artifact was made, a verdict given, or several of them.
-
-        A rejection joins the history, a pass ends it (Definition 8).
-        """
+        """Return the view after artifacts and verdicts. A rejection is added to the history, a pass clears it (Definition 8)."""
         attempts, latest, redacted = self.attempts, self.latest, self.redacted
         history, rejections = self.history, list[Rejection]()
         for entry in entries:
@@ -101,7 +102,7 @@ class StepView:
         return attrs.evolve(self, history=Ledger(), accepted=self.latest, variable=variable)
 
     def fresh(self) -> "StepView":
-        """Return the view with an empty history: what comes next is a new execution."""
+        """Return the view with an empty history, for a new execution."""
         return attrs.evolve(self, history=Ledger())
 
     def revoke(self) -> "StepView":
@@ -117,7 +118,7 @@ def guards_for(machine: Machine, state: str, event: str) -> tuple[str, ...]:
     return guards
 
 
-#: When armed timers are due, in milliseconds since 1970, by source and event, in the order in which they were started.
+#: The deadlines of armed timers, in milliseconds since 1970, by source and event, in the order in which the timers were started.
 Timers = Mapping[tuple[str, str], int]
 
 
@@ -126,25 +127,25 @@ _NOWHERE: Mapping[str, int] = MappingProxyType({})
 
 @attrs.frozen
 class StopEffect:
-    """Stop an effect that is under way: it was cancelled, and its answer would be late."""
+    """The command to stop an effect that was cancelled; its answer would be late."""
 
     key: str
     effect: str
 
 
-#: What the driver is to do, in this order: stop, drop, arm, then perform the intents as S6 says.
+#: A command for the driver. Their order is: stop effects, drop timers, arm timers, then perform the intents as in S6.
 Command = StopEffect | DropTimer | ArmTimer | Intent
 
 
 def keys_after(move: CompiledRow, keys: Mapping[str, str], place: str) -> dict[str, str]:
-    """Return the keys of what is outstanding after a move; `place` is what the keys of all that it starts begin with."""
+    """Return the keys of outstanding effects after a move; the keys of the effects that it starts begin with `place`."""
     after = dict(keys)
     change_keys(move, after, place)
     return after
 
 
 def change_keys(move: CompiledRow, keys: dict[str, str], place: str) -> None:
-    """Make of the keys of what is outstanding before a move those after it (`keys_after`)."""
+    """Change the keys of outstanding effects in place, as `keys_after` does."""
     for effect in move.ended:
         keys.pop(effect, None)
     for ordinal, effect, has_answers in move.started:
@@ -153,7 +154,7 @@ def change_keys(move: CompiledRow, keys: dict[str, str], place: str) -> None:
 
 
 def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
-    """Return the deadlines of what is armed after a move that was made at this time; what was started last stands last."""
+    """Return the deadlines of armed timers after a move at this time; the timer that was started last is last."""
     if not move.timers:
         return timers
     after = dict(timers)
@@ -165,7 +166,7 @@ def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
 
 
 def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
-    """Return the deadlines of the timers of a state that is entered at this time."""
+    """Return the deadlines of a state's timers if the state is entered at this time."""
     timers = armed(machine, () if state in machine.final_states else machine.armed(state))
     return {(timer.source, timer.event): at_ms + timer.duration_ms for timer in timers}
 
@@ -173,7 +174,7 @@ def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
 def places_after(
     move: CompiledRow, event: EventEntry, entered_seq: int, taken_seqs: Mapping[str, int]
 ) -> tuple[int, Mapping[str, int]]:
-    """Return the number of the event that entered the leaf, and those of the events from outside that were taken there since."""
+    """Return the number of the event that entered the leaf, and the numbers of the outside events that were taken there since."""
     if move.row.target != STAY:
         return event.seq, _NOWHERE
     if event.key is not None or event.source is not None:
@@ -182,7 +183,7 @@ def places_after(
 
 
 def changes(move: CompiledRow, before: tuple[Value, ...], after: tuple[Value, ...]) -> tuple[tuple[str, Value], ...]:
-    """Return the variables that have other values after a move, with these."""
+    """Return the variables whose values a move has changed, with their new values."""
     if not move.updated or after == before:
         return ()
     return tuple([(name, after[place]) for place, name in move.updated if after[place] != before[place]])
@@ -191,9 +192,9 @@ def changes(move: CompiledRow, before: tuple[Value, ...], after: tuple[Value, ..
 def views_after(
     move: CompiledRow, views: Mapping[str, StepView]
 ) -> tuple[Mapping[str, StepView], tuple[tuple[str, str], ...]]:
-    """Return the steps' views after a move, and what it finalised: steps and artifacts.
+    """Return the steps' views after a move, and the pairs of step and artifact that it finalised.
 
-    Set workflow state finalises, revoked takes back, a new task starts anew.
+    A row that sets a workflow variable finalises the step's artifact, one that unsets it revokes the artifact, and a new task clears the histories.
     """
     worked_on = views.get(move.step)
     latest = None if worked_on is None or move.finalises is None else worked_on.latest
@@ -218,7 +219,7 @@ _ONLY_RECORDED: frozenset[type[Entry]] = frozenset(
 
 
 class Fold:
-    """Where a run is: the fields of `dsa.runtime.run.Run` and the parts of its configuration, put together when somebody asks."""
+    """A run that changes in place: the fields of `Run` and of its configuration. `run` returns them as a `Run`."""
 
     def __init__(self, run: "Run") -> None:
         here = run.configuration
@@ -232,7 +233,7 @@ class Fold:
             run.taken_seqs,
             run.read_ms,
         )
-        self._before, self._compiled = run, compiled_step(run.machine)
+        self._before, self._machine_step = run, compiled_step(run.machine)
         self._steps = run.steps
         self._records: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
 
@@ -264,7 +265,7 @@ class Fold:
         return self._steps
 
     def take(self, entries: Sequence[Entry], position: int) -> int:
-        """Fold entries from a position on; return the position of the first that was not folded."""
+        """Fold entries from a position on; return the position of the first entry that was not folded."""
         count = len(entries)
         while position < count:
             entry = entries[position]
@@ -282,15 +283,15 @@ class Fold:
         return position
 
     def _take_event(self, event: EventEntry, entries: Sequence[Entry], position: int) -> int:
-        """Fold an event with what follows from it, from a position on; return how many entries these are, 0 when it is not plainly they."""
-        seq, keys, compiled = self.seq + 1, self.keys, self._compiled
+        """Fold an event with the entries that follow from it; return their number, or 0 if they cannot be confirmed."""
+        seq, keys, machine_step = self.seq + 1, self.keys, self._machine_step
         if event.seq != seq or event.at is not None or event.at_ms < self.read_ms:
             return 0
         if event.key is not None and (
-            event.source is not None or event.key != keys.get(compiled.origins.get(event.event, ""))
+            event.source is not None or event.key != keys.get(machine_step.origins.get(event.event, ""))
         ):
             return 0
-        result = compiled.move(self, event)
+        result = machine_step.move(self, event)
         if isinstance(result, Refusal):
             refusal = RefusalEntry(result.reason, result.message, result.accepted)
             if position == len(entries) or entries[position] != refusal:
@@ -299,12 +300,12 @@ class Fold:
             return 2
         move, values = result
         steps = self._steps
-        accepted: tuple[tuple[str, str], ...] = ()
+        artifacts: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
-            steps, accepted = views_after(move, self.steps)
+            steps, artifacts = views_after(move, self.steps)
         values_changed = changes(move, self.values, values) if move.updated else ()
         place = f"{seq}/"
-        if not _follows(entries, position, move, values_changed, accepted, place):
+        if not _follows(entries, position, move, values_changed, artifacts, place):
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
         self.precedence, self.read_ms = move.precedence, event.at_ms
@@ -320,11 +321,11 @@ class Fold:
 
 
 def _follows(
-    entries: Sequence[Entry], position: int, move: CompiledRow, changed: object, accepted: object, place: str
+    entries: Sequence[Entry], position: int, move: CompiledRow, new_values: object, artifacts: object, place: str
 ) -> bool:
-    """Return whether the row of a move stands at a position, and the effects that it starts behind it."""
-    started = move.started
-    if position + len(started) >= len(entries):
+    """Return whether the row of a move is at a position, followed by the effects that the move starts."""
+    effects = move.started
+    if position + len(effects) >= len(entries):
         return False
     row = entries[position]
     if not (
@@ -332,11 +333,11 @@ def _follows(
         and row.line == move.line
         and row.source == move.source
         and row.target == move.target
-        and row.changed == changed
-        and row.accepted == accepted
+        and row.changed == new_values
+        and row.accepted == artifacts
     ):
         return False
-    for ordinal, effect, _ in started:
+    for ordinal, effect, _ in effects:
         position += 1
         effect_entry = entries[position]
         if not (
@@ -346,23 +347,8 @@ def _follows(
     return True
 
 
-__all__ = [
-    "ArmTimer",
-    "Command",
-    "DropTimer",
-    "Intent",
-    "ReplayError",
-    "Run",
-    "StopEffect",
-    "begin",
-    "place_of",
-    "rederive",
-    "replay",
-]
-
-
 class ReplayError(DsaError):
-    """Raised when a ledger is not one of this machine. `position` is the first entry that differs, from 0."""
+    """Raised when a ledger does not belong to this machine. `position` is the first entry that differs, from 0."""
 
     def __init__(self, position: int, message: str) -> None:
         self.position = position
@@ -371,12 +357,12 @@ class ReplayError(DsaError):
 
 @attrs.frozen(slots=False)
 class Run:
-    """A machine under way. Made by `begin`; `feed` is the one door for events, `record` for what policies did.
+    """A machine under way. `begin` creates it, `feed` takes events, `record` takes what policies did.
 
-    `keys` gives each outstanding effect's key; `steps` holds a view per step that has an artifact or a verdict;
-    `specification` is the data of the last event of that name that was taken. `timers` are the deadlines of what is armed, in milliseconds
-    since 1970, in the order of arming. `entered` is the number of the event that entered the leaf, `taken` that of each event from outside
-    which was taken there since and last (`place_of`). `read_ms` is the last reading of the clock, in milliseconds since 1970: a later one is never before it (S11).
+    `keys` has the key of each outstanding effect, `steps` a view of each step with an artifact or a verdict. `specification` is the data of the last
+    event of that name that was taken. `timers` are the deadlines of armed timers. `entered_seq` is the number of the event that entered the leaf,
+    `taken_seqs` has the number of the last taking there of each outside event (`place_of`). `read_ms` is the last reading of the clock; a later
+    reading is never before it (S11). Times are in milliseconds since 1970.
     """
 
     machine: Machine = attrs.field(repr=lambda machine: machine.name)
@@ -394,7 +380,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether it is finished: in a final state, or at an end (`end when`)."""
+        """Return whether the run is finished: in a final state, or at an end (`end when`)."""
         return is_over(self.machine, self.configuration)
 
     @property
@@ -415,7 +401,7 @@ class Run:
         return {v.name: values[v.name] for v in self.machine.variables if v.scope == "workflow"}
 
     def step(self, name: str) -> StepView:
-        """Return the view of a step; an empty one when nothing has happened there. LookupError for what is no step of the machine."""
+        """Return the view of a step; an empty one if the step has no artifact yet. Raises LookupError if the machine has no such step."""
         view = self.steps.get(name)
         if view is None and name not in (names := step_names(self.machine)):
             raise LookupError(f"machine {self.machine.name} has no step '{name}'; {closest(name, names)}")
@@ -424,27 +410,30 @@ class Run:
     def feed(
         self, occurrence: Occurrence, key: str | None = None, *, at_ms: int = 0, at: str | None = None
     ) -> tuple["Run", tuple[Command, ...]]:
-        """Take the row for an occurrence, or record why not; return the next run and what is to be done.
+        """Take the row for an occurrence, or record its refusal; return the next run and the commands.
 
-        `key` is the key of the effect that this answers: under another key than the outstanding one the answer is
-        late (S7); so is an event whose sender names a place `at` that is not the event's place any more. `at_ms` is when it arrived: where the clock was
-        put back, when the event before it did. A refused event changes nothing but the ledger. Raises OccurrenceError as `step` does; then there is
-        nothing to record.
+        `key` is the key of the effect that the occurrence answers. An answer with another key than the outstanding one is late (S7), and so is an event
+        whose place has changed since its sender named it (`at`). `at_ms` is the time of arrival; if the clock was set back, the time of the previous
+        event is used. A refused event changes only the ledger. Raises OccurrenceError as `step` does; then nothing is recorded.
         """
         at_ms = max(at_ms, self.read_ms)
-        compiled, seq, occurrence_ = compiled_step(self.machine), self.seq + 1, occurrence
-        outcome = self._late(occurrence_, key, at, compiled) or compiled.move(self.configuration, occurrence_)
+        machine_step, seq = compiled_step(self.machine), self.seq + 1
+        outcome = self._late(occurrence, key, at, machine_step) or machine_step.move(self.configuration, occurrence)
         event = EventEntry(
-            seq, occurrence_.event, occurrence_.verdicts, occurrence_.source, occurrence_.data, key, at_ms, at
+            seq, occurrence.event, occurrence.verdicts, occurrence.source, occurrence.data, key, at_ms, at
         )
         if isinstance(outcome, Refusal):
             refusal = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
             return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((event, refusal)), read_ms=at_ms), ()
         return self._take_row(*outcome, event)
 
-    def _late(self, occurrence: Occurrence, key: str | None, at: str | None, compiled: CompiledStep) -> Refusal | None:
+    def _late(
+        self, occurrence: Occurrence, key: str | None, at: str | None, machine_step: CompiledStep
+    ) -> Refusal | None:
         event, why = occurrence.event, ""
-        if key is not None and (occurrence.source is not None or key != self.keys.get(compiled.origins.get(event, ""))):
+        if key is not None and (
+            occurrence.source is not None or key != self.keys.get(machine_step.origins.get(event, ""))
+        ):
             why = f"{key} is not outstanding"
         elif key is None and at is not None and at != (place := str(place_of(self, event))):
             why = f"{event} was sent to place {at}, and its place is {place}"
@@ -453,18 +442,18 @@ class Run:
         require_known(self.machine, occurrence)
         if self.is_finished:
             return None
-        accepted = accepted_events(self.machine, self.configuration.state)
-        return Refusal("late", self.configuration, why, (), accepted)
+        names = accepted_events(self.machine, self.configuration.state)
+        return Refusal("late", self.configuration, why, (), names)
 
     def _take_row(
         self, move: CompiledRow, values: tuple[Value, ...], event: EventEntry
     ) -> tuple["Run", tuple[Command, ...]]:
         seq, place, steps = event.seq, f"{event.seq}/", self.steps
-        accepted: tuple[tuple[str, str], ...] = ()
+        artifacts: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
-            steps, accepted = views_after(move, steps)
-        changed = changes(move, self.configuration.values, values) if move.updated else ()
-        entries: list[Entry] = [event, RowEntry(move.line, move.source, move.target, changed, accepted)]
+            steps, artifacts = views_after(move, steps)
+        new_values = changes(move, self.configuration.values, values) if move.updated else ()
+        entries: list[Entry] = [event, RowEntry(move.line, move.source, move.target, new_values, artifacts)]
         intents = list[Intent]()
         for ordinal, effect, _ in move.started:
             key = place + ordinal
@@ -489,20 +478,20 @@ class Run:
         return run, (*stops, *move.timers, *intents)
 
     def record(self, entry: Record) -> "Run":
-        """Append what a policy did: an effect's result, an artifact, a verdict."""
+        """Append a record of a policy's work: an effect's result, an artifact, a verdict."""
         steps = self.steps
         if isinstance(entry, ArtifactEntry) or isinstance(entry, VerdictEntry):  # noqa: SIM101  (in half the time)
             view = steps.get(entry.step) or StepView(entry.step)
             steps = {**steps, entry.step: view.after((entry,))}
-        after = Run.__new__(Run)  # what is the same is copied at once: many records change nothing but the ledger
+        after = Run.__new__(Run)  # copying all fields at once is fast, and many records change only the ledger
         after.__dict__.update(self.__dict__, steps=steps, ledger=self.ledger.append(entry))
         return after
 
     def under(self, machine: Machine, change: ChangeEntry) -> "Run":
-        """Go on under another machine, which has brought the run to where it is as its own has (`dsa diff` says whether it has).
+        """Return the run under another machine, which must lead to the same configuration (`dsa diff` checks this).
 
-        State, values and what is under way stay; variables that the other machine alone has are at their initial values, and timers that it
-        alone has are started.
+        State, values and outstanding effects stay. Variables that only the other machine has get their initial values, and timers that only it has are
+        started.
         """
         values = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
         new_values = tuple((values | self.values)[name] for name in values)
@@ -525,24 +514,25 @@ def begin(
     run_id: str,
     *,
     digest: str = "",
-    started: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     at_ms: int = 0,
 ) -> tuple[Run, tuple[Command, ...]]:
-    """Start a run: nothing has happened, and the timers of the initial state are armed.
+    """Return a new run, with the commands that arm the timers of the initial state.
 
-    `digest` is the SHA-256 of the machine's canonical text, which only `dsa.lang` can write. `started` and `at_ms`, which is when it starts, are kept in the first entry.
+    `digest` is the SHA-256 of the machine's canonical text, which only `dsa.lang` can write. `settings` (the settings) and `at_ms` (the time of the
+    start) are recorded in the first entry.
     """
-    first = MachineEntry(run_id, machine.name, digest, machine.constants, started or {}, at_ms)
+    first = MachineEntry(run_id, machine.name, digest, machine.constants, settings or {}, at_ms)
     here = start(machine)
     run = Run(machine, run_id, here, Ledger((first,)), timers=deadlines(machine, here.state, at_ms), read_ms=at_ms)
     return run, armed(machine, machine.armed(here.state))
 
 
 def place_of(run: Run, event: str) -> int:
-    """Return the place of an event from outside: which of the questions that it may answer a run asks now.
+    """Return the place of an outside event, which names the question that the event would answer now.
 
-    It is the number of the event that entered the leaf, or of this event's own last taking there, whichever is later. Rows with `=` as
-    target, timers and refusals move no other event's place.
+    It is the number of the event that entered the leaf, or of this event's own last taking there, whichever is later. Rows with `=` as target, timers
+    and refusals do not change the places of other events.
     """
     return max(run.entered_seq, run.taken_seqs.get(event, 0))
 
@@ -550,10 +540,10 @@ def place_of(run: Run, event: str) -> int:
 def replay(
     machine: Machine, ledger: Iterable[Entry], machine_of: Callable[[ChangeEntry], Machine] | None = None
 ) -> Run:
-    """Fold `step` over the events of a ledger again and give the run it leads to.
+    """Fold `step` over the events of a ledger, and return the resulting run.
 
-    Every other entry must be the one that the fold gives: raises ReplayError at the first that is not. `machine_of` reads the machines that
-    the run has changed to, which only `dsa.lang` can.
+    Every other entry must be the one that the fold gives; raises ReplayError at the first one that is not. `machine_of` reads the machines that the run
+    has changed to, which only `dsa.lang` can.
     """
     entries = list(ledger)
     run = _first_run(machine, entries)
@@ -571,9 +561,9 @@ def replay(
 def rederive(
     machine: Machine, ledger: Iterable[Entry], machine_of: Callable[[ChangeEntry], Machine] | None = None
 ) -> Run:
-    """Do what `replay` does, entry by entry, and return a run whose ledger is what the machine gives, not what was recorded.
+    """Do what `replay` does, but return a run whose ledger has the derived entries instead of the recorded ones.
 
-    `replay` compares as Python does, to which 1 and true are equal; whoever compares two ledgers letter by letter needs both.
+    `replay` compares with Python's equality, for which 1 and True are equal. An exact comparison needs the derived ledger as well.
     """
     entries = list(ledger)
     run = _first_run(machine, entries)
@@ -585,17 +575,17 @@ def rederive(
 
 
 def _first_run(machine: Machine, entries: Sequence[Entry]) -> Run:
-    """Return the run that the first of these entries begins. Raises ReplayError."""
+    """Return the run after the first of these entries. Raises ReplayError."""
     first = entries[0] if entries else None
     if not isinstance(first, MachineEntry):
         raise ReplayError(0, "a ledger begins with its machine")
-    return begin(machine, first.run, digest=first.digest, started=dict(first.started), at_ms=first.at_ms)[0]
+    return begin(machine, first.run, digest=first.digest, settings=dict(first.started), at_ms=first.at_ms)[0]
 
 
 def _replay_entry(
     run: Run, entries: Sequence[Entry], position: int, machine_of: Callable[[ChangeEntry], Machine] | None
 ) -> Run:
-    """Take one entry, and require what follows from it; the run's ledger has these alone. Raises ReplayError."""
+    """Derive the entries that follow from one entry, and require them; the ledger of the run has only these. Raises ReplayError."""
     entry = entries[position]
     if isinstance(entry, EventEntry):
         occurrence = Occurrence(entry.event, entry.verdicts, entry.source, entry.data)
@@ -611,7 +601,7 @@ def _replay_entry(
 
 
 def _require_same(derivation: Iterable[Entry], entries: Sequence[Entry], position: int) -> None:
-    """Raise ReplayError unless the entries from a position on are these, as far as there are any."""
+    """Raise ReplayError if a recorded entry from a position on differs from the derived one."""
     for place, entry in enumerate(derivation, start=position):
         if place < len(entries) and entries[place] != entry:
             raise ReplayError(place, f"the ledger has {entries[place]}, the machine gives {entry}")

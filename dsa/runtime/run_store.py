@@ -101,8 +101,8 @@ class StoredRun:
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def _mapping(values: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(values)) if values else _NOTHING
+def _mapping(mapping: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(mapping)) if mapping else _NOTHING
 
 
 def _strings(values: Iterable[str]) -> tuple[str, ...]:
@@ -285,10 +285,10 @@ class RunStore(Protocol):
     def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> Journal:
         """Create a run with the machine's text and its first entries. Raises StoreError if the id is or was in use."""
 
-    def hold(self, run: str, *, take: bool = False, known: StoredRun | None = None) -> tuple[Journal, StoredRun]:
+    def hold(self, run: str, *, take: bool = False, snapshot: StoredRun | None = None) -> tuple[Journal, StoredRun]:
         """Become the writer of a run, and read it. With `take`, take it from a live writer.
 
-        With `known`, read and verify only the entries after it. Raises HeldError.
+        With `snapshot`, read and verify only the entries after it. Raises HeldError.
         """
 
     def read(self, run: str) -> StoredRun:

@@ -1,13 +1,9 @@
-"""What is still to be done in a run, read from its ledger: effects in flight, answers that were not taken, timers.
+"""The status of a run, read from its ledger: unfinished work, what the run waits for, and why it rests.
 
-Takes a run that was replayed, gives what a driver goes on with. Pure, as everything here: what happened outside while nobody
-was looking is not known, and is called in doubt.
-
-How a run stands: over, waiting, in doubt, stopped or cut off, or in somebody's hands; and what it waits for.
-
-Takes a run that was replayed and who writes it now, gives a `RunStatus`. Pure: whether a holder is alive is for a store to say.
-
-Rests: where a run no longer goes on by itself, for now or for good, and why.
+- `unfinished_work` takes a replayed run, and returns what a driver has to go on with: effects in flight, answers that no row has taken yet, timers. The
+  ledger does not say what happened outside while no process was running; such effects are in doubt.
+- `status_of` takes a replayed run and its live holder, if it has one, and returns a `RunStatus`. Whether a holder is alive is known by the store.
+- `Rest` says why a run does not go on by itself, for now or for ever.
 """
 
 import re
@@ -47,18 +43,18 @@ from dsa.semantics import accepted_events
 
 #: The code of a try that ran into a time limit.
 _TIMED_OUT = TimeoutError.__name__
-#: What stands before the first ones of a ledger.
+#: The event and the row before the first ones of a ledger.
 _NO_EVENT, _NO_ROW = EventEntry(0, ""), RowEntry(None, "", "")
 
 
 @attrs.frozen
 class InFlight:
-    """An effect to be performed: not begun, in doubt, or failed and to be tried again.
+    """An effect to perform: not begun, in doubt, or failed and to be tried again.
 
-    `data` is that of the event which caused it, `tries` how often it was tried, all in vain; `has_failed` tells that it failed last, by a try or
-    because its budget was spent. `calls` are what its policy has called and got no result of, and that nothing else decides about; `root` is the
-    first part of their paths: the number of the try that is made, or gone on with because it was a call of it that failed, the one at the path `raised`.
-    `decided` is what a person has said of it and its calls since the run was taken up last, by their keys. `part` is the run that it waits for.
+    `data` is the data of the event that caused it. `tries` counts its failed tries; with `has_failed`, the last try failed or its budget was spent.
+    `calls` are the calls of its policy without a result that need a decision of their own. `root` is the first part of their paths: the number of the
+    next try, or of the last try if that goes on because the call at `stopping_path` raised an error. `decisions` has the decisions of people about the
+    effect and its calls since the run was last resumed, by key. `part` is the run that the effect waits for.
     """
 
     intent: Intent
@@ -75,10 +71,9 @@ class InFlight:
 
 @attrs.frozen
 class UnfinishedWork:
-    """What a run that was cut off has left to do.
+    """The unfinished work of a run.
 
-    Results to be taken as answers, effects to be performed in this order, and the armed timers' deadlines in milliseconds since 1970, in the
-    order in which they were started.
+    `answers` are results that the run has not taken yet, `in_flight` the effects to perform, in this order, and `timers` the deadlines of armed timers.
     """
 
     answers: tuple[tuple[Intent, ResultEntry], ...] = ()
@@ -87,7 +82,7 @@ class UnfinishedWork:
 
 
 def unfinished_work(run: Run) -> UnfinishedWork:
-    """Read what is left to do. A failure that no row takes is to be tried again, as a person asks who resumes the run."""
+    """Return the unfinished work of a run. An effect whose failure no row takes is tried again, because resuming the run asks for that."""
     past = _EffectHistory(run)
     answers: list[tuple[Intent, ResultEntry]] = []
     flying: list[InFlight] = []
@@ -97,7 +92,7 @@ def unfinished_work(run: Run) -> UnfinishedWork:
         if results and not has_answers and not results[-1].has_failed:
             continue
         if results and is_question(results[-1]):
-            continue  # a person answers it
+            continue  # a person will answer it
         seq = seq_of(intent.key)
         about, last = effect_declaration(run.machine, intent.effect), results[-1] if results else None
         tries = sum(map(is_try, results))
@@ -123,10 +118,9 @@ def unfinished_work(run: Run) -> UnfinishedWork:
 
 
 def handling_of(machine: Machine, flying: InFlight) -> Handling:
-    """Return what a person has decided about an effect in flight, or else what the table says (column `in doubt`).
+    """Return a person's decision about an effect in flight, or else the table's (column `in doubt`).
 
-    Of an actuator that says nothing a person is asked; so it is when the effect had called a policy that is registered so, and the table would have it
-    called again.
+    The default for an actuator is `ask`. It is also `ask` if the table says `retry` but a call of the effect needs a person's decision.
     """
     if flying.intent.key in flying.decisions:
         return flying.decisions[flying.intent.key]
@@ -135,15 +129,15 @@ def handling_of(machine: Machine, flying: InFlight) -> Handling:
 
 
 def undecided_calls(flying: InFlight) -> Mapping[str, CallEntry]:
-    """Return the calls of an effect about which a person has still to say what became of them, by their keys."""
+    """Return the calls of an effect that a person still has to decide about, by key."""
     calls = {call_key(call.key, call.path): call for call in flying.calls if call.in_doubt == "ask"}
     return {key: call for key, call in calls.items() if key not in flying.decisions}
 
 
 def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> ResumedEntry | None:
-    """Return what is recorded as a run goes on: `session`, with what is done about effects and calls. None where that says nothing new.
+    """Return the entry for resuming a run: `session`, with what to do about its effects and calls. None if that is nothing new.
 
-    No person must be left to be asked.
+    All decisions of people must have been made.
     """
     effects, calls = dict[str, Handling](), dict[str, Handling]()
     for flying in left.in_flight:
@@ -161,7 +155,7 @@ def resumption(run: Run, left: UnfinishedWork, session: ResumedEntry) -> Resumed
 
 
 def _handling_in(flying: InFlight, whole: Handling, call: CallEntry) -> Handling:
-    """Return what is done about a call under way in an effect: what is decided about the effect is decided about all of its calls."""
+    """Return what to do about a call under way in an effect. `fail` and `done` for the whole effect also hold for its calls."""
     if whole in {"fail", "done"}:
         return whole
     handling = flying.decisions.get(call_key(call.key, call.path), call.in_doubt)
@@ -169,39 +163,39 @@ def _handling_in(flying: InFlight, whole: Handling, call: CallEntry) -> Handling
 
 
 def doubt_of(about: Effect) -> Handling:
-    """Return what the table says about an effect of which nobody knows whether it happened."""
+    """Return what the table says to do about an effect in doubt."""
     handlings: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
     return handlings.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
 
 
 def is_question(result: ResultEntry) -> bool:
-    """Return whether a policy has left the answer to a person."""
+    """Return whether a policy left the answer to a person."""
     return any(step["type"] == QUESTION for step in result.steps)
 
 
 def has_timed_out(result: ResultEntry) -> bool:
-    """Return whether a try ran into a time limit: what was begun may have happened all the same."""
+    """Return whether a try ran into a time limit; its work may have happened all the same."""
     return any(step["payload"].get("code") == _TIMED_OUT for step in result.steps)
 
 
 def ends_its_tries(about: Effect, result: ResultEntry) -> bool:
-    """Return whether no further try is made after a result by itself, although `retries` are left.
+    """Return whether a result ends the tries of an effect, although `retries` are left.
 
-    So it is when the budget was spent, when a part waits, and after a time limit, unless a doubt about the effect is simply tried again.
+    That is the case if the budget was spent, if a part waits, and after a time limit, unless the effect may simply be tried again when in doubt.
     """
     return not is_try(result) or (has_timed_out(result) and doubt_of(about) != "retry")
 
 
 def effect_declaration(machine: Machine, effect: str) -> Effect:
-    """Return what the table's Effects say about an effect, or that they say nothing."""
+    """Return an effect's row in Effects, or a default one."""
     return machine.effect_named.get(effect) or Effect(effect)
 
 
 class _EffectHistory:
-    """What a ledger says of the effects that may have something left to do.
+    """The entries of the effects that may be unfinished.
 
-    `intents` are these in the order in which they were asked for, `data` that of the events that led to them; further their results and calls, and what
-    was tried again and decided since the last result, by key.
+    `intents` are in the order of emission, `data` is the data of the events that caused them. By key: their results and calls, and whether they were
+    tried again or decided about since the last result.
     """
 
     def __init__(self, run: Run) -> None:
@@ -244,10 +238,10 @@ class _EffectHistory:
             self._tries.setdefault(entry.key, []).append(entry)
 
     def calls_in(self, key: str, *, has_stopped: bool) -> tuple[int, str | None, tuple[CallEntry, ...]]:
-        """Return the root of the try to be made of an effect, the path of the call that stopped it, and the calls under way in it.
+        """Return the root of an effect's next try, the path of the call that stopped the last one, and the calls under way.
 
-        That is a new try, unless a call raised something that has stopped the run: then the others have what they gave, and only that one is made
-        again.
+        The next try is a new one, unless a call raised an error that stopped the run: then the results of the other calls stay, and only that call is
+        made again.
         """
         root, after, failed = 1, 1, None
         calls: list[CallEntry | CallResultEntry] = []
@@ -264,23 +258,23 @@ class _EffectHistory:
         return goes_on, failed, doubted_calls([call for call in calls if call.path.startswith(f"{goes_on}.")], failed)
 
 
-#: The code of what was raised is the name of a class; other codes are words of ours.
+#: The code of an exception is the name of its class; all other codes are our own words.
 _RAISED = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 StatusKind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
-#: So often a run is taken up without a result before it counts as stopped: what it does may end its process each time.
+#: After this many resumptions without a result a run counts as stopped: its work may end the process each time.
 _MOST_TAKE_UPS = 3
 
 
 @attrs.frozen
 class RunStatus:
-    """How a run stands, what is left to do in it, and where somebody has to say what became of an effect (`asked`).
+    """The status of a run, its unfinished work (`left`), and the effects that a person must decide about (`doubts`).
 
-    - `finished`: in a final state, and nothing is left to do
-    - `waiting`: nothing goes on before an event comes from outside
-    - `in doubt`: as waiting, for somebody to say what became of the effects `asked`
-    - `stopped`: by the `failure`; whoever resumes it tries again
+    - `finished`: in a final state, without unfinished work
+    - `waiting`: for an event from outside, a timer or a part
+    - `in doubt`: waiting for a person's decision about the effects in `doubts`
+    - `stopped`: by the `failure`; resuming the run tries again
     - `cut off`: in the middle of its work
-    - `under way`: `holder` writes it
+    - `under way`: the process `holder` writes it
     """
 
     kind: StatusKind
@@ -291,7 +285,7 @@ class RunStatus:
 
 
 def status_of(run: Run, holder: str | None = None) -> RunStatus:
-    """Return how a run stands; `holder` is who writes it and is alive."""
+    """Return the status of a run; `holder` is its live writer, if it has one."""
     left = unfinished_work(run)
     if holder is not None:
         return RunStatus("under way", left, holder=holder)
@@ -307,7 +301,7 @@ def status_of(run: Run, holder: str | None = None) -> RunStatus:
 
 
 def doubted_keys(run: Run, doubts: Sequence[Intent]) -> dict[str, str]:
-    """Return the keys of what somebody has to decide about, with the names of effects and policies."""
+    """Return the keys of the effects and calls that a person must decide about, with the names of effects and policies."""
     flying = {each.intent.key: each for each in unfinished_work(run).in_flight} if doubts else {}
     names: dict[str, str] = {}
     for intent in doubts:
@@ -318,7 +312,7 @@ def doubted_keys(run: Run, doubts: Sequence[Intent]) -> dict[str, str]:
 
 
 def outside_events(run: Run) -> tuple[str, ...]:
-    """Return the events that people may send where the run is: those from outside that have rows, and the answers of effects that are left to people. Sorted."""
+    """Return the events that people may send now, sorted: outside events with a row in this state, and answers that were left to people."""
     events, effects = run.machine.event_named, person_effects(run)
     names = accepted_events(run.machine, run.configuration.state)
     sendable = (event for event in names if event in events and events[event].origin in {OUTSIDE, *effects})
@@ -328,7 +322,7 @@ def outside_events(run: Run) -> tuple[str, ...]:
 def places(run: Run) -> dict[str, str]:
     """Return the events that a run waits for, each with its place, sorted by event.
 
-    Of an answer that is its effect's key; of what a part waits for, the part and its place, as `RUN+3.2@4`.
+    The place of an answer is the key of its effect. The place of a part's event has the part in it, as `RUN+3.2@4`.
     """
     keys, events = person_effects(run), run.machine.event_named
     pairs = ((event, keys.get(events[event].origin)) for event in outside_events(run))
@@ -338,28 +332,28 @@ def places(run: Run) -> dict[str, str]:
 
 
 def person_effects(run: Run) -> dict[str, str]:
-    """Return the outstanding effects whose policies have left the answer to a person, with their keys."""
+    """Return the outstanding effects whose answer was left to a person, with their keys."""
     return {effect: question.key for effect, question in questions(run).items()}
 
 
 def questions(run: Run) -> dict[str, ResultEntry]:
-    """Return what people are asked now, by effect, the newest last."""
+    """Return the open questions to people, by effect, the newest last."""
     return {effect: entry for effect, entry in _last_results(run).items() if is_question(entry)}
 
 
 def parts(run: Run) -> dict[str, Part]:
-    """Return the runs that effects wait for, by effect."""
+    """Return the parts that effects wait for, by effect."""
     parts_by_effect = {effect: part_in(entry) for effect, entry in _last_results(run).items()}
     return {effect: part for effect, part in parts_by_effect.items() if part is not None}
 
 
 def next_due_ms(run: Run) -> int | None:
-    """Return when the next timer of a run or of its parts is due, in milliseconds since 1970; None when none is armed."""
+    """Return the next deadline of a run and its parts, in milliseconds since 1970; None if no timer is armed."""
     return min((*run.timers.values(), *(p.due_ms for p in parts(run).values() if p.due_ms is not None)), default=None)
 
 
 def _last_results(run: Run) -> dict[str, ResultEntry]:
-    """Return the last results of outstanding effects that are not performed again, by effect, the newest last."""
+    """Return the last result of each outstanding effect that is not performed again, by effect, the newest last."""
     open_keys = {key: effect for effect, key in run.keys.items()}
     results: dict[str, ResultEntry] = {}
     for entry in reversed(run.ledger) if open_keys else ():
@@ -376,7 +370,7 @@ def _last_results(run: Run) -> dict[str, ResultEntry]:
 
 
 def _take_ups(run: Run) -> int:
-    """Return how often a run was taken up since something last came of it."""
+    """Return how often a run was resumed since its last result."""
     count = 0
     for entry in reversed(run.ledger):
         if isinstance(entry, ResumedEntry):
@@ -387,7 +381,7 @@ def _take_ups(run: Run) -> int:
 
 
 def _failure(run: Run, left: UnfinishedWork) -> str:
-    """Return what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
+    """Return what stopped a run: an effect without tries left, or an answer that no row takes; "" if the ledger has neither."""
     for flying in left.in_flight:
         if flying.has_failed and not flying.in_doubt and flying.part is None:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
@@ -417,13 +411,13 @@ def _message(result: ResultEntry) -> str:
 
 
 def fault_text(code: str, message: str, at: str = "") -> str:
-    """Return what an effect failed with: the class of what was raised, its message, and where in the user's code."""
+    """Return an effect's error as text: the class of the exception, the message, and the place in the user's code."""
     kind = f"{code}: " if _RAISED.fullmatch(code) and code != TimeoutError.__name__ else ""
     return f"{kind}{message}{f' (at {at})' if at else ''}"
 
 
 def _refusal_reasons(run: Run) -> dict[str, str]:
-    """Return why answers were refused, by their keys."""
+    """Return the reasons why answers were refused, by key."""
     return {
         event.key: f"{refusal.reason}: {refusal.message}"
         for event, refusal in pairwise(run.ledger)
@@ -436,7 +430,7 @@ RestKind = Literal["finished", "waiting", "stopped", "in doubt", "interrupted"]
 
 @attrs.frozen
 class Failure:
-    """Why a run stopped before its end: the effect or event, the line of its row, the reason, where in the user's code, in which call.
+    """The reason why a run stopped: the effect or event (`what`), the line of its row, a code, a message, the place in the user's code, the call.
 
     The run can go on from its ledger once the cause is gone.
     """
@@ -456,13 +450,13 @@ class Failure:
 
 @attrs.frozen(field_transformer=immutable)
 class Rest:
-    """How a run came to rest.
+    """A run at rest, and the reason.
 
     - `finished`: in a final state
-    - `waiting`: for an event from outside, or for a timer, whose deadline is `due_ms` (milliseconds since 1970)
-    - `stopped`: by the `failure`; resuming it tries again
-    - `in doubt`: somebody has to say what became of the effects `in_doubt`
-    - `interrupted`: by whoever drove it
+    - `waiting`: for an event from outside, or for a timer with the deadline `due_ms` (milliseconds since 1970)
+    - `stopped`: by the `failure`; resuming the run tries again
+    - `in doubt`: waiting for a person's decision about the effects in `in_doubt`
+    - `interrupted`: by the person or program that drove it
 
     `accepted` are the artifacts that the run's steps finalised, in the order of the workflow.
     """
@@ -476,10 +470,10 @@ class Rest:
 
     @property
     def outcome(self) -> str | None:
-        """The last part of the final state's name, such as `succeeded`; None where the run is not finished."""
+        """The last part of the final state's name, such as `succeeded`; None if the run is not finished."""
         return self.run.outcome if self.kind == "finished" else None
 
     @property
     def waits_for(self) -> Mapping[str, str]:
-        """The events from outside that the run waits for, each with its place: what an answer names its question by."""
+        """The outside events that the run waits for, each with its place, by which an answer names its question."""
         return places(self.run) if self.kind == "waiting" else {}

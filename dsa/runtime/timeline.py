@@ -1,16 +1,14 @@
-"""What a ledger tells: its events one by one with all that came of each, the percepts a table saw, where another table differs.
+"""The timeline of a run, read from its ledger: event records, percepts, differences to another table, moments, and spans of a trace.
 
-Takes entries, and a machine where what was done must be read off its rows; gives values to be written down. Pure, and without a look at
-anything but the ledger: the same ledger gives the same values in every process.
+- `event_records` groups the entries by event, `percepts` returns what the table perceived and did, `first_difference` finds the first event with which
+  another machine does something else. The same ledger gives the same values in every process.
+- `Moment` is one durable entry, as observers of a run get it, and `Piece` a piece of text that is not recorded.
+- `Spans` returns a span for each life of the run (from a start or resumption to the next stop), each try of an effect, and each call between policies.
+  Ids come from the run's id, so a resumed run continues its trace. Names and attributes are those of OpenTelemetry's conventions for generative AI
+  (`gen_ai.*`, status: development, 2026); others are `dsa.*`. Spans have no texts of models and people, but the feedback of guards and the messages of
+  errors.
 
-Moments: what happened in a run, one durable ledger entry each, as those who watch it get them.
-
-A run as spans of a trace: one for each life of the run, each try of an effect, each call between policies.
-
-Takes ledger entries and the time at which they were seen, gives spans when they are over. Pure: it knows no telemetry library, no clock and no
-random; ids come from the run's id, so that whoever goes on with a run after a crash continues its trace. Names and attributes are those of
-OpenTelemetry's conventions for generative AI (`gen_ai.*`, status: development, 2026), what they have no name for is `dsa.*`. Texts of models
-and of people are not in it, but what guards said is, and why something failed.
+The module knows no telemetry library, clock or random numbers.
 """
 
 import hashlib
@@ -54,9 +52,9 @@ from dsa.semantics import Configuration, Occurrence, Refusal, Taken, start, step
 
 @attrs.frozen
 class EventRecord:
-    """One event, what the table made of it, and what was recorded until the next event, in this order.
+    """One event, its row or refusal, and the entries up to the next event.
 
-    `event` and `outcome` are None for what was recorded before the first event.
+    `event` and `outcome` are None for the entries before the first event.
     """
 
     event: EventEntry | None
@@ -65,7 +63,7 @@ class EventRecord:
 
     @property
     def intents(self) -> tuple[Intent, ...]:
-        """The effects that the row asked for."""
+        """The effects of the row."""
         entries = (self.event, self.outcome, *self.after)
         return tuple(Intents(entry for entry in entries if entry is not None).values())
 
@@ -77,7 +75,7 @@ class EventRecord:
 
 
 def event_records(entries: Iterable[Entry]) -> tuple[EventRecord, ...]:
-    """Return a run's events with all that came of them; what stands before the first event comes first, if there is anything."""
+    """Return a record of each event of a run, after a record of the entries before the first event, if there are any."""
     records: list[EventRecord] = []
     event: EventEntry | None = None
     outcome: RowEntry | RefusalEntry | None = None
@@ -99,7 +97,7 @@ def event_records(entries: Iterable[Entry]) -> tuple[EventRecord, ...]:
 
 @attrs.frozen
 class RefusedEvent:
-    """An event that was refused, why, and the state that the run was in."""
+    """An event that was refused, the refusal, and the state of the run."""
 
     event: EventEntry
     refusal: RefusalEntry
@@ -107,7 +105,7 @@ class RefusedEvent:
 
 
 def refused_outside_events(run: Run, since: int) -> tuple[RefusedEvent, ...]:
-    """Return the events from outside, and the answers of people, that a run has refused; `since` is the first entry that is looked at."""
+    """Return the outside events, and the answers of people, that a run has refused after the entry at `since`."""
     state, events = start(run.machine).state, list[RefusedEvent]()
     for position, entry in enumerate(run.ledger):
         if isinstance(entry, RowEntry):
@@ -120,14 +118,14 @@ def refused_outside_events(run: Run, since: int) -> tuple[RefusedEvent, ...]:
     return tuple(events)
 
 
-# -- what the table saw -----------------------------------------------------------------------------------------------
+# -- percepts ---------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class Percept:
-    """An occurrence with the action it led to: the items of the row's effects, or why it was refused; the state then, what changed.
+    """An occurrence and the action: the items in the row's effects, or the reason of the refusal. Then the new state, and the changes of variables.
 
-    `by_key` tells that it was late only because of its key: `step` alone, which knows no keys, would say something else.
+    With `by_key` it was refused only because of its key or place, which `step` does not know.
     """
 
     occurrence: Occurrence
@@ -138,7 +136,7 @@ class Percept:
 
 
 def percepts(machine: Machine, entries: Iterable[Entry]) -> tuple[Percept, ...]:
-    """Return what a run perceived and did. The entries must be those of a run of this machine (`dsa.runtime.run.replay` says so)."""
+    """Return the percepts of a run. The entries must belong to a run of this machine (`dsa.runtime.run.replay` checks this)."""
     here, results = start(machine), []
     for record in event_records(entries):
         if record.event is None:
@@ -155,7 +153,7 @@ def percepts(machine: Machine, entries: Iterable[Entry]) -> tuple[Percept, ...]:
 
 
 def _try_step(machine: Machine, here: Configuration, occurrence: Occurrence) -> Taken | Refusal | None:
-    """Return what `step` makes of an occurrence; None for one that means nothing there."""
+    """Return the result of `step`; None for an occurrence that the machine does not know."""
     try:
         return step(machine, here, occurrence)
     except OccurrenceError:
@@ -169,8 +167,8 @@ def _try_step(machine: Machine, here: Configuration, occurrence: Occurrence) -> 
 class Difference:
     """The first recorded event with which another machine does something else.
 
-    `happening` is what was recorded and `commands` what it led to, `here` where the other machine was. `outcome` is what that one makes of the
-    event, by which `row` (None: by none), and `instead` what it leads to; or `fault` says why the event means nothing to it.
+    `record` and `commands` are those of the run, `here` is the configuration of the other machine before the event. `outcome`, `row` (None: no row) and
+    `instead` are the other machine's outcome, row and commands; or `fault` says why the event is unknown to it.
     """
 
     record: EventRecord
@@ -183,15 +181,15 @@ class Difference:
 
 
 def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | None = None) -> Difference | None:
-    """Let a machine take the events of any run; return the first with which it does something else, None when there is none.
+    """Let a machine take the events of a run; return the first event with which it does something else, or None.
 
-    The same means: taken or refused for the same reason, the same states, values, accepted artifacts, and effects under the same keys; lines
-    may differ. With `own`, the machine that the run is of, also: the same effects and timers are stopped and started, of which a
-    ledger says nothing. Both are at the run's parameters. ValueError when the entries are those of no machine.
+    Compared are: taken or refused, the reason of a refusal, states, values, accepted artifacts, and effects with their keys; lines may differ. With
+    `own`, the machine of the run, stopped effects and started and stopped timers are compared as well, which are not in the ledger. Both machines must
+    have the run's parameters. Raises ValueError if the first entry is not a MachineEntry.
     """
     entries = tuple(entries)
     if not entries or not isinstance(entries[0], MachineEntry):
-        raise ValueError("a run of a machine begins with it")
+        raise ValueError("the first entry of a run must name its machine")
     run, _ = begin(machine, entries[0].run)
     own_run = None if own is None else begin(own, entries[0].run)[0]
     for record in event_records(entries):
@@ -216,7 +214,7 @@ def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | 
 
 
 def _outcome(run: Run, before: Run) -> RowEntry | RefusalEntry:
-    """Return what stands behind the event that a run was fed last."""
+    """Return the row or refusal of the event that a run was fed last."""
     outcome = run.ledger[len(before.ledger) + 1]
     assert isinstance(outcome, RowEntry | RefusalEntry), "an event is followed by what became of it"
     return outcome
@@ -229,9 +227,9 @@ def _with(run: Run, entries: Iterable[Entry]) -> Run:
 
 
 def _comparable(outcome: RowEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> object:
-    """Return what must be the same: the effects in their order; what is stopped, and which timers run from zero or no more, in any order.
+    """Return what must be the same: the outcome, the effects in their order, and the stopped effects and changed timers in any order.
 
-    A timer that is dropped and started again at once runs from zero, as one does that is started again.
+    Dropping a timer and starting it again at once is the same as starting it again.
     """
     if isinstance(outcome, RefusalEntry):
         return outcome.reason
@@ -263,7 +261,7 @@ class Moment:
 
 @attrs.frozen
 class Piece:
-    """A piece of text that a policy showed while it worked; `key` is that of its call. It is in no ledger."""
+    """A piece of text that a policy showed while it worked; `key` is the key of its call. It is not in the ledger."""
 
     run: str
     key: str
@@ -271,7 +269,7 @@ class Piece:
 
 
 def load_story(text: str) -> Ledger[Entry]:
-    """Read what happened in one run, one moment a line as JSON. ValueError, KeyError or TypeError when it is not that."""
+    """Read the ledger of one run from moments, one JSON object a line. Raises ValueError, KeyError or TypeError for other text."""
     return Ledger(_entry(json.loads(line)) for line in text.splitlines() if line)
 
 
@@ -280,14 +278,14 @@ def _entry(moment: Mapping[str, Any]) -> Entry:
     return from_json({name: value for name, value in moment.items() if name not in beside})
 
 
-#: The kinds of entries that name their run themselves.
+#: The kinds of entries that have a field for their run.
 _NAMED = frozenset({"machine", "policy"})
-#: Called with each moment once it is durable; `is_new` is False for those that were there before the run was taken up.
+#: A function that is called with each durable moment; `is_new` is False for moments from before the run was resumed.
 OnMoment = Callable[[Moment, bool], None]
 
 
 def to_all(*observers: OnMoment) -> OnMoment:
-    """Return an observer that passes each moment on to every one of these, in this order."""
+    """Return an observer that passes each moment to all of these, in this order."""
 
     def on_moment(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
         for observer in observers:
@@ -299,7 +297,7 @@ def to_all(*observers: OnMoment) -> OnMoment:
 AttributeValue = str | int | float | bool | tuple[str, ...]
 Attributes = dict[str, AttributeValue]
 _LONGEST_TEXT = 1_000
-#: The providers that the conventions name, by what LiteLLM calls them; others keep LiteLLM's name.
+#: The conventions' names of providers, by LiteLLM's names; other providers keep LiteLLM's name.
 _PROVIDERS = {
     "azure": "azure.ai.openai",
     "azure_ai": "azure.ai.inference",
@@ -311,13 +309,13 @@ _PROVIDERS = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-#: Who provides a model whose name names no provider: the local model, a script, or a generator of the user's own.
+#: The provider of a model without a provider in its name: the local model, a script, or a user's own generator.
 _NOBODY = "in_process"
 
 
 @attrs.frozen
 class SpanEvent:
-    """Something that happened at a moment of a span; `at_ns` is in nanoseconds since 1970."""
+    """An event within a span; `at_ns` is in nanoseconds since 1970."""
 
     name: str
     at_ns: int
@@ -326,9 +324,9 @@ class SpanEvent:
 
 @attrs.frozen
 class TelemetrySpan:
-    """A piece of work that is over. Ids are those of W3C: 32 and 16 hexadecimal digits; times are in nanoseconds since 1970.
+    """A piece of work that has ended. Ids are those of W3C: 32 and 16 hexadecimal digits. Times are in nanoseconds since 1970.
 
-    `error` is None, or why it failed; `links` are ids of spans of the same trace.
+    `error` is the reason of a failure, or None; `links` are ids of spans of the same trace.
     """
 
     name: str
@@ -355,7 +353,7 @@ def _span_id(*parts: object) -> str:
 
 @attrs.define
 class _OpenSpan:
-    """Work that has begun: since when, and what is known of it."""
+    """Work that has begun and not ended."""
 
     start_ns: int
     attributes: Attributes = attrs.field(factory=dict)
@@ -365,7 +363,7 @@ class _OpenSpan:
 
 
 class Spans:
-    """The spans of one life of a run. `recall` the entries of earlier lives, `observe` new ones, `close` at the end.
+    """The spans of one life of a run. Call `recall` with the entries of earlier lives, `observe` with new ones, and `close` at the end.
 
     `generating` is the effect that asks a model.
     """
@@ -397,7 +395,7 @@ class Spans:
                 pass
 
     def observe(self, entry: Entry, now_ns: int) -> list[TelemetrySpan]:
-        """Record a new entry; return the spans that are over."""
+        """Record a new entry; return the spans that it ends."""
         if isinstance(entry, MachineEntry):
             self._first = entry
         if self._life is None:
@@ -422,7 +420,7 @@ class Spans:
         return []
 
     def close(self, now_ns: int, error: str | None = None) -> list[TelemetrySpan]:
-        """Return the spans that are still open, and that of this life; none when nothing has happened in it."""
+        """Return the spans that are still open, and the span of this life; no spans if the life has no entries."""
         life, first = self._life, self._first
         if life is None or first is None:
             return []
@@ -447,10 +445,10 @@ class Spans:
         self._life = None
         return [*open_spans, life_span]
 
-    # -- what is noted while work is under way ------------------------------------------------------------------------
+    # -- while work is under way --------------------------------------------------------------------------------------
 
     def _record_on_life(self, entry: Entry, now_ns: int) -> None:
-        """Note what is an event of this life."""
+        """Add an entry to the events of this life, if it is one."""
         match entry:
             case EventEntry():
                 self._event = entry.event
@@ -474,11 +472,11 @@ class Spans:
                 pass
 
     def _add_event(self, name: str, now_ns: int, about: dict[str, Any]) -> None:
-        assert self._life is not None, "something has been observed"
+        assert self._life is not None, "an entry was observed"
         self._life.events.append(SpanEvent(name, now_ns, _attributes(about)))
 
     def _record_work(self, entry: ArtifactEntry | VerdictEntry, now_ns: int) -> None:
-        """Note what was generated, or judged, in the course of an effect."""
+        """Add an artifact or a verdict to the open span of its effect."""
         work = self._open.setdefault(entry.key, _OpenSpan(now_ns))
         about = {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
         if isinstance(entry, VerdictEntry):
@@ -501,10 +499,10 @@ class Spans:
         if entry.author != PERSON:
             work.model = entry
 
-    # -- what is over -------------------------------------------------------------------------------------------------
+    # -- ended work ---------------------------------------------------------------------------------------------------
 
     def _try_span(self, entry: ResultEntry, now_ns: int) -> TelemetrySpan:
-        """Return the span of one try of an effect: from its intent, or, when it was tried before, as long as it took."""
+        """Return the span of one try of an effect. It begins with the intent or the resumption; a later try begins its duration before its end."""
         work = self._open.pop(entry.key, None) or _OpenSpan(now_ns - round(entry.seconds * 1e9))
         error, failed = _failure(entry.steps)
         work.attributes |= failed
@@ -513,7 +511,7 @@ class Spans:
         return span
 
     def _open_effect_span(self, key: str, now_ns: int) -> TelemetrySpan:
-        """Return the span of an effect that has no result: it was cancelled, or the process stops."""
+        """Return the span of an effect without a result: it was cancelled, or the process stops."""
         work = self._open.pop(key)
         work.attributes["dsa.unfinished"] = True
         return self._effect(key, work, now_ns, None)
@@ -535,7 +533,7 @@ class Spans:
         return self._span(f"chat {model_name}".rstrip(), self._try_id(key), self._life_id(), work, now_ns, error, kind)
 
     def _call_span(self, key: str, path: str, steps: Iterable[dict[str, Any]] | None, now_ns: int) -> TelemetrySpan:
-        """Return the span of a call, or of a turn of a loop, by what it gave; None: nothing yet."""
+        """Return the span of a call, or of a turn of a loop. `steps` is its result, None if it has none yet."""
         call, start_ns = self._calls.pop((key, path))
         about = _attributes(
             {"policy": call.policy, "key": key, "path": path, "unfinished": True if steps is None else None}
@@ -589,12 +587,12 @@ class Spans:
 
 
 def _attributes(about: dict[str, Any]) -> Attributes:
-    """Return attributes under our own name, without those that say nothing."""
+    """Return the attributes with `dsa.` before their names, without the empty ones."""
     return {f"dsa.{name}": value for name, value in about.items() if value not in (None, "", ())}
 
 
 def _failure(steps: Iterable[dict[str, Any]]) -> tuple[str | None, Attributes]:
-    """Return the message of the first error among steps, and the attribute that says of what kind it is; None when there is none."""
+    """Return the message of the first error among steps, or None, and the attribute with its code."""
     for record in steps:
         if record["payload"].get("error") is True:
             payload = record["payload"]
@@ -605,7 +603,7 @@ def _failure(steps: Iterable[dict[str, Any]]) -> tuple[str | None, Attributes]:
 
 
 def _model_attributes(model: str, artifact: ArtifactEntry | None) -> Attributes:
-    """Return which model was asked, which has answered, and how much it read and wrote."""
+    """Return the attributes of a model's call: the models, the tokens, the cost."""
     prefix, slash, name = model.partition("/")
     provider = _PROVIDERS.get(prefix, prefix) if slash else _NOBODY
     attributes: Iterable[tuple[str, AttributeValue | None]] = (

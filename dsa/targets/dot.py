@@ -9,6 +9,7 @@ run through them, but keeps nodes apart and leads lines around them.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from html import escape
 
 import attrs
@@ -19,18 +20,24 @@ from dsa.machine import Machine
 from dsa.targets.picture import (
     Box,
     Frame,
+    ListedRow,
     Picture,
     PictureArrow,
+    PictureRow,
     Waiting,
     caption,
-    end_lines,
+    folded_lines,
+    folded_list,
     label_lines,
     label_text,
     outcome_of,
     picture,
     sets_workflow,
+    source_caption,
     waiting_lines,
+    wrapped,
 )
+from dsa.targets.step_picture import StepArrow, StepBox, StepRelation, reached_steps, step_picture
 
 #: For each verdict: colour, style and width of the line, and how the legend calls it.
 _LINE: dict[Outcome | None, tuple[str, str, str, str]] = {
@@ -39,6 +46,10 @@ _LINE: dict[Outcome | None, tuple[str, str, str, str]] = {
     "fatal": ("#a3261b", "dotted", "1.8", "dotted"),
     None: ("#333333", "solid", "1", ""),
 }
+_LINE_END = "\n"
+_LIST_WIDTH = 110  # characters of a listed row in one line
+#: A folded picture runs from left to right where a page has room for that many boxes, and texts of arrows between them.
+_MOST_RANKS_ACROSS = 3
 _INK = "#000000"
 _FAINT = "#b0b0b0"
 _HEAD = (
@@ -139,20 +150,48 @@ def _closing(begin: str, leaving: _Leaving) -> frozenset[int]:
     return frozenset(closing)
 
 
-def dot(machine: Machine, *, waiting: Waiting | None = None, trace: Collection[int | Transition] | None = None) -> str:
-    """Draw a machine as a Graphviz digraph, ending in a newline.
+def dot(
+    machine: Machine,
+    *,
+    waiting: Waiting | None = None,
+    trace: Collection[int | Transition] | None = None,
+    full: bool = False,
+) -> str:
+    """Draw a machine as a Graphviz digraph, ending in a newline; a Steps machine as its steps.
+
+    A machine that is too large for a page is folded (`picture.MOST_ROWS`), unless `full`: the list of its rows stands below.
 
     `waiting` maps each state to the effects that may be outstanding in it, as exploration finds them; without it they
     are estimated from the rows (`picture.may_wait`). `trace` holds rows, or their line numbers: they are drawn
-    heavy and all others faint.
+    heavy and all others faint; so are the steps that it begins.
     """
-    drawn = picture(machine, waiting)
-    pens = _Pens(machine, trace)
-    routes = [_Route(f"arrow {at}", *pair) for at, pair in enumerate(zip(drawn.arrows, courses(drawn), strict=True), 1)]
-    lines = [*_HEAD, *pens.legend(), *_inside(drawn.frame, routes, pens)]
-    for route in routes:
-        lines += _halves(route, pens)
+    lines = [
+        *_HEAD,
+        *(_steps(machine, trace) if machine.steps else _rows(picture(machine, waiting, full=full), machine, trace)),
+    ]
     return "\n".join([f"digraph {_quoted(machine.name)} {{", *(f"  {line}" for line in lines), "}"]) + "\n"
+
+
+def _rows(drawn: Picture, machine: Machine, trace: Collection[int | Transition] | None) -> Iterator[str]:
+    pens = _Pens(machine, trace, drawn.is_folded)
+    routes = [_Route(f"arrow {at}", *pair) for at, pair in enumerate(zip(drawn.arrows, courses(drawn), strict=True), 1)]
+    if drawn.is_folded:
+        yield "nodesep=0.15" + ("; rankdir=LR" if _depth(routes, machine) <= _MOST_RANKS_ACROSS else "")
+    yield from pens.legend(drawn)
+    yield from _inside(drawn.frame, routes, pens)
+    for route in routes:
+        yield from _halves(route, pens)
+
+
+def _depth(routes: Sequence["_Route"], machine: Machine) -> int:
+    """Return how many boxes the longest way along the arrows has, without those that lead back."""
+    before: dict[str, set[str]] = {}
+    for arrow in (route.arrow for route in routes if not route.course.leads_back):
+        before.setdefault(_quoted(machine.entered(arrow.target)), set()).add(_tail(arrow.source, machine))
+    depth: dict[str, int] = {}
+    for box in TopologicalSorter(before).static_order():
+        depth[box] = 1 + max((depth[source] for source in before.get(box, ())), default=0)
+    return max(depth.values(), default=0)
 
 
 @attrs.frozen
@@ -161,40 +200,77 @@ class _Pens:
 
     machine: Machine
     trace: Collection[int | Transition] | None
+    is_folded: bool
 
-    def is_faint(self, row: Transition) -> bool:
-        """Return whether the row is one that the trace did not take."""
-        if self.trace is None:
-            return False
-        return row not in self.trace and (row.span is None or row.span.line not in self.trace)
+    def is_faint(self, *rows: PictureRow) -> bool:
+        """Return whether the trace took none of the rows."""
+        return self.trace is not None and not any(
+            each.row in self.trace or (each.row.span is not None and each.row.span.line in self.trace) for each in rows
+        )
 
-    def ink(self, row: Transition) -> str:
-        """Return the colour of the row's text."""
-        return _FAINT if self.is_faint(row) else _INK
+    def ink(self, *rows: PictureRow) -> str:
+        """Return the colour of the rows' text."""
+        return _FAINT if self.is_faint(*rows) else _INK
 
-    def line(self, row: Transition, *, backwards: bool = False) -> str:
-        """Return the attributes of the row's arrow; `backwards` when its head is where the edge begins."""
-        colour, style, width, _ = _LINE[outcome_of(row)]
-        if self.is_faint(row):
+    def sets_workflow(self, *rows: PictureRow) -> bool:
+        """Return whether one of the rows sets workflow state."""
+        return any(sets_workflow(self.machine, each.row) for each in rows)
+
+    def line(self, rows: Sequence[PictureRow], *, backwards: bool = False) -> str:
+        """Return the attributes of the rows' arrow; `backwards` when its head is where the edge begins."""
+        colour, style, width, _ = _LINE[_common_outcome(rows)]
+        if self.is_faint(*rows):
             colour = _FAINT
-        if sets_workflow(self.machine, row):
+        if self.sets_workflow(*rows):
             colour = f"{colour}:#ffffff:{colour}"
             # Graphviz gives the head at an edge's beginning the second colour of the list.
             colour = f"transparent:{colour}:transparent" if backwards else colour
-        if self.trace is not None and not self.is_faint(row):
+        if self.trace is not None and not self.is_faint(*rows):
             width = "2.5"
         return f'color="{colour}", style={style}, penwidth={width}'
 
-    def legend(self) -> Iterator[str]:
-        """Explain the kinds of line that occur; nothing when all lines are plain."""
-        outcomes = {outcome_of(row) for row in self.machine.transitions}
+    def legend(self, drawn: Picture) -> Iterator[str]:
+        """Explain the kinds of line that occur, and in a folded picture what the numbers mean; nothing when nothing needs it."""
+        outcomes = {_common_outcome(arrow.rows) for arrow in drawn.arrows}
         parts = [f"{called} = {outcome}" for outcome, (*_, called) in _LINE.items() if outcome and outcome in outcomes]
         if any(sets_workflow(self.machine, row) for row in self.machine.transitions):
             parts.append("double (in boxes: bold) = sets workflow state")
         if self.trace is not None:
             parts.append("heavy = taken")
-        if parts:
-            yield f"label={_quoted('Lines: ' + ', '.join(parts))}"
+        lines = f"Lines: {', '.join(parts)}" if parts else ""
+        if self.is_folded:
+            yield f"label=<{self._list(lines)}>"
+        elif lines:
+            yield f"label={_quoted(lines)}"
+
+    def _list(self, lines: str) -> str:
+        """Write a table of all rows by their numbers, under the states that they leave."""
+        cells = [
+            _wide_cell(escape(line)) for line in (lines, "Numbers: rows, listed by the states that they leave") if line
+        ]
+        for source, rows in folded_list(self.machine).items():
+            cells.append(_wide_cell(f"<B>{escape(source_caption(source, self.machine))}</B>"))
+            cells += (self._listed(row) for row in rows)
+        table = "".join(f"<TR>{cell}</TR>" for cell in cells)
+        return f'<FONT POINT-SIZE="10"><TABLE BORDER="0" CELLSPACING="0" CELLPADDING="2">{table}</TABLE></FONT>'
+
+    def _listed(self, row: ListedRow) -> str:
+        listed = PictureRow(row.number, self.machine.transitions[row.number - 1])
+        text = "<BR/>".join(escape(line) for line in wrapped(row.text, _LIST_WIDTH))
+        return "".join(
+            f'<TD ALIGN="{side}" BALIGN="LEFT" VALIGN="TOP"><FONT COLOR="{self.ink(listed)}">{cell}</FONT></TD>'
+            for side, cell in (("RIGHT", str(row.number)), ("LEFT", escape(row.leads)), ("LEFT", text))
+        )
+
+
+def _common_outcome(rows: Sequence[PictureRow]) -> Outcome | None:
+    """Return the verdict that all the rows speak of, or None where they differ."""
+    outcomes = {outcome_of(each.row) for each in rows}
+    return outcomes.pop() if len(outcomes) == 1 else None
+
+
+def _wide_cell(text: str) -> str:
+    return f'<TD ALIGN="LEFT" VALIGN="BOTTOM" COLSPAN="3" HEIGHT="20">{text}</TD>'
 
 
 @attrs.frozen
@@ -219,8 +295,7 @@ def _inside(frame: Frame, routes: Sequence[_Route], pens: _Pens) -> Iterator[str
             yield "}"
     for route in routes:
         if route.course.frame == frame.name:
-            row = route.arrow.row
-            yield f"{_quoted(route.label_id)} [label=<{_label(row, pens.ink(row))}>, {_LABEL}]"
+            yield f"{_quoted(route.label_id)} [label=<{_label(route.arrow.rows, pens)}>, {_LABEL}]"
     if frame.entry is not None:
         yield f"{_entry(frame.name)} -> {_head(frame.entry, pens.machine)}"
 
@@ -228,41 +303,103 @@ def _inside(frame: Frame, routes: Sequence[_Route], pens: _Pens) -> Iterator[str
 def _box(box: Box, pens: _Pens) -> str:
     cells = [f"<B>{escape(caption(box))}</B>"]
     cells += (f'<FONT POINT-SIZE="10"><I>{escape(line)}</I></FONT>' for line in waiting_lines(box))
-    cells += (f'<FONT POINT-SIZE="10"><B>{escape(line)}</B></FONT>' for line in end_lines(box))
+    cells += (f'<FONT POINT-SIZE="10"><B>{escape(line)}</B></FONT>' for line in wrapped(box.end))
     rows = "".join(f"<TR><TD>{cell}</TD></TR>" for cell in cells)
     if box.internal:
-        rows += "<HR/>" + "".join(_internal(row, pens) for row in box.internal)
+        rows += "<HR/>" + "".join(_internal(box, pens))
     label = f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{rows}</TABLE>>'
     kind = ', style="rounded,dashed"' if box.stands_for_all else ", peripheries=2" if box.is_final else ""
     return f"{_tail(box.source, pens.machine)} [label={label}{kind}]"
 
 
-def _internal(row: Transition, pens: _Pens) -> str:
-    text = escape(label_text(row))
-    if sets_workflow(pens.machine, row):
-        text = f"<B>{text}</B>"
-    return f'<TR><TD ALIGN="LEFT"><FONT POINT-SIZE="10" COLOR="{pens.ink(row)}">{text}</FONT></TD></TR>'
+def _internal(box: Box, pens: _Pens) -> Iterator[str]:
+    """Write the rows that stay in a box: each for itself, or folded."""
+    said: list[tuple[str, tuple[PictureRow, ...]]]
+    if pens.is_folded:
+        said = [(line, box.internal) for line in folded_lines(box.internal)]
+    else:
+        said = [("\n".join(wrapped(label_text(each.row), _LIST_WIDTH)), (each,)) for each in box.internal]
+    for line, rows in said:
+        text = escape(line).replace("\n", "<BR/>")
+        text = f"<B>{text}</B>" if pens.sets_workflow(*rows) else text
+        font = f'<FONT POINT-SIZE="10" COLOR="{pens.ink(*rows)}">{text}</FONT>'
+        yield f'<TR><TD ALIGN="LEFT" BALIGN="LEFT">{font}</TD></TR>'
 
 
 def _halves(route: _Route, pens: _Pens) -> Iterator[str]:
     """Draw an arrow to its label and on from there; Graphviz puts what an edge names first above what it names last."""
     tail, head = _tail(route.arrow.source, pens.machine), _head(route.arrow.target, pens.machine)
-    label, line = _quoted(route.label_id), pens.line(route.arrow.row)
+    label, line = _quoted(route.label_id), pens.line(route.arrow.rows)
     if route.course.leads_back:
         # A row from a state to itself has its label below.
         yield f"{tail} -> {label} [{line}, dir=none]" if head == tail else f"{label} -> {tail} [{line}, dir=none]"
-        yield f"{head} -> {label} [{pens.line(route.arrow.row, backwards=True)}, dir=back]"
+        yield f"{head} -> {label} [{pens.line(route.arrow.rows, backwards=True)}, dir=back]"
     else:
         yield f"{tail} -> {label} [{line}, dir=none]"
         yield f"{label} -> {head} [{line}]"
 
 
-def _label(row: Transition, ink: str) -> str:
-    lines = []
-    for line in label_lines(row):
-        text = escape(line.text)
-        lines.append((f"<B>{text}</B>" if line.kind == "event" else text) + '<BR ALIGN="LEFT"/>')
-    return f'<FONT POINT-SIZE="10" COLOR="{ink}">{"".join(lines)}</FONT>'
+def _label(rows: Sequence[PictureRow], pens: _Pens) -> str:
+    if pens.is_folded:
+        said = [escape(line) for line in folded_lines(rows)]
+    else:
+        lines = label_lines(rows[0].row)
+        said = [f"<B>{escape(line.text)}</B>" if line.kind == "event" else escape(line.text) for line in lines]
+    text = "".join(f'{line}<BR ALIGN="LEFT"/>' for line in said)
+    return f'<FONT POINT-SIZE="10" COLOR="{pens.ink(*rows)}">{text}</FONT>'
+
+
+#: For each relation of two steps: colour and style of the line, and how the legend calls it.
+_RELATIONS: dict[StepRelation, tuple[str, str, str]] = {
+    "requires": ("#333333", "solid", "solid = requires"),
+    "uses": ("#1f5fa8", "dashed", "dashed = uses without requiring"),
+    "then": ("#808080", "dotted", "dotted = comes next"),
+}
+
+
+def _steps(machine: Machine, trace: Collection[int | Transition] | None) -> Iterator[str]:
+    drawn = step_picture(machine)
+    reached = None if trace is None else reached_steps(machine, trace)
+    told = [said for relation, (*_, said) in _RELATIONS.items() if relation in {a.relation for a in drawn.arrows}]
+    told += ["on grey = the name under which it is used"] if any(arrow.names for arrow in drawn.arrows) else []
+    told += [] if trace is None else ["heavy = begun"]
+    legend = [f"Goal: {drawn.goal}"] if drawn.goal else []
+    legend += [f"Lines: {', '.join(told)}"] if told else []
+    if legend:
+        yield f"label={_quoted(_LINE_END.join(legend))}"
+    for box in drawn.boxes:
+        yield _step_box(box, reached)
+    for number, arrow in enumerate(drawn.arrows, 1):
+        yield from _step_arrow(number, arrow, reached)
+
+
+def _step_box(box: StepBox, reached: Collection[str] | None) -> str:
+    ink = _INK if reached is None or box.name in reached else _FAINT
+    cells = [f"<B>{escape(box.name)}</B>"]
+    cells += (f'<FONT POINT-SIZE="10">{escape(line)}</FONT>' for line in box.lines)
+    rows = "".join(f'<TR><TD><FONT COLOR="{ink}">{cell}</FONT></TD></TR>' for cell in cells)
+    style = "rounded,dashed" if box.is_optional else "rounded"
+    width = "1" if reached is None or box.name not in reached else "2.5"
+    label = f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{rows}</TABLE>>'
+    colour = "#333333" if ink == _INK else _FAINT
+    rims = 2 if box.is_result else 1
+    return (
+        f'{_quoted(box.name)} [label={label}, style="{style}", color="{colour}", penwidth={width}, peripheries={rims}]'
+    )
+
+
+def _step_arrow(number: int, arrow: StepArrow, reached: Collection[str] | None) -> Iterator[str]:
+    colour, style, _ = _RELATIONS[arrow.relation]
+    is_faint = reached is not None and not {arrow.source, arrow.target}.issubset(reached)
+    line = f'color="{_FAINT if is_faint else colour}", style={style}'
+    tail, head, name = _quoted(arrow.source), _quoted(arrow.target), _quoted(f"use {number}")
+    if not arrow.names:
+        yield f"{tail} -> {head} [{line}]"
+        return
+    text = "".join(f'{escape(said)}<BR ALIGN="LEFT"/>' for said in wrapped(", ".join(arrow.names)))
+    yield f'{name} [label=<<FONT POINT-SIZE="10" COLOR="{_FAINT if is_faint else _INK}">{text}</FONT>>, {_LABEL}]'
+    yield f"{tail} -> {name} [{line}, dir=none]"
+    yield f"{name} -> {head} [{line}]"
 
 
 # Names have no spaces, so these ids cannot meet.
@@ -283,4 +420,4 @@ def _entry(frame_name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace(_LINE_END, "\\n") + '"'

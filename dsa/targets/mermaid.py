@@ -1,16 +1,30 @@
-"""A machine as a Mermaid `stateDiagram-v2`, as GitHub and many editors render it.
+"""A machine as a Mermaid `stateDiagram-v2`, and steps as a `flowchart`, as GitHub and many editors render them.
 
 Takes a machine, gives text; the same machine gives the same text. Every id is made here (`s_review_draft`) and the
 true name is its label: Mermaid's grammar trips over dots and over names such as `end`, `note` and `state`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dsa.declarations import Transition
 from dsa.machine import Machine
-from dsa.targets.picture import Box, Frame, Waiting, caption, is_around, label_lines, label_text, picture
+from dsa.targets.picture import (
+    Box,
+    Frame,
+    Picture,
+    PictureRow,
+    Waiting,
+    caption,
+    folded_lines,
+    folded_list,
+    is_around,
+    label_lines,
+    label_text,
+    picture,
+    source_caption,
+)
+from dsa.targets.step_picture import StepRelation, step_picture
 
 Direction = Literal["LR", "RL", "TB", "BT"]
 
@@ -20,22 +34,30 @@ _LEADING_UNDERSCORE = re.compile(r"(?<![A-Za-z0-9_.])(_+)")
 _INDENT = "    "
 
 
-def mermaid(machine: Machine, *, direction: Direction = "TB", waiting: Waiting | None = None) -> str:
-    """Draw a machine as a Mermaid state diagram, ending in a newline.
+def mermaid(
+    machine: Machine, *, direction: Direction = "TB", waiting: Waiting | None = None, full: bool = False
+) -> str:
+    """Draw a machine as a Mermaid state diagram, ending in a newline; a Steps machine as a flow chart of its steps.
+
+    A machine that is too large for a page is folded (`picture.MOST_ROWS`), unless `full`: comments list its rows.
 
     `waiting` maps each state to the effects that may be outstanding in it, as exploration finds them; without it they
     are estimated from the rows (`picture.may_wait`).
     """
-    drawn = picture(machine, waiting)
+    if machine.steps:
+        lines = list(_steps(machine))
+        return "\n".join([f"flowchart {direction}", *(_INDENT + line for line in lines)]) + "\n"
+    drawn = picture(machine, waiting, full=full)
     ids = _Ids()
     ids.give(drawn.frame)
-    lines = [f"direction {direction}", *_inside(drawn.frame, ids)]
+    lines = [f"direction {direction}", *_inside(drawn, drawn.frame, ids)]
     for arrow in drawn.arrows:
         # An arrow from a state to the frame around it breaks Mermaid's layout; it goes to what is entered.
         target = machine.entered(arrow.target) if is_around(arrow.target, arrow.source) else arrow.target
-        lines.append(f"{ids.source[arrow.source]} --> {ids.target[target]} : {_label(arrow.row)}")
+        lines.append(f"{ids.source[arrow.source]} --> {ids.target[target]} : {_label(drawn, arrow.rows)}")
     if standing_for_all := ids.standing_for_all():
         lines += ["classDef every stroke-dasharray:5 4", f"class {','.join(standing_for_all)} every"]
+    lines += _listed(machine) if drawn.is_folded else []
     return "\n".join(["stateDiagram-v2", *(_INDENT + line for line in lines)]) + "\n"
 
 
@@ -71,32 +93,60 @@ class _Ids:
         return wanted
 
 
-def _inside(frame: Frame, ids: _Ids) -> Iterator[str]:
+def _inside(drawn: Picture, frame: Frame, ids: _Ids) -> Iterator[str]:
     if frame.entry is not None:
         yield f"[*] --> {ids.target[frame.entry]}"
     for item in frame.inside:
         if isinstance(item, Box):
-            yield from _box(item, ids)
+            yield from _box(drawn, item, ids)
         else:
             yield f'state "{item.name}" as {ids.target[item.name]} {{'
-            yield from (_INDENT + line for line in _inside(item, ids))
+            yield from (_INDENT + line for line in _inside(drawn, item, ids))
             yield "}"
 
 
-def _box(box: Box, ids: _Ids) -> Iterator[str]:
+def _box(drawn: Picture, box: Box, ids: _Ids) -> Iterator[str]:
     box_id = ids.source[box.source]
     yield f'state "{caption(box)}" as {box_id}'
     if box.waits_for:
         yield f"{box_id} : waits for {', '.join(box.waits_for)}"
     if box.end:
         yield f"{box_id} : {box.end}"
-    for row in box.internal:
-        yield f"{box_id} : {label_text(row)}"
+    for line in folded_lines(box.internal) if drawn.is_folded else [label_text(each.row) for each in box.internal]:
+        yield f"{box_id} : {line}"
     if box.is_final:
         yield f"{box_id} --> [*]"
 
 
-def _label(row: Transition) -> str:
+def _label(drawn: Picture, rows: Sequence[PictureRow]) -> str:
     """Return an arrow's label. It ends at `:`, `;` and line ends, which no part of a row contains."""
-    text = "<br/>".join(line.text for line in label_lines(row))
+    lines = folded_lines(rows) if drawn.is_folded else [line.text for line in label_lines(rows[0].row)]
+    text = "<br/>".join(lines)
     return _LEADING_UNDERSCORE.sub(lambda found: found[0].replace("_", r"\_"), text)
+
+
+def _listed(machine: Machine) -> Iterator[str]:
+    """List the rows of a folded picture by their numbers: Mermaid has no place for them that is read."""
+    for source, rows in folded_list(machine).items():
+        yield f"%% {source_caption(source, machine)}"
+        yield from (f"%% {row.number} {row.leads}: {row.text}" for row in rows)
+
+
+#: The line of each relation. Mermaid has two kinds with a head that are told apart without colour; the third has a dot.
+_STEP_LINES: dict[StepRelation, str] = {"requires": "-->", "uses": "-.->", "then": "-.-o"}
+# A quoted label of a flow chart may hold whatever names and expressions over steps are made of.
+
+
+def _steps(machine: Machine) -> Iterator[str]:
+    drawn = step_picture(machine)
+    for box in drawn.boxes:
+        yield f's_{box.name}["<b>{box.name}</b><br/>{"<br/>".join(box.lines)}"]'
+    for arrow in drawn.arrows:
+        text = f'|"{", ".join(arrow.names)}"|' if arrow.names else ""
+        yield f"s_{arrow.source} {_STEP_LINES[arrow.relation]}{text} s_{arrow.target}"
+    if drawn.goal:
+        yield f'goal["Goal: {drawn.goal}"]:::goal'
+        yield "classDef goal fill:none,stroke:none"
+    if optional := [f"s_{box.name}" for box in drawn.boxes if box.is_optional]:
+        yield "classDef optional stroke-dasharray:5 4"
+        yield f"class {','.join(optional)} optional"

@@ -2,12 +2,15 @@
 
 Takes a machine; gives frozen values in table order. The notations (`mermaid`, `dot`) only spell them.
 
+The picture of a large machine is folded, so that a page shows it: the rows from one state to another are one arrow,
+which names their events and numbers, and what they say is listed by those numbers (`folded_list`).
+
 A row with target `=` leaves nothing (S11), so it is a line inside its source's box (an internal transition), not an
 arrow. A row of a parent or of `*` starts at a box that stands for the states it applies to.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import attrs
@@ -16,6 +19,7 @@ from dsa.declarations import OUTSIDE, STAR, STAY, Transition
 from dsa.expr import Not, Outcome, Verdict, unparse, walk
 from dsa.machine import Machine
 from dsa.semantics import after_effects, start
+from dsa.targets.helvetica import text_width
 from dsa.trace import condition_text, effect_texts, update_texts
 
 Waiting = Mapping[str, frozenset[str]]
@@ -31,6 +35,14 @@ class LabelLine:
 
 
 @attrs.frozen
+class PictureRow:
+    """A row and its number: its place in the table of rows, from 1."""
+
+    number: int
+    row: Transition
+
+
+@attrs.frozen
 class Box:
     """A state without children, or (`stands_for_all`) the source of its frame's own rows.
 
@@ -42,7 +54,7 @@ class Box:
     stands_for_all: bool
     is_final: bool
     waits_for: tuple[str, ...]
-    internal: tuple[Transition, ...]
+    internal: tuple[PictureRow, ...]
     end: str = ""
 
 
@@ -57,38 +69,95 @@ class Frame:
 
 @attrs.frozen
 class PictureArrow:
-    """A row that is drawn as an arrow, from a source to a state or a parent."""
+    """A row that is drawn as an arrow, from a source to a state or a parent; in a folded picture all rows from here to there."""
 
     source: str
     target: str
-    row: Transition
+    rows: tuple[PictureRow, ...]
 
 
+#: Where a text may go on in a new line.
+_BREAKS = re.compile(r"(?<=,) | (?=(?:and|or) )")
+#: A machine with more rows is drawn folded, and so is one where the texts of the rows that leave one state are wider together
+#: than so many units of a font that is 10 units high: they stand beside each other.
+MOST_ROWS, _MOST_BESIDE = 25, 800
+_GAP = 25  # between two of them
 #: How many pairs of a leaf and a set of outstanding effects are told apart.
 _MOST_SETS = 5_000
 
 
 @attrs.frozen
 class Picture:
-    """A machine, ready to be spelled: the outermost frame, and the arrows in table order."""
+    """A machine, ready to be spelled: the outermost frame, and the arrows in the order of their first rows."""
 
     frame: Frame
     arrows: tuple[PictureArrow, ...]
+    is_folded: bool = False
 
 
-def picture(machine: Machine, waiting: Waiting | None = None) -> Picture:
-    """Lay out a machine. `waiting` maps states to the effects outstanding there; None estimates it (`may_wait`)."""
+@attrs.frozen
+class ListedRow:
+    """A row as a folded picture lists it: its number, where it leads (`to STATE` or `stays`) and all that it says."""
+
+    number: int
+    leads: str
+    text: str
+
+
+def picture(machine: Machine, waiting: Waiting | None = None, *, full: bool = True) -> Picture:
+    """Lay out a machine; unless `full`, one that is too large for a page is folded.
+
+    `waiting` maps states to the effects outstanding there; None estimates it (`may_wait`).
+    """
     shown = may_wait(machine) if waiting is None else waiting
-    children = _children(machine)
-    arrows = (PictureArrow(row.source, row.target, row) for row in machine.transitions if row.target != STAY)
-    return Picture(_frame(machine, shown, children, ""), tuple(arrows))
+    is_folded = not full and _is_large(machine)
+    bundles: dict[tuple[str, str, int], list[PictureRow]] = {}
+    for number, row in enumerate(machine.transitions, 1):
+        if row.target != STAY:
+            bundles.setdefault((row.source, row.target, 0 if is_folded else number), []).append(PictureRow(number, row))
+    arrows = (PictureArrow(source, target, tuple(rows)) for (source, target, _), rows in bundles.items())
+    return Picture(_frame(machine, shown, _children(machine), ""), tuple(arrows), is_folded)
+
+
+def _is_large(machine: Machine) -> bool:
+    widths: dict[str, float] = {}
+    for row in machine.transitions if len(machine.transitions) <= MOST_ROWS else ():
+        if row.target != STAY:
+            lines = (text_width(line.text, 10, bold=line.kind == "event") or 0 for line in label_lines(row))
+            widths[row.source] = widths.get(row.source, 0) + max(lines) + _GAP
+    return len(machine.transitions) > MOST_ROWS or max(widths.values(), default=0) > _MOST_BESIDE
+
+
+def folded_lines(rows: Iterable[PictureRow], width: int = 30) -> tuple[str, ...]:
+    """Write rows as lines of about `width` characters: each event with the numbers of its rows."""
+    numbers: dict[str, list[str]] = {}
+    for each in rows:
+        numbers.setdefault(each.row.event, []).append(str(each.number))
+    said = [f"{event} {', '.join(found)}" for event, found in numbers.items()]
+    return tuple(line for text in said for line in wrapped(text, width))
+
+
+def folded_list(machine: Machine) -> dict[str, tuple[ListedRow, ...]]:
+    """Return for each source, in the order of their first rows, what a folded picture leaves out of its labels."""
+    found: dict[str, list[ListedRow]] = {}
+    for number, row in enumerate(machine.transitions, 1):
+        leads = "stays" if row.target == STAY else f"to {row.target}"
+        found.setdefault(row.source, []).append(ListedRow(number, leads, label_text(row)))
+    return {source: tuple(rows) for source, rows in found.items()}
 
 
 def caption(box: Box) -> str:
     """Return what is written at the top of a box."""
-    if not box.stands_for_all:
-        return box.source
-    return "any state that is not final" if box.source == STAR else f"any state of {box.source}"
+    return _many(box.source) if box.stands_for_all else box.source
+
+
+def source_caption(source: str, machine: Machine) -> str:
+    """Return what a list calls the source of rows."""
+    return source if source in machine.leaves else _many(source)
+
+
+def _many(source: str) -> str:
+    return "any state that is not final" if source == STAR else f"any state of {source}"
 
 
 def waiting_lines(box: Box, width: int = 30) -> tuple[str, ...]:
@@ -97,10 +166,9 @@ def waiting_lines(box: Box, width: int = 30) -> tuple[str, ...]:
     return tuple(line.text for line in _filled("effects", units, width)) if box.waits_for else ()
 
 
-def end_lines(box: Box, width: int = 30) -> tuple[str, ...]:
-    """Write when a run may be finished in a box as lines of about `width` characters; none where it may not be."""
-    units = re.split(r"(?<=,) | (?=(?:and|or) )", box.end)
-    return tuple(line.text for line in _filled("if", units, width)) if box.end else ()
+def wrapped(text: str, width: int = 30) -> tuple[str, ...]:
+    """Write a text as lines of about `width` characters, broken after commas and before `and` and `or`; an empty one as none."""
+    return tuple(line.text for line in _filled("if", _BREAKS.split(text), width)) if text else ()
 
 
 def is_around(parent: str, state: str) -> bool:
@@ -143,7 +211,8 @@ def _means_something(frame: Frame) -> bool:
 
 
 def _box(machine: Machine, waiting: Waiting, source: str, *, stands_for_all: bool) -> Box:
-    internal = tuple(row for row in machine.transitions if row.source == source and row.target == STAY)
+    numbered = enumerate(machine.transitions, 1)
+    internal = tuple(PictureRow(n, row) for n, row in numbered if row.source == source and row.target == STAY)
     waits_for = () if stands_for_all else tuple(sorted(waiting.get(source, frozenset())))
     end = None if stands_for_all else machine.ends.get(source)
     words = "" if end is None else f"end when {unparse(end)}"
@@ -203,7 +272,7 @@ def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:
     Conditions and effects fill lines of about `width` characters; an operand longer than that stays whole.
     """
     condition = condition_text(row)
-    asks = _filled("if", re.split(r"(?<=,) | (?=(?:and|or) )", f"[{condition}]"), width) if condition else []
+    asks = _filled("if", _BREAKS.split(f"[{condition}]"), width) if condition else []
     updates = [LabelLine("update", text) for text in update_texts(row)]
     effects = _filled("effects", re.split(r"(?<=,) ", ", ".join(effect_texts(row))), width) if row.effects else []
     does = [*updates, *effects]

@@ -1,6 +1,6 @@
-"""A conversation on a terminal: the model's text as it comes, a line for each call and what came of it, badges for what was not done.
+"""The display of a conversation on a terminal: the model's text as it comes, a line for each call and its result, badges for what was not done.
 
-Takes moments and pieces of text in the order in which they come. It writes; it decides nothing.
+It takes moments and pieces of text in order, and only prints.
 """
 
 import json
@@ -16,17 +16,25 @@ from rich.text import Text
 from dsa.cli.command_line import printable
 from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from dsa.runtime.timeline import Moment
-from machines.chat.chat_resources import NAMED
-from machines.chat.conversation import DONE, FAILED, REASONS, ChatCall, ChatConversation, ChatResult, UserMessage
+from machines.chat.chat_resources import FILES_FOLDER
+from machines.chat.conversation import (
+    DONE_EVENTS,
+    FAILURE_EVENTS,
+    REASONS,
+    ChatCall,
+    ChatConversation,
+    ChatResult,
+    UserMessage,
+)
 from machines.chat.sql import TableInfo
 from machines.tool_use.machine_session import Lines
-from machines.tool_use.records import on_one_line, read_record, short
+from machines.tool_use.records import on_one_line, one_line, read_record
 from machines.tool_use.tool_call import ModelAnswer
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
 _LONGEST_ERROR = 800
 _BADGES = {
-    "duplicate_tool_call_skipped": "skipped, done already",
+    "duplicate_tool_call_skipped": "skipped: done already",
     "duplicate_artifact_prevented": "kept once",
     "empty_python_payload_retried": "sent back",
     "invalid_tool_payload": "refused",
@@ -44,9 +52,9 @@ _BADGES = {
 
 
 class ChatDisplay(Lines):
-    """Shows a conversation. Give its methods to `Chat` as `on_moment`, `listen` and `notice`.
+    """The display of a conversation. Pass its methods to `Chat` as `on_moment`, `listen` and `notice`.
 
-    `folder` is where the conversation's own folder is; with `is_verbose` it shows phases, and what was mended in calls.
+    `folder` contains the conversation's own folder. With `is_verbose` the display has phases, and the fixes in calls.
     """
 
     def __init__(self, console: Console, folder: Path, *, is_verbose: bool = False) -> None:
@@ -54,23 +62,23 @@ class ChatDisplay(Lines):
         self._folder, self._is_verbose = folder, is_verbose
         self._conversation = ChatConversation()
         self._arrived: EventEntry | None = None
-        self._failed = ""
-        self._shown = 0
+        self._failure = ""
+        self._file_count = 0
 
     def tables(self, tables: Iterable[TableInfo]) -> None:
-        """Show what was loaded."""
+        """Show the tables that were loaded."""
         for table in tables:
             columns = ", ".join(f"{name} {kind}" for name, kind in table.columns[:_MOST_COLUMNS])
             more = f" and {len(table.columns) - _MOST_COLUMNS} more" if len(table.columns) > _MOST_COLUMNS else ""
-            told = f"table {table.name} ({table.source}): {table.row_count:,} rows; {columns}{more}"
-            self.line(on_one_line(told), "dim")
+            text = f"table {table.name} ({table.source}): {table.row_count:,} rows; {columns}{more}"
+            self.line(on_one_line(text), "dim")
 
     def notice(self, text: str) -> None:
-        """Show why the model is asked again."""
+        """Show why the model is being asked again."""
         self.line(f"model: {text}", "yellow")
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        """Show what has happened; what was there before the conversation was taken up is only noted."""
+        """Show a moment. Older moments of a resumed conversation are only read."""
         self.console.quiet = not is_new
         self._conversation.take([moment.entry])
         self._show(moment.entry, moment.run)
@@ -80,31 +88,31 @@ class ChatDisplay(Lines):
         if isinstance(entry, EventEntry):
             self._arrived = entry
         elif isinstance(entry, RowEntry) and self._arrived is not None:
-            self._happened(self._arrived, entry)
+            self._take_event(self._arrived, entry)
             self._files(run_id)
         elif isinstance(entry, RefusalEntry) and self._arrived is not None and self._arrived.key is None:
-            self.line(f"not now: {self._arrived.event} is not taken ({entry.reason})", "yellow")
+            self.line(f"not now: {self._arrived.event} is refused ({entry.reason})", "yellow")
         elif isinstance(entry, ResultEntry):
-            self._told(entry)
+            self._take_result(entry)
 
-    def _happened(self, event: EventEntry, step: RowEntry) -> None:
+    def _take_event(self, event: EventEntry, step: RowEntry) -> None:
         before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
         if event.event in {"asked", "answered", "cut_off"} and not self.has_text:
-            # a model that was not listened to: the turn was finished without us
+            # another process finished the turn, so this text is new here
             self.listen(read_record(ModelAnswer, event.data).content)
         if event.event in {"sql_call", "python_call"}:
             call = read_record(ChatCall, event.data)
-            mended = f" [mended: {', '.join(call.rescues)}]" if self._is_verbose and call.rescues else ""
-            self.line(f"{call.tool}  {short(call.text, _LONGEST_CALL)}{mended}", "cyan")
+            fixes = f" [fixed: {', '.join(call.rescues)}]" if self._is_verbose and call.rescues else ""
+            self.line(f"{call.tool}  {one_line(call.text, _LONGEST_CALL)}{fixes}", "cyan")
         if before != after and self._is_verbose:
             self.line(f"{before} -> {after}", "dim")
-        if event.event in DONE | FAILED:
+        if event.event in DONE_EVENTS | FAILURE_EVENTS:
             self._result(read_record(ChatResult, event.data).result)
         self.has_text = False
 
     def _result(self, result: Any) -> None:  # noqa: ANN401  (JSON)
         if "error" in result:
-            self.line(f"{result['error']['code']}: {short(result['error']['message'], _LONGEST_ERROR)}", "red")
+            self.line(f"{result['error']['code']}: {one_line(result['error']['message'], _LONGEST_ERROR)}", "red")
         if "columns" in result:
             self._table(result)
         for name in ("output", "value"):
@@ -112,43 +120,43 @@ class ChatDisplay(Lines):
                 self.line(printable(result[name].rstrip("\n")), "")
 
     def _files(self, run_id: str) -> None:
-        """Show where the files are that were made since the last time."""
-        for made in islice(self._conversation.inventory, self._shown, None):
-            self._shown += 1
-            path = self._folder / run_id / NAMED / made.file_name
-            self.line(f"file: {path} ({made.size_bytes:,} bytes)", "green")
+        """Show the paths of the files that are new since the last time."""
+        for artifact in islice(self._conversation.inventory, self._file_count, None):
+            self._file_count += 1
+            path = self._folder / run_id / FILES_FOLDER / artifact.file_name
+            self.line(f"file: {path} ({artifact.size_bytes:,} bytes)", "green")
 
     def _table(self, result: Any) -> None:  # noqa: ANN401  (JSON)
         self.end()
         table = Table(show_edge=False)
-        shown = result["columns"][:_MOST_COLUMNS]
-        for column in shown:
+        columns = result["columns"][:_MOST_COLUMNS]
+        for column in columns:
             table.add_column(Text(printable(str(column))))
         for row in result["rows"][:_MOST_ROWS]:
-            table.add_row(*(Text(short(printable(_cell(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
+            table.add_row(*(Text(one_line(printable(_cell(cell)), _LONGEST_CELL)) for cell in row[: len(columns)]))
         self.console.print(table)
         left = result["row_count"] - min(len(result["rows"]), _MOST_ROWS)
-        more = len(result["columns"]) - len(shown)
-        said = [f"{left:,} more rows"] * (left > 0) + [f"{more} more columns"] * (more > 0)
-        if said:
-            self.line(f"and {', '.join(said)}", "dim")
+        more = len(result["columns"]) - len(columns)
+        rest = [f"{left:,} more rows"] * (left > 0) + [f"{more} more columns"] * (more > 0)
+        if rest:
+            self.line(f"and {', '.join(rest)}", "dim")
 
-    def _told(self, entry: ResultEntry) -> None:
+    def _take_result(self, entry: ResultEntry) -> None:
         for step in entry.steps:
-            told = step["payload"]
-            if isinstance(told, dict) and told.get("reason") in REASONS and told.get("text") != self._failed:
-                text = short(str(told.get("text")), _LONGEST_ERROR)
-                self.line(f"[{_BADGES[told['reason']]}] {told['reason']}: {text}", "yellow")
-            if entry.has_failed and isinstance(told, dict) and told.get("error") is True:
-                self._failed = str(told.get("message"))
-                self.line(f"[failed] {step['actor']}: {short(self._failed, _LONGEST_ERROR)}", "red")
+            payload = step["payload"]
+            if isinstance(payload, dict) and payload.get("reason") in REASONS and payload.get("text") != self._failure:
+                text = one_line(str(payload.get("text")), _LONGEST_ERROR)
+                self.line(f"[{_BADGES[payload['reason']]}] {payload['reason']}: {text}", "yellow")
+            if entry.has_failed and isinstance(payload, dict) and payload.get("error") is True:
+                self._failure = str(payload.get("message"))
+                self.line(f"[failed] {step['actor']}: {one_line(self._failure, _LONGEST_ERROR)}", "red")
 
     def rests(self, _directory: Path) -> None:
-        """Show nothing more: a conversation waits for whatever is said to it."""
+        """Do nothing: the prompt shows that the conversation waits for a message."""
 
 
 def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
-    """Return what is shown for a cell: NULL for none, a text as it is, but in quotes one that would look like no value."""
+    """Return the text of a cell: NULL for None; texts unchanged, but in quotes when they would look like a missing value."""
     if cell is None:
         return "NULL"
     if isinstance(cell, str):
@@ -157,7 +165,7 @@ def _cell(cell: Any) -> str:  # noqa: ANN401  (JSON)
 
 
 class TranscriptDisplay(ChatDisplay):
-    """Shows a conversation with what was said in it: nobody types it here."""
+    """A display that has the user's messages too, for conversations without a prompt."""
 
     def _show(self, entry: Entry, run_id: str) -> None:
         if isinstance(entry, EventEntry) and entry.event == "message":

@@ -1,10 +1,7 @@
-"""The bytes of artifacts and tables, by their content: on the disk before anybody speaks of them.
+"""Resources of a conversation: its data, its Python, its files, its model, and the conversation itself.
 
-Takes bytes, gives their SHA-256; a file that is there already is not written again. `shown` puts artifacts under their names, for people.
-
-What the policies of one conversation work with: its data, its Python, its files, its model, and what its ledger says so far.
-
-Made from the settings that its run was started with, once in a process, and made again the same after a crash.
+They are made from the settings of the run, once in a process, and are the same again after a crash. `Files` stores the bytes of artifacts and tables by
+their SHA-256, durably before any ledger names them; `publish` writes artifacts under their names, for people.
 """
 
 import hashlib
@@ -29,19 +26,19 @@ from machines.tool_use.machine_session import RunResources
 from machines.tool_use.records import JsonObject, read_record
 from machines.tool_use.transcript import CHARS_PER_TOKEN
 
-#: The folder of artifacts under their names, in the folder of a run.
-NAMED = "files"
+#: The folder of artifacts under their names, inside the folder of a run.
+FILES_FOLDER = "files"
 
 
 class Files:
-    """Contents in a folder, one file each."""
+    """A folder with one file for each content."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._contents = folder, folder / "contents"
-        self._shown = 0
+        self._published = 0
 
     def keep(self, content: bytes) -> str:
-        """Keep bytes, and return their SHA-256; they are durable when this returns. OSError when they cannot be written."""
+        """Store bytes, and return their SHA-256. They are durable when this returns. Raises OSError when they cannot be written."""
         digest = hashlib.sha256(content).hexdigest()
         path = self._contents / digest
         if not path.exists():
@@ -50,28 +47,28 @@ class Files:
         return digest
 
     def content(self, digest: str) -> bytes:
-        """Return bytes by their SHA-256. OSError when they are not there, ValueError when they are not what they were."""
+        """Return bytes by their SHA-256. Raises OSError when they are missing, ValueError when the file has changed."""
         content = (self._contents / digest).read_bytes()
         if hashlib.sha256(content).hexdigest() != digest:
-            raise ValueError(f"the file {self._contents / digest} is not what was written")
+            raise ValueError(f"the file {self._contents / digest} has changed since it was written")
         return content
 
     def path(self, digest: str) -> Path:
-        """Return where bytes are kept."""
+        """Return the path of stored bytes."""
         return self._contents / digest
 
-    def shown(self, artifacts: Iterable[ChatArtifact]) -> None:
-        """Put artifacts under their names, each once; it looks at those that were added since the last time."""
-        for artifact in islice(artifacts, self._shown, None):
-            path = self.named(artifact)
+    def publish(self, artifacts: Iterable[ChatArtifact]) -> None:
+        """Write the artifacts since the last call under their names, each once."""
+        for artifact in islice(artifacts, self._published, None):
+            path = self.public_path(artifact)
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, self.content(artifact.digest))
-            self._shown += 1
+            self._published += 1
 
-    def named(self, artifact: ChatArtifact) -> Path:
-        """Return where people find an artifact."""
-        return self._folder / NAMED / artifact.file_name
+    def public_path(self, artifact: ChatArtifact) -> Path:
+        """Return the path of an artifact for people."""
+        return self._folder / FILES_FOLDER / artifact.file_name
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -82,7 +79,7 @@ def _write(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)  # noqa: PTH105  (what mkstemp gives is a text)
+        os.replace(temporary, path)  # noqa: PTH105  (mkstemp returns a text)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -94,15 +91,16 @@ def _write(path: Path, content: bytes) -> None:
 
 
 Listener = Callable[[str], object]
-#: Beside the conversation there has to be room for what is said of data and tools, and for the answer.
+#: A request needs room beside the conversation: for the description of data and tools, and for the answer.
 _BESIDE_TOKENS = 8_192
 
 
 @attrs.frozen
 class ChatSettings:
-    """What policies read of how a conversation was begun: the files to load, who answers, and how.
+    """Settings of a conversation for its policies: the files to load, the model, and options.
 
-    `format` is none, or report; without `normalise` and `dedup` calls are taken as they come. `context_tokens` is how long a request may be, where somebody has said so.
+    `format` is none or report. Without `normalise` calls are not fixed; without `dedup` repetitions are not detected. `context_tokens` is the limit of a
+    request, if the user has set one.
     """
 
     data: tuple[str, ...] = ()
@@ -115,9 +113,9 @@ class ChatSettings:
 
 
 class ChatResources:
-    """Everything of one conversation. `config` is what the run was started with (see `ChatSettings`), `folder` its own folder.
+    """The resources of one conversation. `config` has the settings of the run (`ChatSettings`), `folder` is the run's own folder.
 
-    `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again.
+    `listen` is called with the model's text as it comes, `notice` with the reason when a model is asked again.
     """
 
     def __init__(self, config: JsonObject, folder: Path) -> None:
@@ -129,20 +127,20 @@ class ChatResources:
         self.notice: Listener = lambda _text: None
 
     def conversation(self, run: Run) -> ChatConversation:
-        """Return what the run's ledger says."""
-        if self._conversation.taken > len(run.ledger):
+        """Return the conversation up to the end of the run's ledger."""
+        if self._conversation.count > len(run.ledger):
             self._conversation = ChatConversation()
-        self._conversation.take(run.ledger.after(self._conversation.taken))
+        self._conversation.take(run.ledger.after(self._conversation.count))
         return self._conversation
 
     @cached_property
     def database(self) -> SqlDatabase:
-        """The data; loaded at its first use. Raises LoadError."""
+        """The data, loaded at first use. Raises LoadError."""
         return SqlDatabase([Path(path) for path in self._settings.data], self._folder)
 
     @property
     def is_loaded(self) -> bool:
-        """Return whether the data is at hand, so that nobody waits for it."""
+        """Whether the data is loaded."""
         return "database" in self.__dict__
 
     @cached_property
@@ -151,7 +149,7 @@ class ChatResources:
         return Interpreter()
 
     def warm(self) -> None:
-        """Start Python while nobody waits for it yet. What keeps it from starting is said where it is needed."""
+        """Start Python in the background. A failure is reported by the first call that needs it."""
 
         def start() -> None:
             with suppress(PythonError):
@@ -161,53 +159,53 @@ class ChatResources:
 
     @cached_property
     def model(self) -> Model:
-        """Who answers. Raises ModelUnavailable, DocumentError."""
+        """The model. Raises ModelUnavailable, DocumentError."""
         tokens = self._settings.context_tokens
         window = None if tokens is None else tokens + _BESIDE_TOKENS
         return model_of(
-            self.asked_model, ModelOptions(self._settings.seed or 0, on_wait=self.tell, window_tokens=window)
+            self.model_name, ModelOptions(self._settings.seed or 0, on_wait=self.tell, window_tokens=window)
         )
 
     @property
-    def asked_model(self) -> str:
-        """The model as it is named."""
+    def model_name(self) -> str:
+        """The name of the model."""
         return self._settings.model
 
     def tell(self, text: str) -> None:
-        """Tell whoever watches how the model is asked."""
+        """Pass a notice about the model on to the display."""
         self.notice(text)
 
     @property
     def normalises(self) -> bool:
-        """Return whether arguments are mended."""
+        """Whether arguments are fixed."""
         return self._settings.normalise
 
     @property
     def dedups(self) -> bool:
-        """Return whether it is noticed that something was done before."""
+        """Whether repeated calls and equal artifacts are detected."""
         return self._settings.dedup
 
     @property
     def wants_report(self) -> bool:
-        """Return whether each answer becomes a report."""
+        """Whether each answer becomes a report."""
         return self._settings.format == "report"
 
     @property
     def context_chars(self) -> int:
-        """How long the conversation in a request may be."""
+        """The limit of the conversation in a request, in characters."""
         return (self._settings.context_tokens or CONTEXT_TOKENS) * CHARS_PER_TOKEN
 
     @property
     def is_limited(self) -> bool:
-        """Return whether somebody has said how long it may be."""
+        """Whether the user has set that limit."""
         return self._settings.context_tokens is not None
 
     def close(self) -> None:
-        """Let go of the data."""
+        """Close the data."""
         if self.is_loaded:
             self.database.close()
             del self.database
 
 
-KNOWN = RunResources(ChatResources)
-resources_in = KNOWN.of
+RESOURCES = RunResources(ChatResources)
+resources_in = RESOURCES.of

@@ -1,7 +1,6 @@
-"""A conversation that is held: begun, or taken up again from its ledger; messages go in, turns come out.
+"""Chat sessions: a conversation that this process begins or resumes. Messages go in, turns come out.
 
-Everything that was acknowledged is in the ledger, so a process that is killed loses nothing: `Chat.resume` goes on where it was, a turn that
-was cut off included.
+Acknowledged messages are in the ledger, so a killed process loses nothing: `Chat.resume` continues at the same place, even inside a turn.
 """
 
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.runs.handle import RunHandle
 from dsa.runs.runs import Runs
@@ -17,18 +17,18 @@ from dsa.runs.setup import Options
 from dsa.runtime.secrets import SecretOptions
 from dsa.runtime.timeline import OnMoment
 from dsa.semantics import Occurrence
-from machines.chat.chat_resources import KNOWN, ChatResources, Listener
+from machines.chat.chat_resources import RESOURCES, ChatResources, Listener
 from machines.chat.conversation import ChatConversation, ChatTurn
-from machines.tool_use.machine_session import MachineSession, StoppedError, begun, taken_up
+from machines.tool_use.machine_session import MachineSession, begin_run, hold_run
 
 NAME = "chat"
 
 
 @attrs.frozen
 class ChatStart:
-    """With what a conversation is begun; kept in its ledger. `data` are the files that are loaded, `module` binds names in place of ours.
+    """The settings of a new conversation, which its ledger records. `data` are the files to load; `module` replaces the chat bindings.
 
-    Without `normalise` calls are taken as they were sent, without `dedup` nothing is noticed to have been done before: to measure both.
+    Without `normalise` calls are not fixed, without `dedup` repetitions are not detected; benchmarks measure both.
     """
 
     model: str
@@ -41,10 +41,10 @@ class ChatStart:
     context_tokens: int | None = None
     budget: tuple[str, ...] = ()
     module: str | None = None
-    chosen: SecretOptions = attrs.field(factory=SecretOptions)
+    secrets: SecretOptions = attrs.field(factory=SecretOptions)
 
     def config(self) -> dict[str, Any]:
-        """Return what policies can read."""
+        """Return the settings for policies."""
         return {
             "data": [str(path.absolute()) for path in self.data],
             "format": self.format,
@@ -54,17 +54,16 @@ class ChatStart:
         }
 
     def options(self) -> Options:
-        """Return how the run is started."""
+        """Return the options of the run."""
         return Options(
-            self.module, self.model, self.seed, self.parameters, self.budget, self.chosen, config=self.config()
+            self.module, self.model, self.seed, self.parameters, self.budget, self.secrets, config=self.config()
         )
 
 
 class Chat(MachineSession[ChatResources]):
-    """One conversation, held by this process.
+    """A conversation that this process holds. Make it with `begin` or `resume`; `runs` stores it.
 
-    `begin` and `resume` make it; it is kept in `runs`. `on_moment` is called with every moment of its run, `listen` with the model's text as it
-    comes, `notice` with why a model that failed is asked again.
+    `on_moment` is called with every moment of its run, `listen` with the model's text as it comes, `notice` with the reason when a model is asked again.
     """
 
     command = "dsa chat"
@@ -75,7 +74,7 @@ class Chat(MachineSession[ChatResources]):
             if is_new:
                 _ = resources.model, resources.database
 
-        super().__init__(handle, KNOWN, prepare)
+        super().__init__(handle, RESOURCES, prepare)
         self.runs = runs
 
     @classmethod
@@ -89,7 +88,7 @@ class Chat(MachineSession[ChatResources]):
         notice: Listener = lambda _text: None,
     ) -> "Chat":
         """Begin a conversation. Raises LoadError for data that cannot be read, ModelUnavailable, BindingError, StoreError."""
-        return cls(runs, begun(runs, NAME, settings.options(), on_moment=on_moment), listen, notice, is_new=True)
+        return cls(runs, begin_run(runs, NAME, settings.options(), on_moment=on_moment), listen, notice, is_new=True)
 
     @classmethod
     def resume(
@@ -103,60 +102,60 @@ class Chat(MachineSession[ChatResources]):
         listen: Listener = lambda _text: None,
         notice: Listener = lambda _text: None,
     ) -> "Chat":
-        """Take up a conversation, bound as it was begun but for what the options say; `go_on` finishes a turn that was cut off.
+        """Resume a conversation with its own settings, except those in `options`; `go_on` finishes an interrupted turn.
 
-        Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError.
+        Raises DsaError for a run that is not a conversation, StoreError, OtherMachineError, ReplayError.
         """
-        handle = taken_up(runs, run_id, NAME, options or Options(), take=take, on_moment=on_moment)
+        handle = hold_run(runs, run_id, NAME, options or Options(), take=take, on_moment=on_moment)
         return cls(runs, handle, listen, notice, is_new=False)
 
     @property
     def state(self) -> str:
-        """The phase it is in."""
+        """The current phase."""
         return self._handle.run.configuration.state
 
     @property
     def is_under_way(self) -> bool:
-        """Return whether a turn goes on."""
+        """Whether a turn is under way."""
         return self.state.startswith("working")
 
     @property
     def has_failed(self) -> bool:
-        """Return whether the last turn ended with an error."""
+        """Whether the last turn ended with an error."""
         return self.state == "resting.error"
 
     @property
     def conversation(self) -> ChatConversation:
-        """What was said and made so far."""
+        """The conversation so far."""
         return self.resources.conversation(self._handle.run)
 
     async def say(self, text: str, *, rerun: bool | None = None) -> ChatTurn:
-        """Say something, and return the turn when it rests. `rerun`: work that was done may be done again (None: as the text says).
+        """Send a message, and return the turn when it rests. `rerun` permits repeated work; None decides by the text.
 
-        Raises StoppedError when no message is taken now, or when the turn was stopped by a fault of ours; the ledger keeps it.
+        Raises DsaError when the conversation accepts no message now, or when a failure has stopped the turn; the ledger keeps the message.
         """
         before = len(self.conversation.turns)
         await self.drive(Occurrence("message", data={"text": text, "rerun": rerun}))
         if len(self.conversation.turns) == before:
-            raise StoppedError(f"no message is taken while {self.state}")
+            raise DsaError(f"no message is accepted while {self.state}")
         return self.conversation.turn
 
     async def go_on(self) -> ChatTurn | None:
-        """Finish a turn that was cut off, if there is one; return the last turn."""
+        """Finish an interrupted turn, if there is one; return the last turn, or None."""
         await self.drive()
         return self.conversation.turn if self.conversation.turns else None
 
     async def tell(self, event: str) -> None:
-        """Say `retried`, `dismissed` or `ended`, and wait until the conversation rests."""
+        """Send `retried`, `dismissed` or `ended`, and wait until the conversation rests."""
         await self.drive(Occurrence(event))
 
     def cancel(self) -> None:
-        """Stop the turn that goes on, from the thread of the event loop."""
-        self.tell_soon(Occurrence("cancelled"))
+        """Stop the current turn. Call it in the event loop's thread."""
+        self.send_soon(Occurrence("cancelled"))
 
     async def drive(self, *occurrences: Occurrence) -> None:
-        """Tell it events, and show the files that were made. Raises StoppedError."""
+        """Send the run events, and publish the new files. Raises DsaError."""
         try:
             await super().drive(*occurrences)
         finally:
-            self.resources.files.shown(self.conversation.inventory)
+            self.resources.files.publish(self.conversation.inventory)

@@ -1,13 +1,9 @@
-"""The tools of the chat machine as a model sees them, and how SQL and code are read that models write (seed 002, workstream D).
+"""Tools and requests of the chat machine (seed 002, workstream D). Pure.
 
-A fence around code, JSON in the place of code, line breaks written as two characters: what is meant is kept, and the kind of each thing that was mended.
-Nothing is completed. Pure.
-
-What a model is sent: instructions, the data, what exists already, what is known of the latest results, and the conversation.
-
-Takes a conversation, gives messages. Inventory and summary stand in every request (seed 002, Option A), and every call has
-its result right behind it. Old turns are left out where the conversation is longer than the request may be; what they made is still named.
-Pure.
+The tools read SQL and code in the forms that models write: with a code fence around them, inside JSON, with line breaks as two characters. They name
+each kind of fix, and never complete anything. `messages_for` makes a request: instructions, the data, the inventory and the summary of the latest results
+(seed 002, Option A), and the conversation with a result right after every call. It leaves old turns out when the conversation is too long; the inventory
+still names their artifacts.
 """
 
 import json
@@ -19,7 +15,7 @@ from functools import lru_cache
 
 import attrs
 
-from machines.chat.conversation import MOST_SHOWN, REUSE, ChatArtifact, ChatConversation
+from machines.chat.conversation import MOST_DESCRIBED, REUSE, ChatArtifact, ChatConversation
 from machines.chat.python import compiles, is_empty
 from machines.chat.sql import QueryIntent, TableInfo
 from machines.tool_use import tool_call
@@ -28,14 +24,14 @@ from machines.tool_use.tool import LIMIT, ArgumentKind, Parameter, Tool
 from machines.tool_use.tool_call import ToolRequest
 from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, newest_that_fit, within
 
-#: Every kind of thing that is mended, with what it means to a reader.
+#: The kinds of fixes, with an explanation for readers.
 RESCUES: dict[str, str] = {
     **{
         name: tool_call.RESCUES[name]
         for name in ("tool_name", "alias", "nested", "text_arguments", "broken_json", "number")
     },
-    "fence": "The SQL or code stood in a fence.",
-    "json_in_code": "JSON arguments stood in the place of the SQL or code.",
+    "fence": "The SQL or code was inside a code fence.",
+    "json_in_code": "The SQL or code was inside JSON arguments.",
     "lines": "The SQL or code was a list of lines.",
     "indentation": "The code was indented as a whole.",
     "escaped_newlines": "Line breaks were written as `\\n`.",
@@ -44,14 +40,14 @@ RESCUES: dict[str, str] = {
 
 @attrs.frozen
 class DataTool(Tool):
-    """A tool over the data. `event` is the call as the machine's table names it, `effect` what performs it."""
+    """A tool for the data. `event` and `effect` are the call's event in the machine's table, and the effect that performs it."""
 
     event: str = attrs.field(kw_only=True)
     effect: str = attrs.field(kw_only=True)
 
 
 def text_of(call: ToolRequest[DataTool]) -> str:
-    """Return the SQL or code of a call; empty where there is none."""
+    """Return the SQL or code of a call, or an empty text."""
     return str(call.arguments.get(call.tool.text, "")) if call.tool else ""
 
 
@@ -59,70 +55,70 @@ _FENCE = re.compile(r"(?:^|\n) {0,3}```[ \t]*+[\w+.-]*+[ \t]*+\n")
 _FENCE_END = re.compile(r"\n? {0,3}```[ \t]*+(?:\n|$)")
 
 
-def _sql(value: object, parameter: Parameter, mended: list[str]) -> str:
-    return _plain(value, parameter, mended).strip("\n")
+def _sql(value: object, parameter: Parameter, rescues: list[str]) -> str:
+    return _plain(value, parameter, rescues).strip("\n")
 
 
-def _code(value: object, parameter: Parameter, mended: list[str]) -> str:
-    """Mend how code is laid out: indented as a whole, or its line breaks written as two characters."""
-    text = _plain(value, parameter, mended)
+def _code(value: object, parameter: Parameter, rescues: list[str]) -> str:
+    """Return code without an indentation of the whole, and with real line breaks."""
+    text = _plain(value, parameter, rescues)
     if _is_python(text):
         return text.strip("\n")
     dedented = textwrap.dedent(text).strip("\n")
     if dedented != text.strip("\n") and _is_python(dedented):
-        mended.append("indentation")
+        rescues.append("indentation")
         return dedented
-    broken = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
-    if "\n" not in text.strip("\n") and _is_python(broken):
-        mended.append("escaped_newlines")
-        return broken.strip("\n")
+    unescaped = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+    if "\n" not in text.strip("\n") and _is_python(unescaped):
+        rescues.append("escaped_newlines")
+        return unescaped.strip("\n")
     return text.strip("\n")
 
 
-def _plain(value: object, parameter: Parameter, mended: list[str]) -> str:
-    """Return the SQL or code as it is meant; empty where there is none."""
+def _plain(value: object, parameter: Parameter, rescues: list[str]) -> str:
+    """Return the SQL or code, without a fence or JSON around it; an empty text when there is none."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
-        mended.append("lines")
+        rescues.append("lines")
         value = "\n".join(line.rstrip("\n") for line in value)
     if not isinstance(value, str):
         return ""
-    text = _from_json_in(parameter, value.replace("\r\n", "\n").replace("\x00", ""), mended)
+    text = _from_json_in(parameter, value.replace("\r\n", "\n").replace("\x00", ""), rescues)
     fences = _fences(text)
     if len(fences) == 1:
-        mended.append("fence")
+        rescues.append("fence")
         text = fences[0]
     return text
 
 
 def _fences(text: str) -> list[str]:
-    """Return the bodies of all fences that are closed."""
-    found, at = [], 0
-    while (begun := _FENCE.search(text, at)) and (end := _FENCE_END.search(text, begun.end())):
-        found.append(text[begun.end() : end.start()])
+    """Return the bodies of all complete fences."""
+    bodies, at = [], 0
+    while (start := _FENCE.search(text, at)) and (end := _FENCE_END.search(text, start.end())):
+        bodies.append(text[start.end() : end.start()])
         at = end.end()
-    return found
+    return bodies
 
 
-def _from_json_in(parameter: Parameter, text: str, mended: list[str]) -> str:
-    """Return the text inside arguments that stand in its place."""
+def _from_json_in(parameter: Parameter, text: str, rescues: list[str]) -> str:
+    """Return the text inside JSON arguments, or the text itself."""
     inner = object_in(text) or {}
-    found = next((inner[name] for name in parameter.names if isinstance(inner.get(name), str)), None)
-    if found is None:
+    inner_text = next((inner[name] for name in parameter.names if isinstance(inner.get(name), str)), None)
+    if inner_text is None:
         return text
-    mended.append("json_in_code")
-    return str(found)
+    rescues.append("json_in_code")
+    return str(inner_text)
 
 
 def _is_python(text: str) -> bool:
     return not is_empty(text) and compiles(text) is None
 
 
-def _limit(value: object, parameter: Parameter, mended: list[str]) -> object:
-    """Return a limit; the usual one for what is no number, and for what is beyond every number as much as there can be."""
+def _limit(value: object, parameter: Parameter, rescues: list[str]) -> object:
+    """Return a limit: the default for anything but a number, and the bound for an infinite one."""
     try:
-        return LIMIT.read(value, parameter, mended)
+        return LIMIT.read(value, parameter, rescues)
     except ValueError:
-        mended.append("number")
+        rescues.append("number")
     is_endless = isinstance(value, float) and math.isinf(value)
     return parameter.default if not is_endless else parameter.most if value == math.inf else parameter.least
 
@@ -163,54 +159,54 @@ TOOLS = {tool.name: tool for tool in (SQL, PYTHON)}
 INSTRUCTIONS = (
     "You analyse data for a user, with tools. Look at the data with SQL before you speak of it; never invent figures. "
     "SQL reads the tables below and nothing else. Python sees the latest SQL result as the DataFrame df. "
-    "Name the files that you have made by their names. When you have what the user wants, answer in a few sentences, without a call."
+    "Refer to files that you made by name. When you have what the user wants, answer in a few sentences, without a call."
 )
-#: How many tokens of conversation a request has at most; what is older is left out.
+#: The limit of the conversation in a request, in tokens; older turns are left out.
 CONTEXT_TOKENS = 20_000
-_LEFT_OUT = "[{count} earlier turns are left out here; what they made is in the inventory.]"
+_OMISSION = "[{count} earlier turns are left out here; their artifacts are in the inventory.]"
 
 
 def messages_for(
     conversation: ChatConversation,
     tables: Sequence[TableInfo],
     *,
-    offered: Iterable[str] = (),
+    tools: Iterable[str] = (),
     context_chars: int = CONTEXT_TOKENS * CHARS_PER_TOKEN,
     shortens: bool = False,
 ) -> list[ChatMessage]:
-    """Return the messages of the next request. `tables` describes the data, `offered` are the tools that come with the request.
+    """Return the messages of the next request. `tables` describes the data; `tools` names the tools of the request.
 
-    A last turn that is too long by itself is sent whole, unless it `shortens` its largest texts.
+    A last turn that is too long by itself is sent whole, or with `shortens` its largest texts are shortened.
     """
     turns = conversation.turns
-    kept = newest_that_fit([turn.exchange for turn in turns], context_chars)
-    left_out = len(turns) - len(kept)
-    system = ChatMessage("system", _system(conversation, tables, tuple(offered)))
-    said = [message for exchange in kept for message in exchange.messages]
-    if shortens and sum(exchange.size for exchange in kept) > context_chars:
-        said = within(said, context_chars)
-    if left_out and said:
-        said[0] = attrs.evolve(said[0], content=f"{_LEFT_OUT.format(count=left_out)}\n{said[0].content}")
-    return [system, *said]
+    newest = newest_that_fit([turn.exchange for turn in turns], context_chars)
+    missing = len(turns) - len(newest)
+    system = ChatMessage("system", _system(conversation, tables, tuple(tools)))
+    messages = [message for exchange in newest for message in exchange.messages]
+    if shortens and sum(exchange.size for exchange in newest) > context_chars:
+        messages = within(messages, context_chars)
+    if missing and messages:
+        messages[0] = attrs.evolve(messages[0], content=f"{_OMISSION.format(count=missing)}\n{messages[0].content}")
+    return [system, *messages]
 
 
-def _system(conversation: ChatConversation, tables: Sequence[TableInfo], offered: tuple[str, ...]) -> str:
+def _system(conversation: ChatConversation, tables: Sequence[TableInfo], tools: tuple[str, ...]) -> str:
     inventory = conversation.inventory
-    count = f" (the newest {MOST_SHOWN} of {len(inventory)})" if len(inventory) > MOST_SHOWN else ""
+    count = f" (the newest {MOST_DESCRIBED} of {len(inventory)})" if len(inventory) > MOST_DESCRIBED else ""
     parts = [
         INSTRUCTIONS,
-        f"Tables:\n{_joined(map(_table, tables))}",
-        f"Artifacts that exist{count}. {REUSE}\n{_joined(map(_described, inventory.newest()))}",
-        f"Latest results of SQL, newest last:\n{_joined(map(_intent, conversation.intents))}",
+        f"Tables:\n{_join_lines(map(_table, tables))}",
+        f"Artifacts that exist{count}. {REUSE}\n{_join_lines(map(_description, inventory.newest()))}",
+        f"Latest results of SQL, newest last:\n{_join_lines(map(_intent, conversation.intents))}",
     ]
-    if not offered:
+    if not tools:
         parts.append("No tool can be called now: answer with what you have.")
     return "\n\n".join(parts)
 
 
 def _table(table: TableInfo) -> str:
-    told = {"table": table.name, "rows": table.row_count, "columns": dict(table.columns)}
-    return json.dumps(told, ensure_ascii=False)
+    description = {"table": table.name, "rows": table.row_count, "columns": dict(table.columns)}
+    return json.dumps(description, ensure_ascii=False)
 
 
 @lru_cache(maxsize=1_024)
@@ -219,10 +215,10 @@ def _intent(intent: QueryIntent) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _described(artifact: ChatArtifact) -> str:
-    """Write what is told of an artifact; the next requests tell the same."""
-    return json.dumps(artifact.described(), ensure_ascii=False)
+def _description(artifact: ChatArtifact) -> str:
+    """Return an artifact's description as JSON. It is cached: later requests have the same."""
+    return json.dumps(artifact.description(), ensure_ascii=False)
 
 
-def _joined(lines: Iterable[str]) -> str:
+def _join_lines(lines: Iterable[str]) -> str:
     return "\n".join(lines) or "none"

@@ -1,15 +1,8 @@
-"""What a conversation has made: artifacts, each content kept once, under every name it has had (seed 002, workstreams A and B).
+"""Conversations, read from their ledgers: turns, messages, waiting calls, artifacts, counters. Pure.
 
-Takes what tools made, gives what is known of it. An artifact with the content of an earlier one is no new artifact: its name becomes an alias,
-with the reason. One with the logical key of an earlier one and other content is the next version of it. Pure, and each thing costs the same
-however many artifacts there are.
-
-What the events of the chat machine bring, as records of their data: a message, a call as it is meant, what came of it, an answer that is presented.
-
-A conversation as its ledger tells it: turns, what the model was told and said, calls that wait, artifacts, counters.
-
-Takes entries of a run's ledger in order, keeps what follows from them; taking one more costs the same however many came before. It decides
-nothing and asks nobody: the same entries give the same conversation, also after a crash.
+`ChatConversation` takes the entries of a run's ledger in order; one more entry costs the same however many precede it. Equal entries give an equal
+conversation, also after a crash. `Inventory` has the artifacts (seed 002, workstreams A and B). An artifact with the content of an earlier one is not new:
+its name becomes an alias, with the reason. One with the logical key of an earlier one and other content is its next version.
 """
 
 from collections import Counter, deque
@@ -22,20 +15,20 @@ import attrs
 from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, RowEntry
 from machines.chat.sql.query import QueryIntent
 from machines.tool_use.records import JsonObject, read_record
-from machines.tool_use.tool_call import ModelAnswer, ToolCall, ToolResult, refused
-from machines.tool_use.transcript import CallSummary, Exchange, Notice, Transcript, called_of, notices_in
+from machines.tool_use.tool_call import ModelAnswer, ToolCall, ToolResult, fault_result
+from machines.tool_use.transcript import CallSummary, Exchange, Notice, Transcript, call_fields, notices_in
 
-#: The rule that stands above the inventory in every request (seed 002, workstream A).
+#: The rule above the inventory in every request (seed 002, workstream A).
 REUSE = "Reuse existing artifacts when possible; do not regenerate equivalent outputs."
-#: How many artifacts a request describes: the newest.
-MOST_SHOWN = 40
+#: A request describes this many artifacts, the newest.
+MOST_DESCRIBED = 40
 
 
 @attrs.frozen
 class NewArtifact:
-    """What a tool made, before anybody knows whether it is new. `equal_to` is the artifact that has the same content, if there is one.
+    """An artifact from a tool, new or not. `equal_to` is the id of the artifact with the same content, if there is one.
 
-    `digest` is SHA-256 of the bytes; `logical_key` says for what it was made: the tool, the data, and the name or the query.
+    `digest` is the SHA-256 of the bytes; `logical_key` names its purpose: the tool, the data, and the name or the query.
     """
 
     name: str
@@ -48,9 +41,9 @@ class NewArtifact:
 
 @attrs.frozen
 class ChatArtifact:
-    """One content that was made. `version` counts those of one logical key from 1; `aliases` are other names, each with why.
+    """An artifact. `version` counts those of one logical key from 1; `aliases` are other names, each with its reason.
 
-    `file_name` is that of the file that people look at: the name, with the id in it where an earlier artifact has the name.
+    `file_name` is the name of the published file: the artifact's name, with its id when an earlier artifact has the same name.
     """
 
     artifact_id: str
@@ -66,13 +59,13 @@ class ChatArtifact:
     version: int = 1
     aliases: tuple[tuple[str, str], ...] = ()
 
-    def as_made(self) -> NewArtifact:
-        """Return it as what makes it again."""
+    def as_new(self) -> NewArtifact:
+        """Return a new artifact that equals this one."""
         return NewArtifact(self.name, self.kind, self.digest, self.size_bytes, self.logical_key, self.artifact_id)
 
-    def described(self) -> JsonObject:
-        """Return what a model is told of it."""
-        told = {
+    def description(self) -> JsonObject:
+        """Return the description for the model."""
+        facts = {
             "artifact_id": self.artifact_id,
             "name": self.name,
             "type": self.kind,
@@ -82,7 +75,7 @@ class ChatArtifact:
             "logical_key": self.logical_key,
         }
         version = {"version": self.version} if self.version > 1 else {}
-        return {**told, **version, **({"also_named": [name for name, _ in self.aliases]} if self.aliases else {})}
+        return {**facts, **version, **({"also_named": [name for name, _ in self.aliases]} if self.aliases else {})}
 
 
 class Inventory:
@@ -105,75 +98,75 @@ class Inventory:
     def __getitem__(self, artifact_id: str) -> ChatArtifact:
         return self._artifacts[artifact_id]
 
-    def named(self, name: str) -> ChatArtifact | None:
-        """Return the newest artifact of a name, an alias included; also one by its id."""
-        found = self._names.get(name) or (name if name in self._artifacts else None)
-        return None if found is None else self._artifacts[found]
+    def by_name(self, name: str) -> ChatArtifact | None:
+        """Return the newest artifact of a name, an alias or an id, or None."""
+        artifact_id = self._names.get(name) or (name if name in self._artifacts else None)
+        return None if artifact_id is None else self._artifacts[artifact_id]
 
     def latest(self, logical_key: str) -> ChatArtifact | None:
-        """Return the newest version of what was made for one thing."""
-        found = self._by_key.get(logical_key)
-        return None if found is None else self._artifacts[found]
+        """Return the newest artifact of a logical key, or None."""
+        artifact_id = self._by_key.get(logical_key)
+        return None if artifact_id is None else self._artifacts[artifact_id]
 
     def equal(self, digest: str) -> ChatArtifact | None:
-        """Return the artifact with this content."""
-        found = self._by_content.get(digest)
-        return None if found is None else self._artifacts[found]
+        """Return the artifact with this content, or None."""
+        artifact_id = self._by_content.get(digest)
+        return None if artifact_id is None else self._artifacts[artifact_id]
 
     def id_after(self, count: int) -> str:
-        """Return the id of the artifact that is added after so many others."""
+        """Return the id of a new artifact after `count` other new ones."""
         return f"a{len(self._artifacts) + count + 1}"
 
-    def compared(self, made: Sequence[NewArtifact], *, dedups: bool = True) -> tuple[NewArtifact, ...]:
-        """Return what was made, each with the artifact that it is equal to, also where that is made beside it.
+    def compare(self, artifacts: Sequence[NewArtifact], *, dedups: bool = True) -> tuple[NewArtifact, ...]:
+        """Return new artifacts, each with the artifact that it equals, which may be one of `artifacts`.
 
-        Without `dedups` everything is new.
+        Without `dedups` all are new.
         """
-        beside, found = dict[str, str](), []
-        for each in made:
-            known = self.equal(each.digest) if dedups else None
-            equal_to = beside.get(each.digest) if known is None else known.artifact_id
+        beside, result = dict[str, str](), []
+        for each in artifacts:
+            existing = self.equal(each.digest) if dedups else None
+            equal_to = beside.get(each.digest) if existing is None else existing.artifact_id
             if equal_to is None and dedups:
                 beside[each.digest] = self.id_after(len(beside))
-            found.append(attrs.evolve(each, equal_to=equal_to))
-        return tuple(found)
+            result.append(attrs.evolve(each, equal_to=equal_to))
+        return tuple(result)
 
-    def add(self, made: NewArtifact, *, call_id: str, producer: str, created_at: str) -> ChatArtifact:
-        """Add what was made as an artifact of its own."""
-        version = self._versions[made.logical_key] = self._versions.get(made.logical_key, 0) + 1
-        source, kept = (created_at, call_id, producer), (made.logical_key, made.digest, made.size_bytes)
+    def add(self, new: NewArtifact, *, call_id: str, producer: str, created_at: str) -> ChatArtifact:
+        """Add a new artifact."""
+        version = self._versions[new.logical_key] = self._versions.get(new.logical_key, 0) + 1
+        source, content = (created_at, call_id, producer), (new.logical_key, new.digest, new.size_bytes)
         artifact_id = self.id_after(0)
-        file_name = next(name for name in _file_names(made.name, artifact_id) if name not in self._file_names)
-        artifact = ChatArtifact(artifact_id, made.name, made.kind, *source, *kept, file_name, version)
+        file_name = next(name for name in _file_names(new.name, artifact_id) if name not in self._file_names)
+        artifact = ChatArtifact(artifact_id, new.name, new.kind, *source, *content, file_name, version)
         self._file_names.add(file_name)
         self._artifacts[artifact.artifact_id] = artifact
-        self._by_key[made.logical_key] = artifact.artifact_id
-        self._by_content.setdefault(made.digest, artifact.artifact_id)
-        self._names[made.name] = artifact.artifact_id
+        self._by_key[new.logical_key] = artifact.artifact_id
+        self._by_content.setdefault(new.digest, artifact.artifact_id)
+        self._names[new.name] = artifact.artifact_id
         return artifact
 
-    def alias(self, made: NewArtifact) -> ChatArtifact:
-        """Record that an artifact was made again, under this name. KeyError when `equal_to` is unknown."""
-        artifact = self._artifacts[made.equal_to or ""]
-        self._names[made.name] = artifact.artifact_id
-        known = {artifact.name, *(name for name, _ in artifact.aliases)}
-        if made.name not in known:
+    def alias(self, new: NewArtifact) -> ChatArtifact:
+        """Record that an artifact was made again, under this name. Raises KeyError when `equal_to` is unknown."""
+        artifact = self._artifacts[new.equal_to or ""]
+        self._names[new.name] = artifact.artifact_id
+        names = {artifact.name, *(name for name, _ in artifact.aliases)}
+        if new.name not in names:
             reason = f"duplicate_artifact_prevented: its content is that of {artifact.artifact_id} ({artifact.name})"
-            artifact = attrs.evolve(artifact, aliases=(*artifact.aliases, (made.name, reason)))
+            artifact = attrs.evolve(artifact, aliases=(*artifact.aliases, (new.name, reason)))
             self._artifacts[artifact.artifact_id] = artifact
         return artifact
 
-    def described(self) -> list[JsonObject]:
-        """Return what a model is told: the newest artifacts, oldest first."""
-        return [artifact.described() for artifact in self.newest()]
+    def descriptions(self) -> list[JsonObject]:
+        """Return the descriptions of the newest artifacts, oldest first."""
+        return [artifact.description() for artifact in self.newest()]
 
     def newest(self) -> list[ChatArtifact]:
         """Return the artifacts that a request describes, oldest first."""
-        return [*islice(reversed(self._artifacts.values()), MOST_SHOWN)][::-1]
+        return [*islice(reversed(self._artifacts.values()), MOST_DESCRIBED)][::-1]
 
 
 def _file_names(name: str, artifact_id: str) -> Iterator[str]:
-    """Return the names that a file may have, the best first."""
+    """Return possible names of a file, the best first."""
     stem, dot, ending = name.rpartition(".")
     ids = chain([artifact_id], (f"{artifact_id}_{number}" for number in count(2)))
     return chain([name], (f"{stem}_{number}.{ending}" if dot else f"{ending}_{number}" for number in ids))
@@ -181,7 +174,7 @@ def _file_names(name: str, artifact_id: str) -> Iterator[str]:
 
 @attrs.frozen
 class UserMessage:
-    """What the user says; with `rerun` he wants work to be done again that was done before."""
+    """A message of the user; `rerun` asks for work to be repeated."""
 
     text: str
     rerun: bool = False
@@ -189,7 +182,7 @@ class UserMessage:
 
 @attrs.frozen
 class Earlier:
-    """An equal call that was made before: which, in which turn, and whether it gave a result."""
+    """An earlier equal call: its id, its turn, and whether it succeeded."""
 
     call_id: str
     turn: int
@@ -198,9 +191,9 @@ class Earlier:
 
 @attrs.frozen
 class ChatCall:
-    """A call as it is meant. `text` is its SQL or code, `fault` what is wrong with it; `tool` is empty where it is of none.
+    """A call as the agent reads it. `text` is its SQL or code, `fault` what is wrong with it; `tool` is empty for an unknown tool.
 
-    `digest` is what it is known by, `earlier` the equal call that there was; `turn` and `rerun` are those of the turn in which it is made.
+    Equal calls have equal digests; `earlier` is the last equal call. `turn` and `rerun` are those of the current turn.
     """
 
     call_id: str
@@ -217,7 +210,7 @@ class ChatCall:
 
 @attrs.frozen
 class ResultTable:
-    """A result of SQL, whose rows are a file: the SHA-256 of its content, names of columns, and their types in DuckDB's words."""
+    """A result of SQL with its rows in a file: the SHA-256 of the file, the names of columns, and their DuckDB types."""
 
     digest: str
     columns: tuple[str, ...]
@@ -226,7 +219,7 @@ class ResultTable:
 
 @attrs.frozen
 class ChatResult:
-    """What came of a call: what the model is told, and what it has made. `table` and `intent` are of SQL; `rung` and `features` say how Python was confined."""
+    """The result of a call, for the model, and its artifacts. `table` and `intent` are of SQL; `rung` and `features` say how Python was confined."""
 
     call_id: str
     result: JsonObject
@@ -239,37 +232,37 @@ class ChatResult:
 
 @attrs.frozen
 class PresentedAnswer:
-    """An answer as the user gets it: what was made of it, and what it lacks."""
+    """An answer for the user: the report's artifacts, and what is missing."""
 
     artifacts: tuple[NewArtifact, ...] = ()
     missing: tuple[str, ...] = ()
 
 
-#: Why something was not done as the model or the user asked, as it stands in payloads, logs and counters (seed 002, workstream F).
+#: Reasons why something was not done, under their names in payloads, logs and counters (seed 002, workstream F).
 REASONS: dict[str, str] = {
-    "invalid_state": "A call was not made because the phase takes none of its kind.",
-    "duplicate_tool_call_skipped": "An equal call had been made; its result was given again.",
-    "duplicate_artifact_prevented": "An artifact with the same content was there; it is kept once.",
-    "empty_python_payload_retried": "A Python call without usable code was sent back once, with how to write it.",
-    "invalid_tool_payload": "A call had no SQL or code that can be run.",
-    "unknown_tool": "A call was of no tool, or could not be read.",
-    "too_many_calls": "Calls were left out: a turn takes so many at most.",
-    "interrupted": "A call was cut off: cancelled, timed out, or ended by an error.",
+    "invalid_state": "A call was not made because the phase does not allow it.",
+    "duplicate_tool_call_skipped": "There was an equal call; its result was used again.",
+    "duplicate_artifact_prevented": "An artifact with the same content existed; it is stored once.",
+    "empty_python_payload_retried": "A Python call without usable code was sent back once, with an explanation of the form.",
+    "invalid_tool_payload": "A call had no SQL or code that can run.",
+    "unknown_tool": "A call named no tool, or could not be read.",
+    "too_many_calls": "Calls were left out: the turn reached its limit of calls.",
+    "interrupted": "A call was interrupted: cancelled, timed out, or ended by an error.",
     "answer_cut_off": "An answer broke off, was empty, or had a call in its text; the model was asked again.",
-    "answer_incomplete": "An answer named a file that is not there; the model was told.",
+    "answer_incomplete": "An answer named a file that does not exist; the model was told.",
     "turn_cancelled": "The user stopped the turn.",
     "turn_timed_out": "The turn took longer than its time limit.",
-    "limit_reached": "The turn reached a bound on answers, calls or refusals.",
+    "limit_reached": "The turn reached its limit of answers, calls or refusals.",
     "turn_failed": "The model or a tool failed.",
 }
-#: Reasons by which a turn ends without an answer.
+#: Reasons that end a turn without an answer.
 ENDS = frozenset({"turn_cancelled", "turn_timed_out", "limit_reached", "turn_failed"})
-#: Events of calls that are taken from the queue, and of what came of them.
-CALLED = frozenset({"sql_call", "python_call", "unknown_call"})
-DONE = frozenset({"sql_done", "python_done"})
-FAILED = frozenset({"sql_failed", "python_failed"})
+#: Events of calls from the queue, and of their results.
+CALL_EVENTS = frozenset({"sql_call", "python_call", "unknown_call"})
+DONE_EVENTS = frozenset({"sql_done", "python_done"})
+FAILURE_EVENTS = frozenset({"sql_failed", "python_failed"})
 RECENT_TURNS = 50
-#: What the model is told where a turn that has failed goes on behind something that it has said itself: a provider wants the user's word last.
+#: The note to the model when a failed turn continues after its own message: a provider wants a user message last.
 GO_ON = "[That turn ended with an error. Go on from here.]"
 
 
@@ -277,15 +270,15 @@ GO_ON = "[That turn ended with an error. Go on from here.]"
 class DataCall(CallSummary):
     """A call of the conversation.
 
-    `artifacts` are the ids of what it made, `made` the same under the names that it gave them; `table` and `intent` are what SQL found. A call that was left out for an
-    equal one, `equal_to`, has what that one had.
+    `artifacts` are the ids of its artifacts, `new_artifacts` the same with the call's own names; `table` and `intent` are the result of SQL. A call that was skipped
+    because of an equal one (`equal_to`) has the results of that one.
     """
 
     text: str = ""
     digest: str = ""
     rescues: tuple[str, ...] = ()
     artifacts: list[str] = attrs.field(factory=list)
-    made: list[NewArtifact] = attrs.field(factory=list)
+    new_artifacts: list[NewArtifact] = attrs.field(factory=list)
     table: ResultTable | None = None
     intent: QueryIntent | None = None
     equal_to: str = ""
@@ -293,9 +286,9 @@ class DataCall(CallSummary):
 
 @attrs.define
 class ChatTurn:
-    """What the user said, and all that followed: an exchange with the model, calls, the answer.
+    """A message of the user and all that followed: the exchange with the model, calls, the answer.
 
-    `ended` is the reason by which it ended otherwise than with an answer (REASONS), `why` says it in words.
+    `end_reason` is the reason (REASONS) when it ended without an answer, and `why` explains it.
     """
 
     number: int
@@ -305,181 +298,181 @@ class ChatTurn:
     calls: list[DataCall] = attrs.field(factory=list)
     answer: str = ""
     guided: bool = False
-    ended: str = ""
+    end_reason: str = ""
     why: str = ""
 
 
 class ChatConversation:
-    """What a ledger says of a conversation. `take` is given entries; everything else is read."""
+    """A conversation, read from a ledger. `take` reads entries; everything else is the result."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.count = 0
         self.turns: list[ChatTurn] = []
         self.inventory = Inventory()
-        self.transcript = Transcript(_begun)
+        self.transcript = Transcript(_data_call)
         self.intents: deque[QueryIntent] = deque(maxlen=5)
         self.latest_table: ResultTable | None = None
         self.reasons: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
         self.guided = self.guided_well = 0
         self._arrived: EventEntry | None = None
-        self._seen: dict[str, Earlier] = {}
+        self._earlier_calls: dict[str, Earlier] = {}
 
     def take(self, entries: Iterable[Entry]) -> None:
-        """Go on with further entries."""
+        """Read further entries."""
         for entry in entries:
-            self.taken += 1
+            self.count += 1
             if isinstance(entry, EventEntry):
                 self._arrived = entry
             elif isinstance(entry, RowEntry) and self._arrived is not None:
-                self._happened(self._arrived)  # what was refused has changed nothing
+                self._take_event(self._arrived)  # a refused event changes nothing
             elif isinstance(entry, ResultEntry):
-                self._told(entry)
+                self._take_notices(entry)
 
     @property
     def turn(self) -> ChatTurn:
-        """The turn that goes on, or the last one. IndexError before the first."""
+        """The current turn, or the last one. Raises IndexError before the first."""
         return self.turns[-1]
 
     def earlier(self, digest: str) -> Earlier | None:
-        """Return the equal call that was made last, if that was of late."""
-        found = self._seen.get(digest)
-        return found if found is not None and self.turn.number - found.turn <= RECENT_TURNS else None
+        """Return the last equal call of the recent turns, or None."""
+        call = self._earlier_calls.get(digest)
+        return call if call is not None and self.turn.number - call.turn <= RECENT_TURNS else None
 
-    # -- events -------------------------------------------------------------------------------------------------------
+    # --- events ---
 
-    def _happened(self, entry: EventEntry) -> None:
+    def _take_event(self, entry: EventEntry) -> None:
         event, data = entry.event, entry.data
         if event == "message":
             self._begin_turn(read_record(UserMessage, data))
         elif event == "retried" and self.turns:
-            self.turn.ended = self.turn.why = ""
+            self.turn.end_reason = self.turn.why = ""
             self._close_open("interrupted")
             if self.turn.exchange.messages[-1].role == "assistant":
                 self.transcript.say(GO_ON)
         elif not self.turns or not isinstance(data, dict):
-            return  # refused, or nothing that the model is told
+            return  # refused, or not part of the conversation
         elif event in {"asked", "answered", "cut_off"}:
-            self._model_said(event, read_record(ModelAnswer, data))
-        elif event in CALLED:
-            self._called(read_record(ChatCall, data))
-        elif event in DONE | FAILED and self.transcript.current is not None:
-            self._came(entry, read_record(ChatResult, data), self.transcript.current)
+            self._take_answer(event, read_record(ModelAnswer, data))
+        elif event in CALL_EVENTS:
+            self._take_call(read_record(ChatCall, data))
+        elif event in DONE_EVENTS | FAILURE_EVENTS and self.transcript.current is not None:
+            self._take_result(entry, read_record(ChatResult, data), self.transcript.current)
         elif event == "presented":
             self._keep(entry, read_record(PresentedAnswer, data).artifacts, f"turn-{self.turn.number}", "report")
 
-    def _begin_turn(self, said: UserMessage) -> None:
+    def _begin_turn(self, message: UserMessage) -> None:
         self._close_open("interrupted")
-        self.turns.append(ChatTurn(len(self.turns) + 1, said.text, said.rerun, self.transcript.begin()))
-        self.transcript.say(said.text)
+        self.turns.append(ChatTurn(len(self.turns) + 1, message.text, message.rerun, self.transcript.begin()))
+        self.transcript.say(message.text)
 
-    def _model_said(self, event: str, answer: ModelAnswer) -> None:
+    def _take_answer(self, event: str, answer: ModelAnswer) -> None:
         self._close_open("interrupted")
-        known = len(self.transcript.calls)
-        self.transcript.answered(answer)
-        self.turn.calls += self.transcript.calls[known:]
+        count = len(self.transcript.calls)
+        self.transcript.take_answer(answer)
+        self.turn.calls += self.transcript.calls[count:]
         if event == "answered":
             self.turn.answer = answer.content
 
-    def _called(self, call: ChatCall) -> None:
-        called = self.transcript.take_next(call.tool, call.rescues)
-        if called is None:
+    def _take_call(self, call: ChatCall) -> None:
+        data_call = self.transcript.take_next(call.tool, call.rescues)
+        if data_call is None:
             return
-        called.text, called.digest, called.rescues = call.text, call.digest, call.rescues
-        called.equal_to = "" if call.earlier is None else call.earlier.call_id
-        if self.turn.guided and called.tool == "run_python" and called.text and not call.fault:
+        data_call.text, data_call.digest, data_call.rescues = call.text, call.digest, call.rescues
+        data_call.equal_to = "" if call.earlier is None else call.earlier.call_id
+        if self.turn.guided and data_call.tool == "run_python" and data_call.text and not call.fault:
             self.turn.guided = False
             self.guided_well += 1
 
-    def _came(self, entry: EventEntry, came: ChatResult, called: DataCall) -> None:
-        is_done = entry.event in DONE
-        called.status = "done" if is_done else "failed"
-        self.tools[f"{called.tool} {called.status}"] += 1
-        if called.digest:
-            self._seen[called.digest] = Earlier(called.call_id, self.turn.number, is_done)
+    def _take_result(self, entry: EventEntry, result: ChatResult, call: DataCall) -> None:
+        is_done = entry.event in DONE_EVENTS
+        call.status = "done" if is_done else "failed"
+        self.tools[f"{call.tool} {call.status}"] += 1
+        if call.digest:
+            self._earlier_calls[call.digest] = Earlier(call.call_id, self.turn.number, is_done)
         if is_done:
-            called.made = self._keep(entry, came.artifacts, called.call_id, called.tool.removeprefix("run_"))
-            called.artifacts = [each.equal_to or "" for each in called.made]
-            called.table, called.intent = came.table, came.intent
-            self._found(called)
-        self.transcript.result(ToolResult(called.call_id, came.result))
+            call.new_artifacts = self._keep(entry, result.artifacts, call.call_id, call.tool.removeprefix("run_"))
+            call.artifacts = [each.equal_to or "" for each in call.new_artifacts]
+            call.table, call.intent = result.table, result.intent
+            self._set_latest(call)
+        self.transcript.result(ToolResult(call.call_id, result.result))
         self.transcript.current = None
 
-    def _found(self, called: DataCall) -> None:
-        """Take what SQL has found as the latest: code reads it. What was found before, and is the latest again, is told once."""
-        if called.intent is not None:
-            self.latest_table = called.table
-            others = [each for each in self.intents if each is not called.intent]
-            self.intents = deque([*others, called.intent], maxlen=self.intents.maxlen)
+    def _set_latest(self, call: DataCall) -> None:
+        """Make a result of SQL the latest, which code reads. A result that becomes the latest again is listed once."""
+        if call.intent is not None:
+            self.latest_table = call.table
+            others = [each for each in self.intents if each is not call.intent]
+            self.intents = deque([*others, call.intent], maxlen=self.intents.maxlen)
 
-    def _left_out(self, called: DataCall) -> None:
-        """Have a call that was left out for an equal one leave behind what that one did: its table is the latest, its files have their names again."""
-        equal = self.transcript.call(called.equal_to)
+    def _copy_results(self, call: DataCall) -> None:
+        """Give a skipped call the results of its equal: the table becomes the latest, the artifacts get their names again."""
+        equal = self.transcript.call(call.equal_to)
         if equal is not None and equal.status == "done":
-            called.made, called.artifacts = equal.made, equal.artifacts
-            called.table, called.intent = equal.table, equal.intent
-            for each in called.made:
+            call.new_artifacts, call.artifacts = equal.new_artifacts, equal.artifacts
+            call.table, call.intent = equal.table, equal.intent
+            for each in call.new_artifacts:
                 self.inventory.alias(each)
-            self._found(called)
+            self._set_latest(call)
 
     def _keep(
         self, entry: EventEntry, artifacts: Iterable[NewArtifact], source: str, producer: str
     ) -> list[NewArtifact]:
-        """Keep what was made: all as new where the guard `new` has passed it, else each content once. Give it with what it now is (`equal_to`)."""
+        """Add artifacts: all as new when the guard `new` passed, otherwise each content once. Return them with their ids (`equal_to`)."""
         at = datetime.fromtimestamp((entry.at_ms or 0) / 1000, UTC).isoformat(timespec="seconds")
-        is_new, kept = dict(entry.verdicts).get("new") == "passed", []
-        for made in artifacts:
-            if made.equal_to is not None and not is_new:
-                artifact = self.inventory.alias(made)
+        is_new, result = dict(entry.verdicts).get("new") == "passed", []
+        for new in artifacts:
+            if new.equal_to is not None and not is_new:
+                artifact = self.inventory.alias(new)
             else:
-                artifact = self.inventory.add(made, call_id=source, producer=producer, created_at=at)
-            kept.append(attrs.evolve(made, equal_to=artifact.artifact_id))
-        return kept
+                artifact = self.inventory.add(new, call_id=source, producer=producer, created_at=at)
+            result.append(attrs.evolve(new, equal_to=artifact.artifact_id))
+        return result
 
-    # -- what effects without answers tell ----------------------------------------------------------------------------
+    # --- notices ---
 
-    def _told(self, entry: ResultEntry) -> None:
-        """Take what such an effect gave: results of calls that were not made, a note to the model, the reason."""
+    def _take_notices(self, entry: ResultEntry) -> None:
+        """Read notices: results of calls that were not made, notes to the model, reasons."""
         for notice in notices_in(entry, Notice, REASONS):
             self.reasons[notice.reason] += 1
             if notice.reason in ENDS:
-                self.turn.ended, self.turn.why = notice.reason, notice.text
+                self.turn.end_reason, self.turn.why = notice.reason, notice.text
             if notice.reason == "empty_python_payload_retried":
                 self.guided += 1
                 self.turn.guided = True
             for call_id, content in notice.results.items():
-                self._not_made(notice.reason, ToolResult(call_id, content))
+                self._skip_call(notice.reason, ToolResult(call_id, content))
             if notice.drops:
                 self.transcript.drop()
                 self.transcript.current = None
             if notice.note:
                 self.transcript.say(notice.note)
 
-    def _not_made(self, reason: str, result: ToolResult) -> None:
-        called = self.transcript.open_call(result.call_id)
-        if called is not None:
-            called.status = reason
+    def _skip_call(self, reason: str, result: ToolResult) -> None:
+        call = self.transcript.open_call(result.call_id)
+        if call is not None:
+            call.status = reason
             if reason == "duplicate_tool_call_skipped":
-                self._left_out(called)
+                self._copy_results(call)
             self.transcript.result(result)
 
     def _close_open(self, reason: str) -> None:
-        """Answer every call that has no result: a provider refuses a conversation with a call that was never answered."""
+        """Give every open call a result: a provider refuses a conversation with open calls."""
         self.transcript.drop()
         self.transcript.current = None
-        for call_id in self.transcript.waiting():
+        for call_id in self.transcript.open_ids():
             self.reasons[reason] += 1
-            self._not_made(
-                reason, refused(call_id, reason, "nobody knows what came of it: ask again if it is still wanted")
+            self._skip_call(
+                reason, fault_result(call_id, reason, "its result is unknown: call it again if you still need it")
             )
 
 
-def _begun(call: ToolCall) -> DataCall:
-    return DataCall(**called_of(call))
+def _data_call(call: ToolCall) -> DataCall:
+    return DataCall(**call_fields(call))
 
 
 def conversation_of(entries: Iterable[Entry]) -> ChatConversation:
-    """Return the conversation that a ledger tells of."""
+    """Return the conversation in a ledger."""
     conversation = ChatConversation()
     conversation.take(entries)
     return conversation

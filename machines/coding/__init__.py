@@ -1,1 +1,1 @@
-"""The coding machine: a coding agent whose every call passes guards in one table."""
+"""The coding machine: a coding agent, whose calls all pass the guards of one table."""

@@ -1,7 +1,7 @@
-"""What stands behind the names of the coding machine's table: policies, and guards.
+"""Bindings of the coding machine: the policies and guards of its table.
 
-The guards judge whether a call may happen, whether tasks can be worked at, whether a subtask is over. What they need to know of the workspace and of
-what went before stands in the event, put there by `next_call` and `decompose`.
+The guards judge whether a call may happen, whether tasks are concrete, whether a subtask is complete. They read only the event, where `next_call` and
+`decompose` put the facts of the workspace and of earlier calls.
 """
 
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ import attrs
 from dsa.expr import Outcome
 from dsa.runtime.content import GuardInterface
 from dsa.runtime.policy.policies import Policy
-from machines.coding.coding_notices import telling
+from machines.coding.coding_notices import notice_effects
 from machines.coding.coding_resources import settings_of, workspace_fault
 from machines.coding.coding_tools import Level
 from machines.coding.policies import advance, ask_approval, ask_model, decompose, next_call, probe, run_tool
 from machines.coding.subtask_runs import work_apart
 from machines.coding.task_plan import CodingCall, Leave, Task
-from machines.tool_use.tool_agent import PASSED, FunctionGuard, Verdict, failed_for
+from machines.tool_use.tool_agent import PASSED, FunctionGuard, Verdict, verdict_for
 
 
 @attrs.frozen
 class _Plan:
-    """Tasks, whoever they are from, and what is the matter with them."""
+    """Tasks from the model or a template, and their faults."""
 
     tasks: tuple[Task, ...] = ()
     faults: tuple[str, ...] = ()
@@ -33,11 +33,11 @@ def _concrete(plan: _Plan) -> Verdict:
 
 
 def _inside_workspace(call: CodingCall) -> Verdict:
-    return failed_for(call.faults.inside_workspace)
+    return verdict_for(call.faults.inside_workspace)
 
 
-def _command_allowed(call: CodingCall) -> Verdict:
-    return failed_for(call.faults.command_allowed)
+def _has_allowed_command(call: CodingCall) -> Verdict:
+    return verdict_for(call.faults.command_allowed)
 
 
 _BY_LEVEL: dict[Level, Outcome] = {"fine": "passed", "remind": "passed", "block": "failed", "end": "fatal"}
@@ -45,33 +45,33 @@ _BY_LEAVE: dict[Leave, Outcome] = {"yes": "passed", "ask": "failed", "never": "f
 
 
 def _not_looping(call: CodingCall) -> Verdict:
-    assert call.round is not None, "next_call has judged it"
+    assert call.round is not None, "next_call sets it"
     return _BY_LEVEL[call.round.level], call.round.why if call.round.level in {"block", "end"} else ""
 
 
-def _approved(call: CodingCall) -> Verdict:
-    assert call.approval is not None, "next_call has judged it"
+def _has_approval(call: CodingCall) -> Verdict:
+    assert call.approval is not None, "next_call sets it"
     return _BY_LEAVE[call.approval.leave], call.approval.why
 
 
 def _has_evidence(completion: CodingCall) -> Verdict:
-    return failed_for(completion.lacks)
+    return verdict_for(completion.lacks)
 
 
 guards: dict[str, GuardInterface] = {
     "concrete": FunctionGuard(_Plan, _concrete),
     "inside_workspace": FunctionGuard(CodingCall, _inside_workspace),
-    "command_allowed": FunctionGuard(CodingCall, _command_allowed),
+    "command_allowed": FunctionGuard(CodingCall, _has_allowed_command),
     "not_looping": FunctionGuard(CodingCall, _not_looping),
-    "approved": FunctionGuard(CodingCall, _approved),
+    "approved": FunctionGuard(CodingCall, _has_approval),
     "has_evidence": FunctionGuard(CodingCall, _has_evidence),
 }
-#: A budget of the whole run stops only these: what an answer of the model has asked for is still done, and the work pauses.
+#: A budget of the whole run stops only these effects: the calls of an answer are still made, then the work pauses.
 spenders = ("decompose", "ask_model", "work_apart")
 
 
 def fault_of_settings(config: Mapping[str, object]) -> str:
-    """Return why a run cannot go on with these settings now: without its workspace each of its tools would fail, and the work end."""
+    """Return why a run cannot continue now, or an empty text: without its workspace every tool would fail, and end the work."""
     return workspace_fault(settings_of(config))
 
 
@@ -84,5 +84,5 @@ effects: dict[str, Policy] = {
     "advance": advance,
     "work_apart": work_apart,
     "ask_approval": ask_approval,
-    **telling,
+    **notice_effects,
 }

@@ -1,15 +1,8 @@
-"""What a model is sent: instructions, where the work stands, what the workspace holds, and the last exchanges (seed 003, context structure).
+"""Resources of a coding run: its settings, its tools, its model, its work, and the messages of a request.
 
-Takes the work, gives messages, at most as long as the budget: what is older is shortened first, then left out. The last exchange
-is always there, with every result that it has brought. Pure.
-
-The settings of a coding run: what policies read of how it was begun, and what `[code]` of a file and the command line say of it.
-
-A setting that nobody has said is None. What a run is begun with is JSON in its ledger, and read by `settings_of` alone.
-
-What the policies of one run work with: its tools, its model, its settings, and what its ledger says so far.
-
-Made from the settings that its run was started with, once in a process, and made again the same after a crash.
+The resources are made from the settings of the run, once in a process, and are the same again after a crash. Settings come from the command line and from
+`[code]` of a file; the ledger has them as JSON, and None means not set. `messages_for` makes a request (seed 003, context structure): instructions, the
+state of the work, and the last exchanges. Older exchanges are shortened first, then left out. The last one is always there, with all its results.
 """
 
 import json
@@ -34,23 +27,22 @@ from machines.coding.toolbox import Toolbox
 from machines.tool_use.chat_model import Model, ModelOptions, model_of
 from machines.tool_use.machine_session import RunResources
 from machines.tool_use.records import JsonObject, read_record
-from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, joined, shortened_to, size_of
+from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, join_neighbours, shorten, size_of
 
-#: Exchanges that are kept (seed 003: HISTORY_KEEP).
+#: The number of exchanges in a request (seed 003: HISTORY_KEEP).
 HISTORY_KEEP = 5
-#: How long a request may be.
+#: The limit of a request, in tokens.
 CONTEXT_TOKENS = 16_000
 _SHORT, _SHORTER = 1_200, 300
 _MOST_FILES, _MOST_BLOCKED = 40, 5
 
 INSTRUCTIONS = (
-    "You are a coding agent. You work in one folder, the workspace, by calling tools. Work at the ACTIVE SUBTASK alone, one small step after the "
-    "other, and read what the tools answer. When the subtask is done, call mark_subtask_complete(success=true); when it cannot be done, call it with "
-    "success=false and the reason. A program runs without a shell. A call that was blocked is not to be tried again: take "
-    "another way."
+    "You are a coding agent. You work in one folder, the workspace, by calling tools. Work only on the ACTIVE SUBTASK, in small steps, and "
+    "read the results of the tools. When the subtask is done, call mark_subtask_complete(success=true); when it cannot be done, call it with "
+    "success=false and the reason. A program runs without a shell. Do not repeat a call that was blocked: try something else."
 )
 
-TEST_FIRST = "Write every new Python module with write_tested, never with write_file: its tests come first."
+TEST_FIRST = "Write every new Python module with write_tested, never with write_file, because its tests come first."
 
 
 def messages_for(
@@ -60,67 +52,67 @@ def messages_for(
     test_first: bool = False,
     files: Sequence[str] = (),
 ) -> list[ChatMessage]:
-    """Return the messages of the next request; `test_first` where new modules are to be written with their tests, `files` were there before."""
+    """Return the messages of the next request. With `test_first` new modules need tests; `files` are those of earlier runs."""
     head = [
         ChatMessage("system", f"{INSTRUCTIONS} {TEST_FIRST}" if test_first else INSTRUCTIONS),
         ChatMessage("user", where_it_stands(work, files)),
     ]
     room = context_chars - size_of(head)
-    said = [list(exchange.messages) for exchange in work.transcript.exchanges if exchange.messages]
-    kept = [message for exchange in _fitted(said[-HISTORY_KEEP:], room) for message in exchange]
-    return joined([*head, *kept], "\n\n", {"user"})  # such as notes on empty answers
+    exchanges = [list(exchange.messages) for exchange in work.transcript.exchanges if exchange.messages]
+    newest = [message for exchange in _fit(exchanges[-HISTORY_KEEP:], room) for message in exchange]
+    return join_neighbours([*head, *newest], "\n\n", {"user"})  # two in a row come from notes on empty answers
 
 
 def where_it_stands(work: Work, files: Sequence[str] = ()) -> str:
-    """Say goal, task, subtask, files, what the probe has found, and which calls were blocked."""
+    """Return goal, task, subtask, files, the facts of the probe, and the blocked calls, as text."""
     active = work.active
     task, subtask = (active[0].description, active[1].description) if active else ("(none)", "(none)")
     lines = [
         f"GOAL: {work.goal}",
         f"CURRENT TASK: {task}",
         f"ACTIVE SUBTASK: {subtask}",
-        f"FILES CREATED: {_listed(list(dict.fromkeys([*files, *work.files_written])))}",
+        f"FILES CREATED: {_paths_text(list(dict.fromkeys([*files, *work.files_written])))}",
         f"STATE: {json.dumps(attrs.asdict(work.probe) if work.probe else {}, ensure_ascii=False)}",
     ]
     if work.blocked:
         blocked = list(work.blocked.values())[-_MOST_BLOCKED:]
-        lines.append("BLOCKED, take another way:\n" + "\n".join(f"- {each}" for each in blocked))
+        lines.append("BLOCKED, try something else:\n" + "\n".join(f"- {each}" for each in blocked))
     return "\n".join(lines)
 
 
-def _listed(paths: Sequence[str]) -> str:
-    shown = ", ".join(paths[-_MOST_FILES:]) or "(none yet)"
-    return f"{shown} and {len(paths) - _MOST_FILES} more" if len(paths) > _MOST_FILES else shown
+def _paths_text(paths: Sequence[str]) -> str:
+    text = ", ".join(paths[-_MOST_FILES:]) or "(none yet)"
+    return f"{text} and {len(paths) - _MOST_FILES} more" if len(paths) > _MOST_FILES else text
 
 
-def _fitted(exchanges: list[list[ChatMessage]], room: int) -> list[list[ChatMessage]]:
-    """Shorten, then leave out, then shorten the last one, until it fits."""
+def _fit(exchanges: list[list[ChatMessage]], room: int) -> list[list[ChatMessage]]:
+    """Return exchanges that fit: older ones are shortened, then left out, then the last one is shortened."""
     if _sizes(exchanges) <= room or not exchanges:
         return exchanges
     *older, last = exchanges
     for most in (_SHORT, _SHORTER):
-        shortened = [[shortened_to(message, most) for message in exchange] for exchange in older]
-        if _sizes([*shortened, last]) <= room:
-            return [*shortened, last]
-    while shortened and _sizes([*shortened, last]) > room:
-        shortened = shortened[1:]
+        shorter = [[shorten(message, most) for message in exchange] for exchange in older]
+        if _sizes([*shorter, last]) <= room:
+            return [*shorter, last]
+    while shorter and _sizes([*shorter, last]) > room:
+        shorter = shorter[1:]
     most = max(_SHORTER, room // max(1, 2 * len(last)))
-    return [*shortened, last if _sizes([*shortened, last]) <= room else [shortened_to(each, most) for each in last]]
+    return [*shorter, last if _sizes([*shorter, last]) <= room else [shorten(each, most) for each in last]]
 
 
 def _sizes(exchanges: Iterable[list[ChatMessage]]) -> int:
     return sum(map(size_of, exchanges))
 
 
-def _texts(given: Any) -> tuple[str, ...] | None:  # noqa: ANN401  (a list of JSON)
-    return None if given is None else tuple(given)
+def _texts(values: Any) -> tuple[str, ...] | None:  # noqa: ANN401  (a list of JSON)
+    return None if values is None else tuple(values)
 
 
 @attrs.frozen
 class CodingSettings:
-    """How a goal is worked at. `commands` are rules of programs and `mcp` servers, as their own modules read them.
+    """Settings of the work on a goal. `commands` has rules of programs and `mcp` has servers, for the modules that read them.
 
-    Of a part are `part_of`, the run of the whole; `allowed`, what was let happen in it; and `files_before`, what had been written before.
+    A part has `part_of`, the run of the whole; `allowed`, the permissions given there; and `files_before`, the files written before.
     """
 
     temperature: float | None = None
@@ -146,18 +138,18 @@ class CodingSettings:
     files_before: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
 
     def over(self, other: "CodingSettings") -> "CodingSettings":
-        """Return these, and those of the other where these say nothing."""
+        """Return these settings, with those of the other for the ones that are not set."""
         return attrs.evolve(other, **dict(self.items()))
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Yield what somebody has said, by its name."""
+        """Yield the settings that are set, with their names."""
         for field in attrs.fields(type(self)):
             if (value := getattr(self, field.name)) != field.default:
                 yield field.name, value
 
 
 def settings_of(config: object) -> CodingSettings:
-    """Return the settings that stand in what a run was begun with. Raises BindingError for what means nothing."""
+    """Return the settings in the configuration of a run. Raises BindingError when they are not valid."""
     try:
         return read_record(CodingSettings, config)
     except ValueError as error:
@@ -165,38 +157,38 @@ def settings_of(config: object) -> CodingSettings:
 
 
 def workspace_fault(settings: CodingSettings) -> str:
-    """Return why nobody can go on in the workspace now; nothing where it is there, or none is set."""
+    """Return why the workspace cannot be used now, or an empty text when it exists or none is set."""
     workspace = settings.workspace
     if not workspace or Path(workspace).is_dir():
         return ""
-    return f"{workspace}: the run's workspace is gone; the run stays as it is until the folder is back"
+    return f"{workspace}: the run's workspace is missing; restore the folder to continue the run"
 
 
-def settings_recorded(recorded: StoredRun) -> CodingSettings:
-    """Return the settings that a run was begun with, its budget among them; of one without any, none."""
-    first = recorded.entries[0]
-    started = dict(first.started) if isinstance(first, MachineEntry) else {}
-    return settings_of({**(started.get("config") or {}), "budget": started.get("budget")})
+def settings_at_start(stored_run: StoredRun) -> CodingSettings:
+    """Return the settings at the start of a run, with its budget."""
+    first = stored_run.entries[0]
+    start = dict(first.started) if isinstance(first, MachineEntry) else {}
+    return settings_of({**(start.get("config") or {}), "budget": start.get("budget")})
 
 
 Listener = Callable[[str], object]
-#: `ask_model` and `decompose` have 10 minutes: what came of an answer has to be there before.
+#: The limit of an answer in seconds: less than the 10 minutes of `ask_model` and `decompose`.
 _ANSWER_S = 580.0
-#: Beside the messages there has to be room for what is said of the tools, and for the answer.
+#: A request needs room beside the messages: for the tools, and for the answer.
 _BESIDE_TOKENS = 8_192
 MODES = ("ask", "auto-edit", "full-auto", "read-only")
 
 
 def polled_command(text: str) -> tuple[str, ...]:
-    """Return the words of a command in `polling`. ValueError for a quote that is not closed."""
+    """Return the words of a command in `polling`. Raises ValueError for an open quote."""
     return tuple(shlex.split(text))
 
 
 class CodingResources:
-    """Everything of one run. `config` is what it was started with (see `CodingSettings`), `folder` its own folder.
+    """The resources of one run. `config` has its settings (`CodingSettings`), `folder` is its own folder.
 
-    `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again, `watch_part` with the moments of its parts, `others` gives what
-    was done by those who work beside this run. `runs` are those of the session that holds it; None where no session does.
+    `listen` is called with the model's text as it comes, `notice` with the reason when a model is asked again, `watch_part` with the moments of its parts.
+    `others` returns the actions of parts that work at the same time. `runs` are those of the session that holds the run, or None.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
@@ -210,27 +202,27 @@ class CodingResources:
         self.others: Callable[[], Iterable[Did]] = tuple
 
     def work(self, run: Run) -> Work:
-        """Return what the run's ledger says."""
-        if self._work.taken > len(run.ledger):
+        """Return the work up to the end of the run's ledger."""
+        if self._work.count > len(run.ledger):
             self._work = Work()
-        self._work.take(run.ledger.after(self._work.taken))
+        self._work.take(run.ledger.after(self._work.count))
         return self._work
 
     @property
     def past(self) -> tuple[Did, ...]:
-        """Its last actions."""
+        """The last actions."""
         return tuple(self._work.past)
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """The tools. Raises as `Toolbox` does."""
+        """The tools. Raises what `Toolbox` raises."""
         return Toolbox(self.config, self._folder)
 
     @cached_property
     def model(self) -> Model:
-        """Who answers. Raises ModelUnavailable, DocumentError."""
+        """The model. Raises ModelUnavailable, DocumentError."""
         settings = self.settings
-        wanted = ModelOptions(
+        options = ModelOptions(
             settings.seed or 0,
             settings.temperature,
             settings.max_tokens,
@@ -239,75 +231,75 @@ class CodingResources:
             self.tell,
             self.context_tokens + _BESIDE_TOKENS + (settings.max_tokens or 0),
         )
-        return model_of(self.asked_model, wanted)
+        return model_of(self.model_name, options)
 
     @property
     def context_tokens(self) -> int:
-        """How long a request may be."""
+        """The limit of a request, in tokens."""
         return self.settings.context_tokens or CONTEXT_TOKENS
 
     @property
     def context_chars(self) -> int:
-        """The same in characters."""
+        """The limit of a request, in characters."""
         return self.context_tokens * CHARS_PER_TOKEN
 
     @property
-    def asked_model(self) -> str:
-        """The model as it is named."""
+    def model_name(self) -> str:
+        """The name of the model."""
         return self.settings.model or ""
 
     def tell(self, text: str) -> None:
-        """Tell whoever watches how the model is asked."""
+        """Pass a notice about the model on to the display."""
         self.notice(text)
 
     @property
     def parallel(self) -> int:
-        """How many subtasks may be worked at together."""
+        """The number of subtasks that may run at the same time."""
         return self.settings.parallel or 1
 
     @property
     def files_before(self) -> tuple[str, ...]:
-        """What had been written before this run began, where it is a part."""
+        """The files that were written before this part began."""
         return self.settings.files_before or ()
 
     @property
     def is_test_first(self) -> bool:
-        """Return whether new modules are to be written with their tests."""
+        """Whether new modules are written with their tests."""
         return bool(self.settings.test_first)
 
     def polls(self, argv: Sequence[str]) -> bool:
-        """Return whether a command is declared as polling: it begins with the words of a command in `polling`."""
-        declared = map(polled_command, self.settings.polling or ())
-        return any(words and tuple(argv[: len(words)]) == words for words in declared)
+        """Return whether a command starts with the words of a command in the setting `polling`."""
+        commands = map(polled_command, self.settings.polling or ())
+        return any(words and tuple(argv[: len(words)]) == words for words in commands)
 
-    def approval(self, needs: str, asks: str, allowed: set[str]) -> Approval:
-        """Return whether a call may happen in this mode: yes, ask, never, and why."""
+    def approval(self, needs: str, asks: str, permissions: set[str]) -> Approval:
+        """Return whether a call may happen in this mode (yes, ask or never), and why not."""
         mode = self.settings.mode or MODES[0]
-        allowed = {*allowed, *(self.settings.allowed or ())}
+        permissions = {*permissions, *(self.settings.allowed or ())}
         if needs == "never":
             return Approval("never", "the configuration does not allow this tool")
-        if needs == "look" or asks in allowed:
+        if needs == "look" or asks in permissions:
             return Approval("yes")
         if needs == "ask":
             return self._asking('approve = "ask"')
         if mode == "full-auto" or (mode == "auto-edit" and needs == "edit"):
             return Approval("yes")
         if mode == "read-only":
-            return Approval("never", "this run only reads (--mode read-only): look, and answer")
+            return Approval("never", "this run may only read (--mode read-only): look, and answer")
         return self._asking(f"--mode {mode}")
 
-    def _asking(self, said: str) -> Approval:
-        """Have the user asked, as was `said`; in a part nobody can be."""
+    def _asking(self, setting: str) -> Approval:
+        """Return that the user is asked because of a setting; in a part nobody can be asked."""
         if self.settings.part_of:
-            why = f"leave would be asked for it ({said}), and nobody is asked while several work at once"
+            why = f"it needs permission ({setting}), and parts that run at the same time cannot ask for it"
             return Approval("never", why)
-        return Approval("ask", f"the user is asked first ({said})")
+        return Approval("ask", f"the user is asked first ({setting})")
 
     def close(self) -> None:
-        """Let go of the tools."""
+        """Close the tools."""
         if "toolbox" in self.__dict__:
             self.toolbox.close()
 
 
-KNOWN = RunResources(CodingResources)
-resources_in = KNOWN.of
+RESOURCES = RunResources(CodingResources)
+resources_in = RESOURCES.of

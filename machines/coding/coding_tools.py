@@ -1,19 +1,15 @@
-"""Whether a call goes round in circles: what the guard `not_looping` is told of it (seed 003, loop protection).
+"""The tools of the coding machine as a model sees them, and the loop detection for their calls (seed 003, loop protection). Pure.
 
-Takes the last actions, those of others beside it too, and a call; gives how far round it is. A call is known by its tool and its normalised
-arguments, never by the id that a provider gives it. Pure.
+`machines.tool_use.tool_call` reads the calls; `toolbox.py` makes them. `round_of` takes the last actions and a call, and returns how often it repeats. Two
+calls are equal when tool and normalised arguments are equal; ids of providers do not matter.
 
-What changes files counts by the call alone: the same file with the same content written again is a circle whatever it answers. A command counts
-anew once something else has changed a file; what only looks counts while it sees the same. A tool that is declared as polling never counts; a command
-that is may have the same outcome SAME_POLLS times in a row, and is made POLLS times at most. What others do
-beside it counts where it changes files: the folder is one for all; what they have seen, whoever looks for the first time has not.
+A call that changes files counts whatever its result: writing the same content again is a loop. A command starts from zero when something else has changed a
+file. A call that only looks counts while it sees the same. A polling tool never counts; a polling command may have the same outcome SAME_POLLS times
+in a row, and run POLLS times at most. The actions of parallel parts count when they change files, because the folder is shared; what
+another part has seen does not count.
 
-The same call is counted over all of the subtask, patterns over the last ten actions. That a tool fails in the same way again and again counts by
-answers: who asks for six commands at once has not seen the first of them fail. It ends nothing by itself, for the next one may differ.
-
-The tools of the coding machine as a model sees them.
-
-What a model asks of them is read by `machines.tool_use.tool_call`; what they do is in `toolbox.py`.
+Equal calls are counted over the whole subtask, patterns over the last ten actions. Repeated failures count by answers: a model that calls six commands at
+once has not seen the first one fail. They block a call but never end the work, because the next call may differ.
 """
 
 import hashlib
@@ -28,19 +24,19 @@ from machines.tool_use import tool_call
 from machines.tool_use.records import JsonObject
 from machines.tool_use.tool import COMMAND, CONTENT, FILES, LIMIT, PATH_NAMES, TEXT, TRUTH, Parameter, Tool
 
-#: What a tool does: it changes files · it runs something · it only looks · it only looks, and is to be asked again and again
+#: A tool changes files · runs something · only looks · only looks, and may be called again and again.
 Kind = Literal["changing", "running", "looking", "polling"]
-#: Go on · go on, and be told that this is the second time · not again · the end
+#: Continue · continue, with a reminder · block the call · end the work.
 Level = Literal["fine", "remind", "block", "end"]
 
-#: Actions among which calls in turn are looked for (seed 003).
+#: The number of actions in which patterns are detected (seed 003).
 WINDOW = 10
-#: Actions that are kept: more than the calls of all answers that a subtask has, unless its bounds are raised.
-KEPT = 256
+#: The number of actions in memory: more than all calls of a subtask within the default bounds.
+MEMORY = 256
 REMIND, BLOCK, END = 2, 3, 5
-#: How often a command that is declared as polling may be made in a subtask, whatever comes of it.
+#: The number of runs of a polling command in a subtask.
 POLLS = 40
-#: How often in a row its outcome may be the same.
+#: The number of equal outcomes in a row.
 SAME_POLLS = 10
 _PERIODS = (2, 3)
 _SAME_ERRORS = 3
@@ -48,12 +44,10 @@ _SAME_ERRORS = 3
 
 @attrs.frozen
 class Did:
-    """An action that is over, or was refused for going round: `result` is a digest of what it gave, empty for one that was refused.
+    """An action: a call that was made, or refused as a loop. `result` is a digest of its result, empty for a refused one.
 
-    `tool` is what it was done with (`tool_of`).
-
-    `changed`: a file is another one than before. `error` says in which way it went wrong, empty where it did not. `at_ms`: when, on the
-    clock of the ledger. `answer`: the number of the model's answer that has asked for it. `polled`: a command that is declared as polling.
+    `tool` is the tool with its program (`tool_of`). `changed` says that it changed a file. `error` is the kind of its failure, or empty. `at_ms` is
+    the time on the ledger's clock, `answer` the number of the model's answer with the call. `polled` marks a polling command.
     """
 
     key: str
@@ -70,7 +64,7 @@ class Did:
 
 @attrs.frozen
 class Round:
-    """How far round a call is, this time included, and why in words; none where it is fine."""
+    """The judgement of a call: its level, how often it repeats, this time included, and why; empty when it is fine."""
 
     level: Level = "fine"
     times: int = 1
@@ -78,39 +72,39 @@ class Round:
 
 
 def key_of(tool: str, arguments: JsonObject) -> str:
-    """Return what a call is known by."""
+    """Return the key of a call; equal calls have equal keys."""
     return digest_of([tool, dict(arguments)])
 
 
 def digest_of(value: object) -> str:
-    """Return a digest of a JSON value, equal for equal ones."""
+    """Return a digest of a JSON value."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def tool_of(tool: str, argv: Sequence[str]) -> str:
-    """Return what a call is done with: its tool, and the program that it runs. Where one program fails, another one may tell why."""
+    """Return the tool of a call with its program: when one program fails, another one may find out why."""
     return " ".join([tool, *argv[:1]])
 
 
-def round_of(asked: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
-    """Judge a call that is asked for by the last actions, oldest first, and by what `others` have changed who work beside it."""
-    if asked.kind == "polling":
+def round_of(call: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
+    """Judge a call by the last actions, oldest first, and by the changes of parallel parts (`others`)."""
+    if call.kind == "polling":
         return Round()
-    again = _again(asked, _with(others, past, asked))
-    found = (again, _alternating(asked.key, past[-WINDOW:]), _same_error(asked, past))
-    return max(found, key=lambda each: (_ORDER[each.level], each.times))
+    again = _again(call, _with(others, past, call))
+    judgements = (again, _alternating(call.key, past[-WINDOW:]), _same_error(call, past))
+    return max(judgements, key=lambda each: (_ORDER[each.level], each.times))
 
 
-def together(past: Iterable[Did], others: Iterable[Did]) -> tuple[Did, ...]:
-    """Put actions in the order in which they happened."""
+def in_order(past: Iterable[Did], others: Iterable[Did]) -> tuple[Did, ...]:
+    """Return actions in the order of time."""
     return tuple(sorted([*others, *past], key=lambda did: did.at_ms))
 
 
-def _with(others: Iterable[Did], past: Iterable[Did], asked: Did) -> tuple[Did, ...]:
-    """Put beside the own actions what others have changed; what they have looked at or run, whoever does it for the first time has not seen."""
-    is_change = asked.kind == "changing"
-    return together(past, (each for each in others if is_change or (each.changed and each.key != asked.key)))
+def _with(others: Iterable[Did], past: Iterable[Did], call: Did) -> tuple[Did, ...]:
+    """Return the own actions with the changes of others; what others have looked at or run does not count here."""
+    is_change = call.kind == "changing"
+    return in_order(past, (each for each in others if is_change or (each.changed and each.key != call.key)))
 
 
 _ORDER: dict[Level, int] = {"fine": 0, "remind": 1, "block": 2, "end": 3}
@@ -120,58 +114,58 @@ def _level(times: int) -> Level:
     return "end" if times >= END else "block" if times >= BLOCK else "remind" if times >= REMIND else "fine"
 
 
-def _judged(times: int, level: Level, why: str) -> Round:
+def _judgement(times: int, level: Level, why: str) -> Round:
     return Round(level, times, "" if level == "fine" else why)
 
 
-def _again(asked: Did, past: Sequence[Did]) -> Round:
-    """Count the same call."""
-    if asked.kind == "looking" or asked.polled:
-        return _same_again(asked, past)
-    before = _before(asked, past)
+def _again(call: Did, past: Sequence[Did]) -> Round:
+    """Judge a call by its equals."""
+    if call.kind == "looking" or call.polled:
+        return _same_again(call, past)
+    before = _before(call, past)
     times = 1 + len(before)
-    return _judged(times, _level(times), f"{asked.tool} is asked for {times} times with the same arguments")
+    return _judgement(times, _level(times), f"this is call {times} of {call.tool} with the same arguments")
 
 
-def _same_again(asked: Did, past: Sequence[Did]) -> Round:
-    """Count what may be made again as long as its outcome is another one: a look, or a command that is polled."""
-    polls = sum(each.key == asked.key for each in past) if asked.polled else 0
+def _same_again(call: Did, past: Sequence[Did]) -> Round:
+    """Judge a call that may repeat while its outcome changes: a look, or a polling command."""
+    polls = sum(each.key == call.key for each in past) if call.polled else 0
     if polls >= POLLS:
         level: Level = "end" if polls >= POLLS + END - BLOCK else "block"
         return Round(
             level,
             polls + 1,
-            f"{asked.tool} is asked for {polls + 1} times like this: it is polled {POLLS} times at most",
+            f"this is call {polls + 1} of {call.tool}, which may be polled {POLLS} times",
         )
-    same, refused = _same_last(asked.key, past)
-    times = 1 + same + refused
-    counted = times - SAME_POLLS + BLOCK - 1 if asked.polled else times
-    level = _level(counted) if counted != REMIND else "fine"  # whether it sees the same again, nobody knows yet
-    saw = f"it saw the same the last {same} times" if same > 1 else "it was refused before"
-    return _judged(times, level, f"{asked.tool} is asked for {times} times without anything new to see: {saw}")
+    same, refusals = _same_last(call.key, past)
+    times = 1 + same + refusals
+    level_count = times - SAME_POLLS + BLOCK - 1 if call.polled else times
+    level = _level(level_count) if level_count != REMIND else "fine"  # it may see something new this time
+    saw = f"the last {same} results were the same" if same > 1 else "it was refused before"
+    return _judgement(times, level, f"this is call {times} of {call.tool} with nothing new: {saw}")
 
 
-def _before(asked: Did, past: Sequence[Did]) -> list[Did]:
-    """Return the calls before that count as the same, the last one first."""
-    since = reversed(past) if asked.kind == "changing" else _since_a_change(asked.key, past)
-    return [each for each in since if each.key == asked.key]
+def _before(call: Did, past: Sequence[Did]) -> list[Did]:
+    """Return the earlier equal calls that count, the last one first."""
+    since = reversed(past) if call.kind == "changing" else _since_a_change(call.key, past)
+    return [each for each in since if each.key == call.key]
 
 
 def _since_a_change(key: str, window: Sequence[Did]) -> list[Did]:
-    """Return what came after something else has changed a file."""
+    """Return the actions since something else changed a file, the last one first."""
     return list(takewhile(lambda each: each.key == key or not each.changed, reversed(window)))
 
 
 def _same_last(key: str, window: Sequence[Did]) -> tuple[int, int]:
-    """Count how often the last calls had the last outcome, and how often it was refused; a change of a file in between begins anew."""
+    """Return how many of the last equal calls had the last outcome, and how many were refused. A file change by another call starts from zero."""
     mine = [each for each in _since_a_change(key, window) if each.key == key]
-    seen = [each.result for each in mine if not each.refused]
-    same = sum(1 for _ in takewhile(lambda result: result == seen[0], seen)) if seen else 0
+    results = [each.result for each in mine if not each.refused]
+    same = sum(1 for _ in takewhile(lambda result: result == results[0], results)) if results else 0
     return same, sum(each.refused for each in mine)
 
 
 def _alternating(key: str, window: Sequence[Did]) -> Round:
-    """Look for A-B-A-B, and A-B-C-A-B-C: the call would complete the second time round."""
+    """Judge patterns A-B-A-B and A-B-C-A-B-C that the call would complete."""
     for period in _PERIODS:
         before = window[-(2 * period - 1) :]
         keys = [*(each.key for each in before), key]
@@ -183,42 +177,42 @@ def _alternating(key: str, window: Sequence[Did]) -> Round:
             return Round(
                 _level(times),
                 times,
-                f"{period} calls are asked for in turn, and what was made again brought nothing new",
+                f"{period} calls alternate, and the repeated ones had nothing new",
             )
     return Round()
 
 
 def _is_stuck(first: Did, second: Did) -> bool:
-    """Return whether a call has brought nothing new the second time."""
+    """Return whether a repeated call had nothing new."""
     if first.kind == "polling":
         return False
     return first.kind == "changing" or second.refused or (first.result == second.result and not second.changed)
 
 
-def _same_error(asked: Did, past: Sequence[Did]) -> Round:
-    """Look for a tool that has failed in the same way in each of the last answers that had it fail, one after the other, whatever it was given.
+def _same_error(call: Did, past: Sequence[Did]) -> Round:
+    """Judge a tool that failed in the same way in each of the last answers, with any arguments.
 
-    What fails in the answer that asks counts from the next one on. Refusals do not: the calls that were refused differ.
+    Failures in the same answer as the call do not count yet. Refusals never count, because the refused calls differ.
     """
-    if asked.polled:  # its outcomes are counted by themselves
+    if call.polled:  # `_same_again` counts its outcomes
         return Round()
-    counted = [each for each in past if not each.polled]
-    failing = takewhile(lambda each: each.tool == asked.tool and bool(each.error or each.refused), reversed(counted))
+    actions = [each for each in past if not each.polled]
+    failing = takewhile(lambda each: each.tool == call.tool and bool(each.error or each.refused), reversed(actions))
     ways: dict[int, set[str]] = {}
     for each in failing:
-        if each.error and each.answer < asked.answer:
+        if each.error and each.answer < call.answer:
             ways.setdefault(each.answer, set()).add(each.error)
     last = list(ways.values())[:_SAME_ERRORS]
     if len(last) < _SAME_ERRORS or not set.intersection(*last):
         return Round()
-    why = f"{asked.tool} has failed in the same way in {_SAME_ERRORS} answers, one after the other"
+    why = f"{call.tool} failed in the same way in {_SAME_ERRORS} answers in a row"
     return Round("block", BLOCK, why)
 
 
 def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> str:
-    """Return what is said beside the result of a call that was made the second time, or saw the same again; empty otherwise.
+    """Return the reminder for the result of a repeated call, or an empty text.
 
-    It says of the outcomes what is recorded of them, and nothing of a call that was refused but that it was.
+    It compares recorded outcomes; of a refused call it only says that it was refused.
     """
     if did.kind == "polling":
         return ""
@@ -229,25 +223,25 @@ def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> st
     before = _before(did, past)
     if _level(1 + len(before)) != "remind":
         return ""
-    made = [each for each in before if not each.refused]
-    if not made:
-        return "You have asked for exactly this before, and it was refused then. Do something else next."
-    return _reminder(1 + len(made), _outcome(did, made))
+    earlier = [each for each in before if not each.refused]
+    if not earlier:
+        return "You made exactly this call before, and it was refused. Do something else next."
+    return _reminder(1 + len(earlier), _outcome(did, earlier))
 
 
-def _outcome(did: Did, made: Iterable[Did]) -> str:
-    """Return how the outcomes of the same call compare, as they are recorded."""
+def _outcome(did: Did, earlier: Iterable[Did]) -> str:
+    """Return how the recorded outcomes of equal calls compare."""
     if did.kind == "changing" and not did.error:
         return ", and changed a file again" if did.changed else "; this time it changed nothing"
-    is_same = all((each.result, each.changed) == (did.result, did.changed) for each in made)
-    return ", with the same outcome" if is_same else ", with another outcome"
+    is_same = all((each.result, each.changed) == (did.result, did.changed) for each in earlier)
+    return ", with the same outcome" if is_same else ", with a different outcome"
 
 
 def _reminder(times: int, how: str) -> str:
-    return f"Exactly this was done {times} times now{how}. Do something else next."
+    return f"You have now made exactly this call {times} times{how}. Do something else next."
 
 
-#: Every kind of thing that is mended, with what it means to a reader.
+#: The kinds of fixes, with an explanation for readers.
 RESCUES = {
     name: tool_call.RESCUES[name]
     for name in ("tool_name", "alias", "nested", "text", "number", "truth", "list", "fence")
@@ -257,7 +251,7 @@ COMPLETE = "mark_subtask_complete"
 
 @attrs.frozen
 class WorkspaceTool(Tool):
-    """A tool of the workspace. `kind` is what it does to it; `needs` is look, edit or run, which the mode has to permit, or ask or never, whatever the mode is."""
+    """A tool of the workspace. `kind` is its effect; `needs` is look, edit or run, which the mode has to permit, or ask or never in any mode."""
 
     kind: Kind = attrs.field(kw_only=True)
     needs: str = attrs.field(kw_only=True)
@@ -268,7 +262,7 @@ _WHERE = Parameter("path", TEXT, "path in the workspace", required=True, aliases
 _HERE = Parameter(
     "path", TEXT, "folder in the workspace", default=".", aliases=("dir", "directory", "folder", *PATH_NAMES[1:3])
 )
-_FOLDERS = Parameter("create_dirs", TRUTH, "make folders that are missing", default=True, aliases=("mkdir", "parents"))
+_FOLDERS = Parameter("create_dirs", TRUTH, "create missing folders", default=True, aliases=("mkdir", "parents"))
 
 
 def _tool(
@@ -277,59 +271,59 @@ def _tool(
     return WorkspaceTool(name, about, tuple(parameters), frozenset(names.split()), kind=kind, needs=needs)
 
 
-#: The seed's five tools, and those that models want beside them.
+#: The five tools of the seed, and more that models expect.
 TOOLS: tuple[WorkspaceTool, ...] = (
     _tool("list_dir", "looking", "look", "List a folder.", (
-        _HERE, Parameter("offset", LIMIT, "names to leave out at the beginning", 0, least=0, most=1 << 40, aliases=("start",)),
+        _HERE, Parameter("offset", LIMIT, "number of names to skip", 0, least=0, most=1 << 40, aliases=("start",)),
     ), "ls listfiles listdirectory dir"),
     _tool("read_file", "looking", "look", "Read a text file.", (
         _WHERE,
-        Parameter("max_bytes", LIMIT, "how much of it", 65_536, least=1, most=1_000_000, aliases=("limit", "bytes")),
-        Parameter("offset", LIMIT, "bytes to leave out at the beginning", 0, least=0, most=1 << 40, aliases=("start",)),
+        Parameter("max_bytes", LIMIT, "number of bytes to read", 65_536, least=1, most=1_000_000, aliases=("limit", "bytes")),
+        Parameter("offset", LIMIT, "number of bytes to skip", 0, least=0, most=1 << 40, aliases=("start",)),
     ), "cat openfile viewfile view readfiles"),
     _tool("search", "looking", "look", "Find a text in the files of the workspace.", (
         Parameter("pattern", TEXT, "what to find", required=True, aliases=("query", "text", "regex")),
         _HERE,
-        Parameter("glob", TEXT, "only files of such names, as *.py"),
+        Parameter("glob", TEXT, "only files with such names, such as *.py"),
         Parameter("is_regex", TRUTH, "the pattern is a regular expression", default=False, aliases=("regexp",)),
     ), "grep find searchfiles rg"),
-    _tool("write_file", "changing", "edit", "Write a file, whole; what was in it is replaced.", (
-        _WHERE, Parameter("content", CONTENT, "all of the file", required=True, aliases=_CONTENT_NAMES), _FOLDERS,
+    _tool("write_file", "changing", "edit", "Write a whole file; its old content is replaced.", (
+        _WHERE, Parameter("content", CONTENT, "the whole content of the file", required=True, aliases=_CONTENT_NAMES), _FOLDERS,
     ), "createfile savefile write writetofile"),
     _tool("write_files", "changing", "edit", "Write several files: all of them or none.", (
-        Parameter("files", FILES, "the files, whole", required=True, aliases=("paths", "contents")), _FOLDERS,
+        Parameter("files", FILES, "the whole files", required=True, aliases=("paths", "contents")), _FOLDERS,
     ), "createfiles savefiles"),
-    _tool("edit", "changing", "edit", "Replace a text in a file by another one; it must be there once, exactly.", (
+    _tool("edit", "changing", "edit", "Replace a text in a file; the file must contain it exactly once.", (
         _WHERE,
         Parameter("old", TEXT, "the text to replace", required=True, aliases=("old_str", "old_string", "old_text", "find")),
-        Parameter("new", TEXT, "what to put there", required=True, aliases=("new_str", "new_string", "new_text", "replace")),
-        Parameter("all", TRUTH, "replace it wherever it is", default=False, aliases=("replace_all",)),
+        Parameter("new", TEXT, "the new text", required=True, aliases=("new_str", "new_string", "new_text", "replace")),
+        Parameter("all", TRUTH, "replace every occurrence", default=False, aliases=("replace_all",)),
     ), "editfile strreplace replaceinfile applyedit"),
-    _tool("write_tested", "changing", "edit", "Write a Python module, tests first: tests are written, then code until it passes them.", (
+    _tool("write_tested", "changing", "edit", "Write a Python module, tests first: write tests, then code until it passes them.", (
         _WHERE,
-        Parameter("tests_path", TEXT, "where the tests go, as tests/test_NAME.py", required=True, aliases=("test_path", "tests", "test_file")),
-        Parameter("specification", TEXT, "what the module is to do, exactly", required=True, aliases=("spec", "task", "description")),
+        Parameter("tests_path", TEXT, "path of the tests, such as tests/test_NAME.py", required=True, aliases=("test_path", "tests", "test_file")),
+        Parameter("specification", TEXT, "exactly what the module has to do", required=True, aliases=("spec", "task", "description")),
     )),
-    _tool("run_cmd", "running", "run", "Run a program of the list, without a shell.", (
-        Parameter("cmd", COMMAND, 'program and arguments, as ["python", "main.py"]', required=True, aliases=("command", "argv", "args", "cmdline")),
-        Parameter("stdin", TEXT, "what it reads on standard input", aliases=("input", "standard_input")),
-        Parameter("timeout_sec", LIMIT, "seconds it may take", 60, least=1, most=600, aliases=("timeout", "timeout_s", "seconds")),
+    _tool("run_cmd", "running", "run", "Run one of the programs below, without a shell.", (
+        Parameter("cmd", COMMAND, 'program and arguments, such as ["python", "main.py"]', required=True, aliases=("command", "argv", "args", "cmdline")),
+        Parameter("stdin", TEXT, "text for standard input", aliases=("input", "standard_input")),
+        Parameter("timeout_sec", LIMIT, "time limit in seconds", 60, least=1, most=600, aliases=("timeout", "timeout_s", "seconds")),
         Parameter("cwd", TEXT, "folder to run it in", default=".", aliases=("workdir", "working_dir")),
     ), "bash shell exec execute runcommand runbash terminal runshell"),
-    _tool("git_status", "looking", "look", "What git says has changed.", ()),
-    _tool("git_diff", "looking", "look", "What has changed in files that git knows, since it was staged or committed.", (
+    _tool("git_status", "looking", "look", "Show the changes that git sees.", ()),
+    _tool("git_diff", "looking", "look", "Show the changes in tracked files since they were staged or committed.", (
         Parameter("path", TEXT, "only this file or folder", aliases=PATH_NAMES[1:3]),
-        Parameter("staged", TRUTH, "what was staged since the last commit", default=False, aliases=("cached",)),
+        Parameter("staged", TRUTH, "the staged changes since the last commit", default=False, aliases=("cached",)),
     )),
-    _tool("git_log", "looking", "look", "The last commits.", (
-        Parameter("count", LIMIT, "how many", 10, least=1, most=100, aliases=("n", "limit", "max_count")),
-        Parameter("path", TEXT, "only those of this file or folder", aliases=PATH_NAMES[1:3]),
+    _tool("git_log", "looking", "look", "Show the last commits.", (
+        Parameter("count", LIMIT, "number of commits", 10, least=1, most=100, aliases=("n", "limit", "max_count")),
+        Parameter("path", TEXT, "only commits of this file or folder", aliases=PATH_NAMES[1:3]),
     )),
-    _tool("git_commit", "running", "run", "Commit what has changed.", (
-        Parameter("message", TEXT, "what the commit says", required=True, aliases=("msg",)),
+    _tool("git_commit", "running", "run", "Commit the changes.", (
+        Parameter("message", TEXT, "the commit message", required=True, aliases=("msg",)),
     )),
-    _tool(COMPLETE, "looking", "look", "Say that the active subtask is over. Call it as soon as that is so.", (
-        Parameter("success", TRUTH, "whether it was done", required=True, aliases=("completed", "done", "ok")),
+    _tool(COMPLETE, "looking", "look", "End the active subtask. Call this as soon as it is over.", (
+        Parameter("success", TRUTH, "whether it is done", required=True, aliases=("completed", "done", "ok")),
         Parameter("reason", TEXT, "why, in a sentence", default="", aliases=("message", "summary", "why")),
     ), "marksubtaskcompleted subtaskcomplete completesubtask marktaskcomplete markcomplete"),
 )  # fmt: skip

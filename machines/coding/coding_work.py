@@ -1,12 +1,8 @@
-"""Evidence that a subtask is completed: a result of a tool that fits what the subtask says, as far as that can be decided without a model.
+"""The work on a goal, read from its ledger: tasks and their status, calls, messages, changes; and the evidence for a subtask. Pure.
 
-Takes the text of a subtask and what tools have given since it began, says what is lacking. A subtask that begins with running or testing wants a command's
-result; one that names files a result that has read, written or run one of them; any other one any result. That a result fits does not say that it is a good one. Pure.
-
-The work on a goal as its ledger tells it: tasks and where they stand, what was done, what the model was told, what waits.
-
-Takes entries of a run's ledger in order, keeps what follows from them; taking one more costs the same however many came before. It decides
-nothing and asks nobody: the same entries give the same work, also after a crash.
+`Work` takes the entries of a run's ledger in order; one more entry costs the same however many precede it. Equal entries give equal work, also after a crash.
+`lacking` looks for evidence that a subtask is completed: a tool result that matches its text. A subtask that says to run or test needs a command's result;
+one that names files needs a result that has read, written or run one of them; any other subtask needs any result. A match does not prove quality.
 """
 
 import json
@@ -19,7 +15,7 @@ from typing import Any
 import attrs
 
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, ResumedEntry, RowEntry
-from machines.coding.coding_tools import KEPT, TOOLS, WINDOW, Did, tool_of
+from machines.coding.coding_tools import MEMORY, TOOLS, WINDOW, Did, tool_of
 from machines.coding.task_plan import (
     REASONS,
     Apart,
@@ -40,13 +36,13 @@ from machines.coding.task_plan import (
     fallback,
 )
 from machines.tool_use.records import JsonObject, read_record
-from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolCall, ToolResult, refused
-from machines.tool_use.transcript import CallSummary, Transcript, called_of, notices_in
+from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolCall, ToolResult, fault_result
+from machines.tool_use.transcript import CallSummary, Transcript, call_fields, notices_in
 
 _RUNS = frozenset({"run", "rerun", "run_cmd", "execute", "test", "retest", "pytest", "python"})
 _COMMANDS = frozenset({"run_cmd", "write_tested"})
 _OWN = frozenset(tool.name for tool in TOOLS)
-#: How names of files end; what else has a dot in it (`e.g.`, `os.path`, `3.12`) names none.
+#: Endings of files; other words with a dot (`e.g.`, `os.path`, `3.12`) are not files.
 _ENDINGS = frozenset(
     [
         "bat",
@@ -109,54 +105,54 @@ _WORD = re.compile(r"[^\s\"'`(),;<>\[\]{}|=]+")
 
 @attrs.frozen
 class ToolEvidence:
-    """What a tool gave a result for: the tool, and the names of files that it has read, written or run, as far as the call or the result has them."""
+    """Evidence from a call: the tool, and the names of files that it read, wrote or ran, according to the call and the result."""
 
     tool: str
     files: frozenset[str]
 
 
-def given_of(call: CodingCall, came: CodingResult) -> ToolEvidence:
-    """Return what a call was for, by its event and by that of its result."""
+def evidence_of(call: CodingCall, result: CodingResult) -> ToolEvidence:
+    """Return the evidence of a call and its result."""
     words = [value for value in call.arguments.values() if isinstance(value, str) and len(value) < _LONGEST]
-    words += [str(file.get("path", "")) for file in _listed(call.arguments, "files") if isinstance(file, Mapping)]
+    words += [str(file.get("path", "")) for file in _list_in(call.arguments, "files") if isinstance(file, Mapping)]
     words += [word.partition("::")[0] for word in call.argv]
-    words += [change.path for change in came.changes]
-    words += [str(line).partition(":")[0] for line in _listed(came.result, "matches")]
-    words += [str(each.get("path", "")) for each in _listed(came.result, "files") if isinstance(each, Mapping)]
+    words += [change.path for change in result.changes]
+    words += [str(line).partition(":")[0] for line in _list_in(result.result, "matches")]
+    words += [str(each.get("path", "")) for each in _list_in(result.result, "files") if isinstance(each, Mapping)]
     return ToolEvidence(call.tool, frozenset(map(posixpath.basename, words)))
 
 
 _LONGEST = 4_096
 
 
-def _listed(result: JsonObject, name: str) -> Iterable[Any]:
-    found = result.get(name)
-    return found if isinstance(found, list) else ()
+def _list_in(result: JsonObject, name: str) -> Iterable[Any]:
+    value = result.get(name)
+    return value if isinstance(value, list) else ()
 
 
 def lacking(subtask: str, results: Sequence[ToolEvidence]) -> str:
-    """Return what is lacking to show that a subtask is completed; nothing where a result fits it."""
+    """Return which evidence for a subtask is missing, or an empty text when a result matches it."""
     if not results:
-        return "no tool has given a result in this subtask"
+        return "there is no tool result in this subtask"
     if _first_word(subtask) in _RUNS:
         is_shown = any(
             each.tool in _COMMANDS or each.tool not in _OWN or each.tool in _words(subtask) for each in results
         )
-        return "" if is_shown else "no command has given a result in this subtask, which says to run or test something"
-    files = files_named(subtask)
+        return "" if is_shown else "there is no command result in this subtask, which says to run or test something"
+    files = files_in(subtask)
     names = set(map(posixpath.basename, files))
     if not files or any(names & each.files for each in results):
         return ""
     return f"no tool has read, written or run {' or '.join(files)} in this subtask"
 
 
-def files_named(text: str) -> list[str]:
-    """Return the files that a text names, by how their names end."""
+def files_in(text: str) -> list[str]:
+    """Return the files that a text names, recognised by their endings."""
     return [word for word in _words(text) if _is_file(word)]
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text, without what ends a sentence; each once."""
+    """Return the words of a text without final punctuation, each once."""
     return list(dict.fromkeys(word.rstrip(".:!?") for word in _WORD.findall(text)))
 
 
@@ -172,39 +168,39 @@ def _first_word(text: str) -> str:
 
 @attrs.define
 class WorkCall(CallSummary):
-    """A call as the user sees it: `asked` are its arguments as the model wrote them, `about` how it is meant, once it was read."""
+    """A call as the user sees it. `asked` are the model's own arguments; `about` is the call as the agent reads it, or None before that."""
 
     asked: JsonObject = attrs.field(factory=dict)
     about: CodingCall | None = None
 
 
 class Work:
-    """What a ledger says of the work on a goal. `take` is given entries; everything else is read."""
+    """The work on a goal, read from a ledger. `take` reads entries; everything else is the result."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.count = 0
         self.goal = ""
         self.chapters: list[Chapter] = []
         self.plan_faults: list[str] = []
-        self.transcript = Transcript(_begun)
+        self.transcript = Transcript(_work_call)
         self.calls: list[WorkCall] = []
-        self.given: list[ToolEvidence] = []
-        self.past: deque[Did] = deque(maxlen=KEPT)
-        self.past_apart: deque[Did] = deque(maxlen=KEPT)
+        self.evidence: list[ToolEvidence] = []
+        self.past: deque[Did] = deque(maxlen=MEMORY)
+        self.past_apart: deque[Did] = deque(maxlen=MEMORY)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
         self.moves: list[FileChange] = []
-        self.made: set[str] = set()
+        self.new_files: set[str] = set()
         self.under_way: list[str] = []
         self.spans: list[tuple[str, str]] = []
         self.commands: list[str] = []
         self.errors: list[str] = []
         self.blocked: dict[str, str] = {}
-        self.allowed: set[str] = set()
+        self.permissions: set[str] = set()
         self.probe: Probe | None = None
         self.answer = self.paused_for = ""
         self.reasons: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
-        self.asked_apart = 0
+        self.answers_apart = 0
         self.usage: Counter[str] = Counter()
         self.seconds = 0.0
         self.doubts: set[str] = set()
@@ -212,40 +208,40 @@ class Work:
         self._arrived: EventEntry | None = None
 
     def take(self, entries: Iterable[Entry]) -> None:
-        """Go on with further entries."""
+        """Read further entries."""
         for entry in entries:
-            self.taken += 1
+            self.count += 1
             if isinstance(entry, EventEntry):
                 self._arrived = entry
             elif isinstance(entry, RowEntry) and self._arrived is not None:
-                self._happened(self._arrived, entry.target)  # what was refused has changed nothing
+                self._take_event(self._arrived, entry.target)  # a refused event changes nothing
             elif isinstance(entry, ResultEntry):
                 self.seconds += entry.seconds
                 if not entry.has_failed and (key := self._key(entry.key)) in self.under_way:
                     self.under_way.remove(key)
-                self._told(entry)
+                self._take_notices(entry)
             elif isinstance(entry, ResumedEntry):
                 self.doubts.update(self._key(key) for key, _ in entry.effects)
             elif isinstance(entry, EffectEntry):
-                self._intended(entry)
+                self._take_effect(entry)
             elif isinstance(entry, MachineEntry):
                 self._run = entry.run
 
     def _key(self, key: str) -> str:
-        """Return an effect's key as its policy sees it: parts are other runs, with keys of their own."""
+        """Return an effect's key as its policy sees it, with the run: parts have keys of their own."""
         return f"{self._run}/{key}"
 
-    def _intended(self, entry: EffectEntry) -> None:
+    def _take_effect(self, entry: EffectEntry) -> None:
         if entry.effect == "ask_approval" and self.transcript.current is not None:
             self.transcript.current.status = "waiting for approval"
-        elif entry.effect == "run_tool":  # one call at a time: those before it are over
+        elif entry.effect == "run_tool":  # one call at a time: the earlier ones are over
             self.under_way = [self._key(entry.key)]
 
-    # -- what is read -------------------------------------------------------------------------------------------------
+    # --- facts ---
 
     @property
     def active(self) -> tuple[Chapter, Subtask] | None:
-        """The task and the subtask that are worked at; None before the first and after the last."""
+        """The current task and subtask, or None before the first and after the last."""
         for chapter in self.chapters:
             for subtask in chapter.subtasks:
                 if subtask.status == "in_progress":
@@ -254,13 +250,13 @@ class Work:
 
     @property
     def next_waiting(self) -> Subtask | None:
-        """The subtask that comes next."""
+        """The next subtask, or None."""
         waiting = (each for chapter in self.chapters for each in chapter.subtasks if each.status == "waiting")
         return next(waiting, None)
 
     @property
     def places(self) -> list[tuple[str, Chapter, Subtask]]:
-        """Every subtask with its task, in order, by its place: `1.2` is the second one of the first task."""
+        """All subtasks with their tasks, in order, each with its place: `1.2` is the second one of the first task."""
         return [
             (f"{at}.{number}", chapter, subtask)
             for at, chapter in enumerate(self.chapters, 1)
@@ -269,7 +265,7 @@ class Work:
 
     @property
     def unshown(self) -> list[str]:
-        """The subtasks that were completed by the model's word alone."""
+        """The subtasks that the model completed without evidence."""
         return [each.description for _, _, each in self.places if each.status == "completed" and not each.shown]
 
     @property
@@ -278,7 +274,7 @@ class Work:
         return [each.description for _, _, each in self.places if each.status != "completed"]
 
     def independent_next(self) -> list[str]:
-        """Return the places of what may be worked at together now: the subtasks that are left of a task that says so."""
+        """Return the places of the subtasks that may run at the same time now: those left of an independent task."""
         waiting = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
         if not waiting or not waiting[0][1].independent:
             return []
@@ -286,53 +282,53 @@ class Work:
 
     @property
     def files_written(self) -> list[str]:
-        """The files that tools have written, in the order in which they first were."""
+        """The files that tools have written, in the order of the first write."""
         return [path for path, (before, after) in self.changes.items() if after is not None and before != after]
 
     @property
     def _now_ms(self) -> int:
         return (self._arrived.at_ms if self._arrived is not None else None) or 0
 
-    # -- events -------------------------------------------------------------------------------------------------------
+    # --- events ---
 
-    def _happened(self, entry: EventEntry, target: str) -> None:
+    def _take_event(self, entry: EventEntry, target: str) -> None:
         data = entry.data if isinstance(entry.data, dict) else {}
         match entry.event:
             case "goal" | "planned":
-                self._wanted(entry, read_record(Goal, data))
+                self._take_goal(entry, read_record(Goal, data))
             case "decomposed":
-                self._planned(entry, read_record(Decomposition, data))
+                self._take_plan(entry, read_record(Decomposition, data))
             case "probed":
                 self.probe = read_record(Probe, data)
             case "asked" | "said" | "cut_off":
-                self._model_said(entry.event, read_record(ModelAnswer, data))
+                self._take_answer(entry.event, read_record(ModelAnswer, data))
             case "tool_call" | "completion" | "giving_up" | "unknown_call":
-                self._called(read_record(CodingCall, data))
+                self._take_call(read_record(CodingCall, data))
                 self._is_shown = dict(entry.verdicts).get("has_evidence") == "passed"
             case "tool_done" | "tool_failed":
-                self._came(entry.event == "tool_done", read_record(CodingResult, data))
+                self._take_result(entry.event == "tool_done", read_record(CodingResult, data))
             case "permitted" if read_record(Permission, data).always and (call := self.call) is not None:
-                self.allowed.add(call.asks)
+                self.permissions.add(call.asks)
             case "run_tool.failed":
-                self._interrupted()
+                self._interrupt_call()
             case "next_subtask":
                 self._begin_next()
             case "apart":
                 self._set_apart(read_record(Apart, data).places, together=target.endswith("delegating"))
             case "parts_done" | "parts_failed":
-                self._joined(read_record(PartsDone, data))
+                self._take_parts(read_record(PartsDone, data))
 
     @property
     def call(self) -> CodingCall | None:
-        """The call that is made, as it is meant."""
+        """The current call, or None."""
         return None if self.transcript.current is None else self.transcript.current.about
 
-    def _wanted(self, entry: EventEntry, goal: Goal) -> None:
+    def _take_goal(self, entry: EventEntry, goal: Goal) -> None:
         self.goal = goal.text
         if entry.event == "planned" and dict(entry.verdicts).get("concrete") == "passed":
             self._set_tasks(goal.tasks or ())
 
-    def _planned(self, entry: EventEntry, plan: Decomposition) -> None:
+    def _take_plan(self, entry: EventEntry, plan: Decomposition) -> None:
         self.transcript.count(plan)
         self._add_usage(attrs.asdict(plan.usage))
         if dict(entry.verdicts).get("concrete") == "passed":
@@ -346,15 +342,15 @@ class Work:
         ]
 
     def _begin_next(self) -> None:
-        self.given = []
+        self.evidence = []
         following = self.next_waiting
         if following is not None:
             following.status = "in_progress"
-        last = (deque([*past][-WINDOW:], KEPT) for past in (self.past, self.past_apart))
-        self.past, self.past_apart = last  # what an earlier subtask has read or run, this one may again
+        last = (deque([*past][-WINDOW:], MEMORY) for past in (self.past, self.past_apart))
+        self.past, self.past_apart = last  # a new subtask may repeat older calls
 
     def _set_apart(self, places: Collection[str], *, together: bool) -> None:
-        """Begin subtasks together, or the first of them alone where no round is left."""
+        """Start subtasks at the same time, or only the first when there is no round left."""
         if not together:
             self._begin_next()
             return
@@ -365,60 +361,60 @@ class Work:
     def _add_usage(self, usage: JsonObject) -> None:
         self.usage.update({name: value for name, value in usage.items() if isinstance(value, int | float)})
 
-    def _model_said(self, event: str, answer: ModelAnswer) -> None:
+    def _take_answer(self, event: str, answer: ModelAnswer) -> None:
         self._add_usage(attrs.asdict(answer.usage))
         self.transcript.begin()
-        known = len(self.transcript.calls)
-        self.transcript.answered(answer)
-        self.calls += self.transcript.calls[known:]
+        count = len(self.transcript.calls)
+        self.transcript.take_answer(answer)
+        self.calls += self.transcript.calls[count:]
         if event == "said":
             self.answer = answer.content
 
-    def _called(self, call: CodingCall) -> None:
-        called = self.transcript.take_next(call.tool, call.rescues)
-        if called is not None:
-            called.about = call
+    def _take_call(self, call: CodingCall) -> None:
+        work_call = self.transcript.take_next(call.tool, call.rescues)
+        if work_call is not None:
+            work_call.about = call
 
-    def _came(self, is_done: bool, came: CodingResult) -> None:  # noqa: FBT001  (one of two events)
-        called, call = self.transcript.current, self.call
-        if called is None or call is None:
+    def _take_result(self, is_done: bool, result: CodingResult) -> None:  # noqa: FBT001  (one of two events)
+        work_call, call = self.transcript.current, self.call
+        if work_call is None or call is None:
             return
-        called.status = "done" if is_done else "failed"
-        self.tools[f"{called.tool} {called.status}"] += 1
-        self.past.append(did_of(call, came, self._now_ms, self.transcript.answers))
-        if came.changes:
-            self._changed(FileChange(came.before, came.after, came.changes, came.made, self._now_ms))
-        self._add_usage(came.usage)
-        self.commands += [came.ran] * bool(came.ran)
-        self.errors += [came.error] * bool(came.error)
+        work_call.status = "done" if is_done else "failed"
+        self.tools[f"{work_call.tool} {work_call.status}"] += 1
+        self.past.append(did_of(call, result, self._now_ms, self.transcript.answers))
+        if result.changes:
+            self._add_change(FileChange(result.before, result.after, result.changes, result.made, self._now_ms))
+        self._add_usage(result.usage)
+        self.commands += [result.ran] * bool(result.ran)
+        self.errors += [result.error] * bool(result.error)
         if is_done and self.active is not None:
             self.active[1].done += 1
-            self.given.append(given_of(call, came))
-        self.transcript.result(ToolResult(called.call_id, came.result))
+            self.evidence.append(evidence_of(call, result))
+        self.transcript.result(ToolResult(work_call.call_id, result.result))
 
-    def _changed(self, move: FileChange) -> None:
-        """Keep which files are others now, and between which marks of the workspace's history."""
+    def _add_change(self, move: FileChange) -> None:
+        """Record the changed files, and the marks of the workspace's history around the change."""
         self.moves.append(move)
-        self.made.update(move.made)
+        self.new_files.update(move.made)
         for change in move.changes:
             before, _ = self.changes.get(change.path, (change.before, None))
             self.changes[change.path] = before, change.after
         self.span(move.before, move.after)
 
     def span(self, before: str, after: str) -> None:
-        """Keep two marks of the workspace's history between which something was changed, with those before them where they follow on them."""
+        """Record two marks of the workspace's history around a change; a change that starts at the last mark extends the last span."""
         if self.spans and self.spans[-1][1] == before:
             self.spans[-1] = self.spans[-1][0], after
         else:
             self.spans.append((before, after))
 
-    def _joined(self, done: PartsDone) -> None:
-        self.join(done.parts, done.usage)
+    def _take_parts(self, parts: PartsDone) -> None:
+        self.join(parts.parts, parts.usage)
         self.transcript.begin()
-        self.transcript.say(done.note)
+        self.transcript.say(parts.note)
 
     def join(self, parts: Sequence[PartDone], usage: Mapping[str, float]) -> None:
-        """Take what parts have done (`summary.summary_of`) as if it had been done here."""
+        """Add the work of parts (`workspace_view.summary_of`) as if it had been done here."""
         for part in parts:
             _, _, subtask = next(each for each in self.places if each[0] == part.place)
             subtask.status, subtask.reason, subtask.done = part.status, part.reason, part.done
@@ -429,22 +425,22 @@ class Work:
             self.blocked |= part.blocked
             self.commands += part.commands
             self.errors += part.errors
-            self.asked_apart += part.asked
+            self.answers_apart += part.asked
             self.calls += [WorkCall(**attrs.asdict(call, recurse=False)) for call in part.calls]
         for move in sorted((move for part in parts for move in part.moves), key=lambda move: move.at_ms):
-            self._changed(move)
+            self._add_change(move)
         self.past_apart.extend(sorted((did for part in parts for did in part.past), key=lambda did: did.at_ms))
         self._add_usage(usage)
 
-    # -- what effects without answers tell ----------------------------------------------------------------------------
+    # --- notices ---
 
-    def _told(self, entry: ResultEntry) -> None:
-        """Take what such an effect gave: results of calls that were not made, a note to the model, what became of the subtask."""
+    def _take_notices(self, entry: ResultEntry) -> None:
+        """Read notices: results of calls that were not made, notes to the model, the status of the subtask."""
         for notice in notices_in(entry, WorkNotice, REASONS):
             self.reasons[notice.reason] += 1
-            self._refused(notice)
+            self._record_refusal(notice)
             for call_id, content in notice.results.items():
-                self._not_made(notice.reason, ToolResult(call_id, content))
+                self._skip_call(notice.reason, ToolResult(call_id, content))
             if notice.drops:
                 self.transcript.drop()
             if notice.subtask and self.active is not None:
@@ -458,14 +454,14 @@ class Work:
             if notice.note:
                 self.transcript.say(notice.note)
 
-    def _not_made(self, reason: str, result: ToolResult) -> None:
-        called = self.transcript.open_call(result.call_id)
-        if called is not None:
-            called.status = LEFT_OUT if result.is_left_out else reason
+    def _skip_call(self, reason: str, result: ToolResult) -> None:
+        call = self.transcript.open_call(result.call_id)
+        if call is not None:
+            call.status = LEFT_OUT if result.is_left_out else reason
             self.transcript.result(result)
 
-    def _refused(self, notice: WorkNotice) -> None:
-        """Remember a call that was refused: the model is not to try it again."""
+    def _record_refusal(self, notice: WorkNotice) -> None:
+        """Record a refused call, so that the model does not try it again."""
         call = self.call
         if notice.blocked and call is not None:
             self.blocked[call.key] = f"{call.tool} {_short(call.arguments)}: {notice.text}"
@@ -473,20 +469,20 @@ class Work:
             did = Did(call.key, tool_of(call.tool, call.argv), call.kind, refused=True, at_ms=at_ms, answer=answer)
             self.past.append(attrs.evolve(did, polled=call.polled))
 
-    def _interrupted(self) -> None:
-        """Answer the call that was under way; those behind it were not begun, and are answered where they are dropped."""
-        called = self.transcript.current
-        if called is not None:
-            called.status = "interrupted"
+    def _interrupt_call(self) -> None:
+        """Give the interrupted call a result. The calls after it never started; they get results when the queue is dropped."""
+        call = self.transcript.current
+        if call is not None:
+            call.status = "interrupted"
             self.reasons["interrupted"] += 1
-            self.transcript.result(refused(called.call_id, "interrupted", _UNKNOWN))
+            self.transcript.result(fault_result(call.call_id, "interrupted", _UNKNOWN))
 
 
-def _begun(call: ToolCall) -> WorkCall:
-    return WorkCall(**called_of(call), asked=call.arguments or {})
+def _work_call(call: ToolCall) -> WorkCall:
+    return WorkCall(**call_fields(call), asked=call.arguments or {})
 
 
-_UNKNOWN = "it was cut off; nobody knows what came of it: look before you do it again"
+_UNKNOWN = "it was interrupted, and its effects are unknown: check them before you call it again"
 
 
 def _short(arguments: JsonObject) -> str:
@@ -495,7 +491,7 @@ def _short(arguments: JsonObject) -> str:
 
 
 def work_of(entries: Iterable[Entry]) -> Work:
-    """Return the work that a ledger tells of."""
+    """Return the work in a ledger."""
     work = Work()
     work.take(entries)
     return work

@@ -1,7 +1,7 @@
-"""The settings of `dsa code`, from one file: `dsa.toml`, or `[tool.dsa]` of `pyproject.toml`.
+"""The configuration of `dsa code`, from one file: `dsa.toml`, or `[tool.dsa]` of `pyproject.toml`.
 
-Takes a file's text, gives what the policies read; what the command line says goes before it. An unknown name is an error, with what there is. The
-file is read when the work begins: what an agent writes into it later changes nothing.
+The result is the settings for the policies; options of the command line override them. An unknown name is an error, which lists the known ones. The file is
+read at the start of the work, so later edits by an agent have no effect.
 
     [code]
     model = "http://127.0.0.1:8000/v1#my-model"    mode = "auto-edit"       temperature = 0.2
@@ -58,7 +58,7 @@ _KINDS: dict[type, str] = {
 }  # fmt: skip
 _OF_TASK = ("description", "subtasks", "independent")
 _GOAL, _PLACEHOLDER = "{goal}", re.compile(r"\{\w+\}")
-#: The least and the most of a number.
+#: The ranges of numbers.
 _RANGES: dict[str, tuple[float, float]] = {
     "max_rounds": (1, inf), "max_turns": (1, inf), "max_calls": (1, inf),
     "temperature": (0, 2), "max_tokens": (1, inf), "context_tokens": (LEAST_TOKENS, inf), "parallel": (1, MOST_PARALLEL),
@@ -68,7 +68,7 @@ _LOOKING = tuple(tool.name for tool in TOOLS if tool.kind == "looking" and tool.
 
 @attrs.frozen
 class CodeConfiguration:
-    """What a file or the command line says: settings, values of the machine's parameters, and tasks of templates by their names."""
+    """The content of a file, or the options of the command line: settings, parameters of the machine, and tasks of templates by name."""
 
     settings: CodingSettings = attrs.field(factory=CodingSettings)
     parameters: Mapping[str, int] = attrs.field(factory=dict)
@@ -76,68 +76,68 @@ class CodeConfiguration:
 
 
 def default_model() -> str:
-    """Return the model that is asked when nobody names one (seed 003): Ollama's, by OLLAMA_MODEL and OLLAMA_HOST."""
+    """Return the default model (seed 003): Ollama's, from OLLAMA_MODEL and OLLAMA_HOST."""
     host = os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
     address = host if "://" in host else f"http://{host}"
     return f"{address}/api#{os.environ.get('OLLAMA_MODEL') or 'gpt-oss:20b'}"
 
 
-def read_configuration(folder: Path, named: Path | None = None, workspace: Path | None = None) -> CodeConfiguration:
-    """Read the settings that hold in a folder; none where there is no file.
+def read_configuration(folder: Path, file: Path | None = None, workspace: Path | None = None) -> CodeConfiguration:
+    """Return the configuration of a folder, empty when it has no file.
 
-    `pyproject.toml` of the workspace may have been written by an agent, and settings start programs: it has to be named. (`dsa.toml` is never
-    written by one.) Raises DocumentError.
+    An agent may have written the workspace's `pyproject.toml`, and settings start programs, so that file needs --config. (No agent can write
+    `dsa.toml`.) Raises DocumentError.
     """
-    if named is not None:
-        return _read(named, named.name == "pyproject.toml")
+    if file is not None:
+        return _read(file, file.name == "pyproject.toml")
     for path, is_project in ((folder / "dsa.toml", False), (folder / "pyproject.toml", True)):
-        if path.is_file() and (found := _read(path, is_project)) != CodeConfiguration():
+        if path.is_file() and (configuration := _read(path, is_project)) != CodeConfiguration():
             if is_project and workspace is not None and path.resolve().is_relative_to(workspace.resolve()):
                 raise DocumentError(
                     str(path),
-                    "it lies in the workspace, where an agent may have written [tool.dsa]: say --config pyproject.toml, or use dsa.toml",
+                    "it is in the workspace, where an agent may have written [tool.dsa]: use --config pyproject.toml, or dsa.toml",
                 )
-            return found
+            return configuration
     return CodeConfiguration()
 
 
 def _read(path: Path, is_project: bool) -> CodeConfiguration:  # noqa: FBT001  (which of two files)
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise DocumentError(str(path), f"the configuration cannot be read: {error}") from error
-    found: Any = said.get("tool", {}) if is_project else {"dsa": said}
-    table = found.get("dsa", {}) if isinstance(found, Mapping) else {}
+    section: Any = content.get("tool", {}) if is_project else {"dsa": content}
+    table = section.get("dsa", {}) if isinstance(section, Mapping) else {}
     try:
         _require_code_alone(table, "tool.dsa." if is_project else "")
-        return checked(table.get("code", {}))
+        return configuration_from(table.get("code", {}))
     except ValueError as error:
         raise DocumentError(str(path), f"[{'tool.dsa.' if is_project else ''}code]: {error}") from error
 
 
 def _require_code_alone(table: object, before: str) -> None:
-    """Raise ValueError for what stands beside [code]: nobody reads it."""
+    """Raise ValueError for settings outside [code], which would have no effect."""
     if not isinstance(table, Mapping):
-        raise ValueError("it is no table")  # noqa: TRY004  (a file's value)
+        raise ValueError("it must be a table")  # noqa: TRY004  (a file's value)
     for name, value in table.items():
         if name != "code":
             what = f"the table [{name}]" if isinstance(value, Mapping) else f"{name} = {value!r}"
             belongs = "code.commands.programs" if name == "programs" else f"code.{name}"
             is_known = name == "programs" or (name in _NAMES and isinstance(value, Mapping))
-            hint = f"write [{before}{belongs}]" if is_known else f"all settings stand in [{before}code]"
-            raise ValueError(f"{what} stands beside it, and is read by nobody: {hint}")
+            hint = f"write [{before}{belongs}]" if is_known else f"write all settings in [{before}code]"
+            raise ValueError(f"{what} is outside [{before}code] and has no effect: {hint}")
 
 
-def checked(code: object) -> CodeConfiguration:
-    """Return what settings by their names mean. Raises ValueError where they mean nothing, naming what would."""
+def configuration_from(code: object) -> CodeConfiguration:
+    """Return the configuration from JSON-like settings. Raises ValueError for an invalid one, with the allowed values."""
     if not isinstance(code, Mapping):
-        raise ValueError("it is no table")  # noqa: TRY004  (a file's value)
+        raise ValueError("it must be a table")  # noqa: TRY004  (a file's value)
     for name, value in code.items():
         _require_kind(name, value)
         least, most = _RANGES.get(name, (-inf, inf))
         if name in _RANGES and not least <= value <= most:
             raise ValueError(
-                f"{name} = {value!r} is to be {f'{least:g} to {most:g}' if most < inf else f'{least:g} or more'}"
+                f"{name} = {value!r} must be {f'{least:g} to {most:g}' if most < inf else f'{least:g} or more'}"
             )
     settings = CodingSettings(**{name: value for name, value in code.items() if name not in {*PARAMETERS, "templates"}})
     if settings.model is not None:
@@ -149,24 +149,24 @@ def checked(code: object) -> CodeConfiguration:
     for name, server in (settings.mcp or {}).items():
         McpServer.from_mapping(name, server)
     _require_polling(settings, rules)
-    tasks = {name: _tasks(name, said) for name, said in code.get("templates", {}).items()}
+    tasks = {name: _tasks(name, template) for name, template in code.get("templates", {}).items()}
     return CodeConfiguration(settings, {name: code[name] for name in PARAMETERS if name in code}, tasks)
 
 
 def _require_kind(name: str, value: object) -> None:
-    """Raise ValueError for a setting that there is none of, or that is none of its kind."""
+    """Raise ValueError for an unknown setting, or a value of the wrong type."""
     if name not in _NAMES:
         raise ValueError(f"there is no setting '{name}'; {closest(name, _NAMES)}")
     is_truth = isinstance(value, bool)
     if not isinstance(value, _NAMES[name]) or (is_truth and bool not in _NAMES[name]):
         kinds = " or ".join(dict.fromkeys(_KINDS[each] for each in _NAMES[name]))
-        raise ValueError(f"{name} = {_written(value)} is to be {kinds}")
+        raise ValueError(f"{name} = {_as_toml(value)} must be {kinds}")
     if isinstance(value, list) and not all(isinstance(each, str) for each in value):
-        raise ValueError(f"{name} is to be a list of texts")
+        raise ValueError(f"{name} must be a list of texts")
 
 
-def _written(value: object) -> str:
-    """Write a value as TOML does, where that is short."""
+def _as_toml(value: object) -> str:
+    """Return a value as in TOML."""
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
@@ -174,26 +174,26 @@ def _require_lists(settings: CodingSettings) -> None:
     for name in ("network", "protected", "polling", "budget"):
         texts = getattr(settings, name) or ()
         if not all(each.strip() for each in texts):
-            raise ValueError(f"{name} = {list(texts)!r} has an empty text in it")
+            raise ValueError(f"{name} = {list(texts)!r} contains an empty text")
     _require_each("protected", settings.protected, PathPattern)
     _require_each("network", settings.network, places)
     if settings.budget is not None:
         _require_each("budget", settings.budget, partial(read_limit, effects=load(str(_MACHINE)).answers))
 
 
-def _require_each(name: str, texts: Sequence[str] | None, read: Callable[[str], object]) -> None:
-    """Raise ValueError for what cannot be read, with what stands there."""
+def _require_each(name: str, texts: Sequence[str] | None, parse: Callable[[str], object]) -> None:
+    """Raise ValueError with the whole setting for a text that cannot be read."""
     for each in texts or ():
         try:
-            read(each)
+            parse(each)
         except ValueError as error:
             raise ValueError(f"{name} = {list(texts or ())!r}: {error}") from error
 
 
 def _require_polling(settings: CodingSettings, rules: Rules) -> None:
-    """Raise ValueError for what can be neither a tool that only looks nor a command.
+    """Raise ValueError for an entry that is neither a tool that only looks nor a command.
 
-    What another tool changes is not kept while it is polled; what a command changes is.
+    The history does not record the changes of a polling tool; it does record those of a command.
     """
     foreign, polling = tuple(map(prefix, settings.mcp or {})), settings.polling or ()
     _require_each("polling", polling, polled_command)
@@ -201,35 +201,35 @@ def _require_polling(settings: CodingSettings, rules: Rules) -> None:
         if text in _LOOKING or (foreign and text.startswith(foreign)) or polled_command(text)[0] in rules.names:
             continue
         raise ValueError(
-            f"polling = {list(polling)!r}: '{text}' is no tool that only looks: {', '.join(_LOOKING)}, "
-            f"SERVER__TOOL of a server in [code.mcp], nor a command of these programs: {', '.join(rules.names)}"
+            f"polling = {list(polling)!r}: '{text}' is unknown; use a tool that only looks ({', '.join(_LOOKING)}), "
+            f"SERVER__TOOL of a server in [code.mcp], or a command of one of these programs: {', '.join(rules.names)}"
         )
 
 
-def _tasks(name: str, said: object) -> tuple[Task, ...]:
-    """Return the tasks of a template. Raises ValueError where there is one that cannot be worked at."""
-    for task in said if isinstance(said, list) else ():
+def _tasks(name: str, value: object) -> tuple[Task, ...]:
+    """Return the tasks of a template. Raises ValueError for an invalid one."""
+    for task in value if isinstance(value, list) else ():
         if isinstance(task, Mapping):
             _require_task(f"templates.{name}", task)
-    tasks = tasks_from(said)
+    tasks = tasks_from(value)
     if not tasks:
-        raise ValueError(f"templates.{name} has no tasks: each has a description and subtasks")
+        raise ValueError(f"templates.{name} has no tasks: write a description and subtasks for each")
     faults = faults_of(tasks)
-    if isinstance(said, list) and len(tasks) < len(said):
-        faults = [f"{len(said) - len(tasks)} of its {len(said)} tasks are none", *faults]
+    if isinstance(value, list) and len(tasks) < len(value):
+        faults = [f"{len(value) - len(tasks)} of its {len(value)} tasks are not valid", *faults]
     if faults:
         raise ValueError(f"templates.{name}: {'; '.join(faults)}")
     return tasks
 
 
 def _require_task(name: str, task: JsonObject) -> None:
-    """Raise ValueError for what a task of a template has and cannot mean anything."""
+    """Raise ValueError for an unknown name in a task, and for subtasks that are not a list."""
     if odd := sorted(set(task) - set(_OF_TASK)):
         raise ValueError(f"{name} has '{odd[0]}'; {closest(odd[0], _OF_TASK)}")
     subtasks = task.get("subtasks", [])
     if not isinstance(subtasks, list):
-        raise ValueError(f"{name}: subtasks is to be a list of texts")  # noqa: TRY004  (a file's value)
+        raise ValueError(f"{name}: subtasks must be a list of texts")  # noqa: TRY004  (a file's value)
     texts = [str(task.get("description", "")), *map(str, subtasks)]
-    for found in (word for text in texts for word in _PLACEHOLDER.findall(text)):
-        if found != _GOAL and nearest(found, [_GOAL]):
-            raise ValueError(f"{name} has {found}, which stays as it is: did you mean {_GOAL}?")
+    for placeholder in (word for text in texts for word in _PLACEHOLDER.findall(text)):
+        if placeholder != _GOAL and nearest(placeholder, [_GOAL]):
+            raise ValueError(f"{name} has {placeholder}, which is not replaced: did you mean {_GOAL}?")

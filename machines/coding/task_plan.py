@@ -1,12 +1,7 @@
-"""A goal broken into tasks and subtasks (seed 003, task decomposition): read from what a model says, checked, or taken from a template.
+"""The task plan: a goal in tasks and subtasks (seed 003, task decomposition), and the records in the events of the coding machine. Pure.
 
-Takes texts, gives tasks and what is the matter with them. Whether they are good enough the guard `concrete` says, by the faults. Pure.
-
-How tasks, subtasks and calls stand, and why something was not done as the model asked.
-
-What stands so is for `Work` to say: here are its words.
-
-What the events of the coding machine bring, as records of their data: a goal, tasks, a call as it is meant, what came of it, what parts have done.
+A plan comes from a model's answer or from a template. `faults_of` checks it, and the guard `concrete` judges the faults. The records are the data of events:
+a goal, tasks, a call as the agent reads it, its result, and the work of parts. `Work` computes the status of tasks, subtasks and calls.
 """
 
 import json
@@ -18,12 +13,12 @@ import attrs
 
 from machines.coding.coding_tools import TOOLS, Did, Kind, Round, digest_of, tool_of
 from machines.coding.tools.workspace import FileEdit
-from machines.tool_use.records import JsonObject, short
+from machines.tool_use.records import JsonObject, one_line
 from machines.tool_use.tool_call import CallFault, ModelAnswer
 from machines.tool_use.transcript import Notice
 
 MOST_TASKS, MOST_SUBTASKS, LONGEST = 3, 8, 400
-#: Words with which something begins that is thought, not done; each may still name a tool or a file.
+#: First words of subtasks that are thoughts, not actions, unless they name a tool or a file.
 _ABSTRACT = frozenset({
     "analyse", "analyze", "choose", "consider", "decide", "define", "design", "determine", "discuss", "evaluate", "explore", "figure",
     "identify", "learn", "plan", "research", "review", "select", "think", "understand",
@@ -37,7 +32,7 @@ _CONCRETE = re.compile(
 
 @attrs.frozen
 class Task:
-    """What is to be reached, and the subtasks that lead there, in order; `independent`: they need nothing of one another."""
+    """A task with its subtasks in order. `independent` says that the subtasks do not need each other."""
 
     description: str
     subtasks: tuple[str, ...]
@@ -45,26 +40,26 @@ class Task:
 
 
 def read_plan(text: str) -> tuple[tuple[Task, ...], list[str]]:
-    """Read tasks from what a model says, and say what is the matter with them. Without JSON there are none."""
-    said = _json_in(text)
-    if isinstance(said, Mapping):
-        said = next((said[name] for name in ("tasks", "plan", "goal") if isinstance(said.get(name), list)), [said])
-    if not isinstance(said, list):
+    """Return the tasks in a model's answer, and their faults; no tasks when there is no JSON."""
+    value = _json_in(text)
+    if isinstance(value, Mapping):
+        value = next((value[name] for name in ("tasks", "plan", "goal") if isinstance(value.get(name), list)), [value])
+    if not isinstance(value, list):
         return (), ["there is no JSON list of tasks in the answer"]
-    tasks = tuple(filter(None, map(_task, said)))
+    tasks = tuple(filter(None, map(_task, value)))
     return tasks, faults_of(tasks)
 
 
-def tasks_from(said: object) -> tuple[Task, ...]:
-    """Return tasks as they stand in an event, or in a template: objects with `description` and `subtasks`."""
-    return tuple(filter(None, map(_task, said))) if isinstance(said, list) else ()
+def tasks_from(value: object) -> tuple[Task, ...]:
+    """Return the tasks in an event or a template: objects with `description` and `subtasks`."""
+    return tuple(filter(None, map(_task, value))) if isinstance(value, list) else ()
 
 
 def _json_in(text: str) -> Any:  # noqa: ANN401  (JSON)
-    """Find the JSON in a text: all of it, in a fence, or from its first bracket on."""
-    fenced = re.findall(r"```\w*+[^\S\n]*+\n(.*?)```", text, re.DOTALL)
-    starts = [found.start() for found in re.finditer(r"[\[{]", text)][:20]
-    for part in (text, *fenced, *(text[start:] for start in starts)):
+    """Return the JSON in a text: the whole text, a code fence, or from a bracket on; None when there is none."""
+    bodies = re.findall(r"```\w*+[^\S\n]*+\n(.*?)```", text, re.DOTALL)
+    starts = [match.start() for match in re.finditer(r"[\[{]", text)][:20]
+    for part in (text, *bodies, *(text[start:] for start in starts)):
         try:
             return json.JSONDecoder().raw_decode(part.strip())[0]
         except (ValueError, RecursionError):
@@ -72,39 +67,39 @@ def _json_in(text: str) -> Any:  # noqa: ANN401  (JSON)
     return None
 
 
-def _task(said: object) -> Task | None:
-    if isinstance(said, str):
-        return Task(short(said, LONGEST), (short(said, LONGEST),)) if said.strip() else None
-    if not isinstance(said, Mapping):
+def _task(value: object) -> Task | None:
+    if isinstance(value, str):
+        return Task(one_line(value, LONGEST), (one_line(value, LONGEST),)) if value.strip() else None
+    if not isinstance(value, Mapping):
         return None
-    described = next((said[name] for name in ("description", "task", "title", "name") if said.get(name)), "")
+    description = next((value[name] for name in ("description", "task", "title", "name") if value.get(name)), "")
     inner: list[object] = next(
-        (said[name] for name in ("subtasks", "steps", "actions") if isinstance(said.get(name), list)), []
+        (value[name] for name in ("subtasks", "steps", "actions") if isinstance(value.get(name), list)), []
     )
     subtasks = tuple(filter(None, map(_subtask, inner)))
-    return Task(short(str(described), LONGEST), subtasks, said.get("independent") is True)
+    return Task(one_line(str(description), LONGEST), subtasks, value.get("independent") is True)
 
 
-def _subtask(said: object) -> str:
-    if isinstance(said, Mapping):
-        said = next((said[name] for name in ("description", "subtask", "action", "title") if said.get(name)), "")
-    return short(said, LONGEST) if isinstance(said, str) else ""
+def _subtask(value: object) -> str:
+    if isinstance(value, Mapping):
+        value = next((value[name] for name in ("description", "subtask", "action", "title") if value.get(name)), "")
+    return one_line(value, LONGEST) if isinstance(value, str) else ""
 
 
 def faults_of(tasks: Sequence[Task]) -> list[str]:
-    """Return what is the matter with tasks; nothing where they can be worked at."""
+    """Return the faults of tasks, an empty list when they are fine."""
     faults = []
     if not tasks:
         faults.append("there are no tasks")
     if len(tasks) > MOST_TASKS:
-        faults.append(f"there are {len(tasks)} tasks: at most {MOST_TASKS}")
+        faults.append(f"there are {len(tasks)} tasks; write at most {MOST_TASKS}")
     for number, task in enumerate(tasks, 1):
         if not task.description:
             faults.append(f"task {number} has no description")
         if not task.subtasks:
             faults.append(f"task {number} has no subtasks")
         if len(task.subtasks) > MOST_SUBTASKS:
-            faults.append(f"task {number} has {len(task.subtasks)} subtasks: at most {MOST_SUBTASKS}")
+            faults.append(f"task {number} has {len(task.subtasks)} subtasks; write at most {MOST_SUBTASKS}")
         faults += [
             f"'{subtask}' needs no tool: say what to write, edit or run"
             for subtask in task.subtasks
@@ -119,8 +114,8 @@ def _is_abstract(subtask: str) -> bool:
 
 
 def fallback(goal: str) -> tuple[Task, ...]:
-    """Return the tasks of a goal that nobody could break up: itself."""
-    return (Task(short(goal, LONGEST), (short(goal, LONGEST),)),)
+    """Return the goal as its only task, when the model's plan cannot be used."""
+    return (Task(one_line(goal, LONGEST), (one_line(goal, LONGEST),)),)
 
 
 DECOMPOSE = (
@@ -130,10 +125,10 @@ DECOMPOSE = (
     '{"description": "Test the game", "subtasks": ["run_cmd python rps_game.py"]}]'
 )
 INDEPENDENT = (
-    '\nWhere the subtasks of a task need nothing of one another and touch different files, say so: {"description": .., "independent": true, '
-    '"subtasks": [..]}. They are worked at together then, each by somebody who sees nothing of the others.'
+    '\nIf the subtasks of a task do not need each other and touch different files, write {"description": .., "independent": true, '
+    '"subtasks": [..]}. Then they run at the same time, each by an agent that does not see the others.'
 )
-#: Tasks of common goals (`--template`); {goal} stands for what the user has said.
+#: Tasks of common goals (`--template`); {goal} is the user's goal.
 TEMPLATES: dict[str, tuple[Task, ...]] = {
     "script": (
         Task("Write the script", ("write_file the script for: {goal}",)),
@@ -141,60 +136,60 @@ TEMPLATES: dict[str, tuple[Task, ...]] = {
     ),
     "package": (
         Task("Write the package", ("write_files of a package for: {goal}",)),
-        Task("Test it", ("write_file tests/test_package.py with tests of it", "run_cmd pytest and mend what fails")),
-        Task("Check it", ("run_cmd ruff check . and mend what it finds",)),
+        Task("Test it", ("write_file tests/test_package.py with tests of it", "run_cmd pytest and fix what fails")),
+        Task("Check it", ("run_cmd ruff check . and fix what it finds",)),
     ),
     "fix": (
         Task("Show the fault", ("run_cmd pytest, or the program, to see: {goal}",)),
-        Task("Mend it", ("edit the file at fault", "run_cmd pytest again: the fault is gone")),
+        Task("Fix it", ("edit the file at fault", "run_cmd pytest again: the fault is gone")),
     ),
 }
 
 
 def template(name: str, goal: str, own: Mapping[str, tuple[Task, ...]] | None = None) -> tuple[Task, ...]:
-    """Return the tasks of a template; `own` are further ones, of a configuration file. KeyError for one that is not there."""
-    known = {**TEMPLATES, **(own or {})}
+    """Return the tasks of a template; `own` has those of a configuration file. Raises KeyError for an unknown one."""
+    templates = {**TEMPLATES, **(own or {})}
     return tuple(
         Task(
             task.description.replace("{goal}", goal),
             tuple(part.replace("{goal}", goal) for part in task.subtasks),
             task.independent,
         )
-        for task in known[name]
+        for task in templates[name]
     )
 
 
 Status = Literal["waiting", "in_progress", "apart", "completed", "failed"]
 
-#: Why something was not done as the model asked, as it stands in payloads, logs and counters.
+#: Reasons of notices, under their names in payloads, logs and counters.
 REASONS: dict[str, str] = {
-    "plan_replaced": "The model's tasks could not be worked at twice; the goal itself is the task.",
-    "call_looping": "A call would go round in circles.",
-    "path_outside_workspace": "A call would touch what lies outside, or is protected.",
-    "command_not_allowed": "A command is not on the list, or not with these arguments.",
-    "not_approved": "The mode, or the user, does not let a call happen.",
-    "unknown_tool": "A call was of no tool, or could not be read.",
-    "too_many_calls": "Calls were left out: an answer has so many at most.",
-    "no_evidence": "A subtask was called completed although no result of a tool fitted it.",
+    "plan_replaced": "The model's tasks could not be used twice; the goal itself is the task.",
+    "call_looping": "A call repeats earlier ones without effect.",
+    "path_outside_workspace": "A call would touch a path outside the workspace, or a protected one.",
+    "command_not_allowed": "A command is not allowed, or not with these arguments.",
+    "not_approved": "The mode or the user does not allow a call.",
+    "unknown_tool": "A call named no tool, or could not be read.",
+    "too_many_calls": "Calls were left out: the answer reached its limit of calls.",
+    "no_evidence": "The model completed a subtask although no tool result matches it.",
     "no_call": "The model spoke and called no tool.",
     "answer_cut_off": "An answer broke off, was empty, or had a call in its text; the model was asked again.",
-    "interrupted": "A call was cut off: nobody knows what came of it.",
+    "interrupted": "A call was interrupted: its effects are unknown.",
     "subtask_completed": "The model has completed a subtask.",
-    "subtask_failed": "The model has given a subtask up, or its rounds were used up.",
+    "subtask_failed": "The model gave up a subtask, or its rounds were used up.",
     "stopped": "The user stopped.",
     "goal_complete": "Every subtask was completed.",
     "answered": "The model gave an answer instead of completing the subtask.",
     "rounds_exhausted": "The rounds were used up.",
-    "loop_ended": "A call went round too often.",
+    "loop_ended": "A call repeated too often.",
     "some_failed": "Not every subtask was completed.",
     "failed": "A tool or a check failed.",
-    "paused": "The model could not be asked; it can be tried again.",
+    "paused": "The model did not answer; the request can be tried again.",
 }
 
 
 @attrs.define
 class Subtask:
-    """One concrete action, and where it stands; `done` counts the results that tools gave in it, `shown` says that one of them shows that it is completed."""
+    """A concrete action and its status. `done` counts its tool results; `shown` says that one of them is evidence for its completion."""
 
     description: str
     status: Status = "waiting"
@@ -205,7 +200,7 @@ class Subtask:
 
 @attrs.define
 class Chapter:
-    """A task as it stands."""
+    """A task and the status of its subtasks."""
 
     description: str
     subtasks: list[Subtask]
@@ -214,7 +209,7 @@ class Chapter:
 
 @attrs.frozen
 class Goal:
-    """A goal, with tasks where a template has given them; `about` names the part of which it is the goal."""
+    """A goal, with the tasks of a template if there is one; a part has its subtask in `about`."""
 
     text: str
     about: str = ""
@@ -223,7 +218,7 @@ class Goal:
 
 @attrs.frozen
 class Decomposition(ModelAnswer):
-    """The model's answer to a goal: tasks, and what is the matter with them."""
+    """The model's answer to a goal: tasks and their faults."""
 
     tasks: tuple[Task, ...] = ()
     faults: tuple[str, ...] = ()
@@ -231,30 +226,30 @@ class Decomposition(ModelAnswer):
 
 @attrs.frozen
 class Permission:
-    """What is said with leave: whether it holds for all calls of the kind."""
+    """A permission; `always` includes all calls of the same kind."""
 
     always: bool = False
 
 
 @attrs.frozen
 class Denial:
-    """Why a call is not to happen; empty where nothing was said."""
+    """A denial, with a reason or without."""
 
     why: str = ""
 
 
-# -- calls ----------------------------------------------------------------------------------------------------------------
+# --- calls ---
 
 
 @attrs.frozen
 class CallFaults:
-    """What is wrong with a call, by the guard that judges it; empty where nothing is."""
+    """The faults of a call, by the guard that judges them; empty texts for none."""
 
     inside_workspace: str = ""
     command_allowed: str = ""
 
 
-#: It may happen · the user is asked first · it may not
+#: The call may happen · needs permission · must not happen.
 Leave = Literal["yes", "ask", "never"]
 
 
@@ -268,10 +263,10 @@ class Approval:
 
 @attrs.frozen
 class Look:
-    """What was found of a call before it is made.
+    """The facts of a call before it is made.
 
-    `asks` is what leave is asked for; `planned` what it would change, or `cannot` why it cannot be done. `argv` is its command, `named` the files that this executes, with
-    the SHA-256 of each.
+    `asks` is the kind of permission that it needs; `planned` are its changes, or `cannot` says why it cannot work. `argv` is its command, and `named` are the
+    files that the command executes, each with its SHA-256.
     """
 
     faults: CallFaults = CallFaults()
@@ -284,10 +279,10 @@ class Look:
 
 @attrs.frozen
 class CodingCall(Look):
-    """A call as it is meant. `fault` says why it is of no tool, whose name is empty then.
+    """A call as the agent reads it. An unknown tool has an empty name and a `fault`.
 
-    `key` is what it is known by, `round` how far round it goes, `approval` whether it may happen. `polled`: its command is declared as polling. `files` are those that a commit
-    takes. A completion has `subtask`, its `reason`, how many `results` the tools have given, and what it `lacks`.
+    Equal calls have equal keys; `round` is the loop judgement, `approval` says whether it may happen, `polled` marks a polling command. `files` are those of a
+    commit. The end of a subtask has `subtask`, its `reason`, the number of tool `results`, and the evidence that it `lacks`.
     """
 
     call_id: str = ""
@@ -309,10 +304,10 @@ class CodingCall(Look):
 
 @attrs.frozen
 class CodingResult:
-    """What came of a call: `result` for the model, or `seen` where a note was put beside that.
+    """The result of a call: `result` is for the model; `seen` is the result without the note that was added to it.
 
-    `error` is what went wrong in a line, `fault` the same for calls that went wrong in the same way; `ran` is a command and its exit code. `before` and `after` are marks of the
-    workspace's history, `changes` the files between them, `made` those of them that were not there before; `unkept` says what the history lacks.
+    `error` is the failure in a line, `fault` its kind, which is equal for equal failures; `ran` is a command and its exit code. `before` and `after` are marks
+    of the workspace's history, `changes` the files changed between them, `made` the new ones; `unkept` says what the history lacks.
     """
 
     call_id: str
@@ -329,12 +324,22 @@ class CodingResult:
     seen: JsonObject | None = None
 
 
-def did_of(call: CodingCall, came: CodingResult, at_ms: int = 0, answer: int = 0) -> Did:
-    """Return an action as the detector of circles remembers it."""
-    changed = any(change.before != change.after for change in came.changes)
-    result = digest_of(came.result if came.seen is None else came.seen)
+def did_of(call: CodingCall, result_record: CodingResult, at_ms: int = 0, answer: int = 0) -> Did:
+    """Return a call as an action for the loop detection."""
+    has_changed = any(change.before != change.after for change in result_record.changes)
+    result = digest_of(result_record.result if result_record.seen is None else result_record.seen)
     tool = tool_of(call.tool, call.argv)
-    return Did(call.key, tool, call.kind, result, changed, came.fault, at_ms=at_ms, answer=answer, polled=call.polled)
+    return Did(
+        call.key,
+        tool,
+        call.kind,
+        result,
+        has_changed,
+        result_record.fault,
+        at_ms=at_ms,
+        answer=answer,
+        polled=call.polled,
+    )
 
 
 @attrs.frozen
@@ -348,12 +353,12 @@ class Probe:
     recent_errors: tuple[str, ...]
 
 
-# -- parts ----------------------------------------------------------------------------------------------------------------
+# --- parts ---
 
 
 @attrs.frozen
 class FileChange:
-    """Files that a call has changed, between two marks of the workspace's history, and when; `made` are those that were not there."""
+    """The files that a call changed, between two marks of the workspace's history, and the time; `made` are the new ones."""
 
     before: str
     after: str
@@ -364,7 +369,7 @@ class FileChange:
 
 @attrs.frozen
 class PartCall:
-    """A call of a part, as the whole remembers it: texts are cut."""
+    """A call of a part in the ledger of the whole run, with shortened texts."""
 
     call_id: str
     tool: str
@@ -377,7 +382,7 @@ class PartCall:
 
 @attrs.frozen
 class PartDone:
-    """What a part has done whose subtask has this place, in the run of this name. `asked` counts the answers of the model."""
+    """The work of a part: the place of its subtask, its run, and the results. `asked` counts the model's answers."""
 
     place: str
     run: str
@@ -399,7 +404,7 @@ class PartDone:
 
 @attrs.frozen
 class PartsDone:
-    """What all parts of a task have done, a note to the model, and what they took."""
+    """The work of all parts of a task, a note to the model, and their usage."""
 
     parts: tuple[PartDone, ...]
     note: str
@@ -408,17 +413,17 @@ class PartsDone:
 
 @attrs.frozen
 class Apart:
-    """The places of subtasks that are worked at together."""
+    """The places of subtasks that run at the same time."""
 
     places: tuple[str, ...]
 
 
-# -- notices --------------------------------------------------------------------------------------------------------------
+# --- notices ---
 
 
 @attrs.frozen
 class WorkNotice(Notice):
-    """A notice. `subtask` is how the active one stands now; `tasks`: the goal itself is the task; `blocked`: the call is not to be tried again."""
+    """A notice. `subtask` is the new status of the active one; `tasks` makes the goal the only task; `blocked` forbids another try of the call."""
 
     subtask: Literal["", "completed", "failed"] = ""
     tasks: bool = False

@@ -1,8 +1,8 @@
-"""Tests first: a module and its tests, written by the TDD workflow (seed 001), and judged where they will lie.
+"""Test-first writing: a module and its tests from the TDD workflow (seed 001), tested in the layout of the workspace.
 
-Takes who writes, a specification and the places of both files; gives code that passes its tests. The tests are run in a copy of the workspace, by the
-command that anybody would type there: they import the module as the workspace does, by its package, with its `conftest.py` and its settings. Where that cannot be
-tried they are run beside the module alone, and what is told says so.
+`write_tested` takes a model, a specification and the paths of both files, and returns code that passes its tests. The tests run in a copy of the workspace
+with plain pytest, so they import the module by its package, with the workspace's `conftest.py` and settings. If that is impossible, they run with the
+module alone, and the result says so.
 """
 
 import os
@@ -37,27 +37,27 @@ from machines.coding.tools.workspace_paths import TOOL_FOLDERS, WorkspaceToolErr
 from machines.dual_state.agent import ActionPair, always
 from machines.dual_state.dag import InMemoryArtifactDAG
 from machines.tool_use.chat_model import Model
-from machines.tool_use.records import cut
+from machines.tool_use.records import cut_middle
 from machines.tool_use.tool_call import answer_of
 from machines.tool_use.transcript import ChatMessage
 from machines.workflow.workflow import Workflow, WorkflowStatus, WorkflowStep
 
 RMAX = 3
 _LONGEST_REASON = 1_500
-#: How much of a workspace is copied to run tests in.
+#: The limits of a copy of the workspace.
 MOST_FILES, MOST_BYTES = 20_000, 200_000_000
 _TIMEOUT_S = 60.0
 _TESTS = PromptTemplate(
     role="You write tests before the code exists.",
-    constraints="Answer with one Python file of pytest functions, in a fence. Import what is tested with: from {module} import ..",
+    constraints="Answer with one Python file of pytest functions, in a code fence. Import the code under test with: from {module} import ..",
     task="Write pytest tests for: {specification}",
 )
 _CODE = PromptTemplate(
     role="You write code that passes given tests.",
-    constraints="Answer with one Python file, in a fence. It is imported as {module}.",
+    constraints="Answer with one Python file, in a code fence. It is imported as {module}.",
     task="Write the module for: {specification}\n\nIt must pass these tests:\n{test}",
 )
-#: Asks, where the tests will lie, whether the module can be imported from there, and is this one.
+#: A test in the place of the tests: the module can be imported from there, and is the right one.
 _PROBE = """\
 import importlib.util
 
@@ -66,30 +66,30 @@ def test_it_is_found():
     found = importlib.util.find_spec({module!r})
     assert found is not None and found.origin and found.origin.endswith({ending!r}), found and found.origin
 """
-#: Runs a command in a folder, as `running.run` does.
+#: Runs a command in a folder, like `command_runner.run`.
 Run = Callable[..., FinishedCommand]
 
 
 class NotTriedError(Exception):
-    """Raised where tests cannot be run in the workspace's layout; the text says why."""
+    """Raised when tests cannot run in the workspace's layout; the message says why."""
 
 
 @attrs.frozen
 class WriteTested:
-    """The arguments of `write_tested`: where module and tests go, and what the module is to do."""
+    """The arguments of `write_tested`: the paths of module and tests, and the specification."""
 
     path: str
     tests_path: str
     specification: str
 
     def files(self, code: str = "", tests: str = "") -> WriteFiles:
-        """Return the call that writes both."""
+        """Return the call that writes both files."""
         return WriteFiles((NewFile(self.path, code), NewFile(self.tests_path, tests)))
 
 
 @attrs.frozen
 class Places:
-    """Where a module and its tests are to lie in a workspace. Raises ToolError `bad_path` for a path that is no module."""
+    """The paths of a module and its tests in a workspace. Raises WorkspaceToolError `bad_path` for a path that is not a module."""
 
     root: Path
     path: str
@@ -98,12 +98,12 @@ class Places:
     def __attrs_post_init__(self) -> None:
         if not self.path.endswith(".py") or not all(part.isidentifier() for part in self.module.split(".")):
             raise WorkspaceToolError(
-                "bad_path", f"'{self.path}' is no module that tests can import: letters, digits and _, then .py"
+                "bad_path", f"'{self.path}' is not a module that tests can import; use letters, digits and _, then .py"
             )
 
     @property
     def module(self) -> str:
-        """The name by which the workspace imports it: by its folders, from the root or from `src`."""
+        """The import name of the module: its folders, from the root or from `src`."""
         parts = PurePosixPath(os.path.normpath(self.path)).with_suffix("").parts
         is_src = len(parts) > 1 and parts[0] == "src" and not (self.root / "src" / "__init__.py").exists()
         parts = parts[1:] if is_src else parts
@@ -111,48 +111,48 @@ class Places:
 
 
 class Layout:
-    """A workspace as tests see it that lie in it. `run` runs a command in a folder."""
+    """The layout of a workspace for tests inside it. `run` runs a command in a folder."""
 
-    def __init__(self, places: Places, run: Run) -> None:
-        self.places, self._run = places, run
+    def __init__(self, places: Places, run_command: Run) -> None:
+        self.places, self._run_command = places, run_command
 
     def require_importable(self) -> None:
-        """Raise ToolError `not_importable` where tests there would not find the module, NotTriedError where that cannot be tried."""
+        """Raise WorkspaceToolError `not_importable` when tests there would not find the module, NotTriedError when that cannot be tested."""
         places = self.places
-        with self._copied() as copy:
+        with self._workspace_copy() as copy:
             module = copy / places.path
             if not module.exists():
                 _write(module, "")
             ending = f"/{PurePosixPath(os.path.normpath(places.path))}"
             _write(copy / places.tests_path, _PROBE.format(module=places.module, ending=ending))
-            ran = self._ran(copy)
-        if ran.code != 0:
-            hint = "put it where the workspace imports from, or have its settings say where (pythonpath in pyproject.toml, a conftest.py)"
-            why = f"tests at '{places.tests_path}' would not find '{places.path}' as {places.module}; {hint}:\n{ran.output}"
-            raise WorkspaceToolError("not_importable", cut(f"nothing was written: {why}", _LONGEST_REASON))
+            command = self._run_tests(copy)
+        if command.code != 0:
+            hint = "put it where the workspace imports from, or add that place to its settings (pythonpath in pyproject.toml, a conftest.py)"
+            why = f"tests at '{places.tests_path}' would not find '{places.path}' as {places.module}; {hint}:\n{command.output}"
+            raise WorkspaceToolError("not_importable", cut_middle(f"nothing was written: {why}", _LONGEST_REASON))
 
     def fault(self, code: str, tests: str) -> str:
-        """Run the tests in a copy; return what failed, nothing where all pass. Raises NotTriedError."""
-        with self._copied() as copy:
+        """Run the tests in a copy; return the failures, or an empty text. Raises NotTriedError."""
+        with self._workspace_copy() as copy:
             _write(copy / self.places.path, code)
             _write(copy / self.places.tests_path, tests)
-            ran = self._ran(copy)
-        if ran.code == _NO_TESTS:
+            command = self._run_tests(copy)
+        if command.code == _NO_TESTS:
             return "The tests define no function test_...()."
-        how = f"rc={ran.code}" if ran.code is not None else ran.signal or ran.ended
-        return "" if ran.code == 0 else f"pytest {self.places.tests_path} -> {how}\n{ran.output}"
+        how = f"rc={command.code}" if command.code is not None else command.signal or command.ended
+        return "" if command.code == 0 else f"pytest {self.places.tests_path} -> {how}\n{command.output}"
 
-    def _ran(self, copy: Path) -> FinishedCommand:
+    def _run_tests(self, copy: Path) -> FinishedCommand:
         try:
-            return self._run(("pytest", "-q", self.places.tests_path), root=copy, timeout_s=_TIMEOUT_S)
+            return self._run_command(("pytest", "-q", self.places.tests_path), root=copy, timeout_s=_TIMEOUT_S)
         except WorkspaceToolError as error:
             if error.code == "stopped":
                 raise
             raise NotTriedError(str(error)) from error
 
     @contextmanager
-    def _copied(self) -> Iterator[Path]:
-        """Copy the workspace, but for what programs make again. Raises NotTriedError where it is too large, or cannot be read."""
+    def _workspace_copy(self) -> Iterator[Path]:
+        """Copy the workspace without generated folders. Raises NotTriedError when it is too large or cannot be read."""
         with TemporaryDirectory(prefix="dsa-layout-") as folder:
             copy = Path(os.path.realpath(folder), "workspace")
             copy.mkdir()
@@ -190,7 +190,7 @@ def _write(path: Path, text: str) -> None:
 
 
 class LayoutGuard(GuardInterface):
-    """Pass code that passes the tests of an earlier step where both will lie."""
+    """A guard for code that passes the tests of an earlier step, in the layout of the workspace."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -199,7 +199,7 @@ class LayoutGuard(GuardInterface):
         """Judge the code. Raises NotTriedError."""
         code, tests = _file(artifact.content), _file(dependencies["test"].content)
         fault = self._layout.fault(code, tests)
-        return GuardResult(passed=not fault, feedback=cut(fault, _LONGEST_REASON))
+        return GuardResult(passed=not fault, feedback=cut_middle(fault, _LONGEST_REASON))
 
 
 def _file(content: str) -> str:
@@ -208,7 +208,7 @@ def _file(content: str) -> str:
 
 @attrs.frozen
 class TestedCode:
-    """Code, its tests, what the model was asked for them, how many answers that took, and how they were tested."""
+    """Code, its tests, the number of answers, the model's usage, and how they were tested."""
 
     code: str
     tests: str
@@ -218,20 +218,20 @@ class TestedCode:
 
 
 def write_tested(model: Model, specification: str, layout: Layout, number: int) -> TestedCode:
-    """Have tests written, and then code that passes them. Blocks.
+    """Let the model write tests, and then code that passes them. Blocks.
 
-    `number` is how many answers the run has had. Raises ToolError `bad_path`, `not_importable`, and `not_tested` with the last feedback, GenerationError when the model gave
-    nothing.
+    `number` is the count of earlier answers in the run. Raises WorkspaceToolError `bad_path`, `not_importable`, and `not_tested` with the last feedback;
+    GenerationError when the model does not answer.
     """
     places = layout.places
     generator = _MeteredModel(model, number)
     try:
         layout.require_importable()
         guard: GuardInterface = LayoutGuard(layout)
-        how = f"the tests pass where they lie (pytest {places.tests_path})"
+        how = f"the tests pass in the workspace (pytest {places.tests_path})"
     except NotTriedError as error:
         guard = TDDTestGuard(module=places.module.rpartition(".")[2])
-        how = f"the tests pass beside the module alone; where they lie they were not run, nor was it tried to import it as {places.module}: {error}"
+        how = f"the tests pass with the module alone; they did not run in the workspace, and the import as {places.module} is not tested: {error}"
     tests, code = (
         attrs.evolve(each, constraints=each.constraints.replace("{module}", places.module)) for each in (_TESTS, _CODE)
     )
@@ -244,20 +244,18 @@ def write_tested(model: Model, specification: str, layout: Layout, number: int) 
     try:
         result = Workflow(steps, InMemoryArtifactDAG(), RMAX).execute(specification)
     except NotTriedError as error:
-        raise WorkspaceToolError(
-            "not_tested", f"nothing was written: the tests could not be run to the end: {error}"
-        ) from error
+        raise WorkspaceToolError("not_tested", f"nothing was written: the tests did not finish: {error}") from error
     if result.status is not WorkflowStatus.SUCCESS:
         if generator.failure is not None:
             raise generator.failure
         why = f"nothing was written: the {result.failed_step} did not pass, {result.reason}"
-        raise WorkspaceToolError("not_tested", cut(why, _LONGEST_REASON))
+        raise WorkspaceToolError("not_tested", cut_middle(why, _LONGEST_REASON))
     impl, test = (_file(result.artifacts[name].content) for name in ("g_impl", "g_test"))
-    return TestedCode(impl, test, generator.asked, dict(generator.taken), how)
+    return TestedCode(impl, test, generator.count, dict(generator.usage), how)
 
 
 def _guard_of_tests(places: Places) -> GuardInterface:
-    """Return what judges the tests before there is code: by themselves, unless a `conftest.py` may have what they use."""
+    """Return the guard of the tests before there is code. With a `conftest.py` it only checks the syntax: the tests may use its fixtures."""
     if any((places.root / folder / "conftest.py").exists() for folder in Path(places.tests_path).parents):
         return SyntaxGuard()
     is_plain = "." not in places.module and find_spec(places.module) is None
@@ -265,24 +263,24 @@ def _guard_of_tests(places: Places) -> GuardInterface:
 
 
 class _MeteredModel(GeneratorInterface):
-    """Asks the model of the run; adds up what that takes."""
+    """A generator that asks the model of the run, and adds up its usage."""
 
     def __init__(self, model: Model, number: int) -> None:
         self._model, self._number = model, number
-        self.asked = 0
-        self.taken: Counter[str] = Counter()
+        self.count = 0
+        self.usage: Counter[str] = Counter()
         self.failure: GenerationError | None = None
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Ask once. Raises GenerationError."""
         messages = [ChatMessage("user", render(template, context))]
-        number = self._number + self.asked
-        self.asked += 1
+        number = self._number + self.count
+        self.count += 1
         try:
             result = waited_for(lambda: self._model.ask(messages, (), number=number, on_text=None))
         except GenerationError as error:
             self.failure = error
             raise
         _, answer = answer_of(result, lambda name, _: name)
-        self.taken.update({name: value for name, value in attrs.asdict(answer.usage).items() if value is not None})
+        self.usage.update({name: value for name, value in attrs.asdict(answer.usage).items() if value is not None})
         return Artifact(content=result.content, usage=Usage(model=result.model, seconds=0.0))

@@ -1,7 +1,7 @@
-"""The tools of one run: what they are, whether a call would leave the workspace, and doing it.
+"""The toolbox: the tools of one run, the look at a call before it is made, and the call itself.
 
-Takes calls with normalised arguments, gives what the model is told and what has changed. Whether a call may happen the guards say, by what
-`looked_at` finds; each tool has its own boundary all the same.
+It takes calls with normalised arguments, and returns results for the model with the changes. The guards judge whether a call may happen, from the facts of
+`look_at`; in addition each tool enforces its own boundary.
 """
 
 import json
@@ -29,19 +29,19 @@ from machines.coding.tools.program_rules import Rules, executed
 from machines.coding.tools.workspace import FileChanges, FileEdit, Workspace
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.chat_model import Model
-from machines.tool_use.records import JsonObject, as_data, read_record, shell_line, short
-from machines.tool_use.tool_call import CallFault, ToolRequest, refused
+from machines.tool_use.records import JsonObject, as_data, one_line, read_record, shell_line
+from machines.tool_use.tool_call import CallFault, ToolRequest, fault_result
 
 _LONGEST_COMMAND, _LONGEST_ERROR, _LONGEST_DIFF, _MOST_NAMES = 150, 240, 400_000, 40
-#: What says what an agent may do is not for the agent to write.
+#: The file with an agent's permissions, which the agent must not write.
 SETTINGS = "dsa.toml"
 
 
 @attrs.frozen
 class CommandResult:
-    """How a command ended, and what it has printed: its exit code, or the `signal` or the limit that `ended` it.
+    """The end of a command: its output, and its exit code, or the `signal` or the limit that `ended` it.
 
-    `omitted` characters of its output are left out; what it must not write was `put_back`, what is not undone is `not_kept`.
+    `omitted` counts the characters left out of the output. `put_back` are protected files that it wrote; `not_kept` are changes that undo cannot restore.
     """
 
     rc: int | None
@@ -56,7 +56,7 @@ class CommandResult:
 
 @attrs.frozen
 class CommandArguments:
-    """What `run_cmd` is asked with."""
+    """The arguments of `run_cmd`."""
 
     cmd: Any
     cwd: str = "."
@@ -66,35 +66,35 @@ class CommandArguments:
 
 @attrs.frozen
 class CallDone:
-    """What came of a call, and whether it was done."""
+    """The result of a call, and whether it succeeded."""
 
-    came: CodingResult
+    result: CodingResult
     is_done: bool = True
 
 
-#: How long the mark behind a call that was stopped may take, in seconds.
+#: The time for the mark after a stopped call, in seconds.
 _ORDER_S = 0.5
 
 
 class _StopCheck:
-    """Says whether a call was stopped, and so long ago that nothing more is done for it."""
+    """A check whether a call was stopped, and its time for cleaning up is over."""
 
     def __init__(self, stop: StopSwitch, grace_s: float = 0.0) -> None:
-        self._waiting, self._grace_s = select.poll(), grace_s
-        self._waiting.register(stop.fileno(), select.POLLIN)
+        self._poll, self._grace_s = select.poll(), grace_s
+        self._poll.register(stop.fileno(), select.POLLIN)
         self._since_s: float | None = None
 
     def __call__(self) -> bool:
-        if self._since_s is None and self._waiting.poll(0):
+        if self._since_s is None and self._poll.poll(0):
             self._since_s = time.monotonic()
         return self._since_s is not None and time.monotonic() - self._since_s >= self._grace_s
 
 
 class Toolbox:
-    """The tools of a workspace. `folder` is the run's own, outside of it: the history of changes lies there.
+    """The tools of a workspace. `folder` is the run's own, outside of the workspace, and has the history of changes.
 
-    Settings: `workspace`, `protected`, `network`, `commands` (rules), `commit`, `test_first`, `mcp`, `polling`, `unconfined`. `model` is who writes
-    tested code, `asked` how many answers the run has had of it. Raises ToolError, ValueError, OSError.
+    Settings: `workspace`, `protected`, `network`, `commands` (rules), `commit`, `test_first`, `mcp`, `polling`, `unconfined`. `model` writes tested
+    code; `answer_count` counts the run's answers. Raises WorkspaceToolError, ValueError, OSError.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
@@ -105,294 +105,293 @@ class Toolbox:
         self.workspace = Workspace(self.root, self._protected)
         self._git = GitTools(self.root)
         self.model: Model | None = None
-        self.asked, self._unkept = 0, ""
+        self.answer_count, self._unkept = 0, ""
         self.progress: Callable[[str], object] = str
 
     @cached_property
     def history(self) -> WorkspaceHistory:
-        """What the workspace was like before and after each call."""
+        """The history of the workspace: a mark before and after each call."""
         history = WorkspaceHistory(self._folder / "history", self.root)
         history.progress = lambda text: self.progress(text)  # noqa: PLW0108  (set later)
         return history
 
     @cached_property
     def foreign(self) -> Foreign | None:
-        """The tools of MCP servers; None where none are configured."""
+        """The tools of MCP servers, or None when none are configured."""
         servers = self._config.get("mcp") or {}
-        named = {name: McpServer.from_mapping(name, table) for name, table in servers.items()}
-        return Foreign(named) if named else None
+        configured = {name: McpServer.from_mapping(name, table) for name, table in servers.items()}
+        return Foreign(configured) if configured else None
 
     @property
     def is_listed(self) -> bool:
-        """Return whether `tools` is at hand, so that nobody waits for it."""
+        """Whether `tools` is ready."""
         return "tools" in self.__dict__
 
     @cached_property
     def tools(self) -> Mapping[str, WorkspaceTool]:
-        """The tools by their names."""
-        wanted = {"git_commit": self._config.get("commit"), "write_tested": self._config.get("test_first")}
-        own = [tool for tool in TOOLS if wanted.get(tool.name, True)]
+        """The tools by name."""
+        switches = {"git_commit": self._config.get("commit"), "write_tested": self._config.get("test_first")}
+        own = [tool for tool in TOOLS if switches.get(tool.name, True)]
         hosts = ", ".join(self._config.get("network") or ())
-        reached = f"Of the network they reach {hosts} alone." if hosts else "They reach no network."
-        programs = f"The programs: {', '.join(self.rules.names)}. {reached}"
+        network = f"They can reach only these hosts: {hosts}." if hosts else "They cannot reach the network."
+        programs = f"The programs: {', '.join(self.rules.names)}. {network}"
         own = [attrs.evolve(tool, about=f"{tool.about} {programs}") if tool.name == "run_cmd" else tool for tool in own]
-        found = {tool.name: tool for tool in [*own, *map(_as_tool, self.foreign.tools() if self.foreign else ())]}
+        tools = {tool.name: tool for tool in [*own, *map(_as_tool, self.foreign.tools() if self.foreign else ())]}
         for name in self._config.get("polling") or ():
-            if name in found:
-                found[name] = attrs.evolve(found[name], kind="polling")
-        return found
+            if name in tools:
+                tools[name] = attrs.evolve(tools[name], kind="polling")
+        return tools
 
-    # -- before a call --------------------------------------------------------------------------------------------------
+    # --- before a call ---
 
-    def looked_at(self, call: ToolRequest[WorkspaceTool]) -> Look:
-        """Return what the guards have to know of a call: its faults, what it would change, what it asks leave for."""
-        assert call.tool is not None, "a call of no tool is not looked at"
+    def look_at(self, call: ToolRequest[WorkspaceTool]) -> Look:
+        """Return the facts of a call for the guards: its faults, its changes, the permission that it needs."""
+        assert call.tool is not None, "a call of an unknown tool has no look"
         name, look = call.tool.name, Look(asks=call.tool.needs)
         if name == "write_tested":
             fault = self.workspace.fault(read_record(WriteTested, call.arguments).files())
             return attrs.evolve(look, faults=CallFaults(inside_workspace=fault))
         if name in FILE_TOOLS:
-            return self._planned(look, read(name, call.arguments))
+            return self._file_look(look, read(name, call.arguments))
         if name == "run_cmd":
             return self._command(look, read_record(CommandArguments, call.arguments))
         is_ours = name in {"git_status", "git_diff", "git_log", COMPLETE}
         return look if is_ours else attrs.evolve(look, asks=f"run {name}")
 
-    def _command(self, look: Look, asked: CommandArguments) -> Look:
-        """Return what a command would run, or why it is none that is allowed."""
+    def _command(self, look: Look, arguments: CommandArguments) -> Look:
+        """Return the look at a command: its words, or why it is not allowed."""
         try:
-            argv = command_runner.asked(asked.cmd)
+            argv = command_runner.asked(arguments.cmd)
         except WorkspaceToolError as error:
             return attrs.evolve(look, faults=CallFaults(command_allowed=str(error)))
-        faults = CallFaults(command_allowed=_command_fault(argv, self.rules, self.root, asked.cwd))
-        named = executed(argv, self.root, asked.cwd)
-        return attrs.evolve(look, faults=faults, argv=tuple(argv), asks=f"run {argv[0]}", named=named)
+        faults = CallFaults(command_allowed=_command_fault(argv, self.rules, self.root, arguments.cwd))
+        programs = executed(argv, self.root, arguments.cwd)
+        return attrs.evolve(look, faults=faults, argv=tuple(argv), asks=f"run {argv[0]}", named=programs)
 
-    def _planned(self, look: Look, asked: FileCall) -> Look:
-        """Return what a call would change, or why it cannot be done: then nobody is asked for leave."""
-        fault = self.workspace.fault(asked)
+    def _file_look(self, look: Look, call: FileCall) -> Look:
+        """Return the look at a file call: its changes, or why it cannot work, and then it needs no permission."""
+        fault = self.workspace.fault(call)
         if fault:
             return attrs.evolve(look, faults=CallFaults(inside_workspace=fault))
         try:
-            return attrs.evolve(look, planned=tuple(self.workspace.planned(asked)))
+            return attrs.evolve(look, planned=tuple(self.workspace.planned(call)))
         except WorkspaceToolError as error:
             return attrs.evolve(look, cannot=CallFault(error.code, str(error)))
 
-    def shown(self, call: CodingCall) -> str:
-        """Return what a call would do, for a person: a diff, or the command."""
+    def preview(self, call: CodingCall) -> str:
+        """Return the effect of a call for a person: a diff, or the command."""
         if call.planned:
             try:
                 text = self.workspace.diff(read(call.tool, call.arguments))
             except WorkspaceToolError as error:
                 return str(error)
         elif call.argv:
-            text = _command_shown(call.argv, read_record(CommandArguments, call.arguments))
+            text = _command_text(call.argv, read_record(CommandArguments, call.arguments))
         else:
             text = json.dumps(call.arguments, ensure_ascii=False, indent=1)
         left = len(text) - _LONGEST_DIFF
-        unseen = f"\n[.. {left:,} characters are not shown: do not let this happen unseen ..]"
+        unseen = f"\n[.. {left:,} characters are not shown: do not allow what you cannot see ..]"
         return text if left <= 0 else text[:_LONGEST_DIFF] + unseen
 
-    # -- a call ---------------------------------------------------------------------------------------------------------
+    # --- a call ---
 
     def do(self, call: CodingCall, *, key: str, stop: StopSwitch, was_asked: bool = False) -> CallDone:
-        """Do a call; `key` is that of its effect. What goes wrong in it is told; only a fault of ours raises.
+        """Make a call; `key` is that of its effect. A fault in it is a result; only our own faults raise.
 
-        `was_asked`: a person has let it happen, for the files that its command executes as they were then; it is not done when one is another now.
+        `was_asked` says that a person allowed it, with the files that its command executes at that time; when one has changed, the call is not made.
         """
         if call.cannot is not None:
-            return _failed(call, WorkspaceToolError(call.cannot.code, call.cannot.message))
+            return _failure(call, WorkspaceToolError(call.cannot.code, call.cannot.message))
         if call.kind in {"looking", "polling"}:
-            return self._done(call, stop)
+            return self._attempt(call, stop)
         try:
             is_tested = call.tool == "write_tested"
-            write = self._tested(call, stop) if is_tested else None  # a model is asked
+            write = self._write_tested(call, stop) if is_tested else None  # this asks a model
             with alone(self.root, stop):
                 if was_asked:
                     self._require_unchanged(call)
-                names = self._written(call)
-                begun = self.history.begin(key, f"before {call.tool}", names, _StopCheck(stop))
-                done = self._done(call, stop) if write is None else write()
-                over = self.history.end(begun, f"after {call.tool}", names, _StopCheck(stop, _ORDER_S))
+                names = self._written_paths(call)
+                start = self.history.begin(key, f"before {call.tool}", names, _StopCheck(stop))
+                outcome = self._attempt(call, stop) if write is None else write()
+                over = self.history.end(start, f"after {call.tool}", names, _StopCheck(stop, _ORDER_S))
         except WorkspaceToolError as error:
-            return _failed(call, error)
-        return self._with_changes(done, over)
+            return _failure(call, error)
+        return self._with_changes(outcome, over)
 
     def _require_unchanged(self, call: CodingCall) -> None:
-        """Raise ToolError when a file that the command executes is not what it was when leave was asked for."""
+        """Raise WorkspaceToolError when a file that the command executes has changed since the question."""
         if not call.argv:
             return
-        asked = read_record(CommandArguments, call.arguments)
-        known, now = call.named, executed(call.argv, self.root, asked.cwd)
-        changed = sorted(path for path in {*known, *now} if known.get(path) != now.get(path))
-        if changed:
-            which = f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed"
-            told = f"not run: {which} since leave was asked for this command; look at it, and ask for the command again"
-            raise WorkspaceToolError("changed_since", told)
+        arguments = read_record(CommandArguments, call.arguments)
+        before, now = call.named, executed(call.argv, self.root, arguments.cwd)
+        paths = sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
+        if paths:
+            which = f"{', '.join(paths)} {'has' if len(paths) == 1 else 'have'} changed"
+            message = f"not run: {which} since the user was asked about this command; look at it, and call it again"
+            raise WorkspaceToolError("changed_since", message)
 
-    def cut_off(self, call: CodingCall, key: str, stop: StopSwitch) -> CallDone:
-        """Return what is known of a call that was cut off and is not done again: what has changed since it began."""
-        told = refused(call.call_id, "interrupted", _INTERRUPTED).content
-        done = CallDone(CodingResult(call.call_id, told, error=f"{call.tool}: interrupted"), is_done=False)
-        found = self.history.cut_off(key, _StopCheck(stop))
-        return done if found is None else self._with_changes(done, found)
+    def interrupted_call(self, call: CodingCall, key: str, stop: StopSwitch) -> CallDone:
+        """Return the result of an interrupted call that is not made again: the changes since its start."""
+        content = fault_result(call.call_id, "interrupted", _INTERRUPTED).content
+        outcome = CallDone(CodingResult(call.call_id, content, error=f"{call.tool}: interrupted"), is_done=False)
+        mark = self.history.interrupted_call(key, _StopCheck(stop))
+        return outcome if mark is None else self._with_changes(outcome, mark)
 
-    def _written(self, call: CodingCall) -> tuple[str, ...]:
-        """Name the files that a call will write, as far as it says so."""
+    def _written_paths(self, call: CodingCall) -> tuple[str, ...]:
+        """Return the files that a call says it will write."""
         if call.tool == "write_tested":
             return tuple(map(self.workspace.known_as, read_record(WriteTested, call.arguments).files().paths))
         return tuple(each.path for each in call.planned)
 
-    def _with_changes(self, done: CallDone, call: CallMark) -> CallDone:
+    def _with_changes(self, outcome: CallDone, call: CallMark) -> CallDone:
         changes = [] if call.before == call.after else self.history.changed(call.before, call.after, call.made)
-        told = tuple(FileEdit(each.path, each.before, each.after) for each in changes)
-        made = tuple(path for path in call.made if any(each.path == path for each in changes))
+        edits = tuple(FileEdit(each.path, each.before, each.after) for each in changes)
+        new_paths = tuple(path for path in call.made if any(each.path == path for each in changes))
         unkept, before = self.history.unkept(call.after), self._unkept
         self._unkept = unkept
-        told_too = [self.history.lost(call.before, call.after), unkept if unkept != before else ""]
-        unkept = "; ".join(filter(None, told_too))
-        came = attrs.evolve(done.came, changes=told, made=made, unkept=unkept)
-        if told:
-            came = attrs.evolve(came, before=call.before, after=call.after)
-        return attrs.evolve(done, came=came)
+        remarks = [self.history.lost(call.before, call.after), unkept if unkept != before else ""]
+        unkept = "; ".join(filter(None, remarks))
+        result = attrs.evolve(outcome.result, changes=edits, made=new_paths, unkept=unkept)
+        if edits:
+            result = attrs.evolve(result, before=call.before, after=call.after)
+        return attrs.evolve(outcome, result=result)
 
-    def _done(self, call: CodingCall, stop: StopSwitch) -> CallDone:
+    def _attempt(self, call: CodingCall, stop: StopSwitch) -> CallDone:
         try:
-            return CallDone(self._called(call, stop))
+            return CallDone(self._call(call, stop))
         except WorkspaceToolError as error:
-            return _failed(call, error)
-        except OSError as error:  # a workspace that is gone raises another one, which ends the run
-            return _failed(call, WorkspaceToolError("failed", f"the system refuses it: {_complaint(error)}"))
+            return _failure(call, error)
+        except OSError as error:  # a missing workspace raises another exception, which ends the run
+            return _failure(call, WorkspaceToolError("failed", f"the operating system refuses it: {_complaint(error)}"))
 
-    def _called(self, call: CodingCall, stop: StopSwitch) -> CodingResult:
-        return (
-            self._ran(call, stop)
-            if call.tool == "run_cmd"
-            else CodingResult(call.call_id, _told(self._found(call, stop)))
-        )
+    def _call(self, call: CodingCall, stop: StopSwitch) -> CodingResult:
+        if call.tool == "run_cmd":
+            return self._run(call, stop)
+        return CodingResult(call.call_id, _as_result(self._result_of(call, stop)))
 
-    def _found(self, call: CodingCall, stop: StopSwitch) -> object:
-        """Return what a tool found, as its record."""
-        name, given = call.tool, call.arguments
+    def _result_of(self, call: CodingCall, stop: StopSwitch) -> object:
+        """Return the record of a tool's result."""
+        name, arguments = call.tool, call.arguments
         if name in FILE_TOOLS:
-            return self.workspace.apply(read(name, given), call.planned)
+            return self.workspace.apply(read(name, arguments), call.planned)
         if name == "git_commit":
-            return self._git.git_commit(given["message"], written=call.files)
+            return self._git.git_commit(arguments["message"], written=call.files)
         if name in _GIT:
-            return _GIT[name](self._git, given)
-        assert self.foreign is not None, "a tool that is not ours is a server's"
-        return self.foreign.call(name, given, stop=stop)
+            return _GIT[name](self._git, arguments)
+        assert self.foreign is not None, "any other tool is a server's"
+        return self.foreign.call(name, arguments, stop=stop)
 
-    def _tested(self, call: CodingCall, stop: StopSwitch) -> Callable[[], CallDone]:
-        """Have a module and its tests written; gives what puts them into the workspace."""
-        assert self.model is not None, "the tool is offered where a model is asked"
-        asked = read_record(WriteTested, call.arguments)
-        places = Places(self.root, asked.path, asked.tests_path)
-        run = partial(
+    def _write_tested(self, call: CodingCall, stop: StopSwitch) -> Callable[[], CallDone]:
+        """Let the model write a module and its tests; return the function that puts them into the workspace."""
+        assert self.model is not None, "the tool is only offered with a model"
+        arguments = read_record(WriteTested, call.arguments)
+        places = Places(self.root, arguments.path, arguments.tests_path)
+        run_command = partial(
             command_runner.run, protected=self._protected, unconfined=bool(self._config.get("unconfined")), stop=stop
         )
-        tested = write_tested(self.model, asked.specification, Layout(places, run), self.asked)
+        tested = write_tested(self.model, arguments.specification, Layout(places, run_command), self.answer_count)
 
         def write() -> CallDone:
-            found = self.workspace.write(asked.files(tested.code, tested.tests))
-            told = {"answers": tested.attempts, "code": tested.code, "tests": tested.tests}
-            result = {"result": f"{found.result}; {tested.how}", **told}
+            changes = self.workspace.write(arguments.files(tested.code, tested.tests))
+            facts = {"answers": tested.attempts, "code": tested.code, "tests": tested.tests}
+            result = {"result": f"{changes.result}; {tested.how}", **facts}
             return CallDone(CodingResult(call.call_id, result, usage=tested.usage))
 
         return write
 
-    def _ran(self, call: CodingCall, stop: StopSwitch) -> CodingResult:
-        asked = read_record(CommandArguments, call.arguments)
-        ran = command_runner.run(
-            call.argv, root=self.root, cwd=asked.cwd, stdin=asked.stdin, timeout_s=asked.timeout_sec,
+    def _run(self, call: CodingCall, stop: StopSwitch) -> CodingResult:
+        arguments = read_record(CommandArguments, call.arguments)
+        command = command_runner.run(
+            call.argv, root=self.root, cwd=arguments.cwd, stdin=arguments.stdin, timeout_s=arguments.timeout_sec,
             protected=self._protected, network=tuple(self._config.get("network") or ()), rules=self.rules,
             unconfined=bool(self._config.get("unconfined")), stop=stop,
         )  # fmt: skip
-        was_ended = ran.ended != "exited" and ran.code is None and not ran.signal
-        how = "timed out" if ran.timed_out else ran.ended if was_ended else ""
-        rc = f"rc={ran.code}" if ran.code is not None else ran.signal or how
-        told = CommandResult(
-            ran.code, ran.output, ran.signal, how, ran.omitted, _left_out(ran.omitted), ran.removed, ran.changed
-        )
-        outcome = f"{short(shell_line(call.argv), _LONGEST_COMMAND)} -> {rc}"
-        failed = "" if ran.code == 0 else short(f"{outcome}: {_last_line(ran.output)}", _LONGEST_ERROR)
-        fault = f"{rc} {_last_line(ran.output)}" if failed else ""
-        return CodingResult(call.call_id, _told(told), failed, fault, outcome)
+        was_ended = command.ended != "exited" and command.code is None and not command.signal
+        how = "timed out" if command.timed_out else command.ended if was_ended else ""
+        rc = f"rc={command.code}" if command.code is not None else command.signal or how
+        omission = _omission(command.omitted)
+        result = CommandResult(
+            command.code, command.output, command.signal, how, command.omitted, omission, command.removed, command.changed,
+        )  # fmt: skip
+        outcome = f"{one_line(shell_line(call.argv), _LONGEST_COMMAND)} -> {rc}"
+        error = "" if command.code == 0 else one_line(f"{outcome}: {_last_line(command.output)}", _LONGEST_ERROR)
+        fault = f"{rc} {_last_line(command.output)}" if error else ""
+        return CodingResult(call.call_id, _as_result(result), error, fault, outcome)
 
     def contents(self) -> str:
-        """Name what lies in the workspace itself, not in its folders."""
-        found = self.workspace.listed(ListDir())
-        names = [each.name for each in found.entries]
-        left = len(names) + found.more - _MOST_NAMES
+        """Return the names at the top of the workspace as text."""
+        listing = self.workspace.listed(ListDir())
+        names = [each.name for each in listing.entries]
+        left = len(names) + listing.more - _MOST_NAMES
         more = f" and {left} more" if left > 0 else ""
         return f"{', '.join(names[:_MOST_NAMES])}{more}" if names else "nothing yet"
 
-    # -- between calls --------------------------------------------------------------------------------------------------
+    # --- between calls ---
 
-    def probe(self, written: Sequence[str], ran: Sequence[str], errors: Sequence[str]) -> Probe:
-        """Return facts about the workspace, none of them about a goal (seed 003, generic state probing)."""
-        here = [path for path in written if self.workspace.exists(path)]
-        missing = tuple(path for path in written if path not in here)
-        return Probe(tuple(written), tuple(here), missing, tuple(ran[-5:]), tuple(errors[-3:]))
+    def probe(self, files: Sequence[str], commands: Sequence[str], errors: Sequence[str]) -> Probe:
+        """Return facts about the workspace, independent of the goal (seed 003, generic state probing)."""
+        here = [path for path in files if self.workspace.exists(path)]
+        missing = tuple(path for path in files if path not in here)
+        return Probe(tuple(files), tuple(here), missing, tuple(commands[-5:]), tuple(errors[-3:]))
 
     def close(self) -> None:
-        """Let go of the workspace, and end the servers."""
+        """Close the workspace, and stop the servers."""
         self.workspace.close()
         if "foreign" in self.__dict__ and self.foreign is not None:
             self.foreign.close()
 
 
-def _told(found: object) -> JsonObject:
-    """Return the JSON that a model gets of what a tool found; which files have changed stands beside it in the event."""
-    return {"result": found.result} if isinstance(found, FileChanges) else as_data(found)
+def _as_result(record: object) -> JsonObject:
+    """Return a tool's result as JSON for the model; the event has the changed files in another place."""
+    return {"result": record.result} if isinstance(record, FileChanges) else as_data(record)
 
 
-def _failed(call: CodingCall, error: WorkspaceToolError) -> CallDone:
+def _failure(call: CodingCall, error: WorkspaceToolError) -> CallDone:
     line = " ".join(str(error).split())
-    told = refused(call.call_id, error.code, str(error)).content
+    content = fault_result(call.call_id, error.code, str(error)).content
     fault = f"{error.code} {call.arguments.get('path', '')}"
     return CallDone(
-        CodingResult(call.call_id, told, short(f"{call.tool}: {line}", _LONGEST_ERROR), fault), is_done=False
+        CodingResult(call.call_id, content, one_line(f"{call.tool}: {line}", _LONGEST_ERROR), fault), is_done=False
     )
 
 
-_INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look before you do it again"
+_INTERRUPTED = "it was interrupted, and its effects are unknown: check them before you call it again"
 
 
-def _command_shown(argv: Sequence[str], asked: CommandArguments) -> str:
-    """Return all that makes a command do what it does: where it runs and what it reads may be the program."""
+def _command_text(argv: Sequence[str], arguments: CommandArguments) -> str:
+    """Return everything that determines a command: its words, its folder, and its standard input, which may be the program."""
     lines = [shell_line(argv)]
-    if (where := posixpath.normpath(asked.cwd)) != ".":
+    if (where := posixpath.normpath(arguments.cwd)) != ".":
         lines.append(f"in the folder {shell_line([where])}")
-    if asked.stdin:
-        lines += ["reading on its standard input:", *(f"| {each}" for each in asked.stdin.splitlines())]
+    if arguments.stdin:
+        lines += ["with this standard input:", *(f"| {each}" for each in arguments.stdin.splitlines())]
     return "\n".join(lines)
 
 
 def _command_fault(argv: Sequence[str], rules: Rules, root: Path, cwd: str) -> str:
-    """Return why a command is not run; also where the system can look up no such path or module: a NUL, a name that is too long."""
+    """Return why a command is not allowed, also for a path or name that the system cannot look up: with a NUL, or too long."""
     try:
         return command_runner.fault(argv, rules, root, cwd)
     except (OSError, ValueError) as error:
-        return f"the command has a path or a name that cannot be there: {_complaint(error)}"
+        return f"the command has an impossible path or name: {_complaint(error)}"
 
 
 def _complaint(error: Exception) -> str:
-    """Return what the system says, without the path: that may be anything."""
+    """Return the system's message without the path, which may be anything."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _as_tool(each: ForeignTool) -> WorkspaceTool:
-    """Return a server's tool. That it only reads is its own claim: it counts where the user lets all of the server's calls happen."""
+    """Return a server's tool. Its claim to be read-only counts only when the user allows all of the server's calls."""
     reads = each.reads_only and each.approve == "always"
     needs = {"never": "never", "always": "look", "ask": "ask"}.get(each.approve or "", "run")
     kind: Kind = "looking" if reads else "running"
     return WorkspaceTool(each.name, each.description, schema=each.schema, kind=kind, needs=needs)
 
 
-def _left_out(omitted: int) -> str:
-    """Return what of an output is not given; nothing where all is."""
-    how = "have it print less, or into a file, and read that"
+def _omission(omitted: int) -> str:
+    """Return the note on omitted output, or an empty text."""
+    how = "let it print less, or print into a file and read that"
     return f"{omitted:,} characters of its output are left out: {how}" if omitted else ""
 
 

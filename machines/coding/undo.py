@@ -1,6 +1,7 @@
-"""`dsa undo RUN`, and what `dsa show RUN --diff` shows: what a run has changed in its workspace.
+"""The command `dsa undo RUN`, and the diff of `dsa show RUN --diff`: the changes of a run in its workspace.
 
-Takes runs and the id of one. The history of its workspace lies in the run's folder; a part's lies in that of the whole. What somebody else has changed meanwhile is left alone, and told.
+The history of the workspace is in the run's folder; that of a part is in the folder of the whole run. Undo leaves files alone that somebody else has changed
+since, and names them.
 """
 
 import json
@@ -19,50 +20,50 @@ from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
 from machines.coding.coding_work import Work
-from machines.coding.history import Conflict, Undone, WorkspaceHistory
+from machines.coding.history import Conflict, UndoResult, WorkspaceHistory
 from machines.coding.tools.command_runner import alone
 from machines.coding.tools.workspace_paths import RECORDS, shown_path
 from machines.coding.work_session import EXIT
-from machines.coding.workspace_view import gathered, outcome_of
+from machines.coding.workspace_view import outcome_of, work_with_parts
 from machines.tool_use.records import as_data, read_record
 
 _SHORT = 12
-#: How long an undo waits for calls of other runs in the workspace, in seconds.
+#: The time that an undo waits for calls of other runs in the workspace, in seconds.
 _WAIT_S = 30.0
 
 
 def diff(runs: Runs, run_id: str) -> str:
-    """Return what a run has changed, as `git diff` writes it. Raises DsaError where the history is not there."""
-    work, history = _changed(runs, run_id)
+    """Return the changes of a run in the form of `git diff`. Raises DsaError when the history is missing."""
+    work, history = _work_and_history(runs, run_id)
     return "".join(history.diff(first, last) for first, last in work.spans) if history else ""
 
 
-def undone(runs: Runs, run_id: str) -> list[Undone]:
-    """Put back what a run has changed, the last change first. Raises DsaError where the history or the workspace is not there, or another run works in it."""
-    work, history = _changed(runs, run_id)
+def undo_run(runs: Runs, run_id: str) -> list[UndoResult]:
+    """Undo the changes of a run, the last one first. Raises DsaError when the history or the workspace is missing, or another run works there."""
+    work, history = _work_and_history(runs, run_id)
     if history is None:
         return []
-    # A command of another run would take what is half put back for its own.
+    # Otherwise a command of another run could see a half-restored workspace.
     with stop() as never, alone(history.root, never, _WAIT_S):
-        return [history.undo(first, last, work.made) for first, last in reversed(work.spans)]
+        return [history.undo(first, last, work.new_files) for first, last in reversed(work.spans)]
 
 
-def _changed(runs: Runs, run_id: str) -> tuple[Work, WorkspaceHistory | None]:
-    """Return the work, and the history where it has changed something: also by a call that was cut off, unless the run goes on."""
+def _work_and_history(runs: Runs, run_id: str) -> tuple[Work, WorkspaceHistory | None]:
+    """Return the work, and its history if it changed something, also in an interrupted call unless the run is under way."""
     work = _work(runs, run_id)
     if not work.spans and not work.under_way:
         return work, None
-    history = _opened(runs, run_id)
-    for key in () if _goes_on(runs, run_id) else work.under_way:
-        call = history.cut_off(key)
+    history = _history_of(runs, run_id)
+    for key in () if _is_under_way(runs, run_id) else work.under_way:
+        call = history.interrupted_call(key)
         if call is not None and call.before != call.after:
             work.span(call.before, call.after)
-            work.made.update(call.made)
+            work.new_files.update(call.made)
     return work, history
 
 
-def _goes_on(runs: Runs, run_id: str) -> bool:
-    """Return whether somebody works at a run, or at the whole that it is a part of."""
+def _is_under_way(runs: Runs, run_id: str) -> bool:
+    """Return whether a process holds a run, or the whole run of a part."""
     return any(runs.recorded(name).holder is not None for name in (run_id, run_id.partition(PART_OF)[0]))
 
 
@@ -70,19 +71,19 @@ def _work(runs: Runs, run_id: str) -> Work:
     entries = runs.recorded(run_id).entries
     first = entries[0]
     if not isinstance(first, MachineEntry) or first.name != "coding":
-        raise DsaError("this is no run of the coding machine")
-    return gathered(entries, runs, run_id)
+        raise DsaError("this is not a run of the coding machine")
+    return work_with_parts(entries, runs, run_id)
 
 
-def _opened(runs: Runs, run_id: str) -> WorkspaceHistory:
-    assert runs.root is not None, "it is kept in a folder"
+def _history_of(runs: Runs, run_id: str) -> WorkspaceHistory:
+    assert runs.root is not None, "the runs are in a folder"
     start = _start(runs, run_id)
-    folder = runs.root / (start.part_of or run_id)  # of all parts the whole keeps it
+    folder = runs.root / (start.part_of or run_id)  # the whole run has the history of its parts
     if not (folder / "history").is_dir():
-        raise DsaError(f"{folder}: nothing is kept here of what the run has changed")
+        raise DsaError(f"{folder}: there is no history of the run's changes")
     workspace = Path(start.workspace)
     if not workspace.is_dir():
-        raise DsaError(f"{workspace}: the run's workspace is not there")
+        raise DsaError(f"{workspace}: the run's workspace is missing")
     history = WorkspaceHistory(folder / "history", workspace)
     history.progress = show_line
     return history
@@ -93,36 +94,36 @@ def _opened(runs: Runs, run_id: str) -> WorkspaceHistory:
 @json_option
 @runs_option
 def command(run: str, root: str, *, json_wanted: bool) -> None:
-    """Put back what a coding RUN has changed in its workspace.
+    """Undo the changes of a coding RUN in its workspace.
 
-    A file that somebody has changed since is left alone, and named. Exit code 0: all was put back; 1: not all of it.
+    A file that somebody has changed since is left alone, and listed. Exit code 0: all changes were undone; 1: not all.
     """
     with faults_told(Path(root)), open_runs(root, must_exist=True) as runs:
         run = find(runs.ids(), run, Path(root))
-        if _goes_on(runs, run):
-            raise CommandExit(f"run {run.partition(PART_OF)[0]} goes on: stop it first", 1)
-        work, done = _work(runs, run), undone(runs, run)
+        if _is_under_way(runs, run):
+            raise CommandExit(f"run {run.partition(PART_OF)[0]} is under way: stop it first", 1)
+        work, results = _work(runs, run), undo_run(runs, run)
         stays = _records(runs, run)
-        unkept = _opened(runs, run).unkept(work.spans[-1][1]) if work.spans else ""
+        unkept = _history_of(runs, run).unkept(work.spans[-1][1]) if work.spans else ""
         is_over = _is_over(runs.recorded(run).entries)
-    told = _told(run, done, unkept, stays)
+    report = _report(run, results, unkept, stays)
     if json_wanted:
-        say(json.dumps(as_data(told)))
+        say(json.dumps(as_data(report)))
     else:
-        _show(told)
+        _show(report)
         for call in work.calls:
             if call.tool == "git_commit" and call.status == "done":
                 say(
-                    f"the commit {str(outcome_of(call.result).commit)[:_SHORT]} stays: undo puts back files, git its own history"
+                    f"the commit {str(outcome_of(call.result).commit)[:_SHORT]} stays: undo restores files, not git's history"
                 )
         if not is_over:
-            say("the run is not over: where it is taken up, it does not know that this was undone", err=True)
-    raise SystemExit(1 if told.left_alone else 0)
+            say("the run is not over: if you resume it, it does not know about this undo", err=True)
+    raise SystemExit(1 if report.left_alone else 0)
 
 
 @attrs.frozen
 class UndoReport:
-    """What an undo of a run has done: files by their paths. `unkept` says what the history lacks, `stays` names what is for people."""
+    """The result of an undo, with paths of files. `unkept` says what the history lacks; `stays` names the files for people, which remain."""
 
     run: str
     restored: tuple[str, ...]
@@ -132,38 +133,38 @@ class UndoReport:
     stays: tuple[str, ...]
 
 
-def _told(run: str, done: Sequence[Undone], unkept: str, stays: Sequence[str]) -> UndoReport:
-    """Return what was undone, of all spans together."""
-    restored = tuple(path for undo in done for path in undo.restored)
-    removed = tuple(path for undo in done for path in undo.removed)
-    left_alone = tuple(each for undo in done for each in undo.conflicts)
+def _report(run: str, results: Sequence[UndoResult], unkept: str, stays: Sequence[str]) -> UndoReport:
+    """Return the report of an undo, over all spans."""
+    restored = tuple(path for undo in results for path in undo.restored)
+    removed = tuple(path for undo in results for path in undo.removed)
+    left_alone = tuple(each for undo in results for each in undo.conflicts)
     return UndoReport(run, restored, removed, left_alone, unkept, tuple(stays))
 
 
-def _show(told: UndoReport) -> None:
-    """Print what was undone, and what was not."""
-    for name, paths in (("restored", told.restored), ("removed", told.removed)):
+def _show(report: UndoReport) -> None:
+    """Print the report of an undo."""
+    for name, paths in (("restored", report.restored), ("removed", report.removed)):
         for path in paths:
             say(f"{name}: {shown_path(path)}")
-    for each in told.left_alone:
+    for each in report.left_alone:
         say(shown_path(f"left alone: {each.path} ({each.reason})"))
-    if not (told.restored or told.removed or told.left_alone):
-        say(f"run {told.run} has left no file to put back")
-    if told.unkept:
-        say(shown_path(told.unkept))
-    if told.stays:
-        say(f"stays: {', '.join(told.stays)}, which say for people what the last run here has done; nothing needs them")
+    if not (report.restored or report.removed or report.left_alone):
+        say(f"run {report.run} has no file to restore")
+    if report.unkept:
+        say(shown_path(report.unkept))
+    if report.stays:
+        say(f"stays: {', '.join(report.stays)}, which describe the last run here for people; nothing needs them")
 
 
 def _records(runs: Runs, run_id: str) -> list[str]:
-    """Name what runs have written for people in the workspace, as far as it is there."""
+    """Return the names of the records for people that exist in the workspace."""
     workspace = Path(_start(runs, run_id).workspace)
     return [name for name in RECORDS if os.path.lexists(workspace / name)]
 
 
 @attrs.frozen
 class _Start:
-    """What a run was started with, as far as an undo has to know it: where it works, and the whole that it is a part of."""
+    """The settings that an undo needs: the workspace of a run, and the whole run of a part."""
 
     workspace: str
     part_of: str = ""

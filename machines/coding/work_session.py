@@ -1,6 +1,6 @@
-"""The work on one goal, held by this process: begun, or taken up again from its ledger, until it rests.
+"""Work sessions: the work on one goal, which this process begins or resumes, until it rests.
 
-It rests at a final state, or where a person is asked. Everything that was acknowledged is in the ledger, so a process that is killed loses nothing.
+It rests in a final state, or when a person is asked. Acknowledged input is in the ledger, so a killed process loses nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 
+from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.runs.handle import RunHandle
 from dsa.runs.place import PART_OF
@@ -19,64 +20,74 @@ from dsa.runtime.run_store import StoredRun
 from dsa.runtime.secrets import SecretOptions
 from dsa.runtime.timeline import Moment, OnMoment
 from dsa.semantics import Occurrence
-from machines.coding.coding_resources import KNOWN, MODES, CodingResources, CodingSettings, Listener, settings_recorded
+from machines.coding.coding_resources import (
+    MODES,
+    RESOURCES,
+    CodingResources,
+    CodingSettings,
+    Listener,
+    settings_at_start,
+)
 from machines.coding.coding_work import Work, work_of
 from machines.coding.task_plan import CodingCall, Goal, Task
-from machines.coding.workspace_view import Projection, gathered
-from machines.tool_use.machine_session import MachineSession, WrongRunError, begun, taken_up
+from machines.coding.workspace_view import Projection, work_with_parts
+from machines.tool_use.machine_session import MachineSession, begin_run, hold_run
 from machines.tool_use.records import as_data
 
 NAME = "coding"
-#: Where the model could not be asked: `again` tries it again.
+#: States after a failed request to the model; `again` tries it again.
 PAUSED = ("unplanned", "paused", "held_up")
-#: How states that are final are told, and what a program is told of them: an answer completes no subtask, whatever it says.
+#: Final states and their exit codes. An answer completes no subtask, so it is not a success.
 EXIT = {"goal_complete": 0, "answered": 1, "rounds_exhausted": 1, "blocked": 1, "escalated": 3, "cancelled": 1}
 
 
-#: A person is needed, or the work is not over.
-ASKED = 3
+#: The exit code when a person is needed, or the work is not over.
+WAITING_CODE = 3
 
 
 def exit_code(state: str, work: Work) -> int:
-    """Return what a program is told of the work: 0 where every subtask was completed, and a result shows it of each."""
-    return 1 if state == "goal_complete" and work.unshown else EXIT.get(state, ASKED)
+    """Return the exit code of the work: 0 when every subtask is completed with evidence."""
+    return 1 if state == "goal_complete" and work.unshown else EXIT.get(state, WAITING_CODE)
 
 
 def code_of_end(run: Run) -> int | None:
-    """Return what every command tells a program of a run that is over; None for one of another table of this name."""
+    """Return the exit code of a finished run, or None for a run of another table with this name."""
     state = run.configuration.state
     return exit_code(state, work_of(run.ledger)) if state in EXIT else None
 
 
 @attrs.frozen
 class WorkStart:
-    """With what the work is begun; kept in its ledger. `tasks` are those of a template, if one is used, `module` binds names in place of ours.
-
-    `settings` are what policies read.
-    """
+    """The start of the work, which its ledger records. `settings` are for the policies, `tasks` are those of a template; `module` replaces the coding bindings."""
 
     goal: str
     settings: CodingSettings
     tasks: tuple[Task, ...] = ()
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
     module: str | None = None
-    chosen: SecretOptions = attrs.field(factory=SecretOptions)
+    secrets: SecretOptions = attrs.field(factory=SecretOptions)
 
     def options(self) -> Options:
-        """Return how the run is started."""
-        said, config = self.settings, as_data(attrs.evolve(self.settings, budget=None))
+        """Return the options of the run."""
+        settings, config = self.settings, as_data(attrs.evolve(self.settings, budget=None))
         return Options(
-            self.module, said.model, said.seed, self.parameters, said.budget or (), self.chosen, config=config
+            self.module,
+            settings.model,
+            settings.seed,
+            self.parameters,
+            settings.budget or (),
+            self.secrets,
+            config=config,
         )
 
     def first(self) -> Occurrence:
-        """Return the event that the run begins with."""
+        """Return the first event of the run."""
         goal = Goal(self.goal, tasks=self.tasks or None)
         return Occurrence("planned" if self.tasks else "goal", data=as_data(goal))
 
 
 class _Rounds:
-    """Passes moments on, and calls `on_round` after each round that begins."""
+    """An observer that passes moments on, and calls `on_round` at the start of each round."""
 
     def __init__(self, on_moment: OnMoment | None) -> None:
         self._on_moment = on_moment
@@ -90,24 +101,24 @@ class _Rounds:
 
 
 class WorkRun(MachineSession[CodingResources]):
-    """A run of the coding machine that is held: of the work on a goal, or of a part of it."""
+    """A run of the coding machine that this process holds: the work on a goal, or a part of it."""
 
     @property
     def state(self) -> str:
-        """Where it stands, without the states around it."""
+        """The innermost state of the run."""
         return self._handle.run.configuration.state.rpartition(".")[2]
 
     @property
     def own_work(self) -> Work:
-        """What the ledger says of the work: of parts only once all of a group are over."""
+        """The work in the ledger; it has the parts of a group only after all of them are over."""
         return self.resources.work(self._handle.run)
 
 
 class Agent(WorkRun):
-    """The work on one goal; `begin` and `resume` make it.
+    """The work on one goal. Make it with `begin` and `resume`; `runs` stores it.
 
-    It is kept in `runs`. `on_moment` is called with every moment of its run and of the parts of it, `listen` with the model's text as it comes, `notice`
-    with why a model that failed is asked again and with what cannot be written down.
+    `on_moment` is called with every moment of the run and its parts, `listen` with the model's text as it comes, `notice` with the reason when a model is
+    asked again, and with files that cannot be written.
     """
 
     command = "dsa code"
@@ -127,10 +138,10 @@ class Agent(WorkRun):
             resources.runs, resources.watch_part = runs, on_moment
             _ = resources.model, resources.toolbox
             if is_new:
-                _ = resources.toolbox.tools  # servers of others start here, or say why not
+                _ = resources.toolbox.tools  # MCP servers start here, or raise
 
-        super().__init__(handle, KNOWN, prepare)
-        self._runs, self._notice, self._untold = runs, notice, ""
+        super().__init__(handle, RESOURCES, prepare)
+        self._runs, self._notice, self._last_problem = runs, notice, ""
         self._projection = Projection(Path(self.resources.settings.workspace))
         self._first: tuple[Occurrence, ...] = ()
 
@@ -144,12 +155,12 @@ class Agent(WorkRun):
         listen: Listener = lambda _text: None,
         notice: Listener = lambda _text: None,
     ) -> "Agent":
-        """Begin. Raises ModelUnavailable, ToolError and ValueError for tools that cannot be had, BindingError, StoreError, BudgetError."""
+        """Begin a run. Raises ModelUnavailable, WorkspaceToolError and ValueError for unavailable tools, BindingError, StoreError, BudgetError."""
         _require_fit_for_parts(settings.settings)
         if fault := Projection(Path(settings.settings.workspace)).fault():
             raise ValueError(fault)
         rounds = _Rounds(on_moment)
-        handle = begun(runs, NAME, settings.options(), on_moment=rounds)
+        handle = begin_run(runs, NAME, settings.options(), on_moment=rounds)
         agent = cls(runs, handle, listen, notice, on_moment, is_new=True)
         agent._first, rounds.on_round = (settings.first(),), agent.project
         return agent
@@ -166,46 +177,46 @@ class Agent(WorkRun):
         listen: Listener = lambda _text: None,
         notice: Listener = lambda _text: None,
     ) -> "Agent":
-        """Take up the work again, bound as it was begun but for what the options say: a model, a budget for all of it.
+        """Resume a run with its own settings, except those in `options`: a model, a budget for the whole run.
 
-        Raises WrongRunError for a run that is none, or a part of one, StoreError, OtherMachineError, ReplayError.
+        Raises DsaError for a run that is not of this machine, or is a part, StoreError, OtherMachineError, ReplayError.
         """
         whole, _, part = run_id.partition(PART_OF)
         if part:
-            raise WrongRunError(f"run {run_id} is a part of {whole}: go on with that one")
+            raise DsaError(f"run {run_id} is a part of {whole}: continue that one")
         rounds = _Rounds(on_moment)
-        handle = taken_up(runs, run_id, NAME, options or Options(), take=take, on_moment=rounds)
+        handle = hold_run(runs, run_id, NAME, options or Options(), take=take, on_moment=rounds)
         agent = cls(runs, handle, listen, notice, on_moment, is_new=False)
         rounds.on_round = agent.project
         return agent
 
     @property
     def is_paused(self) -> bool:
-        """Return whether the model could not be asked; `go_on` asks it again."""
+        """Whether a request to the model failed; `go_on` tries again."""
         return self.state in PAUSED
 
     @property
     def asks(self) -> CodingCall | None:
-        """The call for which leave is asked, as its event has it; None where nobody is asked."""
+        """The call that needs permission, or None."""
         return self.work.call if self.state == "approving" else None
 
     @property
-    def asked_shown(self) -> str:
-        """What the call would do for which leave is asked: a diff, or the command."""
-        return "" if self.asks is None else self.resources.toolbox.shown(self.asks)
+    def preview(self) -> str:
+        """The effect of the call that needs permission: a diff, or the command."""
+        return "" if self.asks is None else self.resources.toolbox.preview(self.asks)
 
     @property
     def work(self) -> Work:
-        """What the ledger says of the work, and those of parts that are not over."""
+        """The work in the ledger, with that of the parts under way."""
         run, work = self._handle.run, self.own_work
         if not any(subtask.status == "apart" for _, _, subtask in work.places):
             return work
-        return gathered(run.ledger, self._runs, run.run_id)
+        return work_with_parts(run.ledger, self._runs, run.run_id)
 
     async def go_on(self) -> None:
-        """Work until it rests: at the end, where somebody is asked, or where the model could not be asked.
+        """Work until the run rests: at the end, at a question, or after a failed request to the model.
 
-        Raises StoppedError for a fault of ours; the ledger keeps the run.
+        Raises DsaError for a failure; the run can be resumed.
         """
         first, self._first = self._first, ()
         if self.is_paused:
@@ -213,11 +224,11 @@ class Agent(WorkRun):
         await self.drive(*first)
 
     async def permit(self, *, always: bool = False) -> None:
-        """Let the call happen for which leave is asked; `always`: and others like it."""
+        """Permit the call that waits; `always` includes others like it."""
         await self.drive(Occurrence("permitted", data={"always": always}))
 
     async def deny(self, why: str = "") -> None:
-        """Do not let it happen; the model is told why."""
+        """Deny the call that waits; the model gets the reason."""
         await self.drive(Occurrence("denied", data={"why": why} if why else {}))
 
     async def stop(self) -> None:
@@ -225,51 +236,53 @@ class Agent(WorkRun):
         await self.drive(Occurrence("stopped"))
 
     async def drive(self, *occurrences: Occurrence) -> None:
-        """Tell it events, and write down for people where it stands. Raises StoppedError."""
+        """Send the run events, and write the files for people. Raises DsaError."""
         try:
             await super().drive(*occurrences)
         finally:
             self.project()
 
     def project(self) -> None:
-        """Write down for people where the work stands. What cannot be written is told, once, and ends nothing: the truth is the ledger."""
+        """Write the files for people. A failure is reported once and ends nothing, because the ledger has everything."""
         try:
             self._projection.write(self.work, self.values)
         except OSError as error:
-            if (told := f"{error.filename2 or error.filename}: {error.strerror}") != self._untold:
-                self._untold = told
-                self._notice(f"what is done cannot be written down in the workspace: {told}")
+            if (problem := f"{error.filename2 or error.filename}: {error.strerror}") != self._last_problem:
+                self._last_problem = problem
+                self._notice(f"the record of the work cannot be written into the workspace: {problem}")
 
 
 def _require_fit_for_parts(settings: CodingSettings) -> None:
-    """Raise ValueError where subtasks are to be worked at together, and somebody would be asked, or there is one script for all."""
+    """Raise ValueError for parallel subtasks in a mode that asks for permission, or with one script for all."""
     count = settings.parallel or 1
     if count == 1:
         return
     if (settings.model or "").startswith("scripted:"):
-        raise ValueError(f"parallel = {count}: a script cannot play several models; name another model")
+        raise ValueError(f"parallel = {count}: a script cannot answer for several parts; name another model")
     if (settings.mode or MODES[0]) == "ask":
         raise ValueError(
-            f"parallel = {count}: nobody can be asked for leave by several at once; say --mode auto-edit, full-auto or read-only"
+            f"parallel = {count}: parts that run at the same time cannot ask for permission; use --mode auto-edit, full-auto or read-only"
         )
 
 
 def unfinished_run(goal: str, workspace: Path, runs: Runs) -> str | None:
-    """Name the newest run of this goal in this workspace that is not over (seed 003: resume when the goal matches)."""
+    """Return the newest run of this goal in this workspace that is not over, or None (seed 003: resume when the goal matches)."""
     for run_id in reversed(runs.ids()):
         if f"-{NAME}" not in f"-{run_id}" or PART_OF in run_id:
             continue
-        recorded = runs.recorded(run_id)
-        if settings_recorded(recorded).workspace == str(workspace) and _is_open(recorded, goal):
+        stored_run = runs.recorded(run_id)
+        if settings_at_start(stored_run).workspace == str(workspace) and _is_open(stored_run, goal):
             return run_id
     return None
 
 
-def _is_open(recorded: StoredRun, goal: str) -> bool:
-    """Return whether a run is of this goal, and not over."""
+def _is_open(stored_run: StoredRun, goal: str) -> bool:
+    """Return whether a run has this goal, and is not over."""
     events = (
-        entry.data for entry in recorded.entries if isinstance(entry, EventEntry) and entry.event in {"goal", "planned"}
+        entry.data
+        for entry in stored_run.entries
+        if isinstance(entry, EventEntry) and entry.event in {"goal", "planned"}
     )
-    said = next(events, None)
-    ends = [entry.target for entry in recorded.entries if isinstance(entry, RowEntry)]
-    return isinstance(said, Mapping) and said.get("text") == goal and (not ends or ends[-1] not in EXIT)
+    goal_data = next(events, None)
+    ends = [entry.target for entry in stored_run.entries if isinstance(entry, RowEntry)]
+    return isinstance(goal_data, Mapping) and goal_data.get("text") == goal and (not ends or ends[-1] not in EXIT)

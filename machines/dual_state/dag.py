@@ -1,11 +1,8 @@
-"""R of Definition 2 as the agent program names it: an interface, and its implementations in memory and in git.
+"""R of Definition 2 under the names of the agent program: an interface, and its implementations in memory and in git.
 
-Takes artifacts, gives them back by id. An artifact is stored before its guard runs, and what the guard said is a second record:
-whatever becomes of the guard, every generated version is there.
-
-S_workflow and S_env of Definition 1, as read-only views of a run: only a row of the table sets sigma.
-
-Takes a run and its artifacts, gives frozen values.
+A DAG stores artifacts and returns them by id. It stores an artifact before its guard runs, and the verdict is a second record, so every generated version
+is there even if the guard fails. `WorkflowState` and `EnvironmentState` are S_workflow and S_env of Definition 1: frozen views of a run, because only a
+row of the table sets sigma.
 """
 
 from abc import ABC, abstractmethod
@@ -23,46 +20,46 @@ from dsa.runtime.ledger import VerdictEntry
 
 
 class ArtifactDAGInterface(ABC):
-    """Keeps every version ever generated. Implement it to keep them in a place of your own."""
+    """A store of every generated version. Implement it to keep them in a place of your own."""
 
     @abstractmethod
     def store(self, artifact: Artifact, metadata: str = "") -> str:
-        """Keep one version under its `artifact_id` and give that id; the same version again changes nothing.
+        """Store one version under its `artifact_id` and return that id. Storing the same version again changes nothing.
 
         `metadata` is the name of the generator.
         """
 
     @abstractmethod
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Return one version; KeyError when there is none of that id."""
+        """Return one version. Raises KeyError for an unknown id."""
 
     @abstractmethod
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last. Raises KeyError for an unknown id."""
 
     def record_verdict(self, artifact_id: str, result: GuardResult) -> None:  # noqa: B027  # optional on purpose
-        """Keep what a guard said of a version. One that has no place for verdicts need not: the run's ledger has them."""
+        """Record a guard's verdict on a version. This method is optional: the run's ledger has the verdicts too."""
 
 
 class _StoreDag(ArtifactDAGInterface):
-    """A DAG on one of the stores that runs use."""
+    """A DAG on a store of runs."""
 
     def __init__(self, artifacts: ArtifactStore) -> None:
         self.artifacts = artifacts
 
     def store(self, artifact: Artifact, metadata: str = "") -> str:
-        """Keep one version and return its id; KeyError when a parent is unknown."""
+        """Store one version and return its id. Raises KeyError when a parent is unknown."""
         return self.artifacts.store(artifact, metadata).artifact_id
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Return one version; KeyError when there is none of that id."""
+        """Return one version. Raises KeyError for an unknown id."""
         try:
             return self.artifacts.get_artifact(artifact_id)
         except KeyError:
             raise KeyError(f"Artifact not found: {artifact_id}") from None
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Return the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        """Return the versions that lead to this one, oldest first, itself last. Raises KeyError for an unknown id."""
         return self.artifacts.get_provenance(artifact_id)
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
@@ -71,24 +68,24 @@ class _StoreDag(ArtifactDAGInterface):
 
 
 class InMemoryArtifactDAG(_StoreDag):
-    """A DAG that ends with the program."""
+    """A DAG in memory, which ends with the program."""
 
     def __init__(self) -> None:
         super().__init__(MemoryArtifacts())
 
 
 class GitArtifactDAG(_StoreDag):
-    """A DAG in the bare git repository at `repo_path`, made when missing: the branch `runs/RUN`, a commit for each record.
+    """A DAG in the bare git repository at `repo_path`, which is created when it is missing: the branch `runs/RUN`, a commit for each record.
 
-    Durable when a call returns; any number of processes may use one repository. Raises ArtifactStoreError when it cannot be used.
+    A record is durable when the call returns; any number of processes may use one repository. Raises ArtifactStoreError when git cannot use it.
     """
 
     def __init__(self, repo_path: str | Path, run: str = "agent") -> None:
         super().__init__(GitArtifacts(repo_path, run))
 
 
-class _PassedOn(MemoryArtifacts):
-    """The store of a run whose versions are kept elsewhere as well."""
+class _DagStore(MemoryArtifacts):
+    """The store of a run that passes its versions on to a DAG."""
 
     def __init__(self, dag: ArtifactDAGInterface) -> None:
         super().__init__()
@@ -104,15 +101,15 @@ class _PassedOn(MemoryArtifacts):
         return artifact
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Return one version; one that a caller hands in lies in the DAG."""
+        """Return one version; the caller's own dependencies are in the DAG."""
         return self._artifacts.get(artifact_id) or self._dag.get_artifact(artifact_id)
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
         return self._dag.get_provenance(artifact_id)
 
     def lineage(self, artifact_id: str) -> list[AttemptRecord]:
-        found = ((each, each.artifact_id) for each in self.get_provenance(artifact_id))
-        return [self._attempts[name] if name in self._attempts else attempt_of(each) for each, name in found]
+        versions = ((each, each.artifact_id) for each in self.get_provenance(artifact_id))
+        return [self._attempts[name] if name in self._attempts else attempt_of(each) for each, name in versions]
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
         super().record_verdict(verdict)
@@ -122,14 +119,14 @@ class _PassedOn(MemoryArtifacts):
 
 
 def store_of(dag: ArtifactDAGInterface) -> ArtifactStore:
-    """Return the store that a run uses for a DAG."""
-    return dag.artifacts if isinstance(dag, _StoreDag) else _PassedOn(dag)
+    """Return a run's store for a DAG."""
+    return dag.artifacts if isinstance(dag, _StoreDag) else _DagStore(dag)
 
 
-def handed_in(store: ArtifactStore, artifact: Artifact) -> Artifact:
-    """Return an artifact that a caller hands to a run, as it is in the run's store; it is put there when it is not.
+def adopt(store: ArtifactStore, artifact: Artifact) -> Artifact:
+    """Return a caller's artifact as the run's store has it, and store it there first when it is missing.
 
-    It keeps its id. One from another place leaves behind the ancestors that are not here.
+    It keeps its id. An artifact from another store loses its ancestors unless they are here too.
     """
     try:
         for parent in artifact.parents:
@@ -142,29 +139,29 @@ def handed_in(store: ArtifactStore, artifact: Artifact) -> Artifact:
     return store.store(artifact)
 
 
-def _frozen(given: Mapping[str, object]) -> Mapping[str, object]:
-    return MappingProxyType(dict(given))
+def _read_only(values: Mapping[str, object]) -> Mapping[str, object]:
+    return MappingProxyType(dict(values))
 
 
 @attrs.frozen
 class WorkflowState:
-    """sigma: which guards have passed, and which artifact passed each of them."""
+    """sigma: the guards that have passed, and the artifact that passed each."""
 
-    guards: Mapping[str, bool] = attrs.field(factory=dict, converter=_frozen)
-    artifact_ids: Mapping[str, str] = attrs.field(factory=dict, converter=_frozen)
+    guards: Mapping[str, bool] = attrs.field(factory=dict, converter=_read_only)
+    artifact_ids: Mapping[str, str] = attrs.field(factory=dict, converter=_read_only)
 
     def is_satisfied(self, guard_id: str) -> bool:
-        """Return whether a guard has passed; one that was never heard of has not."""
+        """Return whether a guard has passed; False for an unknown one."""
         return self.guards.get(guard_id, False)
 
     def get_artifact_id(self, guard_id: str) -> str | None:
-        """Return the id of the artifact that passed a guard."""
+        """Return the id of the artifact that passed a guard, or None."""
         return self.artifact_ids.get(guard_id)
 
 
 @attrs.frozen
 class EnvironmentState:
-    """s_env = <a, C>: the newest artifact, the context it was made in and what has been rejected, the retries taken."""
+    """s_env = <a, C>: the newest artifact, its context with the rejected attempts, and the number of retries."""
 
     artifact: Artifact | None = None
     context: Context | None = None

@@ -1,4 +1,4 @@
-"""The policies of the search agent, by the name under which `dsa run --policy` and the effects of machines find them."""
+"""Policies of the search agent, under the name by which `dsa run --policy` and the effects of machines find them."""
 
 from machines.search.policies import registry as policies
 

@@ -1,14 +1,12 @@
-"""Full-text search over the text files of a folder, with SQLite's FTS5 in memory.
+"""The search agent of seed 004 (section 6): a model searches files until it can answer.
 
-Takes a folder and words, gives places: file, line, excerpt. Files are read anew when any of them has changed. What is hidden, large,
-no UTF-8 text or a symbolic link is left out, and counted.
+`search` is a full-text search over the text files of a folder, with SQLite's FTS5 in memory. It returns places: file, line and excerpt. The index is
+built again when any file has changed. Hidden files, large ones, symbolic links and those that are not UTF-8 text are left out and counted.
 
-The search agent of seed 004 (section 6): it lets a model search files until it can answer.
-
-`registry` has its policies. Settings (`context.config`): `over`, the folder to search (`.`); `model`, as in `dsa run`
+`registry` has the policies. Settings (`context.config`): `over`, the folder to search (`.`); `model`, as in `dsa run`
 (`scripted:FILE`, `http://HOST/v1#MODEL`, or a LiteLLM name), with `api_base`, `temperature`, `max_tokens`, `timeout_s`, `seed`; `answers`, the
-policy that answers (`llm_policy`; without a model, or with the local one, which can call no tools, `quoting_policy`);
-`max_turns` (5). Keys come from the environment.
+policy that answers (`llm_policy`; `quoting_policy` without a model or with the local one, which cannot call tools);
+`max_turns` (5). API keys come from the environment.
 """
 
 import hashlib
@@ -54,11 +52,11 @@ LARGEST_BYTES = 1_000_000
 _LINES = 12  # of a passage, at most
 _EXCERPT, _CUT = 400, " [.. cut]"  # characters
 _WORD = re.compile(r"\w[\w.'-]*")
-_BEGIN, _END = "\x02", "\x03"  # mark what was found; no text file has them
+_BEGIN, _END = "\x02", "\x03"  # around each match; no text file contains them
 
 
 class SearchError(Exception):
-    """Raised when nothing can be searched. `code` is one stable word."""
+    """Raised when a search is impossible. `code` is a stable word."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -67,7 +65,7 @@ class SearchError(Exception):
 
 @attrs.frozen
 class SearchHit:
-    """Where something was found: the path within the folder, the line from 1, and what stands there."""
+    """A match: the path within the folder, the line from 1, and the text there."""
 
     file: str
     line: int
@@ -76,7 +74,7 @@ class SearchHit:
 
 @attrs.frozen
 class SearchHits:
-    """The best places first, how many files were searched, and how many were left out."""
+    """The matches, best first, the number of files searched, and the number left out."""
 
     places: tuple[SearchHit, ...]
     searched: int
@@ -84,21 +82,21 @@ class SearchHits:
 
 
 def search(folder: Path, query: str, limit: int = 5) -> SearchHits:
-    """Find passages with the words of a query, those with rare words and with many of them first.
+    """Return passages with words of a query, those with rare words and with many of them first.
 
-    Words count in all their forms. Raises SearchError: NO_WORDS, NO_FOLDER, TOO_MANY_FILES.
+    All forms of a word match. Raises SearchError: NO_WORDS, NO_FOLDER, TOO_MANY_FILES.
     """
     words = _WORD.findall(query)
     if not words:
         raise SearchError("NO_WORDS", f"there is no word in '{query}' to search for")
     if not folder.is_dir():
-        raise SearchError("NO_FOLDER", f"{folder} is no folder that can be searched")
+        raise SearchError("NO_FOLDER", f"{folder} is not a folder")
     index = _index_of(folder, tuple(files_in(folder)))
     return SearchHits(tuple(index.places(words, limit)), index.searched, index.left_out)
 
 
 def files_in(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield path, size and time of change of all that is not hidden, sorted; the size is -1 of what cannot be read."""
+    """Yield path, size and time of change of the files that are not hidden, sorted. The size is -1 for one that cannot be read."""
     unreadable: list[OSError] = []
     count = 0
     for parent, folders, names in os.walk(folder, onerror=unreadable.append):
@@ -113,7 +111,7 @@ def files_in(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def _about(path: Path) -> tuple[int, int]:
-    """Return size and time of change of a file; -1 as the size of a link, a pipe, and what is gone or has no name in UTF-8."""
+    """Return size and time of change of a file. The size is -1 for a link, a pipe, a missing file, and a name that is not UTF-8."""
     try:
         str(path).encode()
         about = path.lstat()
@@ -128,7 +126,7 @@ def _index_of(folder: Path, files: tuple[tuple[str, int, int], ...]) -> "Index":
 
 
 class Index:
-    """The passages of a folder's files. May be asked from any thread."""
+    """The index of a folder's passages. Any thread may use it."""
 
     def __init__(self, folder: Path, files: tuple[tuple[str, int, int], ...]) -> None:
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
@@ -146,31 +144,31 @@ class Index:
 
     def places(self, words: list[str], limit: int) -> Iterator[SearchHit]:
         """Return the best places; a match in the file's name counts double."""
-        quoted = " OR ".join(f'"{word}"' for word in words)  # quoted, nothing in it is syntax
+        terms = " OR ".join(f'"{word}"' for word in words)  # quoted, nothing in it is syntax
         rows = self._database.execute(
             "SELECT file, line, highlight(passages, 2, ?, ?) FROM passages WHERE passages MATCH ? "
             "ORDER BY bm25(passages, 2.0, 0.0, 1.0), file, line LIMIT ?",
-            (_BEGIN, _END, quoted, limit),
+            (_BEGIN, _END, terms, limit),
         )
-        return (_place(file, line, marked.split("\n")) for file, line, marked in rows)
+        return (_place(file, line, text.split("\n")) for file, line, text in rows)
 
 
 def _text(path: Path) -> str | None:
     try:
         with open(path, "rb", opener=_not_through_a_link) as file:
             text = file.read().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):  # gone, not permitted, or no text: it is counted as left out
+    except (OSError, UnicodeDecodeError):  # missing, not permitted, or not text: counted as left out
         return None
     return None if "\0" in text else text.replace(_BEGIN, " ").replace(_END, " ")
 
 
 def _not_through_a_link(path: str, flags: int) -> int:
-    """Open a file, but not if a symbolic link has taken its place since it was looked at."""
+    """Open a file, but not a symbolic link that has replaced it since it was listed."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
 
 
 def _passages(text: str) -> Iterator[tuple[int, str]]:
-    """Split a text at empty lines, and where it goes on for long; return each part with its first line's number."""
+    """Yield the parts of a text between empty lines, at most 12 lines each, with the number of the first line."""
     numbered = enumerate(text.splitlines(), start=1)
     for is_empty, group in groupby(numbered, key=lambda item: not item[1].strip()):
         lines = list(group)
@@ -179,10 +177,10 @@ def _passages(text: str) -> Iterator[tuple[int, str]]:
             yield part[0][0], "\n".join(line for _, line in part)
 
 
-def _place(file: str, first: int, marked: list[str]) -> SearchHit:
-    """Return the line of a passage with most of what was found, and the passage from there on."""
-    best = max(range(len(marked)), key=lambda n: (marked[n].count(_BEGIN), -n))
-    excerpt = "\n".join(marked[best:]).replace(_BEGIN, "").replace(_END, "")
+def _place(file: str, first: int, lines: list[str]) -> SearchHit:
+    """Return the line of a passage with most matches, and the passage from there on."""
+    best = max(range(len(lines)), key=lambda n: (lines[n].count(_BEGIN), -n))
+    excerpt = "\n".join(lines[best:]).replace(_BEGIN, "").replace(_END, "")
     is_cut = len(excerpt.strip()) > _EXCERPT
     text = f"{excerpt.strip()[: _EXCERPT - len(_CUT)]}{_CUT}" if is_cut else excerpt.strip()
     return SearchHit(file, first + best, text)
@@ -191,13 +189,13 @@ def _place(file: str, first: int, marked: list[str]) -> SearchHit:
 ASSISTANT: Final = "assistant"
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", ASSISTANT: ASSISTANT}
-_NO_RESULT = json.dumps({"error": True, "code": "NO_RESULT", "message": "nobody knows what came of this call"})
+_NO_RESULT = json.dumps({"error": True, "code": "NO_RESULT", "message": "the result of this call is unknown"})
 _LONGEST_FAULT = 200
 
 
 @attrs.frozen
 class SearchSettings:
-    """What the agent is set to. `timeout_s` bounds an answer, in seconds."""
+    """Settings of the agent. `timeout_s` limits an answer, in seconds."""
 
     answers: str | None = None
     model: str | None = None
@@ -210,7 +208,7 @@ class SearchSettings:
 
 @attrs.frozen
 class SearchReply:
-    """What a model said: a text, the calls that it asks for, and what it took."""
+    """A model's reply: a text, its calls, and its usage."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -218,15 +216,15 @@ class SearchReply:
 
 
 def messages_of(ledger: Iterable[Step]) -> list[ChatMessage]:
-    """Write a ledger as messages. What other policies than the model called, and what came of it, is told as the user's.
+    """Return a ledger as messages. Calls by other policies than the model, and their results, become messages of the user.
 
-    Servers refuse a conversation in which a tool call has no answer or an answer no call: each call has its result right behind it, and one
-    without a result is told as such.
+    Servers refuse a conversation with a call without a result, or a result without a call. So each call has its result right after it, and a call without a
+    result gets one that says so.
     """
     steps = list(ledger)
     results = _results(steps)
     messages: list[ChatMessage] = []
-    is_open = False  # the last message is of the turn that goes on
+    is_open = False  # the last message belongs to the current turn
     for at, step in enumerate(steps):
         if step.type == TEXT:
             role = _ROLES.get(step.actor, "user")
@@ -236,14 +234,14 @@ def messages_of(ledger: Iterable[Step]) -> list[ChatMessage]:
                 messages.append(ChatMessage(ASSISTANT, None))
             messages[-1] = attrs.evolve(messages[-1], calls=(*messages[-1].calls, _call(step, _id(at, step))))
         elif step.type == ACTION_RESULT and at not in results.values():
-            messages.append(ChatMessage("user", f"{step.actor} gave: {_written(step.payload)}"))
+            messages.append(ChatMessage("user", f"{step.actor} gave: {_as_json(step.payload)}"))
         is_open = step.actor == ASSISTANT and step.type in {TEXT, ACTION_CALL}
-    told = {_id(at, steps[at]): _written(steps[result].payload) for at, result in results.items()}
-    return [written for message in messages for written in (message, *_answers(message, told))]
+    answers = {_id(at, steps[at]): _as_json(steps[result].payload) for at, result in results.items()}
+    return [each for message in messages for each in (message, *_answers(message, answers))]
 
 
 def _results(steps: list[Step]) -> dict[int, int]:
-    """Return the position of each result by that of the model's call. Ids come again where runs are put together: the nearest counts."""
+    """Return the position of each result by that of the model's call. Ids repeat when runs are combined: the nearest counts."""
     calls: dict[str, int] = {}
     results: dict[int, int] = {}
     for at, step in enumerate(steps):
@@ -254,40 +252,40 @@ def _results(steps: list[Step]) -> dict[int, int]:
     return results
 
 
-def _answers(message: ChatMessage, told: Mapping[str, str]) -> list[ChatMessage]:
-    """Return the messages that have to stand behind one with calls: what came of each."""
-    return [ChatMessage("tool", told.get(call.id, _NO_RESULT), answers=call.id) for call in message.calls]
+def _answers(message: ChatMessage, texts: Mapping[str, str]) -> list[ChatMessage]:
+    """Return the messages that have to follow one with calls: the result of each."""
+    return [ChatMessage("tool", texts.get(call.id, _NO_RESULT), answers=call.id) for call in message.calls]
 
 
 def _call(step: Step, call_id: str) -> ToolCall:
-    asked = step.payload
-    return ToolCall(call_id, call_id, asked["policy"], asked["payload"])
+    payload = step.payload
+    return ToolCall(call_id, call_id, payload["policy"], payload["payload"])
 
 
 def _id(at: int, step: Step) -> str:
-    """Return an id that every provider takes: nine letters and digits."""
+    """Return an id that every provider accepts: nine letters and digits."""
     return hashlib.sha256(f"{at} {step.id}".encode()).hexdigest()[:9]
 
 
-def _written(payload: object) -> str:
+def _as_json(payload: object) -> str:
     return json.dumps(payload, ensure_ascii=False)
 
 
 def steps_of(reply: SearchReply) -> list[Step]:
-    """Return a reply as steps. Arguments that are no JSON object are told in the step, and are nobody's payload.
+    """Return a reply as steps. A call whose arguments are not a JSON object has a fault in its step and an empty payload.
 
-    The first step says what the reply took.
+    The first step has the usage of the reply.
     """
     about = {"usage": reply.usage} if reply.usage else {}
     steps = [text_step(ASSISTANT, reply.text, about=about)] if reply.text else []
     for call in reply.calls:
-        fault = {"fault": f"the arguments are no JSON object: {call.text[:_LONGEST_FAULT]}"} if call.error else {}
+        fault = {"fault": f"the arguments are not a JSON object: {call.text[:_LONGEST_FAULT]}"} if call.error else {}
         more = ({} if steps else about) | fault
         steps.append(action_call_step(ASSISTANT, Action(call.name, dict(call.arguments or {})), about=more))
     return steps
 
 
-# -- policies ---------------------------------------------------------------------------------------------------------
+# --- policies ---
 
 registry = Registry()
 
@@ -297,11 +295,11 @@ INSTRUCTIONS = (
     "When the files do not say it, say so."
 )
 
-QUOTED = "No model was asked; these places have the words:"
+QUOTES_HEADING = "No model was asked; these places have the words:"
 
 _WITHOUT_TOOLS = (None, "", "local")
 _MOST_PLACES = 20
-_QUOTED = 3
+_MOST_QUOTES = 3
 _QUESTION = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1}}, "required": ["text"]}
 _QUERY = {
     "type": "object",
@@ -312,7 +310,7 @@ _QUERY = {
     "required": ["query"],
     "additionalProperties": False,
 }
-_ASKED = {"type": "object", "properties": {"system": {"type": "string"}, "text": {"type": "string"}}}
+_PROMPT = {"type": "object", "properties": {"system": {"type": "string"}, "text": {"type": "string"}}}
 
 
 @registry.register(
@@ -322,19 +320,19 @@ _ASKED = {"type": "object", "properties": {"system": {"type": "string"}, "text":
     actions=("llm_policy", "quoting_policy", "web_search_policy"),
 )
 async def search_agent(action: Action, context: PolicyContext) -> list[Step]:
-    """Let a model answer, and search while it asks for that. A seeded ledger is the conversation so far."""
-    asked = Action(
-        _answering(read_record(SearchSettings, dict(context.config))),
+    """Let a model answer, and search as often as it asks. An initial ledger is the conversation so far."""
+    question = Action(
+        _answering_policy(read_record(SearchSettings, dict(context.config))),
         {"system": INSTRUCTIONS},
         frozenset({"web_search_policy"}),
     )
     conversation = [*await context.get_ledger(), text_step("user", action.payload["text"])]
     decorators = [loop_wrapper(context.config.get("max_turns", 5)), invoke_action()]
-    return await context.call(asked, decorators, seed=conversation)
+    return await context.call(question, decorators, seed=conversation)
 
 
-def _answering(config: SearchSettings) -> str:
-    """Name the policy that answers: the one set, else a model, else the one that does without."""
+def _answering_policy(config: SearchSettings) -> str:
+    """Return the name of the policy that answers: the one in the settings, or else `llm_policy` for a model with tools, or else `quoting_policy`."""
     return config.answers or ("quoting_policy" if config.model in _WITHOUT_TOOLS else "llm_policy")
 
 
@@ -343,24 +341,24 @@ def _answering(config: SearchSettings) -> str:
 )
 async def web_search_policy(action: Action, context: PolicyContext) -> list[Step]:
     """Search the files of the folder `over` (seed 004, 6.2; this one never goes to the web)."""
-    asked, folder = action.payload, Path(context.config.get("over", "."))
+    payload, folder = action.payload, Path(context.config.get("over", "."))
     try:
-        found: SearchHits = await in_thread(partial(search, folder, asked["query"], asked.get("limit", 5)))
+        hits: SearchHits = await in_thread(partial(search, folder, payload["query"], payload.get("limit", 5)))
     except SearchError as error:
         return [error_step(action.policy, error.code, str(error))]
-    places = [{"file": place.file, "line": place.line, "excerpt": place.excerpt} for place in found.places]
-    searched = {"results": places, "searched": found.searched, "left_out": found.left_out}
-    return [action_result_step(action.policy, searched)]
+    places = [{"file": place.file, "line": place.line, "excerpt": place.excerpt} for place in hits.places]
+    result = {"results": places, "searched": hits.searched, "left_out": hits.left_out}
+    return [action_result_step(action.policy, result)]
 
 
-@registry.register("llm_policy", "Ask a language model, which may ask for actions.", _ASKED)
+@registry.register("llm_policy", "Ask a language model, which may ask for actions.", _PROMPT)
 async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
-    """Send the ledger as messages and the allowed actions as tools; return the reply as steps (seed 004, 6.1).
+    """Send the ledger as messages, and the permitted actions as tools; return the reply as steps (seed 004, 6.1).
 
-    The payload's `system` and `text` stand before the ledger. Raises GenerationError: the run stops there and can be resumed.
+    The payload's `system` and `text` precede the ledger. A GenerationError stops the run, which can be resumed.
     """
-    given = action.payload
-    before = (ChatMessage("system", given.get("system")), ChatMessage("user", given.get("text")))
+    payload = action.payload
+    before = (ChatMessage("system", payload.get("system")), ChatMessage("user", payload.get("text")))
     messages = [*(each for each in before if each.content), *messages_of(await context.get_ledger())]
     config = read_record(SearchSettings, dict(context.config))
     if config.model in _WITHOUT_TOOLS:
@@ -368,36 +366,38 @@ async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
             "The search agent needs a model that can call tools: name one (the local model cannot), or let quoting_policy answer.",
             "unavailable",
         )
-    wanted = ModelOptions(
+    options = ModelOptions(
         derive_seed(config.seed, context.key, 1, json.dumps([message.as_openai for message in messages])),
         config.temperature, config.max_tokens, whole_s=config.timeout_s, api_base=config.api_base,
     )  # fmt: skip
     tools = [Tool.of_openai(each) for each in context.tools(action.actions)]
     turn = sum(message.role == ASSISTANT for message in messages)
-    model = model_of(config.model or "", wanted)
+    model = model_of(config.model or "", options)
     try:
-        return steps_of(_read(config.model or "", await model.ask(messages, tools, number=turn, on_text=None)))
+        return steps_of(_reply_of(config.model or "", await model.ask(messages, tools, number=turn, on_text=None)))
     finally:
         await model.aclose()
 
 
-@registry.register("quoting_policy", "Answer with what the files say, word for word; no model.", _ASKED)
+@registry.register("quoting_policy", "Answer with what the files say, word for word; no model.", _PROMPT)
 async def quoting_policy(action: Action, context: PolicyContext) -> list[Step]:
-    """Search for the words of the question, and quote the best places: a heuristic in the place of a model."""
+    """Search for the words of the question, and quote the best places: a heuristic instead of a model."""
     ledger = list(await context.get_ledger())
     last = ledger[-1] if ledger else text_step("user", "")
     if last.type != ACTION_RESULT:
         question = next((step.payload["text"] for step in reversed(ledger) if step.type == TEXT), "")
         return [action_call_step(ASSISTANT, Action("web_search_policy", {"query": question}))]
-    told = last.payload
-    if told.get("error") is True:
-        return [error_step(action.policy, told["code"], told["message"])]
-    quotes = [f"{place['file']}:{place['line']}: {place['excerpt']}" for place in told["results"][:_QUOTED]]
-    return [text_step(ASSISTANT, "\n\n".join([QUOTED, *quotes]) if quotes else "The files do not have these words.")]
+    result = last.payload
+    if result.get("error") is True:
+        return [error_step(action.policy, result["code"], result["message"])]
+    quotes = [f"{place['file']}:{place['line']}: {place['excerpt']}" for place in result["results"][:_MOST_QUOTES]]
+    return [
+        text_step(ASSISTANT, "\n\n".join([QUOTES_HEADING, *quotes]) if quotes else "The files do not have these words.")
+    ]
 
 
-def _read(model: str, result: StreamResult) -> SearchReply:
-    """Read an answer. Raises GenerationError for one that says nothing, was cut off, or whose calls nobody may make."""
+def _reply_of(model: str, result: StreamResult) -> SearchReply:
+    """Return an answer as a reply. Raises GenerationError when it is empty, was cut off, or has calls that cannot be made."""
     failure = failure_in(result)
     if failure is not None:
         raise failure

@@ -1,7 +1,7 @@
-"""Agents that call tools: what a model is offered and asks for, read, made and told; what chat, coding and search share.
+"""Agents that call tools: the tools that a model is offered, its calls and their results. Chat, coding and search share this package.
 
-A table of your own gets its effects from `ToolAgent`; docs/how-to/tools.md shows one. JSON stands at the edge only: in the data of events, and in what
-providers are sent.
+`ToolAgent` gives a table of your own its effects; docs/how-to/tools.md shows one. JSON appears at the edge only: in the data of events and in requests to
+providers.
 """
 
 from machines.tool_use.tool import CONTENT, LIMIT, NUMBER, TEXT, TRUTH, ArgumentKind, Parameter, Tool

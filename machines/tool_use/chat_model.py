@@ -1,10 +1,8 @@
-"""Models that call no tools: they are told of them, and write a call as JSON, which a schema holds to its form.
+"""Chat models: a server that speaks the OpenAI protocol, any provider through LiteLLM, or a script.
 
-Who answers: a server that speaks the OpenAI protocol, any provider through LiteLLM, or a script.
-
-Takes messages and tools, gives a whole answer as the stream reconciler reads it, and its text piece by piece on the way. A model that
-fails for a moment is asked again (its server restarts, is busy, or breaks off); one that calls no tools writes a call as JSON, which a schema holds to
-its form.
+A model takes messages and tools. It returns the whole answer as the stream reconciler reads it, and passes on the text piece by piece meanwhile. A model
+that fails for a moment (its server restarts, is busy, or breaks off) is asked again. A model without tool calls writes a call as JSON, and a schema
+enforces the form.
 """
 
 import asyncio
@@ -29,14 +27,16 @@ from dsa.generators.streams import StreamReconciler, StreamResult
 from dsa.generators.substitutes import parse_script
 from machines.tool_use.records import JsonObject, parse_json, read_record
 from machines.tool_use.tool import Tool
-from machines.tool_use.transcript import ChatMessage, joined
+from machines.tool_use.transcript import ChatMessage, join_neighbours
+
+# --- calls as JSON, for models without tool calls ---
 
 _ANSWER = "answer"
 
 
 @attrs.frozen
 class WrittenCall:
-    """A call as it is written: arguments are an object, or a text where they are to be broken."""
+    """A call in a reply. The arguments are an object, or a text that a test wants to be broken JSON."""
 
     name: str
     arguments: object = attrs.field(factory=dict)
@@ -44,14 +44,14 @@ class WrittenCall:
 
 @attrs.frozen
 class ModelReply:
-    """What a model has written: a text, or a call of a tool."""
+    """A model's reply: a text, or calls of tools."""
 
     content: str = ""
     calls: tuple[WrittenCall, ...] = ()
 
 
 def response_format(tools: Sequence[Tool]) -> JsonObject:
-    """Return what a server is to hold the answer to: one call, or an answer in words."""
+    """Return the `response_format` of a request: one call of a tool, or an answer in words."""
     choices = [_choice(tool.name, tool.arguments_schema()) for tool in tools]
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     schema = {"anyOf": [*choices, _choice(_ANSWER, text)]}
@@ -67,127 +67,129 @@ def _choice(name: str, arguments: JsonObject) -> JsonObject:
     }
 
 
-def with_tools_told(messages: Sequence[ChatMessage], tools: Iterable[Tool]) -> list[ChatMessage]:
-    """Return messages whose first one says which tools there are, and how they are called."""
-    told = "\n".join([
+def with_tool_list(messages: Sequence[ChatMessage], tools: Iterable[Tool]) -> list[ChatMessage]:
+    """Return the messages with a list of the tools, and how to call them, in the first one."""
+    listing = "\n".join([
         'Answer with one JSON object and nothing else: {"tool": NAME, "arguments": {..}}. The tools:',
         *(f"- {_signature(tool)}: {tool.about}" for tool in tools),
         f"- {_ANSWER}(text): say something to the user instead.",
     ])  # fmt: skip
     first, *rest = messages
-    return [attrs.evolve(first, content=f"{first.content}\n\n{told}"), *rest]
+    return [attrs.evolve(first, content=f"{first.content}\n\n{listing}"), *rest]
 
 
 def _signature(tool: Tool) -> str:
     schema = tool.arguments_schema()
     required, properties = schema.get("required"), schema.get("properties")
-    wanted = required if isinstance(required, list | tuple) else ()
-    names = [name if name in wanted else f"{name}?" for name in properties] if isinstance(properties, dict) else []
+    necessary = required if isinstance(required, list | tuple) else ()
+    names = [name if name in necessary else f"{name}?" for name in properties] if isinstance(properties, dict) else []
     return f"{tool.name}({', '.join(names)})"
 
 
 def as_texts(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """Return messages of plain text: a call as the JSON that the model would write, its result as the user's word."""
-    said: list[ChatMessage] = []
+    """Return messages of plain text: a call as the JSON that the model would write, its result as a message of the user."""
+    texts: list[ChatMessage] = []
     names: dict[str, str] = {}
     for message in messages:
         if message.role == "tool":
-            said.append(ChatMessage("user", f"[{names.get(message.answers, 'a tool')} gave] {message.content}"))
+            texts.append(ChatMessage("user", f"[{names.get(message.answers, 'a tool')} gave] {message.content}"))
             continue
         lines = [message.content] if message.content else []
         for call in message.calls:
             names[call.provider_id] = call.name
             lines.append(json.dumps({"tool": call.name, "arguments": call.arguments or {}}, ensure_ascii=False))
-        said.append(ChatMessage(message.role, "\n".join(lines)))
-    return joined(said, "\n", {"system", "user", "assistant"})  # small models were trained with turns
+        texts.append(ChatMessage(message.role, "\n".join(lines)))
+    return join_neighbours(texts, "\n", {"system", "user", "assistant"})  # small models were trained with turns
 
 
 def read_reply(text: str) -> ModelReply | None:
-    """Return what a model has written; None for what is no such JSON."""
-    said = parse_json(text)
-    if not isinstance(said, dict) or not isinstance(said.get("tool"), str):
+    """Return the reply that a text holds, or None when it is not such JSON."""
+    reply = parse_json(text)
+    if not isinstance(reply, dict) or not isinstance(reply.get("tool"), str):
         return None
-    given = said.get("arguments")
-    arguments = given if isinstance(given, dict) else {}
-    if said["tool"] == _ANSWER:
+    value = reply.get("arguments")
+    arguments = value if isinstance(value, dict) else {}
+    if reply["tool"] == _ANSWER:
         return ModelReply(str(arguments.get("text") or ""))
-    return ModelReply(calls=(WrittenCall(said["tool"], arguments),))
+    return ModelReply(calls=(WrittenCall(reply["tool"], arguments),))
 
+
+# --- retries ---
 
 Show = Callable[[str], object]
-#: Asks once, within so many seconds, and shows text as it comes. Raises GenerationError when nothing came.
+#: Asks once, within a number of seconds, and shows text as it comes. Raises GenerationError when there is no answer.
 Once = Callable[[float, Show | None], Awaitable[StreamResult]]
 
-#: For how many seconds a model that fails is asked again; 0: not at all.
+#: For how many seconds to ask a failing model again; 0 means not at all.
 VARIABLE = "DSA_RETRY_S"
 _AGAIN_S, _LONGEST_S = 60.0, 3_600.0
 _MOST_TRIES = 20
-#: How often an answer that broke off is asked for again: each may have been charged.
-_MOST_BROKEN = 2
+#: The retries after an answer that broke off. It is small: the provider may charge for each.
+_MOST_BREAKS = 2
 _SHORTEST_TRY_S = 1.0
-ASKED_AGAIN = "\n[the answer broke off, and is asked for again]\n"
+RETRY_NOTE = "\n[the answer broke off; asking again]\n"
 
 
 @attrs.frozen
 class RetryLimits:
-    """`again_s` bounds the waits from the first failure on, also those that a server asks for; `whole_s` all tries and waits together."""
+    """The time for retries, in seconds. `again_s` limits the waits since the first failure, those that a server asks for included; `whole_s` limits all together."""
 
     again_s: float = _AGAIN_S
     whole_s: float = math.inf
 
     @classmethod
     def of_environment(cls, whole_s: float) -> Self:
-        """Return that of the environment. Raises ModelUnavailable for what is no number of seconds."""
-        said = os.environ.get(VARIABLE, "")
+        """Return the limits that the environment sets. Raises ModelUnavailable for a value that is not a number of seconds."""
+        setting = os.environ.get(VARIABLE, "")
         try:
-            again_s = float(said) if said else _AGAIN_S
+            again_s = float(setting) if setting else _AGAIN_S
         except ValueError:
             again_s = math.nan
         if not 0 <= again_s <= _LONGEST_S:
-            wanted = f"a number of seconds from 0 (a model that fails is not asked again) to {_LONGEST_S:g}"
-            raise ModelUnavailable(f"{VARIABLE} = {said!r} is not {wanted}; it is {_AGAIN_S:g} when unset")
+            allowance = f"a number of seconds from 0 (no retries) to {_LONGEST_S:g}"
+            raise ModelUnavailable(f"{VARIABLE} = {setting!r} is not {allowance}; the default is {_AGAIN_S:g}")
         return cls(again_s, whole_s)
 
 
-async def asked(once: Once, patience: RetryLimits, on_text: Show | None, on_wait: Show) -> StreamResult:
-    """Return the answer of the first try that brings a whole one, else that of the last try: what came of it, or its GenerationError.
+async def ask_with_retries(once: Once, patience: RetryLimits, on_text: Show | None, on_wait: Show) -> StreamResult:
+    """Return the first whole answer, or else the answer of the last try.
 
-    `on_wait` is told before each pause what is wrong, and how long the pause is.
+    Calls `on_wait` before each pause with the reason and the length of the pause. Raises GenerationError when the last try has no answer.
     """
     clock = asyncio.get_running_loop().time
     over_at = clock() + patience.whole_s
     retries = Retries(_MOST_TRIES if patience.again_s else 0, longest_pause_s=patience.again_s, most_s=patience.again_s)
-    shown = None if on_text is None else _ShownText(on_text)
-    failed_at = math.inf
-    broken = 0
-    for failed in count():
+    display = None if on_text is None else _RetryDisplay(on_text)
+    first_failure_s = math.inf
+    breaks = 0
+    for failures in count():
         result: StreamResult | None = None
         try:
-            result = await once(over_at - clock(), shown)
+            result = await once(over_at - clock(), display)
             failure = failure_in(result)
         except GenerationError as error:
             failure = error
-        if result is not None and (failure is None or broken == _MOST_BROKEN):
+        if result is not None and (failure is None or breaks == _MOST_BREAKS):
             return result
-        assert failure is not None, "nothing came, and nothing was wrong"
-        broken += result is not None
+        assert failure is not None, "a try without an answer has a failure"
+        breaks += result is not None
         now = clock()
-        failed_at = min(failed_at, now)
-        pause_s = retries.pause_s(failure, failed, now - failed_at)
+        first_failure_s = min(first_failure_s, now)
+        pause_s = retries.pause_s(failure, failures, now - first_failure_s)
         if pause_s is None or now + pause_s + _SHORTEST_TRY_S > over_at:
             if result is not None:
                 return result
-            raise retries.last(failure, failed + 1, now - failed_at) from failure.__cause__
+            raise retries.last(failure, failures + 1, now - first_failure_s) from failure.__cause__
         why = str(failure).rstrip()
-        on_wait(f"{why if why.endswith('.') else f'{why}.'} It is asked again in {pause_s:.3g} s.")
+        on_wait(f"{why if why.endswith('.') else f'{why}.'} Trying again in {pause_s:.3g} s.")
         await asyncio.sleep(pause_s)
-        if shown is not None:
-            shown.again()
-    raise AssertionError("it counts for ever")
+        if display is not None:
+            display.again()
+    raise AssertionError("count() never ends")
 
 
 def failure_in(result: StreamResult) -> GenerationError | None:
-    """Return what has broken an answer off that may be whole the next time; None where another try is of no use."""
+    """Return why an answer broke off that may be whole the next time, or None when another try cannot help."""
     error = result.error
     if error is None or error.code not in {"interrupted", "provider_error"}:
         return None
@@ -195,8 +197,8 @@ def failure_in(result: StreamResult) -> GenerationError | None:
     return GenerationError(str(error), reason)
 
 
-class _ShownText:
-    """Shows text, and says where it begins anew."""
+class _RetryDisplay:
+    """A display of an answer's text, which says where the text starts again."""
 
     def __init__(self, on_text: Show) -> None:
         self._on_text, self._has_begun = on_text, False
@@ -206,41 +208,43 @@ class _ShownText:
         self._on_text(text)
 
     def again(self) -> None:
-        """Say that what was shown is not the answer."""
+        """Say that the text so far is not the answer."""
         if self._has_begun:
-            self._on_text(ASKED_AGAIN)
+            self._on_text(RETRY_NOTE)
         self._has_begun = False
 
 
+# --- models ---
+
 _SCRIPTED = "scripted:"
 _FIRST_S = 120.0
-#: What an answer may have in bytes: most, at least, for each token. A token comes in a chunk of about 300 bytes.
+#: The limit of an answer in bytes: the largest, the smallest, and the part for each token. A token comes in a chunk of about 300 bytes.
 _MOST_BYTES, _LEAST_BYTES, _TOKEN_BYTES = 16 << 20, 1 << 20, 2_048
 
 
 class Model(Protocol):
-    """Whoever answers."""
+    """A model that answers messages."""
 
     async def ask(
         self, messages: Sequence[ChatMessage], tools: Sequence[Tool], /, *, number: int, on_text: Show | None
     ) -> StreamResult:
-        """Return the answer; `on_text` is called with text as it can be shown. `number` is how many the conversation has had.
+        """Return the answer. Calls `on_text` with text that can be shown; `number` is the count of earlier answers in the conversation.
 
-        Raises GenerationError when nothing came.
+        Raises GenerationError when there is no answer.
         """
 
     async def aclose(self) -> None:
-        """Let go of connections, before the event loop ends by itself."""
+        """Close the connections; call it before the event loop ends."""
 
 
 @attrs.frozen
 class ModelOptions:
-    """How a model is asked. None leaves it to the provider.
+    """Options of requests to a model. None leaves an option to the provider.
 
-    `json_mode` is for models that call no tools: they fill in a JSON schema, which the server has to hold them to. `whole_s` bounds an answer, with all
-    tries that it needs: it has to be less than the time limit of the effect that asks, or what came is lost with it. `on_wait` is told why a model is
-    asked again, and when. `window_tokens` is the room for request and answer together, for Ollama; None is as much as each request needs.
-    `api_base` is the address of a provider that LiteLLM asks elsewhere.
+    `json_mode` is for models without tool calls: they fill in a JSON schema, and the server has to enforce it. `whole_s` limits an answer with all its
+    tries, in seconds. It has to be less than the time limit of the effect that asks, or the effect loses the answer. `on_wait` gets the reason and the
+    length of each pause before a retry. `window_tokens` is the room for request and answer together, for Ollama; None means as much as each request
+    needs. `api_base` is another address for a provider of LiteLLM.
     """
 
     seed: int = 0
@@ -253,42 +257,42 @@ class ModelOptions:
     api_base: str = ""
 
 
-def model_of(name: str, wanted: ModelOptions | None = None) -> Model:
-    """Return who answers under a name, as `dsa run --model` takes it.
+def model_of(name: str, options: ModelOptions | None = None) -> Model:
+    """Return the model of a name, in the form that `dsa run --model` takes.
 
-    ModelUnavailable for the local model, which calls no tools and makes up what it says, unless it is asked in JSON mode, and where JSON mode cannot
-    be had. DocumentError for a script that cannot be read.
+    Raises ModelUnavailable for the local model without JSON mode, which calls no tools and invents its answers, and for JSON mode with a model that has
+    none. Raises DocumentError for a script that cannot be read.
     """
-    wanted = wanted or ModelOptions()
+    options = options or ModelOptions()
     if name.startswith(_SCRIPTED):
         return _Script(Path(name.removeprefix(_SCRIPTED)))
     if name in {"", "local"}:
-        if not wanted.json_mode:
+        if not options.json_mode:
             raise ModelUnavailable(
-                "the local model can call no tools, and they are needed here; "
+                "the local model cannot call tools, and they are needed here; "
                 "name another: --model http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE"
             )
         address, key = served()
-        return _InJson(_Server(f"{address}/v1#local", wanted, key))
+        return _InJson(_Server(f"{address}/v1#local", options, key))
     if name.startswith(SCHEMES):
-        return _InJson(_Server(name, wanted)) if wanted.json_mode else _Server(name, wanted)
-    if wanted.json_mode:
+        return _InJson(_Server(name, options)) if options.json_mode else _Server(name, options)
+    if options.json_mode:
         raise ModelUnavailable("JSON mode is for servers that speak the OpenAI protocol: --model http://HOST/v1#MODEL")
-    return _LiteLLM(name, wanted)
+    return _LiteLLM(name, options)
 
 
 class _Server:
     """A server that speaks the OpenAI protocol, or Ollama's own."""
 
-    def __init__(self, name: str, wanted: ModelOptions, key: str = "") -> None:
-        self._name, self._key, self._wanted = name, key, wanted
-        self._settings = ServerSettings(wanted.temperature, wanted.max_tokens, window_tokens=wanted.window_tokens)
-        self._patience = RetryLimits.of_environment(wanted.whole_s)
-        self._client = self._client_within(wanted.whole_s, keeps_connection=True)
+    def __init__(self, name: str, options: ModelOptions, key: str = "") -> None:
+        self._name, self._key, self._options = name, key, options
+        self._settings = ServerSettings(options.temperature, options.max_tokens, window_tokens=options.window_tokens)
+        self._patience = RetryLimits.of_environment(options.whole_s)
+        self._client = self._client_within(options.whole_s, keeps_connection=True)
 
     def _client_within(self, whole_s: float, *, keeps_connection: bool = False) -> ChatClient:
         first_s = min(_FIRST_S, whole_s)
-        limits = StreamLimits(first_s=first_s, whole_s=whole_s, most_bytes=most_bytes(self._wanted.max_tokens))
+        limits = StreamLimits(first_s=first_s, whole_s=whole_s, most_bytes=most_bytes(self._options.max_tokens))
         return ChatClient(self._name, key=self._key, limits=limits, keeps_connection=keeps_connection)
 
     async def ask(
@@ -308,27 +312,27 @@ class _Server:
         number: int,
         on_text: Show | None,
     ) -> StreamResult:
-        settings = attrs.evolve(self._settings, seed=derive_seed(self._wanted.seed, "", number, ""), more=more)
-        kept = iter([self._client])  # later tries have connections of their own, and what is left of the time
+        settings = attrs.evolve(self._settings, seed=derive_seed(self._options.seed, "", number, ""), more=more)
+        first_clients = iter([self._client])  # later tries open connections of their own, with the time that is left
 
-        async def once(left_s: float, shown: Show | None) -> StreamResult:
-            client = next(kept, None) or self._client_within(round(left_s))
-            result = await client.ask(*as_openai(messages, tools), settings, shown)
+        async def once(left_s: float, display: Show | None) -> StreamResult:
+            client = next(first_clients, None) or self._client_within(round(left_s))
+            result = await client.ask(*as_openai(messages, tools), settings, display)
             if result.error is not None and result.error.code == "provider_error" and not result.content:
                 raise client.failure(result.error)
             return result
 
-        result = await asked(once, self._patience, on_text, self._wanted.on_wait)
+        result = await ask_with_retries(once, self._patience, on_text, self._options.on_wait)
         return result if result.model else attrs.evolve(result, model=self._client.name)
 
 
 def most_bytes(max_tokens: int | None) -> int:
-    """Return how long an answer of so many tokens may be as it is sent, each in a chunk of its own; None: as long as any."""
+    """Return the limit in bytes of an answer of `max_tokens` tokens, each sent in a chunk of its own. None has the largest limit."""
     return _MOST_BYTES if max_tokens is None else min(_LEAST_BYTES + max_tokens * _TOKEN_BYTES, _MOST_BYTES)
 
 
 class _InJson:
-    """A model that calls no tools, and writes its calls as JSON instead (`json_mode`)."""
+    """A model without tool calls, which writes its calls as JSON (`json_mode`)."""
 
     def __init__(self, server: _Server) -> None:
         self._server = server
@@ -339,13 +343,13 @@ class _InJson:
         if not tools:
             return await self._server.ask(as_texts(messages), (), number=number, on_text=on_text)
         more = {"response_format": response_format(tools)}
-        told = with_tools_told(as_texts(messages), tools)
-        result = await self._server.ask_with(more, told, (), number=number, on_text=None)
+        requests = with_tool_list(as_texts(messages), tools)
+        result = await self._server.ask_with(more, requests, (), number=number, on_text=None)
         reply = read_reply(result.content)
         if result.error is not None or reply is None:
             return result
-        found = _reconciled(chunks_of(reply, number), tools, on_text)
-        return attrs.evolve(found, usage=result.usage, model=result.model)
+        answer = _reconcile(chunks_of(reply, number), tools, on_text)
+        return attrs.evolve(answer, usage=result.usage, model=result.model)
 
     async def aclose(self) -> None:
         await self._server.aclose()
@@ -354,42 +358,42 @@ class _InJson:
 class _LiteLLM:
     """Any provider that LiteLLM knows."""
 
-    def __init__(self, name: str, wanted: ModelOptions) -> None:
-        self._name, self._wanted = name, wanted
-        self._patience = RetryLimits.of_environment(wanted.whole_s)
-        self._generator_within(wanted.whole_s)  # what is wrong with its settings is said now
+    def __init__(self, name: str, options: ModelOptions) -> None:
+        self._name, self._options = name, options
+        self._patience = RetryLimits.of_environment(options.whole_s)
+        self._generator_within(options.whole_s)  # so that a fault in the settings shows now
 
     def _generator_within(self, left_s: float) -> LiteLLMGenerator:
-        wanted = self._wanted
-        temperature = 0.7 if wanted.temperature is None else wanted.temperature
+        options = self._options
+        temperature = 0.7 if options.temperature is None else options.temperature
         timeout_s = min(_FIRST_S, left_s)
         return LiteLLMGenerator(
             self._name,
             temperature=temperature,
-            max_tokens=wanted.max_tokens,
+            max_tokens=options.max_tokens,
             timeout_s=timeout_s,
-            api_base=wanted.api_base,
+            api_base=options.api_base,
         )
 
     async def ask(
         self, messages: Sequence[ChatMessage], tools: Sequence[Tool], *, number: int, on_text: Show | None
     ) -> StreamResult:
-        seed = derive_seed(self._wanted.seed, "", number, "")
+        seed = derive_seed(self._options.seed, "", number, "")
 
-        async def once(left_s: float, shown: Show | None) -> StreamResult:
-            sent, offered = as_openai(messages, tools)
-            return await self._generator_within(left_s).converse(sent, seed=seed, tools=offered, on_text=shown)
+        async def once(left_s: float, display: Show | None) -> StreamResult:
+            request, functions = as_openai(messages, tools)
+            return await self._generator_within(left_s).converse(request, seed=seed, tools=functions, on_text=display)
 
-        return await asked(once, self._patience, on_text, self._wanted.on_wait)
+        return await ask_with_retries(once, self._patience, on_text, self._options.on_wait)
 
     async def aclose(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection stays open."""
 
 
 class _Script:
-    """The answers of a file, one for each that the conversation has had: a resumed conversation goes on with the next.
+    """The answers of a file, in order. A resumed conversation goes on with the next one.
 
-    Each is a fenced block: a text, or JSON with `content` and `tool_calls` (`name`, `arguments`).
+    Each answer is a fenced block: a text, or JSON with `content` and `tool_calls` (`name`, `arguments`).
     """
 
     def __init__(self, path: Path) -> None:
@@ -405,24 +409,24 @@ class _Script:
         self, _messages: Sequence[ChatMessage], tools: Sequence[Tool], *, number: int, on_text: Show | None
     ) -> StreamResult:
         if number >= len(self._replies):
-            told = f"{self._path} has no reply left: all {len(self._replies)} are used; add a fenced block."
-            raise GenerationError(told, "exhausted")
+            message = f"{self._path} has no reply left: all {len(self._replies)} are used; add a fenced block."
+            raise GenerationError(message, "exhausted")
         reply = self._replies[number]
-        written = self._written(reply, number)
-        return attrs.evolve(_reconciled(chunks_of(written, number), tools, on_text), model="scripted")
+        answer = self._read(reply, number)
+        return attrs.evolve(_reconcile(chunks_of(answer, number), tools, on_text), model="scripted")
 
-    def _written(self, reply: str, number: int) -> ModelReply:
-        """Read a reply: JSON with `tool_calls`, or a text. Raises DocumentError for calls that are none."""
-        said = parse_json(reply)
-        if not isinstance(said, dict) or not isinstance(said.get("tool_calls"), list):
+    def _read(self, reply: str, number: int) -> ModelReply:
+        """Return a reply: JSON with `tool_calls`, or a text. Raises DocumentError for invalid calls."""
+        value = parse_json(reply)
+        if not isinstance(value, dict) or not isinstance(value.get("tool_calls"), list):
             return ModelReply(reply.strip())
         try:
-            return read_record(ModelReply, {"content": said.get("content") or "", "calls": said["tool_calls"]})
+            return read_record(ModelReply, {"content": value.get("content") or "", "calls": value["tool_calls"]})
         except ValueError as error:
             raise DocumentError(str(self._path), f"reply {number + 1} of the script cannot be read: {error}") from error
 
     async def aclose(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection stays open."""
 
 
 def as_openai(messages: Iterable[ChatMessage], tools: Iterable[Tool]) -> tuple[list[JsonObject], list[JsonObject]]:
@@ -430,20 +434,20 @@ def as_openai(messages: Iterable[ChatMessage], tools: Iterable[Tool]) -> tuple[l
     return [message.as_openai for message in messages], [tool.as_openai for tool in tools]
 
 
-def _reconciled(chunks: Iterable[JsonObject], tools: Iterable[Tool], on_text: Show | None) -> StreamResult:
+def _reconcile(chunks: Iterable[JsonObject], tools: Iterable[Tool], on_text: Show | None) -> StreamResult:
     reconciler = StreamReconciler([tool.as_openai for tool in tools])
     for chunk in chunks:
-        shown = reconciler.feed(chunk)
-        if shown and on_text:
-            on_text(shown)
+        text = reconciler.feed(chunk)
+        if text and on_text:
+            on_text(text)
     return reconciler.finish()
 
 
 def chunks_of(reply: ModelReply, number: int) -> list[JsonObject]:
-    """Write a reply as a server would stream it; calls have ids with its number."""
+    """Return a reply as the chunks that a server would stream. The ids of calls contain `number`."""
     if not reply.calls:
         return [_chunk({"role": "assistant", "content": reply.content}), _chunk({}, "stop")]
-    sent = [
+    calls = [
         {
             "index": at,
             "id": f"call_{number}_{at}",
@@ -453,7 +457,7 @@ def chunks_of(reply: ModelReply, number: int) -> list[JsonObject]:
         for at, call in enumerate(reply.calls)
     ]
     content = [_chunk({"role": "assistant", "content": reply.content})] if reply.content else []
-    return [*content, _chunk({"tool_calls": sent}), _chunk({}, "tool_calls")]
+    return [*content, _chunk({"tool_calls": calls}), _chunk({}, "tool_calls")]
 
 
 def _text(arguments: object) -> str:

@@ -1,12 +1,7 @@
-"""A conversation with a model on a terminal: text as it comes, in the same line, and lines of our own between. It writes; it decides nothing.
+"""Sessions: a person's work with a run of a shipped machine, with the run's resources and its lines on the terminal.
 
-What runs of a machine work with, made once in a process for each run, and found again by every effect.
-
-Takes what makes it from a run's settings and its own folder, gives it by settings and name.
-
-Sessions: a run of a shipped machine that somebody talks with, and goes on with in a task of his own.
-
-What was acknowledged is in the ledger, so a process that is killed loses nothing; while the run rests, nobody holds it.
+`RunResources` makes the resources of a run once in a process, and every effect gets the same ones. `MachineSession` drives a run from a person's input.
+Acknowledged input is in the ledger, so a killed process loses nothing. `Lines` prints a model's text as it comes, and lines of our own between.
 """
 
 import os
@@ -32,17 +27,17 @@ from dsa.semantics import Occurrence
 
 
 class Lines:
-    """Writes lines, and text that comes in pieces; `part` stands before each line where several write at the same time."""
+    """Lines on a terminal, and text that comes in pieces. `part` precedes each line when several parts print at the same time."""
 
     def __init__(self, console: Console, part: str = "") -> None:
         self.console, self.part = console, part
-        #: Whether text of the model was shown that belongs to the answer that comes now; whoever shows the whole answer sets it back.
+        #: Whether text of the current answer has been shown; the code that shows the whole answer sets it back.
         self.has_text = False
         self.is_in_line = False
 
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
-        if self.part:  # others write at the same time
+        if self.part:  # other parts print at the same time
             self.line(text.strip())
             return
         self.console.print(Text(printable(text)), end="", soft_wrap=True)
@@ -57,7 +52,7 @@ class Lines:
             self.console.print(badge + Text(printable(each), style=style), soft_wrap=True)
 
     def end(self) -> None:
-        """End a line that the model has begun."""
+        """End a line that the model's text has left open."""
         if self.is_in_line:
             self.console.print()
             self.is_in_line = False
@@ -68,63 +63,55 @@ class Lines:
 
 
 class ClosingActions(Protocol):
-    """What is let go of at the end of a run."""
+    """Resources that are closed at the end of a run."""
 
     def close(self) -> None:
-        """Let go."""
+        """Close them."""
 
 
 T = TypeVar("T", bound=ClosingActions)
 
 
 class RunResources(Generic[T]):
-    """The resources of the runs of one machine."""
+    """The resources of the runs of one machine, by the folder of runs and the run's id."""
 
     def __init__(self, make: Callable[[Mapping[str, Any], Path], T]) -> None:
         self._make = make
         self._of: dict[tuple[str, str], T] = {}
 
     def of(self, config: Mapping[str, Any], run_id: str) -> T:
-        """Return what a run works with; `config["runs"]` is where runs are kept."""
-        runs = os.path.abspath(config.get("runs") or ".dsa")  # noqa: PTH100  (asked for by every effect, and paths are slow)
+        """Return the resources of a run; `config["runs"]` is the folder of the runs."""
+        runs = os.path.abspath(config.get("runs") or ".dsa")  # noqa: PTH100  (every effect calls this, and paths are slow)
         if (runs, run_id) not in self._of:
             self._of[runs, run_id] = self._make(config, Path(runs) / run_id)
         return self._of[runs, run_id]
 
-    def let_go(self, resources: T) -> None:
-        """Close what a run worked with, and forget it."""
+    def release(self, resources: T) -> None:
+        """Close the resources of a run, and forget them."""
         resources.close()
-        for name, known in list(self._of.items()):
-            if known is resources:
+        for name, item in list(self._of.items()):
+            if item is resources:
                 del self._of[name]
 
 
-class StoppedError(DsaError):
-    """Raised when a run cannot go on as asked."""
-
-
-class WrongRunError(DsaError):
-    """Raised for a run of another machine than was meant."""
-
-
 class MachineSession(Generic[T]):
-    """A run with what its policies work with (`resources`). Use it as a context manager, or `close` it. `command` takes such a run up again.
+    """A run with the resources of its policies. Use it as a context manager, or `close` it. `command` is the command that resumes such a run.
 
-    The resources are made at once, before anything is recorded of a new run, and `prepare` is called with them: what is wrong with them is raised here.
+    The resources are made and passed to `prepare` before anything of a new run is recorded, so a fault in them is raised here.
     """
 
     command = ""
-    #: How it came to rest the last time that it was driven here.
+    #: The last rest of the run in this session.
     rest: Rest | None = None
 
-    def __init__(self, handle: RunHandle, known: RunResources[T], prepare: Callable[[T], object]) -> None:
+    def __init__(self, handle: RunHandle, pool: RunResources[T], prepare: Callable[[T], object]) -> None:
         self._handle = handle
-        with ExitStack() as undone:
-            undone.callback(handle.release)
-            self.resources = known.of(handle.config, handle.id)
-            undone.callback(known.let_go, self.resources)
+        with ExitStack() as cleanup:
+            cleanup.callback(handle.release)
+            self.resources = pool.of(handle.config, handle.id)
+            cleanup.callback(pool.release, self.resources)
             prepare(self.resources)
-            self._undone = undone.pop_all()
+            self._cleanup = cleanup.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -133,8 +120,8 @@ class MachineSession(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """Let go of the run; it can be taken up again."""
-        self._undone.close()
+        """Release the run; it can be resumed."""
+        self._cleanup.close()
 
     @property
     def run_id(self) -> str:
@@ -143,7 +130,7 @@ class MachineSession(Generic[T]):
 
     @property
     def is_over(self) -> bool:
-        """Return whether it is at a final state."""
+        """Whether the run is in a final state."""
         return self._handle.run.is_finished
 
     @property
@@ -156,31 +143,33 @@ class MachineSession(Generic[T]):
         """The variables' values by name."""
         return self._handle.run.values
 
-    def tell_soon(self, occurrence: Occurrence) -> None:
-        """Tell the run an event without waiting, from the event loop's thread; it is taken when its turn comes."""
+    def send_soon(self, occurrence: Occurrence) -> None:
+        """Send the run an event without waiting. Call it in the event loop's thread; the run takes the event in its turn."""
         self._handle.offer(occurrence).add_done_callback(lambda became: became.cancelled() or became.exception())
 
     async def drive(self, *occurrences: Occurrence) -> None:
-        """Tell the run events, and wait until it rests. Raises StoppedError when a fault of ours has stopped it; the ledger keeps it."""
+        """Send the run events, and wait until it rests. Raises DsaError when a failure has stopped it, or it is in doubt; the run can be resumed."""
         rest = self.rest = await self._handle.drive(*occurrences)
         if rest.in_doubt:
             key = rest.in_doubt[0].key
-            raise StoppedError(f"it is in doubt what became of {key}: dsa show {self.run_id} says how to decide it")
+            raise DsaError(f"the result of {key} is in doubt: dsa show {self.run_id} says how to decide it")
         if rest.failure is not None:
-            raise StoppedError(f"{rest.failure}; the run is kept: {self.command} --resume {self.run_id}")
+            raise DsaError(f"{rest.failure}; to resume the run: {self.command} --resume {self.run_id}")
 
 
-def begun(runs: Runs, name: str, options: Options, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
-    """Begin a run of a shipped machine that nothing drives yet. Raises what `Runs.setup` and `Runs.begin` do."""
+def begin_run(
+    runs: Runs, name: str, options: Options, *, run_id: str = "", on_moment: OnMoment | None = None
+) -> RunHandle:
+    """Begin a run of a shipped machine, without driving it. Raises what `Runs.setup` and `Runs.begin` raise."""
     return runs.begin(runs.setup(document_of(name), options), run_id=run_id, on_moment=on_moment)
 
 
-def taken_up(
+def hold_run(
     runs: Runs, run_id: str, name: str, options: Options, *, take: bool = False, on_moment: OnMoment | None = None
 ) -> RunHandle:
-    """Take up a run that nothing drives yet. Raises WrongRunError for one of another machine, and what `Runs.hold` does."""
+    """Hold a run, without driving it. Raises DsaError for a run of another machine, and what `Runs.hold` raises."""
     first = runs.recorded(run_id).entries[0]
     if not isinstance(first, MachineEntry) or first.name != name:
-        what = f"one of {first.name}" if isinstance(first, MachineEntry) else "no run of a machine"
-        raise WrongRunError(f"run {run_id} is {what}, not one of {name}")
+        what = f"a run of {first.name}" if isinstance(first, MachineEntry) else "not a run of a machine"
+        raise DsaError(f"run {run_id} is {what}; name a run of {name}")
     return runs.hold(run_id, options=options, resumption=Resumption(take=take), on_moment=on_moment)

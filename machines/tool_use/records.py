@@ -1,13 +1,8 @@
-"""JSON at the edge: records, which are frozen classes, read from the data of events and written as such data.
+"""Records: frozen classes, read from the JSON data of events and written as such data; with the JSON and the texts that models write. Pure.
 
-Whatever has no value of its own is left out, so that ledgers say what there is to say.
-
-JSON values as models write them, and as anybody can be sent them and a ledger can hold them.
-
-Models write objects into texts, and arguments inside arguments; they send numbers beyond every range (1e999), which JSON reads as infinity and cannot
-write, and lists in lists, hundreds deep. Pure.
-
-Texts as lines: short ones, and commands as a shell reads them. Pure.
+Fields with their default values are left out of the data, so ledgers stay short. Models write objects into texts, and arguments inside arguments. They
+send numbers beyond every range (1e999), which JSON reads as infinity and cannot write, and lists nested hundreds deep. The functions here accept or
+detect all of that. The last ones shorten texts and write commands in the form that a shell reads.
 """
 
 import json
@@ -18,7 +13,16 @@ from typing import Any, TypeVar, cast
 
 import cattrs
 
-#: An object of JSON whose form somebody else decides: a tool of a server, a provider, a model.
+#: The deepest nesting of lists and objects in a recorded answer: code that walks them needs stack for each level.
+DEEPEST = 50
+_NESTING = ("arguments", "args", "input", "parameters", "params", "kwargs")
+_DEEPEST = 4
+#: Characters from here on have no escape of two digits.
+_FIRST_WIDE = 0x80
+_LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")  # of str.splitlines
+
+
+#: A JSON object whose form others decide: a tool's server, a provider, a model.
 JsonObject = Mapping[str, object]
 T = TypeVar("T")
 
@@ -28,12 +32,12 @@ _CONVERTER.register_unstructure_hook_func(lambda kind: kind is object or kind ==
 
 
 def read_record(kind: type[T], data: object) -> T:
-    """Return a record by its JSON; names that it does not have are left out. Raises ValueError for what is none."""
+    """Return the record that JSON data holds; unknown names are ignored. Raises ValueError when the data does not fit."""
     try:
         return _CONVERTER.structure(data, kind)
     except cattrs.BaseValidationError as error:
         faults = "; ".join(cattrs.transform_error(error))
-        raise ValueError(f"this is no {getattr(kind, '__name__', kind)}: {faults}") from error
+        raise ValueError(f"this is not a valid {getattr(kind, '__name__', kind)}: {faults}") from error
 
 
 def as_data(record: object) -> dict[str, Any]:
@@ -41,14 +45,8 @@ def as_data(record: object) -> dict[str, Any]:
     return cast("dict[str, Any]", _CONVERTER.unstructure(record))
 
 
-#: How deep lists and objects are nested at most in what is kept of an answer: whoever walks them has a stack.
-MOST_NESTED = 50
-_NESTING = ("arguments", "args", "input", "parameters", "params", "kwargs")
-_DEEPEST = 4
-
-
 def parse_json(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN401  (JSON)
-    """Return what a text says as JSON; None for what is none, and for what is nested too deeply to be read."""
+    """Return the JSON value of a text, or None when it is not valid JSON or is nested too deep."""
     try:
         return json.loads(text, strict=strict)
     except (ValueError, RecursionError):
@@ -56,34 +54,34 @@ def parse_json(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN40
 
 
 def object_in(value: Any) -> JsonObject | None:  # noqa: ANN401  (JSON)
-    """Return an object, also one that is written as a text; None for anything else."""
+    """Return an object, or the object that a text holds as JSON, or None."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         value = parse_json(value, strict=False)
     return value if isinstance(value, dict) else None
 
 
 def list_in(text: str) -> list[Any] | None:
-    """Return a list that is written as a text; None for anything else."""
-    found = parse_json(text) if text.lstrip().startswith("[") else None
-    return found if isinstance(found, list) else None
+    """Return the list that a text holds as JSON, or None."""
+    value = parse_json(text) if text.lstrip().startswith("[") else None
+    return value if isinstance(value, list) else None
 
 
-def unnested(arguments: JsonObject, known: Collection[str], mended: list[str]) -> JsonObject:
-    """Return the innermost arguments: those that have a known name, or hold no others. Adds `nested` to what was mended."""
-    given = dict(arguments)
+def innermost(arguments: JsonObject, names: Collection[str], rescues: list[str]) -> JsonObject:
+    """Return the innermost arguments: those with a known name, or with no arguments inside. Adds `nested` to `rescues` for each level."""
+    current = dict(arguments)
     for _ in range(_DEEPEST):
-        if any(name in given for name in known):
-            return given
-        inner = next((found for name in _NESTING if (found := object_in(given.get(name))) is not None), None)
+        if any(name in current for name in names):
+            return current
+        inner = next((found for name in _NESTING if (found := object_in(current.get(name))) is not None), None)
         if inner is None:
-            return given
-        mended.append("nested")
-        given = {**{name: value for name, value in given.items() if name not in _NESTING}, **inner}
-    return given
+            return current
+        rescues.append("nested")
+        current = {**{name: value for name, value in current.items() if name not in _NESTING}, **inner}
+    return current
 
 
-def is_writable(value: Any, deepest: int = MOST_NESTED) -> bool:  # noqa: ANN401  (JSON)
-    """Return whether JSON can write all numbers of a value, and nothing in it is nested deeper than this."""
+def is_writable(value: Any, deepest: int = DEEPEST) -> bool:  # noqa: ANN401  (JSON)
+    """Return whether JSON can write all numbers of a value, and nothing in it is nested deeper than `deepest`."""
     if isinstance(value, float):
         return math.isfinite(value)
     if not isinstance(value, list | tuple | dict):
@@ -92,24 +90,19 @@ def is_writable(value: Any, deepest: int = MOST_NESTED) -> bool:  # noqa: ANN401
     return deepest > 0 and all(is_writable(each, deepest - 1) for each in inner)
 
 
-#: Characters from here on have no escape of two digits.
-_FIRST_WIDE = 0x80
-_LINE_ENDS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")  # of str.splitlines
-
-
-def short(text: str, most: int) -> str:
-    """Return a text in one line, so long at most."""
+def one_line(text: str, most: int) -> str:
+    """Return a text as one line of at most `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 2]}.."
 
 
 def on_one_line(text: str) -> str:
-    """Return a text that is one line: names of files and columns may have line ends in them, which stand as escapes."""
-    return "".join(_escaped(character) if character in _LINE_ENDS else character for character in text)
+    """Return a text with its line ends as escapes: names of files and columns may contain some."""
+    return "".join(_escape(character) if character in _LINE_ENDS else character for character in text)
 
 
-def cut(text: str, most: int) -> str:
-    """Return a text of which so many characters are kept, with a mark in the middle where some are left out."""
+def cut_middle(text: str, most: int) -> str:
+    """Return a text of about `most` characters: its beginning and its end, with a mark between them that counts the characters left out."""
     if len(text) <= most:
         return text
     half = most // 2
@@ -117,15 +110,15 @@ def cut(text: str, most: int) -> str:
 
 
 def shell_line(words: Iterable[str]) -> str:
-    r"""Write the words of a command as one line that a shell reads as these words; what steers a terminal, or is not seen, as escapes (`$'a\nb'`)."""
-    return " ".join(shlex.quote(word) if word.isprintable() else f"$'{''.join(map(_escaped, word))}'" for word in words)
+    r"""Return a line that a shell reads as these words. Characters that control a terminal or cannot be seen are escaped (`$'a\nb'`)."""
+    return " ".join(shlex.quote(word) if word.isprintable() else f"$'{''.join(map(_escape, word))}'" for word in words)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in "\\'":
         return f"\\{character}"
     if character.isprintable():
         return character
-    known = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    short_escape = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
     number = ord(character)
-    return known or (f"\\x{number:02x}" if number < _FIRST_WIDE else f"\\U{number:08x}")
+    return short_escape or (f"\\x{number:02x}" if number < _FIRST_WIDE else f"\\U{number:08x}")

@@ -1,14 +1,8 @@
-"""Calls of tools: as a model asks for them, as they are meant, and what came of them.
+"""Tool calls: a model's answers, the calls in them as tools take them, and the results. Pure.
 
-What a model asks of a tool, made into the arguments that the tool takes.
-
-Takes a call as it came, gives it as it is meant, and the kind of each thing that was mended on the way: a name that means the same, arguments inside
-arguments, numbers written as words. What cannot be read as a call of a tool keeps its fault. Nothing is completed: arguments that were cut off are
-never mended. Pure.
-
-What a model's answer brings, as the data of an event.
-
-Takes an answer as the stream reconciler gives it. Whether it asks for calls, says something or broke off is all that is decided here. Pure.
+`answer_of` turns an answer of the stream reconciler into the data of an event, and decides one thing: whether it asks for calls, says something, or broke
+off. `read_call` turns a call into arguments that the tool takes. It fixes other names of tools and arguments, arguments inside arguments, and numbers as
+text, and names each kind of fix. It never completes arguments that were cut off. A call that it cannot read has a fault.
 """
 
 import json
@@ -22,18 +16,50 @@ import attrs
 from dsa.generators import streams
 from dsa.generators.streams.offered_tools import offered
 from dsa.generators.streams.text_calls import misplaced_call
-from machines.tool_use.records import JsonObject, is_writable, parse_json, unnested
-from machines.tool_use.tool import Parameter, Tool, name_sent, name_told
+from machines.tool_use.records import JsonObject, innermost, is_writable, parse_json
+from machines.tool_use.tool import Parameter, Tool, display_name, provider_name
+
+#: The code of a call that was left out, after another one or because there was no room.
+LEFT_OUT = "too_many_calls"
+#: The kinds of fixes in a call of any tool, with an explanation for readers.
+RESCUES: dict[str, str] = {
+    "tool_name": "The tool was called by another name.",
+    "alias": "The argument had another name (`query`, `file`, `command`, ..).",
+    "nested": "The arguments were inside an argument (`arguments`, `input`, ..).",
+    "text_arguments": "The arguments were a plain text, not an object.",
+    "broken_json": "The arguments were broken JSON that had the whole text.",
+    "text": "A text was written as lines, or as another value.",
+    "number": "A number was written as a text, or out of range.",
+    "truth": "Yes or no was written as a text or a number.",
+    "list": "A list was written as a JSON text, or as a single value.",
+    "fence": "The content of a file was inside a code fence.",
+}
+_TRUNCATED = "truncated_arguments"
+SHORTER = "Say it again, shorter."
+_CALL_IT = "Call the tool itself; to write about such a call, put it in backticks."
+#: Advice for the model after an answer with an error, by code.
+_ADVICE = {
+    "malformed": "Make the call again, with its arguments as one JSON object.",
+    "unknown_end": "Make the call again.",
+    "filtered": "Say it in other words.",
+}
+#: The notices in a row about a call in the text; after them such a text counts as an answer.
+MOST_MISPLACED = 2
+#: The answer asks for calls · says something without calls · broke off, is empty, or has a call in its text.
+AnswerKind = Literal["asked", "said", "cut_off"]
+#: Returns an unused id for a call, different from those in the collection too: providers repeat theirs.
+FreeId = Callable[[str, Collection[str]], str]
+
 
 AnyTool = TypeVar("AnyTool", bound=Tool)
 
 
 @attrs.frozen
 class ToolCall:
-    """A call as a model has asked for it. `id` is ours, which no other call of the run has; `provider_id` is the provider's.
+    """A call as the model wrote it. `id` is our own and unique in the run; `provider_id` is the provider's.
 
-    `arguments` is None exactly when `error` (`dsa.generators.streams.CALL_ERRORS`) says why there are none; then `text` is what was sent for them.
-    `extra` is what the provider wants back.
+    `arguments` is None exactly when `error` (one of `dsa.generators.streams.CALL_ERRORS`) says why; then `text` is what the model wrote instead.
+    `extra` is what the provider needs back.
     """
 
     id: str
@@ -45,9 +71,9 @@ class ToolCall:
     extra: JsonObject = attrs.field(factory=dict)
 
     def as_part(self) -> JsonObject:
-        """Return it as OpenAI's messages have it; the name is one that providers take."""
+        """Return the call in the form of OpenAI's messages, with a name that providers accept."""
         function = {
-            "name": name_sent(self.name),
+            "name": provider_name(self.name),
             "arguments": json.dumps(self.arguments or {}, ensure_ascii=False),
         }
         return {**self.extra, "id": self.provider_id, "type": "function", "function": function}
@@ -55,9 +81,9 @@ class ToolCall:
 
 @attrs.frozen
 class ToolRequest(Generic[AnyTool]):
-    """A call as it is meant: a tool, and arguments as that takes them. `tool` is None, and `fault` says why, for one that is of no tool or cannot be read.
+    """A call as the agent reads it: a tool, and arguments that it takes. When there is no such tool or the call cannot be read, `tool` is None and `fault` says why.
 
-    `rescues` names each kind of thing that was mended.
+    `rescues` names each kind of fix.
     """
 
     call_id: str
@@ -69,7 +95,7 @@ class ToolRequest(Generic[AnyTool]):
 
 @attrs.frozen
 class CallFault:
-    """Why a call was not made, or not to its end: a code, and words for the model."""
+    """Why a call failed or was not made: a code, and a message for the model."""
 
     code: str
     message: str
@@ -77,99 +103,79 @@ class CallFault:
 
 @attrs.frozen
 class ToolResult:
-    """What the model is told of a call: the JSON that the tool gave, or `error` with a code and a message."""
+    """The result of a call for the model: the tool's JSON, or `error` with a code and a message."""
 
     call_id: str
     content: JsonObject
 
     @cached_property
     def fault(self) -> CallFault | None:
-        """Why it was not made, or not to its end; None where it was."""
+        """Why the call failed or was not made, or None."""
         error = self.content.get("error")
         is_fault = isinstance(error, dict) and {"code", "message"} <= error.keys()
         return CallFault(str(error["code"]), str(error["message"])) if isinstance(error, dict) and is_fault else None
 
     @property
     def is_left_out(self) -> bool:
-        """Return whether the call was left out, behind another one or for want of room."""
+        """Whether the call was left out, after another one or because there was no room."""
         return self.fault is not None and self.fault.code == LEFT_OUT
 
     def as_text(self) -> str:
-        """Return it as the model reads it."""
+        """Return the JSON text for the model."""
         return json.dumps(self.content, ensure_ascii=False)
 
 
-#: Why a call was not made that stood behind another one, or for which there was no room.
-LEFT_OUT = "too_many_calls"
-
-
-def refused(call_id: str, code: str, message: str, **more: object) -> ToolResult:
-    """Return the result of a call that was not made, or not to its end."""
+def fault_result(call_id: str, code: str, message: str, **more: object) -> ToolResult:
+    """Return the result of a call that failed or was not made."""
     return ToolResult(call_id, {"error": {"code": code, "message": message}, **more})
 
 
-#: Kinds of things that are mended in a call of any tool, with what they mean to a reader.
-RESCUES: dict[str, str] = {
-    "tool_name": "The tool was called by another name of it.",
-    "alias": "The argument had another name (`query`, `file`, `command`, ..).",
-    "nested": "The arguments stood inside an argument (`arguments`, `input`, ..).",
-    "text_arguments": "The arguments were the bare text, not an object.",
-    "broken_json": "The arguments were broken JSON in which the text was whole.",
-    "text": "A text was written as lines, or as another value.",
-    "number": "A number was written as a text, or out of range.",
-    "truth": "Yes or no was written as a text or a number.",
-    "list": "A list was written as a JSON text, or one thing stood for a list.",
-    "fence": "The content of a file stood in a fence.",
-}
-_TRUNCATED = "truncated_arguments"
-
-
 def read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> ToolRequest[AnyTool]:
-    """Return a call as it is meant."""
-    tool = tool_meant(call.name, tools)
+    """Return a call with the fixes that it needs, or with its fault."""
+    tool = tool_of(call.name, tools)
     if tool is None:
-        told = f"there is no tool '{name_told(call.name)}'; the tools are: {', '.join(tools)}"
-        return ToolRequest(call.id, None, fault=told)
-    mended = [] if call.name == tool.name else ["tool_name"]
-    arguments = _arguments(call, tool, mended)
+        reason = f"there is no tool '{display_name(call.name)}'; the tools are: {', '.join(tools)}"
+        return ToolRequest(call.id, None, fault=reason)
+    rescues = [] if call.name == tool.name else ["tool_name"]
+    arguments = _arguments(call, tool, rescues)
     if arguments is None:
-        why = "end before they are complete" if call.error == _TRUNCATED else "are no JSON object"
-        fault = f"the arguments of {name_told(call.name)} {why}; send them again, whole"
-        return ToolRequest(call.id, None, {}, tuple(mended), fault)
+        why = "end before they are complete" if call.error == _TRUNCATED else "are not a JSON object"
+        fault = f"the arguments of {display_name(call.name)} {why}; send them again, whole"
+        return ToolRequest(call.id, None, {}, tuple(rescues), fault)
     if tool.schema is not None:
-        return ToolRequest(call.id, tool, dict(arguments), tuple(mended))
-    known = {tool.text} if tool.text else {name for each in tool.parameters for name in each.names}
-    given = unnested(arguments, known, mended)
+        return ToolRequest(call.id, tool, dict(arguments), tuple(rescues))
+    names = {tool.text} if tool.text else {name for each in tool.parameters for name in each.names}
+    raw = innermost(arguments, names, rescues)
     try:
-        found = {each.name: _argument(each, given, tool, mended) for each in tool.parameters}
+        values = {each.name: _argument(each, raw, tool, rescues) for each in tool.parameters}
     except Exception as error:  # noqa: BLE001  (kinds are foreign code, and a model must not end a run)
-        return ToolRequest(call.id, None, {}, tuple(dict.fromkeys(mended)), f"{tool.name}: {error}")
-    said = {name: value for name, value in found.items() if value is not None}
-    if not is_writable(said):
-        fault = f"{tool.name}: an argument has a number beyond all bounds, or is nested too deep"
-        return ToolRequest(call.id, None, {}, tuple(dict.fromkeys(mended)), fault)
-    return ToolRequest(call.id, tool, said, tuple(dict.fromkeys(mended)))
+        return ToolRequest(call.id, None, {}, tuple(dict.fromkeys(rescues)), f"{tool.name}: {error}")
+    present = {name: value for name, value in values.items() if value is not None}
+    if not is_writable(present):
+        fault = f"{tool.name}: an argument has a number that JSON cannot write, or is nested too deep"
+        return ToolRequest(call.id, None, {}, tuple(dict.fromkeys(rescues)), fault)
+    return ToolRequest(call.id, tool, present, tuple(dict.fromkeys(rescues)))
 
 
 def read_strictly(call: ToolCall, tools: Mapping[str, AnyTool]) -> ToolRequest[AnyTool]:
-    """Return a call as it stands, with nothing mended: what measures how much mending does."""
-    tool, given = tools.get(call.name), call.arguments
-    if tool is None or given is None:
-        return ToolRequest(call.id, None, fault="there is no such tool, or its arguments are no JSON object")
-    kept = {each.name: _as_it_stands(each, given.get(each.name)) for each in tool.parameters}
-    return ToolRequest(call.id, tool, kept)
+    """Return a call without any fixes; benchmarks compare it with `read_call`."""
+    tool, raw = tools.get(call.name), call.arguments
+    if tool is None or raw is None:
+        return ToolRequest(call.id, None, fault="there is no such tool, or its arguments are not a JSON object")
+    arguments = {each.name: _as_it_stands(each, raw.get(each.name)) for each in tool.parameters}
+    return ToolRequest(call.id, tool, arguments)
 
 
 def _as_it_stands(parameter: Parameter, value: object) -> object:
-    """Return a text or a number within its bounds as it is, else the default."""
+    """Return a text, or a number within its bounds, unchanged; otherwise the default."""
     if parameter.kind.has_bounds:
         is_one = isinstance(value, int) and not isinstance(value, bool) and parameter.has_within(value)
         return value if is_one else parameter.default
     return value if isinstance(value, str) else parameter.default
 
 
-def tool_meant(name: str, tools: Mapping[str, AnyTool]) -> AnyTool | None:
-    """Return the tool that a model means by a name."""
+def tool_of(name: str, tools: Mapping[str, AnyTool]) -> AnyTool | None:
+    """Return the tool of a name, also of another name or spelling, or None."""
     plain = _plain(name)
     same = (each for each in tools.values() if plain in each.names or plain == _plain(each.name))
     return tools.get(name) or (next(same, None) if plain else None)
@@ -179,48 +185,42 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _arguments(call: ToolCall, tool: Tool, mended: list[str]) -> JsonObject | None:
-    """Return the arguments, also those that are no object where a text is meant; None for what cannot be read."""
+def _arguments(call: ToolCall, tool: Tool, rescues: list[str]) -> JsonObject | None:
+    """Return the arguments, also a plain text for a tool with a `text` parameter; None when they cannot be read."""
     if call.arguments is not None or not tool.text or call.error == _TRUNCATED:
         return call.arguments
-    said = parse_json(call.text)
-    is_lines = isinstance(said, list) and said and all(isinstance(line, str) for line in said)
-    if is_lines or (isinstance(said, str) and said.strip()):
-        mended.append("text_arguments")
-        return {tool.text: said}
+    value = parse_json(call.text)
+    is_lines = isinstance(value, list) and value and all(isinstance(line, str) for line in value)
+    if is_lines or (isinstance(value, str) and value.strip()):
+        rescues.append("text_arguments")
+        return {tool.text: value}
     text = next(each for each in tool.parameters if each.name == tool.text)
     names = "|".join(map(re.escape, text.names))
     whole = re.search(rf'["\'](?:{names})["\']\s*:\s*(?P<text>"(?:[^"\\]|\\.)*+")', call.text, re.DOTALL)
-    found = None if said is not None or whole is None else parse_json(whole["text"], strict=False)
-    if found is None:
+    content = None if value is not None or whole is None else parse_json(whole["text"], strict=False)
+    if content is None:
         return None
-    mended.append("broken_json")
-    return {tool.text: found}
+    rescues.append("broken_json")
+    return {tool.text: content}
 
 
-def _argument(parameter: Parameter, given: JsonObject, tool: Tool, mended: list[str]) -> object:
-    """Return one argument. Raises ValueError where it is missing, or cannot be meant."""
+def _argument(parameter: Parameter, raw: JsonObject, tool: Tool, rescues: list[str]) -> object:
+    """Return one argument. Raises ValueError when it is missing or cannot be read."""
     empty = (None,) if parameter.default is None else (None, "")
-    name = next((each for each in parameter.names if given.get(each) not in empty), None)
+    name = next((each for each in parameter.names if raw.get(each) not in empty), None)
     if name is None:
         if parameter.required and parameter.default is None:
-            asked = {each.name: each.schema() for each in tool.parameters if each.required}
-            raise ValueError(f"the argument '{parameter.name}' is missing; it takes {json.dumps(asked)}")
+            schema = {each.name: each.schema() for each in tool.parameters if each.required}
+            raise ValueError(f"the argument '{parameter.name}' is missing; it takes {json.dumps(schema)}")
         return parameter.default
     if name != parameter.name:
-        mended.append("alias")
-    return parameter.kind.read(given[name], parameter, mended)
-
-
-#: It asks for calls · it says something, and asks for nothing · it broke off, says nothing at all, or writes a call as text
-AnswerKind = Literal["asked", "said", "cut_off"]
-#: Gives an id of a call that no other call has, nor those beside it: providers repeat theirs.
-FreeId = Callable[[str, Collection[str]], str]
+        rescues.append("alias")
+    return parameter.kind.read(raw[name], parameter, rescues)
 
 
 @attrs.frozen
 class ModelUsage:
-    """What an answer took, as far as its provider says it."""
+    """The tokens and the cost of an answer, as far as the provider reports them."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -229,9 +229,9 @@ class ModelUsage:
 
 @attrs.frozen
 class Room:
-    """The characters that a request took, where these were less than is wanted: the next request begins with them.
+    """The size of a request in characters when the model could not read as much as `wanted`. The next request starts with this size.
 
-    It is that of a model and of what was wanted; where either is another now, it counts for nothing.
+    It holds for one model and one `wanted`; when either changes, it is ignored.
     """
 
     chars: int
@@ -241,9 +241,9 @@ class Room:
 
 @attrs.frozen
 class ModelAnswer:
-    """An answer. `calls` are what it asks for; `why` it cannot be used, and `advice` what the model is to do then; `misplaced` names a call in its text.
+    """A model's answer. `why` says why it cannot be used, and `advice` what the model should do then; `misplaced` names a tool that its text calls.
 
-    `offered` names the tools that came with the request, where these are not all.
+    `offered` names the tools of the request, when it did not have all.
     """
 
     content: str = ""
@@ -259,17 +259,17 @@ class ModelAnswer:
 
     @property
     def note(self) -> str:
-        """The note to the model on an answer that cannot be used."""
-        what = "is no answer" if self.misplaced else "did not arrive whole"
+        """The note to the model about an answer that cannot be used."""
+        what = "cannot be used" if self.misplaced else "did not arrive whole"
         return f"[Your last answer {what}: {self.why}. {self.advice or SHORTER}]"
 
 
 def answer_of(
     result: streams.StreamResult, free_id: FreeId, tools: Iterable[Tool] = (), *, misplaced: int = 0
 ) -> tuple[AnswerKind, ModelAnswer]:
-    """Return what kind of answer came, and the answer.
+    """Return the kind of an answer, and the answer.
 
-    A text that seems to call one of `tools` is no answer, unless the last answers have been such texts `MOST_MISPLACED` times (`misplaced`).
+    A text that seems to call one of `tools` counts as cut off, unless the last `MOST_MISPLACED` answers were such texts (`misplaced` counts them).
     """
     count = result.count
     usage = ModelUsage(count("prompt_tokens"), count("completion_tokens"), result.cost_usd)
@@ -279,15 +279,15 @@ def answer_of(
         return "cut_off", attrs.evolve(answer, why=why, advice=advice)
     if result.tool_calls:
         return "asked", attrs.evolve(answer, calls=_calls(result.tool_calls, free_id))
-    known = offered([tool.as_openai for tool in tools])
-    if misplaced < MOST_MISPLACED and (name := misplaced_call(result.content, known)):
-        why = f"it has a call of {name} in its text"
+    registry = offered([tool.as_openai for tool in tools])
+    if misplaced < MOST_MISPLACED and (name := misplaced_call(result.content, registry)):
+        why = f"its text contains a call of {name}"
         return "cut_off", attrs.evolve(answer, why=why, advice=_CALL_IT, misplaced=name)
     return "said", answer
 
 
 def _fault_of(result: streams.StreamResult) -> tuple[str, str]:
-    """Return why an answer cannot be used, and what the model is to do; two empty texts where it can."""
+    """Return why an answer cannot be used, and advice for the model; two empty texts when it can."""
     if result.error is not None:
         return str(result.error), _ADVICE.get(result.error.code, SHORTER)
     if result.tool_calls:
@@ -297,33 +297,21 @@ def _fault_of(result: streams.StreamResult) -> tuple[str, str]:
     if result.finish_reason == "content_filter":
         return "a content filter stopped it", _ADVICE["filtered"]
     if not result.content.strip():
-        what = "it was nothing but a draft" if result.reasoning.strip() else "it was empty"
+        what = "it was only a draft" if result.reasoning.strip() else "it was empty"
         is_end = result.finish_reason in {"stop", "tool_calls"}
         return what if is_end else f"{what}: the finish reason is {result.finish_reason}", SHORTER
     return "", ""
 
 
-SHORTER = "Say it again, shorter."
-_CALL_IT = "Call the tool itself; to speak of such a call, put it into backticks."
-#: What a model is to do after an answer with an error, by its code.
-_ADVICE = {
-    "malformed": "Make the call again, with its arguments as one JSON object.",
-    "unknown_end": "Make the call again.",
-    "filtered": "Say it in other words.",
-}
-#: How often in a row a model is told that its text has a call: then the text is an answer, whatever stands in it.
-MOST_MISPLACED = 2
-
-
 def _calls(calls: tuple[streams.StreamCall, ...], free_id: FreeId) -> tuple[ToolCall, ...]:
-    """Return the calls with ids of our own, which are unique; the provider's are echoed as they came."""
-    taken: set[str] = set()
-    found = []
+    """Return the calls with unique ids of our own; the provider's ids stay beside them, unchanged."""
+    ids: set[str] = set()
+    result = []
     for call in calls:
-        name = free_id(call.id, taken)
-        taken.add(name)
+        name = free_id(call.id, ids)
+        ids.add(name)
         error = (call.error or "") if is_writable(call.arguments) else "invalid_arguments"
         extra = dict(call.extra) if is_writable(dict(call.extra)) else {}
         arguments, text = (None, call.text) if error else (call.arguments, "")
-        found.append(ToolCall(name, call.id, call.name, arguments, error, text, extra))
-    return tuple(found)
+        result.append(ToolCall(name, call.id, call.name, arguments, error, text, extra))
+    return tuple(result)

@@ -1,4 +1,4 @@
-"""Nothing of its own: effects are the dual-state agent's, guards the kinds `are_tests`, `syntax` and `tests`, all found by their names."""
+"""Bindings of the workflow machine: none of its own. Its effects are those of the dual-state agent, its guards the kinds `are_tests`, `syntax` and `tests`."""
 
 from dsa.runtime.content import GuardInterface
 

@@ -189,11 +189,11 @@ def test_known_run_is_read_on(store, journal):
     known = store.read("r1")
     journal.append([said("a"), said("b")])
     journal.release()
-    again, found = store.hold("r1", known=known)
+    again, found = store.hold("r1", snapshot=known)
     assert list(found.entries) == [FIRST, said("a"), said("b")]
     assert attrs.evolve(store.read("r1")) == found
     again.append([said("c")])
-    assert list(store.hold("r1", take=True, known=found)[1].entries) == [FIRST, said("a"), said("b"), said("c")]
+    assert list(store.hold("r1", take=True, snapshot=found)[1].entries) == [FIRST, said("a"), said("b"), said("c")]
     assert len(known.entries) == 1
 
 

@@ -51,12 +51,12 @@ def test_a_line_that_begins_with_a_slash_is_for_the_program(chat, tmp_path):
     done = chat("numbers.csv", "--model", "scripted:script.md", said=said)
     assert done.returncode == 0, done.stderr
     for shown in (
-        "nothing was made yet",
+        "there are no artifacts yet",
         "a1    numbers_",
         "guided = false",
         "0 to 1, not '7'",
         "up to the end of turn 1",
-        "there is no /nope",
+        "unknown command /nope",
     ):
         assert shown in done.stdout
     assert done.stdout.rstrip().endswith("ended")
@@ -67,11 +67,11 @@ def test_a_line_that_begins_with_a_slash_is_for_the_program(chat, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("gone.csv", "--model", "scripted:script.md", "--ask", "x"), 2, "gone.csv: is not there"),
-        (("numbers.csv", "--ask", "x"), 1, "the local model can call no tools"),
+        (("gone.csv", "--model", "scripted:script.md", "--ask", "x"), 2, "gone.csv: does not exist"),
+        (("numbers.csv", "--ask", "x"), 1, "the local model cannot call tools"),
         (("numbers.csv", "--model", "scripted:gone.md", "--ask", "x"), 2, "the script cannot be read"),
         (("--resume", "last", "--ask", "x"), 2, "no run is kept here"),
-        (("numbers.csv", "--resume", "last"), 2, "--resume goes on as the conversation was begun"),
+        (("numbers.csv", "--resume", "last"), 2, "--resume continues with the settings of the conversation"),
         (("--model", "scripted:script.md", "--param", "max_rounds=0", "--ask", "x"), 2, "max_rounds"),
     ],
 )  # fmt: skip
@@ -137,7 +137,7 @@ def test_an_export_overwrites_nothing(chat, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "conversation.md").write_text("precious")
     done = chat("numbers.csv", "--model", "scripted:script.md", said="What is there?\n/export mine\n/export new\n")
-    assert "nothing was written: conversation.md is in mine already" in done.stdout
+    assert "nothing was written: mine already contains conversation.md" in done.stdout
     assert (tmp_path / "mine" / "conversation.md").read_text() == "precious"
     assert len(list((tmp_path / "new").iterdir())) == 2
 
@@ -201,7 +201,7 @@ def test_log_lines_or_answers_alone_take_the_place_of_what_is_shown(chat):
     for more in (("--quiet",), ("--log", "info")):
         done = chat(*asked, *more)
         answer, how = done.stdout.splitlines()
-        assert (done.returncode, answer, ": completed; go on with" in how) == (0, "Two rows.", True), done.stderr
+        assert (done.returncode, answer, ": completed; to continue" in how) == (0, "Two rows.", True), done.stderr
         assert ("sql_call" in done.stderr) == ("--log" in more)
     odd = chat(*asked, "--log", "inof")
     assert (odd.returncode, "did you mean" in odd.stderr) == (2, True), odd.stderr
@@ -215,7 +215,7 @@ def test_resume_talks_on_as_the_conversation_was_begun(chat, tmp_path):
     assert "One." not in done.stdout
     told = [
         done.stdout.index(text)
-        for text in ("/help lists", "Two.", "resting.completed", "Three.", "go on with: dsa chat")
+        for text in ("/help lists", "Two.", "resting.completed", "Three.", "to continue: dsa chat")
     ]
     assert told == sorted(told)
     ended = chat("last", command="resume", said="/end\n")
@@ -291,6 +291,6 @@ def test_a_view_at_its_limit_is_told_with_what_sets_a_higher_one(chat, tmp_path)
         data.execute(ENDLESS)
     data.close()
     done = chat("x.db", "--model", "scripted:script.md", "--ask", "x", DSA_LOAD_S="1")
-    told = "x.db view boom: was still being loaded after 1 s, the limit. Nothing was loaded: leave it out, or set DSA_LOAD_S to more seconds"
+    told = "x.db view boom: takes longer to load than 1 s, the limit. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
     assert (done.returncode, told in done.stderr) == (2, True), done.stderr
     assert [*tmp_path.glob(".dsa/*/*")] == []

@@ -19,7 +19,7 @@ def code(tmp_path):
 
 
 RUN = calls(("run_cmd", {"cmd": ["python", "-m", "json.tool", "--help"]}))
-STAYS = "stays: .agent_context, agent_ledger.log, which say for people what the last run here has done; nothing needs them\n"
+STAYS = "stays: .agent_context, agent_ledger.log, which describe the last run here for people; nothing needs them\n"
 
 
 def test_it_prints_one_object_for_programs(code, tmp_path):
@@ -72,11 +72,14 @@ def test_the_exit_code_says_how_it_ended(code, script, arguments, exit_code, sta
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ((PLAN, WRITE, *["I am blocked."] * 2), "not done: 1 of 1 subtask not completed, for an answer completes none"),
+        (
+            (PLAN, WRITE, *["I am blocked."] * 2),
+            "not done: 1 of 1 subtask not completed, because an answer completes none",
+        ),
         ((PLAN, *["I am blocked."] * 2), "nothing was written or run; not done: 1 of 1 subtask not completed"),
         (
             (PLAN, DONE, DONE),
-            "nothing was written or run; no result shows that this was done: write_file what is wanted",
+            "nothing was written or run; no result proves that this is done: write_file what is wanted",
         ),
     ],
 )
@@ -93,14 +96,14 @@ def test_last_line_says_what_is_not_done_by_what_is_recorded(code, script, says)
     ("subtask", "lacks"),
     [
         ("write_file a.txt", "no tool has read, written or run a.txt in this subtask"),
-        ("run the program", "no command has given a result in this subtask, which says to run or test something"),
+        ("run the program", "there is no command result in this subtask, which says to run or test something"),
     ],
 )
 def test_result_that_does_not_fit_the_subtask_shows_nothing(code, subtask, lacks):
     plan, look = json.dumps([{"description": "Do it", "subtasks": [subtask]}]), calls(("list_dir", {}))
     done = code("Do it", "--mode", "full-auto", script=(plan, look, DONE, DONE))
     assert f"[no_evidence] {lacks}" in done.stdout
-    assert (done.returncode, f"no result shows that this was done: {subtask}" in done.stdout) == (1, True)
+    assert (done.returncode, f"no result proves that this is done: {subtask}" in done.stdout) == (1, True)
     fits = WRITE if "a.txt" in subtask else RUN
     done = code("Do it", "--mode", "full-auto", "--fresh", script=(plan, fits, DONE))
     assert (done.returncode, "no_evidence" in done.stdout) == (0, False), done.stdout
@@ -115,7 +118,7 @@ def test_where_nobody_is_asked_it_waits_and_goes_on_with_leave(code, tmp_path):
     done = code("Do it")
     assert done.returncode == 3
     assert "+one" in done.stdout
-    assert "leave is asked for write_file:" in done.stdout
+    assert "write_file needs permission:" in done.stdout
     assert not (tmp_path / "work" / "a.txt").exists()
     sent = code("last", "permitted", command="send")
     assert sent.returncode == 0, sent.stdout + sent.stderr
@@ -128,12 +131,12 @@ def test_the_next_question_is_shown_whole_whoever_goes_on(code, tmp_path):
     for command, said in (("send", ("denied", "use b instead")), ("resume", ())):
         done = code("last", *said, command=command)
         assert done.returncode == 3, done.stderr
-        question, _, after = done.stdout.partition("let it happen: dsa send ")
-        assert "leave is asked for write_file:" in question
+        question, _, after = done.stdout.partition("to allow it: dsa send ")
+        assert "write_file needs permission:" in question
         assert ("+two" in question, "+one" in question) == (True, False)
         assert re.match(r"\S+ permitted; or: permitted always, denied WHY\n", after), done.stdout
     done = code("last", "permitted", command="send")
-    assert (done.returncode, "leave is asked" in done.stdout) == (0, False), done.stdout
+    assert (done.returncode, "needs permission" in done.stdout) == (0, False), done.stdout
     assert (tmp_path / "work" / "b.txt").exists()
 
 
@@ -144,10 +147,10 @@ def test_leave_for_a_command_is_asked_with_its_folder_and_all_that_it_reads(code
     plain = {"cmd": ["python", "x.py"]}
     done = code("Do it", script=(PLAN, calls(("run_cmd", asked), ("run_cmd", plain)), DONE))
     shown = "".join(f"  | {line}\n" for line in unseen.splitlines())
-    whole = f"for run_cmd:\n  python x.py\n  in the folder sub\n  reading on its standard input:\n{shown}"
+    whole = f"run_cmd needs permission:\n  python x.py\n  in the folder sub\n  with this standard input:\n{shown}"
     assert whole in done.stdout
     sent = code("last", "denied", command="send")
-    assert "for run_cmd:\n  python x.py\nlet it happen" in sent.stdout, sent.stdout
+    assert "run_cmd needs permission:\n  python x.py\nto allow it" in sent.stdout, sent.stdout
 
 
 def test_leave_that_is_denied_is_told_to_the_model(code, tmp_path):
@@ -171,7 +174,7 @@ def test_a_mode_that_only_reads_changes_nothing(code, tmp_path):
 def test_a_workspace_that_is_not_there_is_named(tmp_path):
     typed = [*DSA, "code", "Do it", "-w", "gone", "--model", "scripted:x.md"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "there is no such folder to work in" in done.stderr) == (2, True)
+    assert (done.returncode, "the workspace must be an existing folder" in done.stderr) == (2, True)
 
 
 def test_a_script_that_is_not_there_is_named_and_nothing_is_kept(tmp_path):
@@ -220,18 +223,18 @@ def test_undo_without_anything_to_put_back_says_so(code):
     assert code("Do it", "--mode", "full-auto").returncode == 0
     assert code("last", command="undo").stdout == f"removed: a.txt\n{STAYS}"
     again = code("last", command="undo")
-    assert (again.returncode, "has left no file to put back" in again.stdout) == (0, True)
+    assert (again.returncode, "has no file to restore" in again.stdout) == (0, True)
     assert code("Look", "--mode", "full-auto", script=(PLAN, "Nothing.", "Nothing.")).returncode == 1
     idle = code("last", command="undo")
-    assert (idle.returncode, "has left no file to put back" in idle.stdout) == (0, True)
+    assert (idle.returncode, "has no file to restore" in idle.stdout) == (0, True)
     assert "nothing was changed" in code("last", "--diff", command="show").stdout
 
 
 def test_what_waits_for_leave_is_said_wherever_it_can_be_given(code):
     assert code("Do it", script=(PLAN, WRITE, WRITE, DONE)).returncode == 3
-    assert "may write_file a.txt happen?" in code("last", command="show").stdout
+    assert "allow write_file a.txt?" in code("last", command="show").stdout
     sent = code("last", "denied", command="send")
-    assert (sent.returncode, "said      may write_file a.txt happen?" in sent.stdout) == (3, True)
+    assert (sent.returncode, "said      allow write_file a.txt?" in sent.stdout) == (3, True)
 
 
 def timeless(text):
@@ -292,15 +295,15 @@ def test_what_leave_is_asked_for_is_shown_whole_also_when_it_was_taken_up(code):
 @pytest.mark.parametrize(
     ("again", "says"),
     [
-        (("--mode", "full-auto"), "--mode cannot be changed for a run that was begun: it has ask; --fresh begins anew"),
-        (("--seed", "3"), "--seed cannot be changed for a run that was begun: it has 0"),
-        (("--param", "max_rounds=9"), "--param max_rounds cannot be changed for a run that was begun: it has 24"),
-        (("--network", "example.org"), "--network cannot be changed for a run that was begun: it has none"),
-        (("--test-first",), "--test-first cannot be changed"),
-        (("--json-mode",), "--json-mode cannot be changed"),
-        (("--parallel", "2"), "--parallel cannot be changed for a run that was begun: it has 1"),
-        (("--template", "script"), "--template cannot be changed for a run that was begun: it has other tasks"),
-        (("--config", "other.toml"), "mode of --config cannot be changed for a run that was begun: it has ask"),
+        (("--mode", "full-auto"), "--mode cannot change in an existing run, which has ask; use --fresh to start again"),
+        (("--seed", "3"), "--seed cannot change in an existing run, which has 0"),
+        (("--param", "max_rounds=9"), "--param max_rounds cannot change in an existing run, which has 24"),
+        (("--network", "example.org"), "--network cannot change in an existing run, which has none"),
+        (("--test-first",), "--test-first cannot change"),
+        (("--json-mode",), "--json-mode cannot change"),
+        (("--parallel", "2"), "--parallel cannot change in an existing run, which has 1"),
+        (("--template", "script"), "--template cannot change in an existing run, which has other tasks"),
+        (("--config", "other.toml"), "mode of --config cannot change in an existing run, which has ask"),
     ],
 )
 def test_what_a_run_was_begun_with_is_not_changed_unheard(code, tmp_path, again, says):
@@ -317,7 +320,7 @@ def test_another_folder_is_none_of_a_run_that_was_begun(code, tmp_path):
     (tmp_path / "other").mkdir()
     typed = [*DSA, "code", "--resume", "last", "-w", "other"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "--workspace cannot be changed" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "--workspace cannot change" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -351,7 +354,7 @@ def test_all_of_a_machine_is_no_folder_to_work_in_and_a_home_is_told(code, tmp_p
     assert code("Do it").returncode == 3
     home = {**os.environ, "HOME": str(tmp_path / "work")}
     done = subprocess.run([*typed, "-w", "/"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "no folder to work in" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "cannot be the workspace" in done.stderr) == (2, True), done.stderr
     told = subprocess.run([*typed, "--fresh", "-w", "work"], cwd=tmp_path, env=home, capture_output=True, text=True, check=False)  # fmt: skip
     assert (told.returncode, "is your home" in told.stderr) == (3, True), told.stderr
 
@@ -359,7 +362,7 @@ def test_all_of_a_machine_is_no_folder_to_work_in_and_a_home_is_told(code, tmp_p
 def test_the_local_model_is_told_what_it_needs(tmp_path):
     typed = [*DSA, "code", "Do it", "--model", "local"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "say --json-mode" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "add --json-mode" in done.stderr) == (1, True), done.stderr
 
 
 def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
@@ -367,7 +370,7 @@ def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
     for script, more in (((PLAN, DONE, DONE), 1), ((PLAN, look, DONE), 0)):
         done = code("Do it", "--mode", "full-auto", "--fresh", script=script)
         assert done.returncode == more
-        assert re.search(r", 0 files, [0-9.]+ s; nothing was written or run(; no result shows .+)?\n\Z", done.stdout)
+        assert re.search(r", 0 files, [0-9.]+ s; nothing was written or run(; no result proves .+)?\n\Z", done.stdout)
     done = code("Do it", "--mode", "full-auto", "--fresh")
     assert re.search(r": goal_complete; 2 rounds, 1 call of tools, 1 file, [0-9.]+ s\n\Z", done.stdout), done.stdout
     one = code("Do it", "--mode", "full-auto", "--fresh", script=(PLAN, calls(("run_cmd", {"cmd": ["python", "--version"]}), ("mark_subtask_complete", {"success": True}))))  # fmt: skip
@@ -403,19 +406,19 @@ def test_every_command_that_ends_a_run_has_the_exit_code_of_its_end(
 
 def test_the_lines_that_go_on_can_be_pasted(code, tmp_path):
     done = code("Do it", "--runs", "my runs")
-    assert re.search(r"^let it happen: dsa send \S+ permitted --runs 'my runs'; or: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
-    found = re.search(r"^or be asked here: dsa (code --resume \S+ --runs 'my runs')$", done.stdout, re.MULTILINE)
+    assert re.search(r"^to allow it: dsa send \S+ permitted --runs 'my runs'; or: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
+    found = re.search(r"^or answer here: dsa (code --resume \S+ --runs 'my runs')$", done.stdout, re.MULTILINE)
     assert found is not None, done.stdout
     again = subprocess.run([*DSA, *shlex.split(found[1])], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (again.returncode, "leave is asked for write_file:" in again.stdout) == (3, True), again.stderr
+    assert (again.returncode, "write_file needs permission:" in again.stdout) == (3, True), again.stderr
 
 
 def test_a_run_whose_folder_is_gone_is_not_taken_up(code, tmp_path):
     assert code("Do it").returncode == 3
     before = code("last", command="show").stdout
     (tmp_path / "work").rename(tmp_path / "moved")
-    assert "there is no such folder to work in" in code("Do something else").stderr
-    told = f"{tmp_path / 'work'}: the run's workspace is gone; the run stays as it is until the folder is back\n"
+    assert "the workspace must be an existing folder" in code("Do something else").stderr
+    told = f"{tmp_path / 'work'}: the run's workspace is missing; restore the folder to continue the run\n"
     for command, *taken_up in (
         ("code", "Do it"), ("code", "--resume", "last"), ("resume", "last"), ("send", "last", "permitted"),
     ):  # fmt: skip
@@ -443,7 +446,7 @@ def test_the_work_is_told_as_a_run_is(code):
     refused = json.loads(code("--resume", "last", "--mode", "ask", "--json").stdout)
     jsonschema.validate(refused, schema)
     assert (refused["run"], refused["kind"], refused["exit_code"]) == (told["run"], "finished", 2)
-    assert "--mode cannot be changed" in refused["failure"]["message"]
+    assert "--mode cannot change" in refused["failure"]["message"]
 
 
 def test_names_are_bound_with_a_module_also_when_it_goes_on(code, tmp_path):
@@ -481,7 +484,7 @@ def test_log_lines_or_nothing_take_the_place_of_what_is_shown(code):
 
 def test_resume_goes_on_in_the_display_of_the_work(code, tmp_path):
     assert code("Do it").returncode == 3
-    for said, tells in (((), "leave is asked for write_file"), (("--quiet",), "leave is asked for write_file")):
+    for said, tells in (((), "write_file needs permission"), (("--quiet",), "write_file needs permission")):
         done = code("last", *said, command="resume")
         assert (done.returncode, tells in done.stdout, ": approving; " in done.stdout) == (3, True, True), done.stdout
     told = json.loads(code("last", "--json", command="resume").stdout)

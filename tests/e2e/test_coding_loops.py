@@ -181,7 +181,7 @@ def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tm
         "TRIED write_file a.txt (loop_ended)",
         *['TRIED write_file {"content": "one\\n", "path": "a.txt"} (too_many_calls)'] * 2,
     ]
-    assert "2 calls behind it were not made" in told.file.getvalue()
+    assert "2 calls after it were not made" in told.file.getvalue()
     rounds = json.loads((tmp_path / "workspace" / ".agent_context" / "loops.json").read_text())
     assert [(each["times"], each["why"].split(" with ")[0]) for each in rounds] == [
         (times, f"write_file is asked for {times} times") for times in range(2, 6)

@@ -12,12 +12,12 @@ import pytest
 from chat_server import Said, playing
 from coders import acting, agent_at, call, complete, config_of, forgetful, resumed, tasks, worked
 
+from dsa.errors import DsaError
 from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
 from machines.coding.coding_resources import settings_of
-from machines.coding.undo import diff, undone
+from machines.coding.undo import diff, undo_run
 from machines.coding.work_session import Agent, WorkStart, unfinished_run
-from machines.tool_use.machine_session import WrongRunError
 
 GOAL = "Write two files"
 
@@ -217,7 +217,7 @@ def test_what_they_have_changed_is_shown_and_undone_as_the_runs_own(tmp_path):
         shown = diff(runs, run_id)
         assert "+a.txt" in shown
         assert "+b.txt" in shown
-        undone(runs, run_id)
+        undo_run(runs, run_id)
     assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
 
 
@@ -265,7 +265,7 @@ def test_what_parts_have_done_counts_and_is_undone_before_all_are_over(tmp_path,
     assert sorted(line for line in lines if "WRITE" in line) == ["WRITE a.txt", "WRITE b.txt"]
     with open_runs(tmp_path / "runs") as runs:
         assert "+b.txt" in diff(runs, run_id)
-        undone(runs, run_id)
+        undo_run(runs, run_id)
     assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
 
 
@@ -332,7 +332,7 @@ def test_stopped_while_they_work_the_run_is_over_and_nothing_is_held(tmp_path):
         assert len(parts) == 2
     with open_runs(tmp_path / "runs") as runs:
         assert unfinished_run(GOAL, tmp_path / "workspace", runs) is None
-        with pytest.raises(WrongRunError, match=f"is a part of {agent.run_id}"):
+        with pytest.raises(DsaError, match=f"is a part of {agent.run_id}"):
             Agent.resume(next(iter(parts)), runs)
 
 

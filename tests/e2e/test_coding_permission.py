@@ -110,7 +110,7 @@ def test_a_script_is_not_run_as_a_program_of_its_own(code, tmp_path, command):
     (tmp_path / "work" / "job.sh").chmod(0o755)
     done = code("Do it", script=(PLAN, calls(("run_cmd", {"cmd": command})), DONE, DONE))
     assert "[command_not_allowed]" in done.stdout
-    assert "leave is asked" not in done.stdout
+    assert "needs permission" not in done.stdout
     assert not (tmp_path / "work" / "left.txt").exists()
 
 
@@ -127,10 +127,10 @@ def test_a_module_that_comes_into_being_behind_a_leave_is_not_run(code, tmp_path
 def test_the_place_that_is_printed_after_a_refusal_is_that_of_the_question(code, tmp_path):
     (tmp_path / "work" / "job.py").write_text(LEFT)
     first = code("Do it", script=(PLAN, calls(("run_cmd", RUN)), DONE))
-    (place,) = [line.split()[5] for line in first.stdout.splitlines() if line.startswith("let it happen: dsa send")]
+    (place,) = [line.split()[5] for line in first.stdout.splitlines() if line.startswith("to allow it: dsa send")]
     again = code(f"{place.partition('@')[0]}@1", "permitted", command="send")
     assert again.returncode == 1
-    assert f"let it happen: dsa send {place} permitted" in again.stdout
+    assert f"to allow it: dsa send {place} permitted" in again.stdout
     assert code(place, "permitted", command="send").returncode == 0
 
 
@@ -160,7 +160,7 @@ def test_a_second_leave_for_one_call_lets_no_other_happen(code, tmp_path):
     (work / "job.py").write_text("import sys\nopen(f'{len(sys.argv)}.txt', 'w')\n")
     asked = calls(("run_cmd", RUN), ("run_cmd", {"cmd": ["python", "job.py", "--delete-everything"]}))
     first = code("Do it", script=(PLAN, asked, DONE))
-    (shown,) = [line.split()[5] for line in first.stdout.splitlines() if line.startswith("let it happen: dsa send")]
+    (shown,) = [line.split()[5] for line in first.stdout.splitlines() if line.startswith("to allow it: dsa send")]
     assert code(shown, "permitted", command="send").returncode == 3
     again = code(shown, "permitted", command="send")
     assert (again.returncode, sorted(each.name for each in work.glob("*.txt"))) == (1, ["1.txt"])
@@ -181,7 +181,7 @@ def test_nobody_is_asked_for_an_edit_that_cannot_be_made(code, tmp_path):
     write = calls(("write_file", {"path": "b.txt", "content": "b\n"}))
     done = code("Do it", script=(PLAN, edits, write, DONE))
     assert done.returncode == 3
-    assert "leave is asked for write_file:" in done.stdout
-    assert "leave is asked for edit" not in done.stdout
+    assert "write_file needs permission:" in done.stdout
+    assert "edit needs permission" not in done.stdout
     assert "no_such_file: there is no 'none.txt'" in done.stdout
     assert (tmp_path / "work" / "a.txt").read_text() == "one\n"

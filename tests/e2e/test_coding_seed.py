@@ -29,7 +29,7 @@ from coders import (
 from dsa.runs.runs import open_runs
 from machines.coding import policies
 from machines.coding.task_plan import template
-from machines.coding.undo import diff, undone
+from machines.coding.undo import diff, undo_run
 
 GOALS = {
     "hello": (HELLO, HELLO_PLAN, hello, (2, 3), ["hello_world.py"]),
@@ -128,7 +128,7 @@ def test_undo_puts_everything_back_and_leaves_what_others_changed(tmp_path):
     assert "kept.txt" not in shown
     (workspace / "tests" / "test_mathx.py").write_text("# somebody else was here\n")
     with open_runs(tmp_path / "runs") as runs:
-        done = undone(runs, agent.run_id)
+        done = undo_run(runs, agent.run_id)
     assert [each.path for undo in done for each in undo.conflicts] == ["tests/test_mathx.py"]
     assert files_of(workspace) == ["kept.txt", "tests/test_mathx.py"]
 

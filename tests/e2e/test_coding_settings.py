@@ -25,15 +25,15 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
 @pytest.mark.parametrize(
     ("arguments", "settings", "says"),
     [
-        ((), "", "say a GOAL, or --resume RUN"),
-        (("Do it", "--resume", "last"), "", "say a GOAL, or --resume RUN, not both: a run has its goal"),
+        ((), "", "give a GOAL or --resume RUN"),
+        (("Do it", "--resume", "last"), "", "give a GOAL or --resume RUN, not both: a run has its goal"),
         (("--fresh", "--resume", "last"), "", "say one of them"),
         (("Do it", "--template", "nope"), "", "there is no template 'nope'; there are: script, package, fix"),
         (("Do it", "--param", "max_rounds=0"), "", "max_rounds"),
         (("Do it", "--param", "rounds=3"), "", "rounds"),
         (("  ",), "", "GOAL is empty"),
         (("Do it",), "[code]\nmax_rounds = 0\n", "max_rounds = 0 is to be 1 or more"),
-        (("Do it",), "[code]\nmax_rounds = true\n", "max_rounds = true is to be a whole number"),
+        (("Do it",), "[code]\nmax_rounds = true\n", "max_rounds = true must be a whole number"),
         (("Do it",), "[mcp.words]\ncommand = ['x']\n", "write [code.mcp]"),
         (("Do it",), "[programs.make]\narguments = 'any'\n", "write [code.commands.programs]"),
         (
@@ -44,7 +44,7 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (
             ("Do it",),
             "[[code.templates.notes]]\ndescription = 'x'\nsubtasks = 'write_file a'\n",
-            "subtasks is to be a list of texts",
+            "subtasks must be a list of texts",
         ),
         (
             ("Do it",),
@@ -56,8 +56,8 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("Do it",), "[code]\nmodus = 'ask'\n", "there is no setting 'modus'; did you mean 'mode'?"),
         (("Do it",), "[code]\nmodle = 'x'\n", "there is no setting 'modle'; did you mean 'model'?"),
         (("Do it",), "[code]\nmode = 'yolo'\n", "mode = 'yolo' is not a mode; known here: ask, auto-edit"),
-        (("Do it",), "[code]\nseed = 'x'\n", "seed = 'x' is to be a whole number"),
-        (("Do it",), "[code]\nprotected = [3]\n", "protected is to be a list of texts"),
+        (("Do it",), "[code]\nseed = 'x'\n", "seed = 'x' must be a whole number"),
+        (("Do it",), "[code]\nprotected = [3]\n", "protected must be a list of texts"),
         (("Do it",), "[code]\nprotected = ['']\n", "protected = [''] has an empty text in it"),
         (("Do it",), "[code]\nprotected = ['../x']\n", "protected = ['../x']: '../x' leads out of the workspace"),
         (("Do it",), "[code]\nprotected = ['~/x']\n", "'~/x' leads out of the workspace"),

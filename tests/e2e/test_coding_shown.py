@@ -18,7 +18,7 @@ from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.timeline import Moment
 from machines.coding.coding_display import CodingDisplay
 from machines.coding.workspace_view import LONGEST
-from machines.tool_use.records import short
+from machines.tool_use.records import one_line
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Do it", "list_dir what there is"))
@@ -177,7 +177,7 @@ def test_arguments_of_servers_are_shown_as_they_are_whatever_they_are_called(tmp
     calls = [("words__lookup", {"key": "dsa", **each}) for each in given]
     mcp = {"words": {"command": [sys.executable, SERVER], "approve": "always"}}
     told, log = shown(tmp_path, at_once(*calls), mcp=mcp)
-    lines = [f"words__lookup  {short(json.dumps(each, sort_keys=True), LONGEST)}" for _, each in calls]
+    lines = [f"words__lookup  {one_line(json.dumps(each, sort_keys=True), LONGEST)}" for _, each in calls]
     assert [line for line in told.splitlines() if line.startswith("words__lookup")] == lines
     assert [line.startswith('CALL words__lookup {"') for line in log.splitlines()] == [True] * len(calls)
 
@@ -196,7 +196,7 @@ def test_what_is_searched_for_is_shown(tmp_path, given, words):
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(1, "1 call behind it was not made"), (2, "2 calls behind it were not made")]
+    ("count", "words"), [(1, "1 call after it was not made"), (2, "2 calls after it were not made")]
 )
 def test_calls_behind_a_completion_are_told(tmp_path, count, words):
     workspace_of(tmp_path)

@@ -247,13 +247,13 @@ def test_file_that_a_gitignore_names_is_neither_called_new_nor_lost_in_silence(t
     lines = [line.strip() for line in told.splitlines()]
     assert "new: data.txt" not in lines
     assert "removed: data.txt" in lines
-    gone = "gone, and not put back by an undo, for a .gitignore named it when the run began: data.txt"
+    gone = "missing, and an undo cannot restore it, because a .gitignore named it when the run began: data.txt"
     assert gone in lines
     undone = ended(typed(tmp_path, "undo", "last"), 1).splitlines()
     assert undone == [
         "restored: .gitignore",
-        "left alone: data.txt (it is gone, and what it was is not kept: a .gitignore named it when the run began)",
-        "stays: .agent_context, agent_ledger.log, which say for people what the last run here has done; nothing needs them",
+        "left alone: data.txt (it is missing, and its content is not stored: a .gitignore named it when the run began)",
+        "stays: .agent_context, agent_ledger.log, which describe the last run here for people; nothing needs them",
     ]
     assert sorted(path.name for path in work.iterdir()) == [
         ".agent_context", ".gitignore", "agent_ledger.log", "gone.txt", "mine.txt", "rm.py",

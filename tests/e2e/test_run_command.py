@@ -64,6 +64,39 @@ def test_a_run_that_exhausts_its_retries(invoke, tmp_path):
     assert len(list(directory(tmp_path).glob("*-rejected.py"))) == 2
 
 
+TWO = """# two
+## Steps
+| step | guard | rmax |
+| - | - | - |
+| first | syntax | 0 |
+| second | syntax | 0 |
+
+Result: first
+"""
+
+
+def test_the_final_file_is_the_result_that_the_document_names(invoke, tmp_path):
+    (tmp_path / "two.md").write_text(TWO)
+    result = invoke(run, "two.md", "two texts", texts=["a = 1\n", "b = 2\n"])
+    assert result.exit_code == 0, result.output
+    kept = directory(tmp_path)
+    assert (kept / "final.py").read_text() == "a = 1\n"
+    assert "a = 1" in result.output
+    assert {path.name: path.read_text() for path in (kept / "steps").iterdir()} == {
+        "first.py": "a = 1\n", "second.py": "b = 2\n",
+    }  # fmt: skip
+
+
+def test_a_run_that_fails_keeps_the_steps_that_have_passed_and_has_no_result(invoke, tmp_path):
+    (tmp_path / "two.md").write_text(TWO)
+    result = invoke(run, "two.md", "two texts", texts=["a = 1\n", "b = (\n"])
+    assert result.exit_code == 1
+    assert "a = 1" not in result.output
+    kept = directory(tmp_path)
+    assert not list(kept.glob("final*"))
+    assert [path.name for path in (kept / "steps").iterdir()] == ["first.py"]
+
+
 FATAL = """
 from dsa.runtime.content import GuardInterface, GuardResult
 class Never(GuardInterface):

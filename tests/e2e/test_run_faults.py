@@ -153,8 +153,8 @@ def test_without_standard_output_it_runs(dsa, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("chat", "t.csv", "--model", "scripted:script.md"), 0, "/help lists what else there is"),
-        (("code", "Do", "-w", ".", "--mode", "ask", "--template", "fix", "--model", "scripted:calls.md"), 3, "let it happen: dsa send"),
+        (("chat", "t.csv", "--model", "scripted:script.md"), 0, "/help lists the commands"),
+        (("code", "Do", "-w", ".", "--mode", "ask", "--template", "fix", "--model", "scripted:calls.md"), 3, "to allow it: dsa send"),
     ],
     ids=["chat", "code"],
 )  # fmt: skip

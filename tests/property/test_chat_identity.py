@@ -52,7 +52,7 @@ def lived(folder, turns, **options):
         held = chat.conversation
         given = [outcome_of(call.result) for turn in held.turns for call in turn.calls]
         names = {name for each in held.inventory for name in (each.name, *(alias for alias, _ in each.aliases))}
-        files = {name: held.inventory.named(name).digest for name in names}
+        files = {name: held.inventory.by_name(name).digest for name in names}
         return given, None if held.latest_table is None else held.latest_table.digest, files, held.reasons
 
 

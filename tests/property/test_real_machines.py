@@ -21,7 +21,7 @@ from steps_taken import require_definition_4, taken
 from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.runtime.run import replay
 from dsa.semantics import Refusal
-from machines.chat.conversation import CALLED
+from machines.chat.conversation import CALL_EVENTS
 from machines.tool_use.tool_agent import PASSED, FunctionGuard
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -80,7 +80,7 @@ def began(*names):
 def require_a_turn_is_bounded(run, bounds):
     """A turn has so many answers, calls and refusals at most."""
     turn = ("message", "retried")
-    made = lambda step: step.event.event in CALLED and "drop_calls" not in step.effects  # noqa: E731
+    made = lambda step: step.event.event in CALL_EVENTS and "drop_calls" not in step.effects  # noqa: E731
     refused = began("skip_duplicate", "refuse_call", "refuse_state", "note_cut_off")
     require_bound(run, "answers", bounds["max_rounds"], began("ask_model"), until=turn)
     require_bound(run, "calls", bounds["max_calls"], made, until=turn)

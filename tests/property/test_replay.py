@@ -38,7 +38,7 @@ def plain_fold(machine, entries):
     if not entries or not isinstance(entries[0], MachineEntry):
         raise ReplayError(0, "a ledger begins with its machine")
     first = entries[0]
-    run, _ = begin(machine, first.run, digest=first.digest, started=dict(first.started), at_ms=first.at_ms)
+    run, _ = begin(machine, first.run, digest=first.digest, settings=dict(first.started), at_ms=first.at_ms)
     for position, entry in enumerate(entries):
         if position >= len(run.ledger):
             if isinstance(entry, EventEntry):
@@ -86,7 +86,7 @@ def a_record(chance, run):
 
 def played(machine, chance, occurrence_in, length):
     """A run of a machine, with whatever policies may do in between."""
-    run, _ = begin(machine, "r", digest="d", started={"seed": 1}, at_ms=3)
+    run, _ = begin(machine, "r", digest="d", settings={"seed": 1}, at_ms=3)
     for _ in range(length):
         if run.is_finished and chance.random() < 0.3:
             break

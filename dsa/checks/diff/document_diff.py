@@ -282,7 +282,12 @@ def _prompts(machine: Machine) -> _Things:
 
 
 def _document(machine: Machine) -> _Things:
-    return {"": _Declaration(machine.span, {"name": machine.name, "constraints": machine.constraints})}
+    return {
+        "": _Declaration(
+            machine.span,
+            {"name": machine.name, "constraints": machine.constraints, "result": machine.result or ""},
+        )
+    }
 
 
 def _options(options: tuple[tuple[str, str], ...]) -> str:

@@ -50,7 +50,7 @@ class MemoryStore:
         return MemoryJournal(kept)
 
     def hold(
-        self, run: str, *, take: bool = False, known: StoredRun | None = None  # noqa: ARG002  (nothing is decoded here)
+        self, run: str, *, take: bool = False, snapshot: StoredRun | None = None  # noqa: ARG002  (nothing is decoded here)
     ) -> tuple["MemoryJournal", StoredRun]:  # fmt: skip
         """Become the writer of a run; `take` takes it from one that is alive. Raises UnknownRunError or HeldError."""
         kept = self._kept(run)

@@ -104,14 +104,14 @@ class SqliteStore:
         return SqliteJournal(self, row, commit.after)
 
     def hold(
-        self, run: str, *, take: bool = False, known: StoredRun | None = None
+        self, run: str, *, take: bool = False, snapshot: StoredRun | None = None
     ) -> tuple["SqliteJournal", StoredRun]:
-        """Become the writer of a run, and read it or what was written after what is `known`. Raises HeldError."""
+        """Become the writer of a run, and read it or what was written after what is `snapshot`. Raises HeldError."""
         with self._database.writing() as connection:
             row = self._row(connection, run)
             if not take and self._database.living(row.holder):
                 raise HeldError(run, str(row.holder))
-            found, end = recorded(connection, row, known)
+            found, end = recorded(connection, row, snapshot)
             ours = attrs.evolve(row, epoch=row.epoch + 1, holder=self._database.holder)
             row.replace(connection, ours)
             end = EndRow(ours.number, ours.epoch, end.length, end.head, end.summary)

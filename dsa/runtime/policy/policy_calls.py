@@ -374,13 +374,13 @@ class _Scope:
             refusal = self._refusal(action)
             if refusal is not None:
                 return number_steps(self._calls.without_secrets([refusal]), request.path)
-            registered = self._calls.registry[action.policy]
-            policy = registered.policy
+            entry = self._calls.registry[action.policy]
+            policy = entry.policy
             for decorate in reversed(decorators):
                 policy = decorate(policy)
-            granted = action.permitting(registered.actions)
-            scope = _Scope(self._calls, request.path, action.policy, granted.actions, seed, caller)
-            return await self._calls.steps_of(policy, granted, scope)
+            full_action = action.permitting(entry.actions)
+            scope = _Scope(self._calls, request.path, action.policy, full_action.actions, seed, caller)
+            return await self._calls.steps_of(policy, full_action, scope)
 
         steps = await self._call_result(request, perform)
         call = call_step or action_call_step(self._actor, self._calls.redact(action), step_id=request.path)

@@ -1,4 +1,4 @@
-"""The Python tool of the chat machine: a model's code over the latest table, in the sandbox. It knows nothing of machine, ledger and policies."""
+"""The Python tool of the chat machine: a model's code on the latest table, in the sandbox. It is independent of machine, ledger and policies."""
 
 from machines.chat.python.interpreter import (
     CODES,

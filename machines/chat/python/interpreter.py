@@ -1,20 +1,8 @@
-"""Tell of a model's code whether it is Python, and when two texts are the same code. Nothing is run.
+"""The interpreter: a model's Python code on the latest table, in the sandbox.
 
-What can go wrong when code of a model is run, as one error with a stable code.
-
-The files that code has made: what they are, by what is in them, and what they are called.
-
-Takes names and bytes that nobody vouches for, gives `MadeFile` or a refusal. HTML and SVG may hold scripts: they are shown without running any.
-
-Read what came out of a call, believing none of it, and say what it means.
-
-Takes an outcome of the sandbox, gives a `PythonResult` or raises a `PythonError`. Whatever is not a report of ours from its first byte
-to its last is refused as a whole.
-
-Run a model's Python over the latest table, in the sandbox.
-
-Takes code and a table, gives what it printed, its value and the files that it left. Every call has a process and a folder of its own; nothing
-is kept between calls but the libraries, which are loaded once.
+It takes code and a table, and returns a `PythonResult` (printed output, value, files) or raises a `PythonError`. Every call has a process and a folder
+of its own; only the libraries stay loaded between calls. Nothing from the sandbox is trusted: a report is accepted as a whole or not at all, and names and
+contents of files are checked. HTML and SVG may contain scripts; display them without running any.
 """
 
 import ast
@@ -37,26 +25,26 @@ from dsa.edge.sandbox import Bounds, Confinement, SandboxError, SandboxOutcome, 
 from dsa.errors import DsaError, install_hint
 from machines.tool_use.records import parse_json
 
-_MOST_CODE = 100_000  # a syntax tree takes some hundred times the memory of its text
+_MOST_CODE = 100_000  # a syntax tree needs about a hundred times the memory of its text
 _MOST_CODE_LINE = 200
-_UNREADABLE = "the code holds characters that no source file may hold"
+_UNREADABLE = "the code has characters that are not allowed in source files"
 
 
 def is_empty(code: str) -> bool:
-    """Return whether there is no code at all: nothing, white space, comments."""
+    """Return whether there is no code: nothing, white space, or comments."""
     return all(not line.strip() or line.strip().startswith("#") for line in code.splitlines())
 
 
 def compiles(code: str) -> str | None:
-    """Return the syntax error in one line, with the number of its line; None when there is none."""
+    """Return the syntax error in one line, with its line number, or None."""
     fault = syntax_fault(code)
     return fault[0] if fault else None
 
 
 def normal_code(code: str) -> str:
-    """Return a text that is equal for code that differs only in how it is written: comments, blank lines, indentation, quotes.
+    """Return a text for comparisons: equal for code that differs only in comments, blank lines, indentation or quotes.
 
-    What is no Python is equal to itself alone, but for white space around it. The text is for comparing, not for reading.
+    A text that is not Python equals only itself, apart from white space around it.
     """
     try:
         with warnings.catch_warnings():
@@ -71,14 +59,14 @@ def normal_code(code: str) -> str:
 
 
 def syntax_fault(code: str) -> tuple[str, int | None] | None:
-    """Return the syntax error in one line, and the number of its line, from 1, where it has one; None when there is no error."""
+    """Return the syntax error in one line with its line number (from 1, or None), or None when there is no error."""
     if len(code) > _MOST_CODE:
-        return f"the code is too long: {len(code)} characters, and at most {_MOST_CODE} are read", None
+        return f"the code is too long: {len(code)} characters; write at most {_MOST_CODE}", None
     if "\0" in code:
         return _UNREADABLE, None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape is no syntax error
+            warnings.simplefilter("ignore")  # an unknown escape is not a syntax error
             compile(code, "<code>", "exec", dont_inherit=True)
     except SyntaxError as error:
         lines = code.splitlines()
@@ -88,31 +76,31 @@ def syntax_fault(code: str) -> tuple[str, int | None] | None:
     except ValueError:  # a lone surrogate
         return _UNREADABLE, None
     except (RecursionError, MemoryError):
-        return "the code is nested too deeply to be read", None
+        return "the code is nested too deep", None
     return None
 
 
-#: Every code, and what it says.
+#: The codes of PythonError, with explanations.
 CODES = {
     "python_error": "The code raised an exception.",
-    "python_syntax_error": "The code is no Python, or there is none.",
-    "python_timeout": "The code used up its time, or its processor time.",
-    "python_memory": "The code asked for more memory than it may have.",
-    "python_killed": "The code's process ended before the code did: by itself, by a crash, or by a signal.",
-    "too_many_files": "The code left more files than are kept.",
-    "files_too_large": "The code's files are larger, in all, than what is kept.",
-    "bad_file": "The code left something that cannot be kept: a link, a device, a file that is not what its name says.",
-    "bad_table": "The table cannot be made into a DataFrame.",
-    "bad_result": "What came out of the sandbox is no report of ours.",
-    "no_sandbox": "This machine cannot confine code as it must be confined; nothing was run.",
-    "not_installed": "A package that the code is promised is not installed; nothing was run.",
+    "python_syntax_error": "The code is not valid Python, or empty.",
+    "python_timeout": "The code reached its limit of time or processor time.",
+    "python_memory": "The code reached its limit of memory.",
+    "python_killed": "The process ended before the code: by itself, by a crash, or by a signal.",
+    "too_many_files": "The code left too many files.",
+    "files_too_large": "The code's files are too large together.",
+    "bad_file": "The code left something that cannot be stored: a link, a device, or a file whose content does not match its name.",
+    "bad_table": "The table cannot become a DataFrame.",
+    "bad_result": "The sandbox did not return a valid report.",
+    "no_sandbox": "This machine cannot confine code as required; nothing was run.",
+    "not_installed": "A package for the code is not installed; nothing was run.",
 }
 
 
 class PythonError(DsaError):
-    """Raised when code gives no result. `code` is one of CODES; the message is for the model that wrote the code.
+    """Raised when code has no result. `code` is one of CODES; the message is for the model.
 
-    `output` is what was printed until then, `line` the line of the code at fault, from 1, where there is one.
+    `output` is the printed output so far; `line` is the line at fault, from 1, or None.
     """
 
     def __init__(self, code: str, message: str, *, output: str = "", line: int | None = None) -> None:
@@ -125,14 +113,14 @@ class PythonError(DsaError):
 MOST_FILES = 20
 MOST_BYTES = 8 * 1024 * 1024
 _MOST_NAME = 80
-_READ = 1024  # how far into a text its kind is looked for
+_READ = 1024  # characters at the start of a text that determine its kind
 
-#: How files of a kind begin.
+#: The first bytes of files, by kind.
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"), (b"%PDF-", "pdf"), (b"PAR1", "parquet"),
     (b"ARROW1", "feather"), (b"\x93NUMPY", "npy"), (b"SQLite format 3\0", "sqlite"), (b"\x1f\x8b", "gz"), (b"PK\x03\x04", "zip"),
 )  # fmt: skip
-#: Names that say the same, and kinds that are a zip inside.
+#: Endings with the same meaning, and kinds that are zip archives.
 _SAME = {
     "jpeg": "jpg", "htm": "html", "text": "txt", "arrow": "feather", "db": "sqlite", "yml": "yaml", "ndjson": "jsonl",
 }  # fmt: skip
@@ -142,14 +130,14 @@ _TEXTS = {
 }  # fmt: skip
 _BINARIES = {kind for _, kind in _MAGIC} | _ZIPPED | {"webp"}
 _SVG = re.compile(r"\A\ufeff?(?:\s|<\?xml[^>]*>|<!--.*?-->|<!DOCTYPE[^>]*>)*+<svg[\s>]", re.DOTALL)
-_HINT = "write CSV, JSON, text, PNG, PDF or SVG, under a name that says so"
+_HINT = "write CSV, JSON, text, PNG, PDF or SVG, with a matching name"
 
 
 @attrs.frozen
 class MadeFile:
-    """A file that code has left in its working folder. `name` has letters, digits and `._-` only, at most 80 characters.
+    """A file that code left in its working folder. `name` has only letters, digits and `._-`, at most 80 characters.
 
-    `kind` is a word like csv, png, pdf, svg, json, txt, html: what the content is, as far as that shows in it, and what the name says.
+    `kind` is a word like csv, png, pdf, svg, json, txt, html: the kind of the content, as far as the content and the name show it.
     """
 
     name: str
@@ -157,21 +145,21 @@ class MadeFile:
     content: bytes = attrs.field(repr=False)
 
 
-def made(found: Iterable[tuple[str, bytes]]) -> tuple[MadeFile, ...]:
-    """Make files of paths in the working folder and bytes, by name. PythonError (bad_file) for one that cannot be kept."""
+def files_from(entries: Iterable[tuple[str, bytes]]) -> tuple[MadeFile, ...]:
+    """Return files for paths in the working folder and bytes, sorted by name. Raises PythonError (bad_file)."""
     files: dict[str, MadeFile] = {}
-    for path, content in found:
+    for path, content in entries:
         name = safe_name(path)
         if name in files:
             raise PythonError(
-                "bad_file", f"two files would be called '{name}': give them names that differ in letters and digits"
+                "bad_file", f"two files would have the name '{name}': use names that differ in letters and digits"
             )
         files[name] = MadeFile(name, kind_of(name, content), content)
     return tuple(files[name] for name in sorted(files))
 
 
 def safe_name(path: str) -> str:
-    """Return the name for a path in the working folder: folders are joined to it by `_`, what is no letter, digit or `._-` becomes `_`."""
+    """Return the name for a path in the working folder: `/` and everything but letters, digits and `._-` becomes `_`."""
     plain = "".join(each for each in unicodedata.normalize("NFKD", path) if not unicodedata.combining(each))
     plain = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9._-]", "_", plain)).lstrip("._-") or "file"
     stem, dot, suffix = plain.rpartition(".")
@@ -181,23 +169,23 @@ def safe_name(path: str) -> str:
 
 
 def kind_of(name: str, content: bytes) -> str:
-    """Return what a file is. PythonError (bad_file) when it is not what its name says, or nothing that is kept."""
-    said = name.rpartition(".")[2].lower() if "." in name else ""
-    said = _SAME.get(said, said)
+    """Return the kind of a file. Raises PythonError (bad_file) when the content does not match the name, or is of an unknown kind."""
+    ending = name.rpartition(".")[2].lower() if "." in name else ""
+    ending = _SAME.get(ending, ending)
     magic = _by_magic(content)
-    if said in _BINARIES:
-        if magic == said or (magic == "zip" and said in _ZIPPED):
-            return said
-        roughly = "empty" if not content else "bytes of an unknown kind" if _decoded(content) is None else "text"
-        raise _refused(name, f"is no {said}: its content is {magic or roughly}")
+    if ending in _BINARIES:
+        if magic == ending or (magic == "zip" and ending in _ZIPPED):
+            return ending
+        roughly = "empty" if not content else "bytes of an unknown kind" if _text_of(content) is None else "text"
+        raise _bad_file(name, f"is not {ending}: its content is {magic or roughly}")
     if magic:
-        if said in _TEXTS:
-            raise _refused(name, f"is no {said}: its content is {magic}")
+        if ending in _TEXTS:
+            raise _bad_file(name, f"is not {ending}: its content is {magic}")
         return magic
-    text = _decoded(content)
+    text = _text_of(content)
     if text is None:
-        raise _refused(name, f"holds bytes of an unknown kind; {_HINT}")
-    return _kind_of_text(name, said, text)
+        raise _bad_file(name, f"contains bytes of an unknown kind; {_HINT}")
+    return _kind_of_text(name, ending, text)
 
 
 def _by_magic(content: bytes) -> str:
@@ -206,18 +194,18 @@ def _by_magic(content: bytes) -> str:
     return next((kind for start, kind in _MAGIC if content.startswith(start)), "")
 
 
-def _kind_of_text(name: str, said: str, text: str) -> str:
-    if said == "json":
+def _kind_of_text(name: str, ending: str, text: str) -> str:
+    if ending == "json":
         try:
             json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _refused(name, f"is no JSON: {str(error)[:100]}") from error
-    if said == "svg" and not _SVG.match(text[:_READ]):
-        raise _refused(name, "is no SVG")
-    return said if said in _TEXTS else "txt"
+            raise _bad_file(name, f"is not JSON: {str(error)[:100]}") from error
+    if ending == "svg" and not _SVG.match(text[:_READ]):
+        raise _bad_file(name, "is not SVG")
+    return ending if ending in _TEXTS else "txt"
 
 
-def _decoded(content: bytes) -> str | None:
+def _text_of(content: bytes) -> str | None:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
@@ -225,27 +213,27 @@ def _decoded(content: bytes) -> str | None:
     return None if "\0" in text else text
 
 
-def _refused(name: str, why: str) -> PythonError:
+def _bad_file(name: str, why: str) -> PythonError:
     return PythonError("bad_file", f"the file '{name}' {why}")
 
 
 _MOST_VALUE, _MOST_MESSAGE, _MOST_LINE = 4_000, 600, 160
-_ENDS_S = 0.5  # the kernel counts a little less than it allowed
+_ENDS_S = 0.5  # the kernel counts a little less than the limit
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _CUT = "\n[.. output cut ..]\n"
 _HINTS = {
-    "ModuleNotFoundError": "Nothing can be installed: there are numpy, pandas, matplotlib and Python's library.",
-    "FileNotFoundError": "The code sees no files but those that it writes into its working folder; the data are in LATEST_SQL_RESULT.",
-    "PermissionError": "The code may write in its working folder only, and has no network.",
-    "EOFError": "Nobody answers input().",
+    "ModuleNotFoundError": "Nothing can be installed; use numpy, pandas, matplotlib and Python's standard library.",
+    "FileNotFoundError": "The code can only read files that it wrote into its working folder; the data is in LATEST_SQL_RESULT.",
+    "PermissionError": "The code can write only in its working folder, and has no network.",
+    "EOFError": "There is no input for input().",
 }
 
 
 @attrs.frozen
 class PythonResult:
-    """What code gave. `output` is what it printed (its two ends, where that is much), `value` its last expression as text.
+    """The result of code. `output` is what it printed (beginning and end, if long), `value` its last expression as text.
 
-    `seconds` is how long the call took, `rung` and `features` how it was confined.
+    `seconds` is the duration of the call; `rung` and `features` say how it was confined.
     """
 
     output: str
@@ -258,7 +246,7 @@ class PythonResult:
 
 @attrs.frozen
 class _CallInput:
-    """What the call was about: this side's own copy."""
+    """The input of a call, as this side knows it."""
 
     code: str
     columns: tuple[str, ...]
@@ -266,20 +254,20 @@ class _CallInput:
 
 @attrs.frozen
 class _ChildReport:
-    """A report that has our form: exit status, what the code's process said, and the files as path, what, size."""
+    """A report of the right form: exit status, the last message of the code's process, and the files as path, kind of entry, size."""
 
     status: int
-    said: str
+    message: str
     files: tuple[tuple[str, str, int], ...]
 
 
-def read(outcome: SandboxOutcome, bounds: Bounds, code: str, columns: Sequence[str] = ()) -> PythonResult:
-    """Return the result; `columns` are the table's. Raises PythonError, with what was printed, where there is none."""
-    output = printed(outcome, bounds)
+def read_outcome(outcome: SandboxOutcome, bounds: Bounds, code: str, columns: Sequence[str] = ()) -> PythonResult:
+    """Return the result of a call; `columns` are the table's. Raises PythonError with the printed output."""
+    output = output_of(outcome, bounds)
     try:
-        _stopped(outcome, bounds)
+        _require_end(outcome, bounds)
         claim, content = _claim(outcome.results)
-        value = _said(claim, outcome, bounds, _CallInput(code, tuple(columns)))
+        value = _value(claim, outcome, bounds, _CallInput(code, tuple(columns)))
         files = _files(claim, content)
     except PythonError as error:
         error.output = output
@@ -287,15 +275,15 @@ def read(outcome: SandboxOutcome, bounds: Bounds, code: str, columns: Sequence[s
     return PythonResult(output, value, files, outcome.seconds, outcome.rung, outcome.features)
 
 
-def printed(outcome: SandboxOutcome, bounds: Bounds) -> str:
-    """Return what was printed: all of it, or its beginning and end with a mark between them."""
+def output_of(outcome: SandboxOutcome, bounds: Bounds) -> str:
+    """Return the printed output: all of it, or its beginning and end with a mark between them."""
     if len(outcome.tail) < bounds.output_bytes:
-        return cleaned(outcome.output + outcome.tail)
-    return cleaned(outcome.output).rstrip("\n") + _CUT + cleaned(outcome.tail)
+        return clean_text(outcome.output + outcome.tail)
+    return clean_text(outcome.output).rstrip("\n") + _CUT + clean_text(outcome.tail)
 
 
-def cleaned(text: bytes | str) -> str:
-    """Return text that does nothing to a terminal, without the paths of this installation."""
+def clean_text(text: bytes | str) -> str:
+    """Return text without control characters, and without the paths of this installation."""
     plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text.encode("utf-8", "replace").decode()
     plain = _CONTROL.sub("", plain.replace("\r\n", "\n").replace("\r", "\n"))
     for path in _own_paths():
@@ -305,20 +293,20 @@ def cleaned(text: bytes | str) -> str:
 
 @functools.cache
 def _own_paths() -> tuple[str, ...]:
-    named = [sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib")]
-    real = [str(Path(path).resolve()) for path in named]
-    return tuple(sorted({*named, *real}, key=lambda path: (-len(path), path)))
+    paths = [sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib")]
+    real = [str(Path(path).resolve()) for path in paths]
+    return tuple(sorted({*paths, *real}, key=lambda path: (-len(path), path)))
 
 
-# -- how the call ended -----------------------------------------------------------------------------------------------
+# --- the end of a call ---
 
 
-def _stopped(outcome: SandboxOutcome, bounds: Bounds) -> None:
-    """Raise for a call that did not come to its report."""
+def _require_end(outcome: SandboxOutcome, bounds: Bounds) -> None:
+    """Raise PythonError for a call that ended before its report."""
     if outcome.ended == "timeout":
         raise PythonError("python_timeout", f"The code did not finish within {bounds.timeout_s:g} s.")
     if outcome.ended == "flooded":
-        raise PythonError("bad_result", "The code's process reported more than can be kept.")
+        raise PythonError("bad_result", "The code's process reported too much.")
     if outcome.ended == "signalled":
         raise _killed(outcome.code, outcome, bounds)
     if outcome.ended == "lost":
@@ -333,59 +321,59 @@ def _killed(number: int, outcome: SandboxOutcome, bounds: Bounds) -> PythonError
     return PythonError("python_killed", f"The code's process was killed ({names.get(number, number)}){why}.")
 
 
-# -- what was reported ------------------------------------------------------------------------------------------------
+# --- the report ---
 
 
 def _claim(results: bytes) -> tuple[_ChildReport, bytes]:
-    """Return the first line and what follows it, or raise."""
+    """Return the report in the first line, and the bytes after it. Raises PythonError (bad_result)."""
     head, end, content = results.partition(b"\n")
     match parse_json(head):
-        case {"status": int(status), "said": str(said), "files": [*listed], **rest} if end and not rest:
-            files = tuple(_listed(each) for each in listed)
-            return _ChildReport(status, said, files), content
-    raise PythonError("bad_result", "What came back is no report of a run.")
+        case {"status": int(status), "said": str(message), "files": [*entries], **rest} if end and not rest:
+            files = tuple(_entry(each) for each in entries)
+            return _ChildReport(status, message, files), content
+    raise PythonError("bad_result", "The sandbox did not return a report.")
 
 
-def _listed(entry: object) -> tuple[str, str, int]:
+def _entry(entry: object) -> tuple[str, str, int]:
     match entry:
         case [str(path), str(what), int(size)] if path and size >= 0 and not isinstance(size, bool):
             return path, what, size
-    raise PythonError("bad_result", "What came back lists files in a way that we do not.")
+    raise PythonError("bad_result", "The sandbox returned an invalid list of files.")
 
 
-def _said(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, given: "_CallInput") -> str:
-    """Return the value; raise for what the code's process says went wrong, or for its saying nothing."""
+def _value(claim: _ChildReport, outcome: SandboxOutcome, bounds: Bounds, call: "_CallInput") -> str:
+    """Return the value. Raises PythonError for an error that the process reports, or when it reports nothing."""
     if claim.status < 0:
         raise _killed(-claim.status, outcome, bounds)
-    if not claim.said:
+    if not claim.message:
         raise PythonError(
             "python_killed", f"The code ended its own process (exit status {claim.status}) before its end."
         )
-    match parse_json(claim.said):
+    match parse_json(claim.message):
         case {"value": str(value), "error": None, "fault": ""}:
-            shown = cleaned(value)
-            return shown if len(shown) < _MOST_VALUE else shown[:_MOST_VALUE] + " [.. cut ..]"
+            text = clean_text(value)
+            return text if len(text) < _MOST_VALUE else text[:_MOST_VALUE] + " [.. cut ..]"
         case {"fault": str(fault)} if fault:
-            raise PythonError("bad_table", cleaned(fault)[:_MOST_MESSAGE])
+            raise PythonError("bad_table", clean_text(fault)[:_MOST_MESSAGE])
         case {"error": {"types": [str(name), *more], "message": str(message), "places": [*places]}}:
-            raise _raised([name, *map(str, more)], message, places, given)
-    raise PythonError("bad_result", "The code wrote to the channel on which its end is told.")
+            raise _exception([name, *map(str, more)], message, places, call)
+    raise PythonError("bad_result", "The code wrote into the channel of its report.")
 
 
-def _raised(types: list[str], message: str, places: list[Any], given: "_CallInput") -> PythonError:
-    """Return what was raised, where in the code, and what may help. Only line numbers are taken from what is claimed, not lines."""
-    lines = given.code.splitlines()
-    shown, number = [], None
+def _exception(types: list[str], message: str, places: list[Any], call: "_CallInput") -> PythonError:
+    """Return the exception, its places in the code, and a hint. Only line numbers come from the report; the lines are our own."""
+    lines = call.code.splitlines()
+    places_text, number = [], None
     for place in places:
         match place:
             case [int(at), str(function)] if 1 <= at <= len(lines):
-                inside = f", in {cleaned(function)[:_MOST_LINE]}" if function != "<module>" else ""
-                shown.append(f"  line {at}{inside}: {cleaned(lines[at - 1]).strip()[:_MOST_LINE]}")
+                inside = f", in {clean_text(function)[:_MOST_LINE]}" if function != "<module>" else ""
+                places_text.append(f"  line {at}{inside}: {clean_text(lines[at - 1]).strip()[:_MOST_LINE]}")
                 number = at
-    said = _clip(cleaned(message).strip(), _MOST_MESSAGE)
-    name = cleaned(types[0])[:_MOST_LINE]
-    hint = _hint(types, said, given.columns)
-    text = "\n".join([f"{name}: {said}" if said else name, *shown, *([hint] if hint else [])])
+    explanation = _clip(clean_text(message).strip(), _MOST_MESSAGE)
+    name = clean_text(types[0])[:_MOST_LINE]
+    hint = _hint(types, explanation, call.columns)
+    text = "\n".join([f"{name}: {explanation}" if explanation else name, *places_text, *([hint] if hint else [])])
     return PythonError("python_memory" if "MemoryError" in types else "python_error", text, line=number)
 
 
@@ -398,37 +386,39 @@ def _hint(types: list[str], message: str, columns: Sequence[str]) -> str:
 
 
 def _files(claim: _ChildReport, content: bytes) -> tuple[MadeFile, ...]:
-    """Return the files, cut out of the content by their sizes, or raise."""
+    """Return the files, cut from the content by size. Raises PythonError."""
     sizes = [size for _, _, size in claim.files]
     if len(sizes) > MOST_FILES:
         raise PythonError("too_many_files", f"The code left more than {MOST_FILES} files in its working folder.")
     if sum(sizes) > MOST_BYTES:
         raise PythonError("files_too_large", f"The code's files have more than {MOST_BYTES >> 20} MB in all.")
     if sum(sizes) != len(content):
-        raise PythonError("bad_result", "What came back does not hold the files that it lists.")
+        raise PythonError("bad_result", "The sandbox did not return the files that it lists.")
     for path, what, _ in claim.files:
         if what != "file":
-            shown = f"'{_clip(cleaned(path), _MOST_LINE)}' in the working folder is {_clip(cleaned(what), _MOST_LINE)}"
-            raise PythonError("bad_file", f"{shown}, which cannot be kept.")
-    found, at = [], 0
+            text = f"'{_clip(clean_text(path), _MOST_LINE)}' in the working folder is {_clip(clean_text(what), _MOST_LINE)}"
+            raise PythonError("bad_file", f"{text}, which cannot be stored.")
+    contents, at = [], 0
     for (path, _, _), size in zip(claim.files, sizes, strict=True):
-        found.append((path, content[at : at + size]))
+        contents.append((path, content[at : at + size]))
         at += size
-    return made(found)
+    return files_from(contents)
 
 
 def _clip(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]} .."
 
 
-#: Without these the code could reach files, network, environment and processes of this machine.
+# --- running code ---
+
+#: The required confinement: without it the code could reach files, network, environment and processes of this machine.
 REQUIRED = ("no files outside", "no network", "no environments", "own processes")
 _PACKAGES = ("numpy", "pandas", "matplotlib")
 _LONGEST_S = 600.0
 _SPARE_BYTES = 256 * 1024  # of a report, besides the files
-#: Loaded, numpy, pandas and matplotlib take 0.3 GB of address space. That and 1.7 GB for the data: a table has 8 MB at most.
+#: numpy, pandas and matplotlib need 0.3 GB of address space; 1.7 GB are for the data: a table has at most 8 MB.
 _MEMORY_BYTES = 2 << 30
-#: What a call may write in between; it lies in memory. What is too large to keep is then told by size, not by a full disk.
+#: The disk of a call, which is in memory. It is larger than the stored files may be, so too large files are reported by their size.
 _DISK_BYTES = 64 << 20
 _OUTPUT_BYTES = 4 * 1024
 _PROCESSES = 16
@@ -436,9 +426,9 @@ _PROCESSES = 16
 
 @attrs.frozen
 class FrameSource:
-    """A table for the code: names, DuckDB's names of types (BIGINT, DECIMAL(18,3), ..), and CSV in UTF-8 with a line of names first.
+    """A table for the code: names, DuckDB types (BIGINT, DECIMAL(18,3), ..), and CSV in UTF-8 with a header.
 
-    A cell with nothing in it is null, one of two quotes an empty text. ValueError for columns without types, and for bytes that are no UTF-8.
+    An empty cell is null, a cell of two quotes is an empty text. Raises ValueError for columns without types, and for bytes that are not UTF-8.
     """
 
     columns: tuple[str, ...]
@@ -446,36 +436,38 @@ class FrameSource:
     csv: bytes = attrs.field(repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse here what would be told of the code."""
+        """Raise ValueError here; inside the sandbox the fault would look like the code's."""
         if len(self.columns) != len(self.types):
             raise ValueError(f"{len(self.columns)} columns have {len(self.types)} types")
         self.csv.decode("utf-8")
 
 
 class Interpreter:
-    """Runs code in the sandbox. Calls may come from several threads.
+    """An interpreter that runs code in the sandbox. Threads may share it.
 
-    By default the code is kept from files, network, environment and processes of this machine; where that cannot be had nothing is run.
-    In the code are `pd`, `np`, `plt`, and, with a table, `LATEST_SQL_RESULT` and `df`, a copy of it. Files in the working folder are the result's;
-    figures that are still open at the end, or at `plt.show()`, and were not saved, become `figure_1.png` and so on. Equal calls give equal
-    bytes: dates in files, hashes of texts, and random numbers that nobody has seeded (`random`, `np.random`) are the same in every call;
-    the clock and `np.random.default_rng()` without a seed are not.
+    By default the code cannot reach files, network, environment and processes of this machine; a machine that cannot ensure this runs nothing.
+    The code has `pd`, `np` and `plt`, and with a table `LATEST_SQL_RESULT` and its copy `df`. Files in the working folder belong to the result. Figures
+    that are open at the end or at `plt.show()`, and not saved, become `figure_1.png` and so on. Equal calls give equal bytes: dates in files,
+    hashes of texts and unseeded random numbers (`random`, `np.random`) are the same in every call; the clock and an unseeded
+    `np.random.default_rng()` are not.
     """
 
     def __init__(self, confinement: Confinement | None = None) -> None:
         self.confinement = confinement or Confinement(REQUIRED)
 
     def warm(self) -> None:
-        """Start the process from which calls are forked, with the libraries loaded. Raises as `run` does."""
+        """Start the process that forks calls, with the libraries loaded. Raises what `run` raises."""
         self.run("None")
 
     def run(self, code: str, table: FrameSource | None = None, *, timeout_s: float = 30.0) -> PythonResult:
-        """Run code over a table; return what came out. Blocks for `timeout_s` and some seconds at most.
+        """Run code on a table, and return the result. Blocks for at most `timeout_s` and some seconds.
 
-        Raises PythonError for all that goes wrong, by its `code` (see `errors.CODES`), and ValueError for a time limit that is none.
+        Raises PythonError with a `code` of CODES, and ValueError for an invalid time limit.
         """
         if not 0 < timeout_s <= _LONGEST_S:
-            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S:g} s")
+            raise ValueError(
+                f"timeout_s = {timeout_s:g} is not a valid time limit: use more than 0 s and at most {_LONGEST_S:g} s"
+            )
         if is_empty(code):
             raise PythonError("python_syntax_error", "There is no code: nothing, or comments only.")
         if fault := syntax_fault(code):
@@ -485,11 +477,11 @@ class Interpreter:
             outcome = run_confined(_program(), _payload(code, table), bounds, self.confinement)
         except SandboxError as error:
             raise PythonError("no_sandbox", f"Nothing was run: {error}") from error
-        return read(outcome, bounds, code, table.columns if table else ())
+        return read_outcome(outcome, bounds, code, table.columns if table else ())
 
 
 def _bounds(timeout_s: float) -> Bounds:
-    """Return what a call may use. Processor time is for each process, so it is as much as the time limit, and no less than a second."""
+    """Return the limits of a call. Processor time counts for each process, so it equals the time limit, and is at least a second."""
     return Bounds(
         timeout_s=timeout_s,
         cpu_s=max(1, math.ceil(timeout_s)),
@@ -503,19 +495,21 @@ def _bounds(timeout_s: float) -> Bounds:
 
 
 def _payload(code: str, table: FrameSource | None) -> str:
-    given = table and {"columns": table.columns, "types": table.types, "csv": table.csv.decode("utf-8")}
+    table_data = table and {"columns": table.columns, "types": table.types, "csv": table.csv.decode("utf-8")}
     limits = {"most_files": MOST_FILES, "most_bytes": MOST_BYTES}
-    return json.dumps({"code": code, "table": given, "prepare": f"{_child_text('preparation')}\nprepare()\n", **limits})
+    return json.dumps(
+        {"code": code, "table": table_data, "prepare": f"{_child_text('preparation')}\nprepare()\n", **limits}
+    )
 
 
 @functools.cache
 def _program() -> SandboxProgram:
-    """Return the program that runs there, with the folders in which the packages are."""
-    found = {name: importlib.util.find_spec(name) for name in _PACKAGES}
-    if missing := [name for name, spec in found.items() if spec is None or spec.origin is None]:
+    """Return the program for the sandbox, with the folders of the packages."""
+    specs = {name: importlib.util.find_spec(name) for name in _PACKAGES}
+    if missing := [name for name, spec in specs.items() if spec is None or spec.origin is None]:
         why = f"{', '.join(missing)} is not installed: {install_hint('chat')}"
         raise PythonError("not_installed", f"Nothing was run: {why}")
-    folders = {str(Path(str(spec.origin)).resolve().parent.parent): None for spec in found.values() if spec}
+    folders = {str(Path(str(spec.origin)).resolve().parent.parent): None for spec in specs.values() if spec}
     text = f"{_child_text('preparation')}\nprepare()\nrehearse()\n"
     return SandboxProgram(_child_text("python_child"), (), tuple(folders), text, hash_seed=0)
 

@@ -1,7 +1,7 @@
-"""The sandbox's side: load numpy, pandas and matplotlib, and fix what would make two equal calls differ.
+"""Preparation inside the sandbox: import numpy, pandas and matplotlib, and fix everything that would make equal calls differ.
 
-Its text is run by `dsa.edge.sandbox` in the process from which calls are forked, so what it loads and computes costs each of them nothing.
-It must not import anything of this package.
+`dsa.edge.sandbox` runs the text of this module in the process that forks each call, so no call pays for it. It must not import anything of
+this package.
 """
 
 import importlib.util
@@ -13,17 +13,17 @@ import warnings
 _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLBACKEND": "agg", "SOURCE_DATE_EPOCH": "0",
 }  # fmt: skip
-_NOWHERE = "/dev/null/none"  # matplotlib's caches: there is no home to keep them in
+_NOWHERE = "/dev/null/none"  # for matplotlib's caches: there is no home folder
 
 
 def prepare() -> None:
-    """Import what all code is given."""
+    """Import the libraries of all code."""
     os.environ.update(_ENVIRONMENT)
     spec = importlib.util.find_spec("matplotlib")
     folders = spec.submodule_search_locations if spec else None
     if not folders:
         raise ImportError("matplotlib is not installed")
-    os.environ["MATPLOTLIBRC"] = f"{folders[0]}/mpl-data/matplotlibrc"  # else it would look in a home
+    os.environ["MATPLOTLIBRC"] = f"{folders[0]}/mpl-data/matplotlibrc"  # otherwise it looks in the home folder
     import matplotlib as mpl
 
     mpl.get_configdir = mpl.get_cachedir = lambda: _NOWHERE
@@ -31,14 +31,14 @@ def prepare() -> None:
     import pandas as pd
 
     for settings in (mpl.rcParams, mpl.rcParamsDefault):
-        settings["svg.hashsalt"] = "one"  # else names in an SVG are random
+        settings["svg.hashsalt"] = "one"  # otherwise names in an SVG are random
     plt.show = lambda *_, **__: None
     for name, value in {"max_rows": 20, "max_columns": 30, "width": 160, "max_colwidth": 80}.items():
         pd.set_option(f"display.{name}", value)
 
 
 def rehearse() -> None:
-    """Draw and compute a little of everything once: what is found out or loaded at the first time is then there."""
+    """Draw and compute a little of everything once, so that lazy imports and caches are ready."""
     import matplotlib.pyplot as plt
     import pandas as pd
 

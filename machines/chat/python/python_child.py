@@ -1,8 +1,8 @@
-"""The sandbox's side of a call: one process runs the code, another, which the code cannot reach, gathers what it left.
+"""The sandbox's side of a call: one process runs the code, and another, which the code cannot reach, collects the files.
 
-Its text is run by `dsa.edge.sandbox`; it must not import anything of this package. `run` forks: the child makes the table and runs the
-code, and says how that went in a file without a name; the parent waits, ends everything that goes on, and only then looks at the
-working folder. It reports a line of JSON, and after it the bytes of all files: `{"status": .., "said": .., "files": [[path, what, size], ..]}`.
+`dsa.edge.sandbox` runs the text of this module; it must not import anything of this package. `run` forks. The child makes the table, runs the
+code, and writes its report into an unnamed file. The parent waits, kills everything that still runs, and only then reads the
+working folder. It writes a line of JSON and then the bytes of all files: `{"status": .., "said": .., "files": [[path, what, size], ..]}`.
 """
 
 import ast
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 from weakref import WeakSet
 
 _NAME = "<code>"
-_MOST_SAID, _MOST_TEXT, _MOST_NAME, _MOST_PLACES = 64_000, 4_000, 100, 8
+_MOST_REPORT, _MOST_TEXT, _MOST_NAME, _MOST_PLACES = 64_000, 4_000, 100, 8
 _MOST_ROWS = 20
 _MOST_DEPTH, _MOST_ENTRIES = 3, 2_000
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"}  # fmt: skip
@@ -36,7 +36,7 @@ _TIMES_WITH_ZONE = {"TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ"}
 
 
 class _Table(NamedTuple):
-    """A table for the code: names, the database's names of types, and CSV with a line of names first."""
+    """A table for the code: names, DuckDB types, and CSV with a header."""
 
     columns: list[str]
     types: list[str]
@@ -44,7 +44,7 @@ class _Table(NamedTuple):
 
 
 class _CodeJob(NamedTuple):
-    """What is to be run: code over a table, after `prepare` where no process is kept warm. So much is gathered at most."""
+    """A job: code on a table, after `prepare` when no warm process has run it; and the limits of the files."""
 
     code: str
     table: _Table | None
@@ -54,35 +54,35 @@ class _CodeJob(NamedTuple):
 
 
 def _job(payload: str) -> _CodeJob:
-    said = json.loads(payload)
-    return _CodeJob(**{**said, "table": said["table"] and _Table(**said["table"])})
+    data = json.loads(payload)
+    return _CodeJob(**{**data, "table": data["table"] and _Table(**data["table"])})
 
 
 def run(payload: str, result_fd: int) -> None:
     """Do the job: `payload` is JSON with `code`, `table` (columns, types, csv; or null), `prepare`, `most_files` and `most_bytes`."""
     job = _job(payload)
-    if "matplotlib.pyplot" not in sys.modules:  # no process is kept warm here
+    if "matplotlib.pyplot" not in sys.modules:  # there is no warm process
         exec(job.prepare, {"__name__": "prepare"})  # noqa: S102  # the package's own text
     os.mkdir("work")  # noqa: PTH102  # pathlib follows links
     os.mkdir("tmp")  # noqa: PTH102
     folder = os.open("work", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    said = os.open("said", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    report = os.open("said", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.unlink("said")  # noqa: PTH108
-    _write(said, bytes(_MOST_SAID))  # its place is taken now: the code may fill the disk
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who waits is not to be interrupted by the code
+    _write(report, bytes(_MOST_REPORT))  # reserve its space now: the code may fill the disk
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the code must not interrupt the waiting parent
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.close(result_fd)
         os.close(folder)
-        _Session(job, said).end()
-    status = _ended(child)
+        _Session(job, report).end()
+    status = _wait_for(child)
     _end_all(child)
-    text = os.pread(said, _MOST_SAID, 0).rstrip(b"\0").decode("utf-8", "replace")
-    found = _gathered(folder, job.most_files, job.most_bytes)
-    files = [[path, what, size] for path, what, size, _ in found]
+    text = os.pread(report, _MOST_REPORT, 0).rstrip(b"\0").decode("utf-8", "replace")
+    files_found = _collect(folder, job.most_files, job.most_bytes)
+    files = [[path, what, size] for path, what, size, _ in files_found]
     _write(result_fd, json.dumps({"status": status, "said": text, "files": files}).encode() + b"\n")
-    for *_, content in found:
+    for *_, content in files_found:
         _write(result_fd, content)
 
 
@@ -92,21 +92,21 @@ def _write(file: int, content: bytes) -> None:
         rest = rest[os.write(file, rest) :]
 
 
-# -- waiting, and ending ----------------------------------------------------------------------------------------------
+# --- waiting and ending ---
 
 
-def _ended(child: int) -> int:
-    """Wait for the code's process; give its exit status, or minus the signal that killed it."""
+def _wait_for(child: int) -> int:
+    """Wait for the code's process; return its exit status, or minus the signal that killed it."""
     while True:
-        process, status = os.waitpid(-1, 0)  # as the first of its namespace this one is left the orphans of others
+        process, status = os.waitpid(-1, 0)  # as the first process of its namespace this one inherits orphans
         if process == child:
             return os.waitstatus_to_exitcode(status)
 
 
 def _end_all(child: int) -> None:
-    """Kill what the code has left running, so that nothing changes while it is gathered.
+    """Kill all processes that the code left, so that no file changes while it is read.
 
-    Where this is the first process of a namespace these are all there are; elsewhere, the child's group: the rest is killed after the report.
+    The first process of a namespace kills all others; elsewhere it kills the child's group, and the sandbox kills the rest after the report.
     """
     alone = os.getpid() == 1
     with contextlib.suppress(OSError):
@@ -118,25 +118,25 @@ def _end_all(child: int) -> None:
                 return
 
 
-# -- gathering --------------------------------------------------------------------------------------------------------
+# --- collecting files ---
 
-_Found = tuple[str, str, int, bytes]
+_FileContent = tuple[str, str, int, bytes]
 
 
-def _gathered(folder: int, most_files: int, most_bytes: int) -> list[_Found]:
-    """Return each file as path, what it is, size and content, by path; without content where there are too many, or too much of it."""
-    found: list[tuple[str, str, int, int]] = []
-    seen = 0
-    for path, what, size, opened in _entries(folder, "", 1):
-        found.append((path, what, size, opened))
-        seen += size
-        if len(found) > most_files or seen > most_bytes:
-            return sorted((path, what, size, b"") for path, what, size, _ in found)
-    return sorted((path, what, *_content(opened, size)) for path, what, size, opened in found)
+def _collect(folder: int, most_files: int, most_bytes: int) -> list[_FileContent]:
+    """Return the files as path, kind of entry, size and content, sorted by path. Beyond the limits they have no content."""
+    entries: list[tuple[str, str, int, int]] = []
+    total = 0
+    for path, what, size, file in _entries(folder, "", 1):
+        entries.append((path, what, size, file))
+        total += size
+        if len(entries) > most_files or total > most_bytes:
+            return sorted((path, what, size, b"") for path, what, size, _ in entries)
+    return sorted((path, what, *_content(file, size)) for path, what, size, file in entries)
 
 
 def _entries(folder: int, above: str, depth: int) -> Iterator[tuple[str, str, int, int]]:
-    """Yield path, what it is, size and an open file of everything that is no folder."""
+    """Yield path, kind of entry, size and an open file for everything but folders."""
     with os.scandir(folder) as entries:
         for number, entry in enumerate(entries):
             path = above + entry.name
@@ -145,17 +145,17 @@ def _entries(folder: int, above: str, depth: int) -> Iterator[tuple[str, str, in
                 yield path, "one of too many", 0, -1
                 return
             if not stat.S_ISDIR(state.st_mode):
-                yield path, *_opened(folder, entry.name, state)
+                yield path, *_open_entry(folder, entry.name, state)
                 continue
             inner = _open(folder, entry.name, os.O_DIRECTORY) if depth < _MOST_DEPTH else -1
             if inner < 0:
-                yield path, "a folder that is too deep, or closed", 0, -1
+                yield path, "a folder that is too deep, or cannot be read", 0, -1
                 continue
             yield from _entries(inner, f"{path}/", depth + 1)
             os.close(inner)
 
 
-def _opened(folder: int, name: str, state: os.stat_result) -> tuple[str, int, int]:
+def _open_entry(folder: int, name: str, state: os.stat_result) -> tuple[str, int, int]:
     kinds = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFREG: "file"}
     what = kinds.get(stat.S_IFMT(state.st_mode), "a device")
     if what != "file":
@@ -182,11 +182,11 @@ def _content(file: int, size: int) -> tuple[int, bytes]:
     return len(pieces), bytes(pieces)
 
 
-# -- running the code -------------------------------------------------------------------------------------------------
+# --- running the code ---
 
 
 class _Explanation(NamedTuple):
-    """What was raised: its types, the innermost first; the message; and where in the code, as line and function."""
+    """An exception: its types, the most specific first; the message; and its places in the code, as line and function."""
 
     types: list[str]
     message: str
@@ -194,34 +194,34 @@ class _Explanation(NamedTuple):
 
 
 def _end(value: str = "", error: _Explanation | None = None, fault: str = "") -> bytes:
-    """Return how the code ended: the value of its last expression, what it raised, or why there is no table for it."""
+    """Return the report of the code: the value of its last expression, its exception, or why it has no table."""
     return json.dumps({"value": value, "error": error and error._asdict(), "fault": fault}).encode()
 
 
 class _Session:
-    """The process that runs the code. All that it says may be the code's own words."""
+    """The process that runs the code. The code can forge everything that it reports."""
 
-    def __init__(self, job: _CodeJob, said: int) -> None:
+    def __init__(self, job: _CodeJob, report: int) -> None:
         self._job = job
-        self._said = said
-        self._saved: WeakSet[Any] = WeakSet()
+        self._report = report
+        self._saved_figures: WeakSet[Any] = WeakSet()
 
     def end(self) -> NoReturn:
-        """Run the code, say how that went, and end this process: exit handlers and threads of the code do not go on."""
+        """Run the code, write the report, and end this process without the code's exit handlers and threads."""
         try:
-            module = self._begun()
+            module = self._set_up()
             fault = _put_table(module, self._job.table)
-            end = _end(fault=fault) if fault else _end(self._run(module))
+            end = _end(fault=fault) if fault else _end(self._run_code(module))
         except BaseException as error:  # noqa: BLE001  # SystemExit too
-            end = _end(error=_explained(error))
+            end = _end(error=_explanation(error))
         with contextlib.suppress(BaseException):
             sys.stdout.flush()
             sys.stderr.flush()
-        os.pwrite(self._said, end, 0)
+        os.pwrite(self._report, end, 0)
         os._exit(0)
 
-    def _begun(self) -> types.ModuleType:
-        """Make everything like new: folder, streams, random numbers, and the module that the code is."""
+    def _set_up(self) -> types.ModuleType:
+        """Set up folder, streams, random numbers, and the module of the code."""
         import matplotlib.pyplot as plt
         import numpy as np
         import pandas as pd
@@ -236,9 +236,9 @@ class _Session:
         sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[misc]
         random.seed(0)
-        np.random.seed(0)  # noqa: NPY002  # that of all code that does not say which
-        Figure.savefig = _noting(Figure.savefig, self._saved)  # type: ignore[method-assign]
-        plt.show = lambda *_, **__: self._save_figures()  # a function: matplotlib notes a signature in it
+        np.random.seed(0)  # noqa: NPY002  # the generator of code that makes none of its own
+        Figure.savefig = _recording(Figure.savefig, self._saved_figures)  # type: ignore[method-assign]
+        plt.show = lambda *_, **__: self._save_figures()  # a function, because matplotlib stores a signature in it
         module = types.ModuleType("__main__")
         sys.modules["__main__"] = module
         module.__dict__.update(pd=pd, np=np, plt=plt)
@@ -246,49 +246,49 @@ class _Session:
         linecache.cache[_NAME] = (len(self._job.code), None, lines, _NAME)
         return module
 
-    def _run(self, module: types.ModuleType) -> str:
-        """Run all, return the value of a last expression as text."""
+    def _run_code(self, module: types.ModuleType) -> str:
+        """Run the code; return the value of its last expression as text."""
         body, last = _parts(self._job.code)
         value = ""
         try:
             exec(body, module.__dict__)  # noqa: S102  # what this process is for
-            value = _shown(eval(last, module.__dict__)) if last else ""  # noqa: S307  # same
+            value = _display_text(eval(last, module.__dict__)) if last else ""  # noqa: S307  # same
         except SystemExit as end:
             if end.code not in (None, 0):
                 raise
         self._save_figures()
-        module.__dict__.clear()  # closes the files that the code has left open
+        module.__dict__.clear()  # close the files that the code left open
         gc.collect()
         return value
 
     def _save_figures(self) -> None:
-        """Save the open figures that nobody has saved. It stands in for `plt.show`, too."""
+        """Save the open figures that are not saved yet. This replaces `plt.show` too."""
         import matplotlib.pyplot as plt
 
         for number in plt.get_fignums():
             figure = plt.figure(number)
-            if figure not in self._saved:
+            if figure not in self._saved_figures:
                 names = (f"figure_{n}.png" for n in range(1, 1000))
                 figure.savefig(next(name for name in names if not os.path.lexists(name)))
 
 
 def _stream(file: int) -> Any:  # noqa: ANN401  # a text file
-    """Open anew what was opened when it led elsewhere; by lines, so that prints and warnings stay in order."""
+    """Open a standard stream again, because it leads elsewhere now; line-buffered, so that prints and warnings stay in order."""
     return open(file, "w", 1, "utf-8", "replace", closefd=False)  # an open file
 
 
-def _noting(save: Callable[..., Any], saved: "WeakSet[Any]") -> Callable[..., Any]:
+def _recording(save: Callable[..., Any], figures: "WeakSet[Any]") -> Callable[..., Any]:
     @functools.wraps(save)
-    def noted(self: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401  # matplotlib's
+    def save_and_record(self: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401  # matplotlib's
         result = save(self, *arguments, **options)
-        saved.add(self)
+        figures.add(self)
         return result
 
-    return noted
+    return save_and_record
 
 
 def _parts(code: str) -> tuple[Any, Any]:
-    """Compile what is run for what it does, and the last expression, whose value is shown."""
+    """Compile the statements, and the last expression, whose value is shown."""
     tree = ast.parse(code, _NAME)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
@@ -296,8 +296,8 @@ def _parts(code: str) -> tuple[Any, Any]:
     return compile(tree, _NAME, "exec"), last
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401  # anything at all
-    """Write a value like a notebook does: tables short, drawings not at all, no addresses of memory."""
+def _display_text(value: Any) -> str:  # noqa: ANN401  # anything at all
+    """Return a value as a notebook shows it: tables shortened, no drawings, no memory addresses."""
     import pandas as pd
 
     if value is None or _is_drawing(value):
@@ -321,11 +321,11 @@ def _is_drawing(value: Any) -> bool:  # noqa: ANN401
     return is_array and bool(value.size) and all(map(_is_drawing, value.flat))
 
 
-def _explained(error: BaseException) -> _Explanation:
-    """Return its types, message, and where in the code it was."""
+def _explanation(error: BaseException) -> _Explanation:
+    """Return the description of an exception."""
     try:
         message = str(error)
-    except BaseException:  # noqa: BLE001  # a message may lie in wait too
+    except BaseException:  # noqa: BLE001  # even the message may raise
         message = ""
     places, trace = [], error.__traceback__
     while trace is not None:
@@ -338,11 +338,11 @@ def _explained(error: BaseException) -> _Explanation:
     return _Explanation(names, message[:_MOST_TEXT], places)
 
 
-# -- the table --------------------------------------------------------------------------------------------------------
+# --- the table ---
 
 
 def _put_table(module: types.ModuleType, table: _Table | None) -> str:
-    """Put the table where the code looks for it; tell why it cannot be."""
+    """Put the table into the code's module; return why that is impossible, or an empty text."""
     if table is None:
         return ""
     try:
@@ -359,33 +359,33 @@ def _frame(table: _Table) -> Any:  # noqa: ANN401  # a DataFrame
     rows, columns = _rows(table.csv)[1:], table.columns
     for number, row in enumerate(rows, start=1):
         if len(row) != len(columns):
-            raise ValueError(f"row {number} of the table has {len(row)} cells, and there are {len(columns)} columns")
+            raise ValueError(f"row {number} of the table has {len(row)} cells, but there are {len(columns)} columns")
     cells = [[row[n] for row in rows] for n in range(len(columns))]
     series = [_column(kind, values) for kind, values in zip(table.types, cells, strict=True)]
-    frame = pd.DataFrame(dict(enumerate(series)), index=range(len(rows)))  # names may be there twice
+    frame = pd.DataFrame(dict(enumerate(series)), index=range(len(rows)))  # names may repeat
     frame.columns = pd.Index(columns)
     return frame
 
 
 def _rows(text: str) -> list[list[str | None]]:
-    """Read CSV: a cell with nothing in it is null; one of two quotes is an empty text."""
+    """Return the rows of CSV. An empty cell is None; a cell of two quotes is an empty text."""
     csv.field_size_limit(sys.maxsize)
     if not re.search(r'(^|,)""(,|\r?$)', text, re.MULTILINE):
-        read = csv.reader(io.StringIO(text, newline=""), strict=True)
-        return [[cell or None for cell in row] or [None] for row in read]
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        return [[cell or None for cell in row] or [None] for row in reader]
     rows: list[list[str | None]] = [[]]
     for cell in re.finditer(r'(?:"((?:[^"]|"")*+)"|([^,\r\n]*+))(,|\r?\n|\Z)', text):
         if cell.start() == len(text) and not rows[-1]:
             break
-        quoted, plain, end = cell.groups()
-        rows[-1].append(quoted.replace('""', '"') if quoted is not None else plain or None)
+        quoted_cell, plain, end = cell.groups()
+        rows[-1].append(quoted_cell.replace('""', '"') if quoted_cell is not None else plain or None)
         if end != ",":
             rows.append([])
     return [row for row in rows if row]
 
 
 def _column(kind: str, values: list[str | None]) -> Any:  # noqa: ANN401  # a Series
-    """Make a column of the type that the database says; of what does not fit it, text."""
+    """Return a column of the database's type, or of text when the values do not fit."""
     import pandas as pd
 
     base = kind.upper().partition("(")[0].strip()
@@ -406,12 +406,12 @@ def _column(kind: str, values: list[str | None]) -> Any:  # noqa: ANN401  # a Se
 
 
 def _is_longer(value: str) -> bool:
-    """Return whether a number has more digits than a float keeps."""
+    """Return whether a number has more digits than a float can hold."""
     return Decimal(repr(float(value))) != Decimal(value)
 
 
 def _integers(values: list[int | None]) -> Any:  # noqa: ANN401  # a Series
-    """Return them in eight bytes; those that are larger as Python's own, which lose nothing."""
+    """Return integers of eight bytes, or Python's own when some are larger."""
     import pandas as pd
 
     has_nulls = None in values

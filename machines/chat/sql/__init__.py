@@ -1,4 +1,4 @@
-"""The SQL tool of the chat machine: data files become tables that are only read."""
+"""The SQL tool of the chat machine: data files become read-only tables."""
 
 from machines.chat.sql.data_files import TableInfo
 from machines.chat.sql.query import LoadError, QueryIntent, SqlError, TimeScope
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def compiles(sql: str, database: SqlDatabase) -> str | None:
-    """Return the parser's error in one line, or None. Nothing is run, and no table or column is looked up."""
+    """Return the parser's error in one line, or None. Nothing runs, and tables and columns are not checked."""
     try:
         database.parse(sql)
     except SqlError as error:

@@ -1,8 +1,8 @@
-"""Data files become the tables of one DuckDB file, built beside it and put in place when it is whole.
+"""Data files, loaded into the tables of one DuckDB file, which is built beside its place and moved there when it is complete.
 
-Takes files and folders of files, gives a `Copy`. What is loaded is recorded in `data.json`: names, sizes and times of the sources, and the
-tables. A view of a file may be any computation, without an end too, so a process of its own loads (`building`), within limits; it is ended at a
-limit and at Ctrl-C, and what it has written is removed.
+`loaded` takes files and folders, and returns a `Copy`. `data.json` records names, sizes and times of the sources, and the tables. A view in a file may be
+any computation, even an endless one. So a process of its own loads the data (`table_builder`), within limits. At a limit and at Ctrl-C it is killed, and its
+files are removed.
 """
 
 import hashlib
@@ -23,47 +23,47 @@ import attrs
 
 from dsa.errors import install_hint
 from machines.chat.sql.file_formats import files_of
-from machines.chat.sql.query import LoadError, json_of, records, started, texts
+from machines.chat.sql.query import LoadError, json_of, records, start_process, texts
 
 _BUILD = "from machines.chat.sql.table_builder import serve; serve()"
 _RECORD, _WORK = "data.json", ".data-"
-_LOOK_AGAIN_S, _PIECE_BYTES, _MOST_SHOWN = 0.1, 1 << 16, 120
+_LOOK_AGAIN_S, _PIECE_BYTES, _LONGEST_PLACE = 0.1, 1 << 16, 120
 SECONDS, GIGABYTES, MEMORY_GB = 300.0, 4.0, 2
-#: What sets other limits.
+#: The environment variables for other limits.
 SECONDS_VARIABLE, GIGABYTES_VARIABLE = "DSA_LOAD_S", "DSA_LOAD_GB"
 
 
 @attrs.frozen
 class LoadLimits:
-    """What loading all files together may take: seconds, and gigabytes (of 10^9 bytes) on the disk meanwhile."""
+    """The limits of loading all files: seconds, and gigabytes (10^9 bytes) on the disk meanwhile."""
 
     seconds: float = SECONDS
     gigabytes: float = GIGABYTES
 
     @classmethod
     def of_environment(cls) -> Self:
-        """Return those of DSA_LOAD_S and DSA_LOAD_GB. Raises LoadError for what is not a number above 0."""
+        """Return the limits in DSA_LOAD_S and DSA_LOAD_GB. Raises LoadError unless they are numbers above 0."""
         return cls(_number(SECONDS_VARIABLE, SECONDS), _number(GIGABYTES_VARIABLE, GIGABYTES))
 
 
 def _number(variable: str, usual: float) -> float:
-    said = os.environ.get(variable, "")
+    setting = os.environ.get(variable, "")
     try:
-        number = float(said) if said else usual
+        number = float(setting) if setting else usual
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:
-        raise LoadError(variable, f"'{said}' is not a number above 0; it is {usual:g} when unset")
+        raise LoadError(variable, f"'{setting}' is not a number above 0; the default is {usual:g}")
     return number
 
 
-def _pairs(given: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, kind) for name, kind in given)
+def _pairs(values: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, kind) for name, kind in values)
 
 
 @attrs.frozen
 class TableInfo:
-    """A table: its name, the names and DuckDB types of its columns, its rows, and the name of the file that it is from."""
+    """A table: its name, the names and DuckDB types of its columns, the number of rows, and the name of its file."""
 
     name: str
     columns: tuple[tuple[str, str], ...] = attrs.field(converter=_pairs)
@@ -73,7 +73,7 @@ class TableInfo:
 
 @attrs.frozen
 class LoadedFile:
-    """A file as it was when it was loaded."""
+    """A file at the time when it was loaded."""
 
     path: str
     bytes: int
@@ -82,28 +82,28 @@ class LoadedFile:
 
     @property
     def is_as_it_was(self) -> bool:
-        """Compare size and time of change, and the bytes where only the time differs."""
+        """Whether the file is unchanged: by size and time of change, or by its bytes when only the time differs."""
         file = Path(self.path)
         try:
             about = file.stat()
             if about.st_size != self.bytes:
                 return False
             return about.st_mtime_ns == self.mtime_ns or digest_of(file) == self.sha256
-        except OSError:  # gone, or not permitted any more
+        except OSError:  # missing, or not permitted any more
             return False
 
 
-def _tables(given: Iterable[TableInfo]) -> tuple[TableInfo, ...]:
-    return records(TableInfo, given)
+def _tables(values: Iterable[TableInfo]) -> tuple[TableInfo, ...]:
+    return records(TableInfo, values)
 
 
-def _sources(given: Iterable[LoadedFile]) -> tuple[LoadedFile, ...]:
-    return records(LoadedFile, given)
+def _sources(values: Iterable[LoadedFile]) -> tuple[LoadedFile, ...]:
+    return records(LoadedFile, values)
 
 
 @attrs.frozen
 class Build:
-    """What the process that loads has built: a DuckDB file in its folder, with these tables of these files."""
+    """The result of the process that loads: a DuckDB file in its folder, with these tables of these files."""
 
     data: str
     tables: tuple[TableInfo, ...] = attrs.field(converter=_tables)
@@ -112,21 +112,21 @@ class Build:
 
 @attrs.frozen
 class LoadProgress:
-    """What is read now: a file, and what of it."""
+    """The progress of loading: the current file, and the part of it."""
 
     at: tuple[str, str]
 
 
 @attrs.frozen
 class LoadFault:
-    """A file that cannot be loaded, and why."""
+    """A file that cannot be loaded, and the reason."""
 
     fault: tuple[str, str]
 
 
 @attrs.frozen
 class _Record:
-    """What stands in `data.json`: the DuckDB file, the digest, the sources as they were named, and what was built of which files."""
+    """The content of `data.json`: the DuckDB file, the digest, the sources of the command line, the files and the tables."""
 
     data: str
     digest: str
@@ -139,51 +139,53 @@ class _Record:
 class Copy:
     """The data of a conversation: the DuckDB file, the digest of the sources' names and bytes, the tables.
 
-    `changed` names the sources that are not as they were when they were loaded, or gone.
+    `changed_sources` names the sources that have changed since they were loaded, or are missing.
     """
 
     path: Path
     digest: str
     tables: tuple[TableInfo, ...]
-    changed: tuple[str, ...] = ()
+    changed_sources: tuple[str, ...] = ()
 
 
-def loaded(sources: Sequence[Path], folder: Path) -> Copy:
-    """Return the folder's copy if it is of these sources, or none are named; else load them. Raises LoadError, also without DuckDB and at a limit."""
+def load_data(sources: Sequence[Path], folder: Path) -> Copy:
+    """Return the folder's copy if it has these sources or `sources` is empty; otherwise load them. Raises LoadError, also without DuckDB and at a limit."""
     if find_spec("duckdb") is None:
-        raise LoadError("DuckDB", f"it reads the data, and is not installed; run: {install_hint('chat')}")
+        raise LoadError(
+            "DuckDB", f"the package is needed to read the data, and is not installed; run: {install_hint('chat')}"
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    named = tuple(str(source.absolute()) for source in sources)
-    record = _recorded(folder)
-    if record is not None and named in ((), record.sources):
+    names = tuple(str(source.absolute()) for source in sources)
+    record = _record_in(folder)
+    if record is not None and names in ((), record.sources):
         changed = tuple(source.path for source in record.files if not source.is_as_it_was)
         return Copy(folder / record.data, record.digest, record.tables, changed)
     try:
-        path, digest, build = _loaded_anew(files_of(sources), folder)
+        path, digest, build = _load_files(files_of(sources), folder)
     except BaseException:
-        with suppress(OSError):  # something else lies in it
+        with suppress(OSError):  # it has other files
             folder.rmdir()
         raise
-    record = _Record(path.name, digest, named, build.files, build.tables)
+    record = _Record(path.name, digest, names, build.files, build.tables)
     _write(folder / _RECORD, json_of(record, indent=1))
     return Copy(path, digest, build.tables)
 
 
-def _loaded_anew(files: Sequence[Path], folder: Path) -> tuple[Path, str, Build]:
-    """Load files; return the database, the digest, and what was built."""
-    for left in folder.glob(f"{_WORK}*"):  # of a process that was killed while it loaded
+def _load_files(files: Sequence[Path], folder: Path) -> tuple[Path, str, Build]:
+    """Load files; return the database, its digest, and the build."""
+    for left in folder.glob(f"{_WORK}*"):  # from a process that was killed while loading
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_WORK) as work:
-        build = _built(files, Path(work), LoadLimits.of_environment())
-        named = [(Path(source.path).name, source.sha256) for source in build.files]
-        digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()
+        build = _build(files, Path(work), LoadLimits.of_environment())
+        digests = [(Path(source.path).name, source.sha256) for source in build.files]
+        digest = hashlib.sha256(json.dumps(digests).encode()).hexdigest()
         path = folder / f"data-{digest[:32]}.duckdb"
         Path(work, build.data).replace(path)
     return path, digest, build
 
 
-def _recorded(folder: Path) -> _Record | None:
-    """Return what was loaded into a folder, if it is still there."""
+def _record_in(folder: Path) -> _Record | None:
+    """Return the record of a folder, if its database is still there."""
     if not (folder / _RECORD).is_file():
         return None
     record = _Record(**json.loads((folder / _RECORD).read_bytes()))
@@ -192,8 +194,8 @@ def _recorded(folder: Path) -> _Record | None:
 
 def digest_of(file: Path) -> str:
     """Return the SHA-256 of a file."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -204,80 +206,84 @@ def _write(path: Path, content: bytes) -> None:
     Path(file.name).replace(path)
 
 
-# -- the process that loads -------------------------------------------------------------------------------------------
+# --- the process that loads ---
 
 
-def _built(files: Sequence[Path], work: Path, limits: LoadLimits) -> Build:
-    """Have files loaded into a database in a folder; give its name there, its tables, and what the files were like. Raises LoadError."""
+def _build(files: Sequence[Path], work: Path, limits: LoadLimits) -> Build:
+    """Load files into a database in a folder, in a process of its own. Raises LoadError."""
     with tempfile.TemporaryFile() as complaints:
-        process = started(_BUILD, work, complaints)
+        process = start_process(_BUILD, work, complaints)
         assert process.stdin is not None
         assert process.stdout is not None
         place = ""
         try:
             process.stdin.write(json.dumps([str(file.absolute()) for file in files]).encode() + b"\n")
             process.stdin.flush()
-            for said in _said(process.stdout.fileno(), work, limits):
-                if isinstance(said, Build):
-                    return said
-                if isinstance(said, LoadFault):
-                    raise LoadError(*said.fault)
-                place = " ".join(filter(None, said.at))
+            for message in _messages(process.stdout.fileno(), work, limits):
+                if isinstance(message, Build):
+                    return message
+                if isinstance(message, LoadFault):
+                    raise LoadError(*message.fault)
+                place = " ".join(filter(None, message.at))
         except _LimitError as limit:
-            raise LoadError(_shown(place), f"{limit}. Nothing was loaded: leave it out, or {limit.instead}") from None
+            raise LoadError(
+                _shorten(place), f"{limit}. Nothing was loaded: leave the file out, or {limit.instead}"
+            ) from None
         finally:
             process.kill()
             code = process.wait()
             process.stdout.close()
-            with suppress(BrokenPipeError):  # it was ended before it had read all of it
+            with suppress(BrokenPipeError):  # it was killed before it read everything
                 process.stdin.close()
-        if code > 0:  # not a signal: a fault of ours, or of the installation
+        if code > 0:  # not a signal: a fault of dsa, or of the installation
             complaints.seek(0)
             raise RuntimeError(f"the process that loads data failed: {complaints.read().decode(errors='replace')}")
-    raise LoadError(_shown(place), f"DuckDB broke down over it (exit code {code}). Nothing was loaded: leave it out")
+    raise LoadError(
+        _shorten(place), f"DuckDB crashed while reading it (exit code {code}). Nothing was loaded: leave the file out"
+    )
 
 
-def _shown(place: str) -> str:
-    return place if len(place) <= _MOST_SHOWN else f"{place[:_MOST_SHOWN]}\N{HORIZONTAL ELLIPSIS}"
+def _shorten(place: str) -> str:
+    return place if len(place) <= _LONGEST_PLACE else f"{place[:_LONGEST_PLACE]}\N{HORIZONTAL ELLIPSIS}"
 
 
 class _LimitError(Exception):
-    """Raised at a limit; `instead` says what sets a higher one."""
+    """Raised at a limit; `instead` says how to set a higher one."""
 
     def __init__(self, text: str, instead: str) -> None:
         self.instead = instead
         super().__init__(text)
 
 
-def _said(file: int, work: Path, limits: LoadLimits) -> Iterator[LoadProgress | LoadFault | Build]:
-    """Yield what the process says, line by line, until it ends. Raises _LimitError."""
-    waiting, deadline, begun = select.poll(), time.monotonic() + limits.seconds, b""
-    waiting.register(file, select.POLLIN)
+def _messages(file: int, work: Path, limits: LoadLimits) -> Iterator[LoadProgress | LoadFault | Build]:
+    """Yield the messages of the process until it ends. Raises _LimitError."""
+    poll, deadline, rest = select.poll(), time.monotonic() + limits.seconds, b""
+    poll.register(file, select.POLLIN)
     while True:
         if time.monotonic() >= deadline:
-            text = f"was still being loaded after {limits.seconds:g} s, the limit"
+            text = f"takes longer to load than {limits.seconds:g} s, the limit"
             raise _LimitError(text, f"set {SECONDS_VARIABLE} to more seconds")
         if _size_bytes(work) > limits.gigabytes * 10**9:
-            text = f"takes more than {limits.gigabytes:g} GB on the disk, the limit, to be loaded"
+            text = f"takes more disk space to load than {limits.gigabytes:g} GB, the limit"
             raise _LimitError(text, f"set {GIGABYTES_VARIABLE} to more gigabytes")
-        if not waiting.poll(_LOOK_AGAIN_S * 1000):
+        if not poll.poll(_LOOK_AGAIN_S * 1000):
             continue
         piece = os.read(file, _PIECE_BYTES)
         if not piece:
             return
-        *lines, begun = (begun + piece).split(b"\n")
-        yield from map(_read, lines)
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from map(_message_of, lines)
 
 
-def _read(line: bytes) -> LoadProgress | LoadFault | Build:
-    said = json.loads(line)
-    if "at" in said:
-        return LoadProgress(**said)
-    return LoadFault(**said) if "fault" in said else Build(**said)
+def _message_of(line: bytes) -> LoadProgress | LoadFault | Build:
+    data = json.loads(line)
+    if "at" in data:
+        return LoadProgress(**data)
+    return LoadFault(**data) if "fault" in data else Build(**data)
 
 
 def _size_bytes(folder: Path) -> int:
-    """Return how much of the disk the files of a folder take; one that is removed meanwhile counts as nothing."""
+    """Return the disk space of a folder's files, in bytes; a file that disappears meanwhile counts as 0."""
     size = 0
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):

@@ -1,15 +1,8 @@
-"""What the SQL tool raises: each with a code that programs read, and a message that a language model can act on.
+"""Queries: the errors, the requests and the answers of the SQL tool, and the data intent summary (seed 002, workstream E).
 
-Processes of our own that read data apart from the conversation: with little of an environment, ended by whoever started them.
-
-What is said to them and by them is lines of JSON, of frozen classes. They start while somebody waits, so nothing is loaded to write and read these.
-
-The data intent summary of a query (seed 002, workstream E): what was read, by what, which figures, how much, over what time.
-
-`profiled` takes a connection and a table that holds the result; the rest are values. Nothing is guessed from names alone, except that
-numbers named like an id or a part of a date are no figures to add up.
-
-Requests to the process that reads data, and its answers: each is a line of JSON, of an answer also the CSV behind it.
+The processes that read data have a small environment, and take and return lines of JSON made of the frozen classes here; an answer has CSV after its
+line. These processes start while the user waits, so the module imports little. `profiled` makes the summary of a result: datasets, dimensions,
+measures, row count, time scope. It judges by values, with one exception: numbers named like an id or a part of a date are not measures.
 """
 
 import json
@@ -29,16 +22,16 @@ from machines.tool_use.records import on_one_line
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Every code of a SqlError, and when it is raised.
+#: The codes of SqlError, with explanations.
 CODES: dict[str, str] = {
-    "empty_sql": "There is no statement: nothing, white space, or comments only.",
+    "empty_sql": "There is no statement: nothing, white space, or only comments.",
     "several_statements": "There are several statements.",
-    "not_a_query": "The statement is none that only reads.",
-    "not_allowed": "The query reads what is no loaded table: files, the network, settings and places of this machine.",
+    "not_a_query": "The statement does more than read.",
+    "not_allowed": "The query reads more than the loaded tables: files, the network, settings or paths of this machine.",
     "sql_error": "DuckDB cannot read or run the query; the message is DuckDB's.",
-    "sql_timeout": "The query was still running at its time limit, and was ended.",
+    "sql_timeout": "The query reached its time limit and was stopped.",
     "sql_too_large": "The SQL, what the query needs in memory, or its result is too large.",
-    "sql_interrupted": "The query was ended by `Database.interrupt`.",
+    "sql_interrupted": "The query was stopped by `SqlDatabase.interrupt`.",
 }
 
 
@@ -61,38 +54,42 @@ class LoadError(DsaError):
         super().__init__(f"{self.source}: {reason}")
 
 
+# --- processes and their JSON ---
+
 T = TypeVar("T")
 
 
-def started(call: str, folder: Path, complaints: IO[bytes]) -> "subprocess.Popen[bytes]":
-    """Start Python in a folder, with pipes to its input and from its output, and have it run `call`, a line of code."""
-    paths = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # noqa: PTH100  # zip files too, as they are
-    kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
+def start_process(call: str, folder: Path, complaints: IO[bytes]) -> "subprocess.Popen[bytes]":
+    """Start Python in a folder, with pipes for input and output, and run `call`, a line of code."""
+    paths = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # noqa: PTH100  # zip files too
+    environment = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     return subprocess.Popen(  # noqa: S603  # our own interpreter and text
         [sys.executable, "-P", "-c", call],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=complaints,
         cwd=folder,
-        env={**kept, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"},
+        env={**environment, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"},
         start_new_session=True,
     )
 
 
 def json_of(record: object, indent: int | None = None) -> bytes:
-    """Return a record as JSON, those in it too."""
+    """Return a record, with the records inside it, as JSON."""
     return json.dumps(record, default=lambda each: attrs.asdict(each, recurse=False), indent=indent).encode()
 
 
-def records(kind: type[T], given: Iterable[T | Mapping[str, object]]) -> tuple[T, ...]:
-    """Return records, which may be as JSON has them."""
-    return tuple(kind(**each) if isinstance(each, Mapping) else each for each in given)
+def records(kind: type[T], values: Iterable[T | Mapping[str, object]]) -> tuple[T, ...]:
+    """Return records, from records or from their JSON."""
+    return tuple(kind(**each) if isinstance(each, Mapping) else each for each in values)
 
 
-def texts(given: Iterable[str]) -> tuple[str, ...]:
-    """Return texts; lists are what JSON has. To be used as a converter."""
-    return tuple(given)
+def texts(values: Iterable[str]) -> tuple[str, ...]:
+    """Return texts as a tuple; a converter for JSON lists."""
+    return tuple(values)
 
+
+# --- the data intent summary ---
 
 MOST_COLUMNS = 24
 _NUMERIC = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM|FLOAT|DOUBLE|DECIMAL\(.*)$")
@@ -100,17 +97,17 @@ _NUMERIC = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM|FLOAT|DOUBLE|
 WHOLE = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM)$")
 _NAMING = re.compile(r"(VARCHAR|BOOLEAN|UUID|ENUM\(.*|ENUM)$", re.DOTALL)
 _TIME = re.compile(r"(DATE|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?)$")
-_NAMED_LIKE_A_KEY = re.compile(
+_KEY_NAME = re.compile(
     r"(.*[_\W])?(id|key|code|zip|postcode|year|quarter|month|week|day|hour|weekday)$|.*[a-z](Id|ID)$", re.IGNORECASE
 )
-#: Whole numbers with at most so many values, each on average so often, name groups: cylinders, ratings.
+#: Whole numbers with at most 20 values, each on average 10 times, name groups: cylinders, ratings.
 _FEW_VALUES, _OFTEN = 20, 10
 _GRAINS = ("year", "month", "day", "hour", "minute", "second")
 
 
 @attrs.frozen
 class TimeScope:
-    """First and last point in time of a column, as ISO text, and the guessed grain: year, month, week, day, .. or empty."""
+    """The first and last time in a column, as ISO text, and the estimated grain: year, month, week, day, .. or empty."""
 
     column: str
     first: str
@@ -118,16 +115,16 @@ class TimeScope:
     grain: str
 
 
-def _scopes(given: Iterable[TimeScope]) -> tuple[TimeScope, ...]:
-    return records(TimeScope, given)
+def _scopes(values: Iterable[TimeScope]) -> tuple[TimeScope, ...]:
+    return records(TimeScope, values)
 
 
 @attrs.frozen
 class QueryIntent:
-    """What a result is about, as events have it. At most MOST_COLUMNS columns are told; `columns_left_out` is how many are not.
+    """The summary of a result, for events. It has at most MOST_COLUMNS columns; `columns_left_out` counts the others.
 
-    `dimensions` are columns that name groups, `measures` those that are added up or averaged; columns of time stand in
-    `time_scope` alone.
+    `dimensions` are columns that name groups, `measures` are columns to add up or average; columns of time are only in
+    `time_scope`.
     """
 
     datasets: tuple[str, ...] = attrs.field(converter=texts)
@@ -139,17 +136,17 @@ class QueryIntent:
     time_scope: tuple[TimeScope, ...] = attrs.field(converter=_scopes)
 
 
-def profiled(
+def profile(
     connection: "DuckDBPyConnection", table: str, columns: Sequence[str], types: Sequence[str], datasets: Sequence[str]
 ) -> QueryIntent:
-    """Read a result that stands in a table with the columns c0, c1, .. and say what it is about."""
-    told = list(enumerate(zip(columns, types, strict=True)))[:MOST_COLUMNS]
-    asked = [text for number, (_, kind) in told for text in _asked(f"c{number}", kind)]
-    answers = iter(connection.execute(f"SELECT {', '.join(['count(*)', *asked])} FROM {table}").fetchall()[0])  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
+    """Return the summary of a result in a table with the columns c0, c1, .."""
+    shown_columns = list(enumerate(zip(columns, types, strict=True)))[:MOST_COLUMNS]
+    selections = [text for number, (_, kind) in shown_columns for text in _fact_selections(f"c{number}", kind)]
+    answers = iter(connection.execute(f"SELECT {', '.join(['count(*)', *selections])} FROM {table}").fetchall()[0])  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
     row_count = next(answers)
     dimensions, measures, scopes = [], [], []
-    for _, (name, kind) in told:
-        facts = [next(answers) for _ in _asked("", kind)]
+    for _, (name, kind) in shown_columns:
+        facts = [next(answers) for _ in _fact_selections("", kind)]
         if _TIME.match(kind):
             scopes += [_scope(name, facts)] if facts[1] is not None else []
         elif _names_groups(name, kind, facts[0], row_count):
@@ -157,16 +154,16 @@ def profiled(
         elif _NUMERIC.match(kind):
             measures.append(name)
     return QueryIntent(
-        datasets[:MOST_COLUMNS], [name for _, (name, _) in told], len(columns) - len(told),
+        datasets[:MOST_COLUMNS], [name for _, (name, _) in shown_columns], len(columns) - len(shown_columns),
         dimensions, measures, row_count, scopes,
     )  # fmt: skip
 
 
-def _asked(column: str, kind: str) -> list[str]:
-    """Return what is asked of a column: how many values, about; of a time also first, last, and which grains fit."""
+def _fact_selections(column: str, kind: str) -> list[str]:
+    """Return the SQL for the facts of a column: the approximate number of values; for times also first, last, and the grains that fit."""
     if _TIME.match(kind):
         grains = [f"bool_and(TRY({column} = date_trunc('{grain}', {column})::{kind}))" for grain in _GRAINS]
-        weekly = f"min(TRY(dayofweek({column}))) = max(TRY(dayofweek({column})))"  # fails at the ends of what there is
+        weekly = f"min(TRY(dayofweek({column}))) = max(TRY(dayofweek({column})))"  # fails at the first and last dates of DuckDB
         texts = [f"min({column})::VARCHAR", f"max({column})::VARCHAR"]
         return [f"approx_count_distinct({column})", *texts, weekly, *grains]
     return [f"approx_count_distinct({column})"] if _NUMERIC.match(kind) or _NAMING.match(kind) else ["0"]
@@ -177,27 +174,30 @@ def _names_groups(name: str, kind: str, values: int, row_count: int) -> bool:
         return True
     if not WHOLE.match(kind):
         return False
-    return bool(_NAMED_LIKE_A_KEY.match(name)) or (0 < values <= _FEW_VALUES and values * _OFTEN <= row_count)
+    return bool(_KEY_NAME.match(name)) or (0 < values <= _FEW_VALUES and values * _OFTEN <= row_count)
 
 
 def _scope(name: str, facts: Sequence[Any]) -> TimeScope:
     values, first, last, weekly, *fits = facts
     grain = next((grain for grain, fit in zip(_GRAINS, fits, strict=True) if fit), "")
-    if grain == "day" and weekly and values > 2:  # noqa: PLR2004  # two days of a week can be by chance
+    if grain == "day" and weekly and values > 2:  # noqa: PLR2004  # two days can be of one weekday by chance
         grain = "week"
     return TimeScope(name, iso(first), iso(last), grain if values > 1 else "")
 
 
 def iso(text: str) -> str:
-    """Return a point in time as ISO 8601 writes it, from DuckDB's text; what has no such form (infinity) stays."""
+    """Return a time in DuckDB's text as ISO 8601; other texts (infinity) stay."""
     return re.sub(r"^(\d{4,}-\d\d-\d\d) (\d\d:)", r"\1T\2", text)
+
+
+# --- requests and answers ---
 
 
 @attrs.frozen
 class SqlRequest:
-    """What is to be done with a text of SQL: `query`, or `parse`. Where nobody ends the process it ends by itself some seconds after `timeout_s`.
+    """A request to `query` or `parse` a text of SQL. The process ends by itself some seconds after `timeout_s`.
 
-    `limit` is how many rows are shown at most, `keep` how many are in the CSV.
+    `limit` is the largest number of rows in the preview, `keep` the largest in the CSV.
     """
 
     do: str
@@ -207,26 +207,26 @@ class SqlRequest:
     keep: int = 0
 
 
-def _rows(given: Iterable[Iterable[object]]) -> tuple[tuple[object, ...], ...]:
-    return tuple(map(tuple, given))
+def _rows(values: Iterable[Iterable[object]]) -> tuple[tuple[object, ...], ...]:
+    return tuple(map(tuple, values))
 
 
 @attrs.frozen
 class SqlAnswer:
-    """What a query gave; of a text that was only parsed, nothing. `csv_bytes` is how many bytes of CSV are behind the line."""
+    """The answer to a query; empty for `parse`. `csv_bytes` is the length of the CSV after the line."""
 
     columns: tuple[str, ...] = attrs.field(default=(), converter=texts)
     types: tuple[str, ...] = attrs.field(default=(), converter=texts)
     preview: tuple[tuple[object, ...], ...] = attrs.field(default=(), converter=_rows)
     row_count: int = 0
-    kept: int = 0
+    csv_rows: int = 0
     intent: QueryIntent | None = None
     csv_bytes: int = 0
 
 
 @attrs.frozen
 class SqlFailure:
-    """Why there is no answer: a code of `errors.CODES`, and the message. `ends`: the process ends after it."""
+    """The reason why there is no answer: a code of CODES, and a message. With `ends` the process ends after it."""
 
     code: str
     message: str
@@ -235,8 +235,8 @@ class SqlFailure:
 
 
 def read_answer(line: bytes) -> SqlAnswer | SqlFailure:
-    """Read what stands on a line."""
-    said = json.loads(line)
-    if "code" in said:
-        return SqlFailure(**said)
-    return SqlAnswer(**{**said, "intent": said["intent"] and QueryIntent(**said["intent"])})
+    """Return the answer on a line."""
+    data = json.loads(line)
+    if "code" in data:
+        return SqlFailure(**data)
+    return SqlAnswer(**{**data, "intent": data["intent"] and QueryIntent(**data["intent"])})

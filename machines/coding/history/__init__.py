@@ -1,6 +1,6 @@
-"""The history of a workspace: marks of what it was like, what has changed between two of them, and how that is put back."""
+"""The history of a workspace: marks of its state, the changes between two marks, and their undo."""
 
-from machines.coding.history.marks import UNKEPT, UNKNOWN, CallMark, ChangedFile, Conflict, Undone, WorkspaceHistory
+from machines.coding.history.marks import UNKEPT, UNKNOWN, CallMark, ChangedFile, Conflict, UndoResult, WorkspaceHistory
 from machines.coding.history.workspace_scan import HistoryError
 
-__all__ = ["UNKEPT", "UNKNOWN", "CallMark", "ChangedFile", "Conflict", "HistoryError", "Undone", "WorkspaceHistory"]
+__all__ = ["UNKEPT", "UNKNOWN", "CallMark", "ChangedFile", "Conflict", "HistoryError", "UndoResult", "WorkspaceHistory"]

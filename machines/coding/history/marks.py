@@ -1,8 +1,8 @@
-"""What an agent has changed in a workspace, as git keeps it: marked, compared, and put back.
+"""Marks: the states of a workspace in a git repository, their differences, and undo.
 
-Takes the folder of the workspace, and one of our own for a bare repository (never the workspace's); gives ids of commits, differences, and
-what was put back: each file only if it still is as it was at the second mark. Nothing of the
-workspace is written but by `undo`. `git --git-dir=FOLDER log runs/workspace` shows the marks.
+`WorkspaceHistory` takes the folder of the workspace, and a folder of our own for a bare repository (never the workspace's). It returns ids of commits,
+differences, and the result of an undo, which restores a file only if it is still as it was at the second mark. Only `undo` writes into the
+workspace. `git --git-dir=FOLDER log runs/workspace` shows the marks.
 """
 
 import json
@@ -42,9 +42,9 @@ from machines.coding.tools.workspace_paths import WorkspaceToolError
 
 @attrs.frozen
 class ChangedFile:
-    """A file that is another at two marks: (ids of) its contents as blobs, None where there was none.
+    """A file that differs at two marks: the ids of its contents as blobs, or None when it did not exist.
 
-    Modes are git's: 100644, 100755 for what can be run, 120000 for a link, whose content is where it leads.
+    Modes are git's: 100644, 100755 for an executable, 120000 for a link, whose content is its target.
     """
 
     path: str
@@ -54,37 +54,37 @@ class ChangedFile:
     mode_after: str | None = None
 
     def first(self) -> Kept:
-        """Return mode and id before."""
+        """Return mode and id at the first mark, or None."""
         return (self.mode_before, self.before) if self.mode_before and self.before else None
 
     def last(self) -> Kept:
-        """Return mode and id after."""
+        """Return mode and id at the last mark, or None."""
         return (self.mode_after, self.after) if self.mode_after and self.after else None
 
 
 @attrs.frozen
 class Conflict:
-    """A file that was left alone, and why."""
+    """A file that an undo left alone, and the reason."""
 
     path: str
     reason: str
 
 
 def changes(first: Snapshot, last: Snapshot) -> tuple[ChangedFile, ...]:
-    """Return what is another in two states, by path: contents, modes, permissions, and what is no file."""
+    """Return the differences of two states, by path: contents, modes, permissions, and special files."""
     nothing = (None, None)
-    found = []
+    result = []
     paths = first.files.keys() | last.files.keys() | first.left_out.keys() | last.left_out.keys()
     for path in sorted(paths):
         (mode, before), (mode_after, after) = first.files.get(path, nothing), last.files.get(path, nothing)
         is_other = (mode, before) != (mode_after, after) or special(first, path) != special(last, path)
         if is_other or is_permitted_otherwise(first, last, path):
-            found.append(ChangedFile(path, before, after, mode, mode_after))
-    return tuple(found)
+            result.append(ChangedFile(path, before, after, mode, mode_after))
+    return tuple(result)
 
 
-def permitted(first: Snapshot, last: Snapshot) -> Iterator[tuple[str, int, int]]:
-    """Yield the files and folders that have other permissions, by path, with those before and after: but for what git tells by a file's mode."""
+def permission_changes(first: Snapshot, last: Snapshot) -> Iterator[tuple[str, int, int]]:
+    """Yield files and folders with changed permissions, by path, with the old and the new ones; without changes that git's mode shows."""
     for path in sorted(first.permissions.keys() & last.permissions.keys()):
         old, new = first.permissions[path], last.permissions[path]
         if old != new and first.files.get(path, ("", ""))[0] == last.files.get(path, ("", ""))[0]:
@@ -92,42 +92,42 @@ def permitted(first: Snapshot, last: Snapshot) -> Iterator[tuple[str, int, int]]
 
 
 def is_permitted_otherwise(first: Snapshot, last: Snapshot, path: str) -> bool:
-    """Return whether permissions differ; what had none that are known is left as it is."""
+    """Return whether known permissions differ; False when either is unknown."""
     old, new = first.permissions.get(path), last.permissions.get(path)
     return old is not None and new is not None and old != new
 
 
 def special(state: Snapshot, path: str) -> str | None:
-    """Return what stands at a path and is no file; None for all else."""
+    """Return the kind of a special file at a path, or None."""
     kind = state.left_out.get(path)
     return kind if kind in SPECIAL.values() else None
 
 
-#: Stand for the id of a content that was there and is not kept, and of one of which nobody knows whether it was.
+#: Stand for the id of an existing content that is not stored, and of one that may have existed.
 UNKEPT, UNKNOWN = "not kept", "not known"
 
 
-def lost(first: Snapshot, last: Snapshot) -> list[str]:
-    """Return the paths of what was not kept for a .gitignore named it when the run began, and is gone, or kept from now on."""
+def lost_paths(first: Snapshot, last: Snapshot) -> list[str]:
+    """Return the paths that were ignored at the start of the run, and are missing or stored now."""
     return sorted(path for path, why in first.left_out.items() if why == IGNORED and path not in last.left_out)
 
 
-def told(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[ChangedFile, ...]:
-    """Return the files that are others in two states as people and models are told of them: what is not kept was there all the same.
+def visible_changes(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[ChangedFile, ...]:
+    """Return the changed files for people and models; a file that is not stored counts as existing.
 
-    Of one that `was_ignored` at first nobody knows whether it was there.
+    A file that `was_ignored` at first may have existed.
     """
-    known = []
+    result = []
     for each in changes(first, last):
         before, after = each.before or _unkept_in(first, each.path), each.after or _unkept_in(last, each.path)
         is_unknown = before is None and after is not None and was_ignored(each.path)
-        known.append(attrs.evolve(each, before=UNKNOWN if is_unknown else before, after=after))
-    gone = [ChangedFile(path, UNKEPT, None) for path in lost(first, last) if path not in last.files]
-    return tuple(sorted([*known, *gone], key=lambda each: each.path))
+        result.append(attrs.evolve(each, before=UNKNOWN if is_unknown else before, after=after))
+    missing = [ChangedFile(path, UNKEPT, None) for path in lost_paths(first, last) if path not in last.files]
+    return tuple(sorted([*result, *missing], key=lambda each: each.path))
 
 
 def _unkept_in(state: Snapshot, path: str) -> str | None:
-    """Return what stands for the content of a file that is left out, or lies in a folder that is; None where nothing is known to be there."""
+    """Return UNKEPT for a file that is left out, or is in a folder that is left out; None for any other."""
     parts = path.split("/")
     above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
     return UNKEPT if any(each in state.left_out for each in above) else None
@@ -135,14 +135,14 @@ def _unkept_in(state: Snapshot, path: str) -> str | None:
 
 @attrs.define
 class IgnoredIn:
-    """Tells which paths the `.gitignore` files of a state name, as far as they are kept."""
+    """A predicate for paths that the stored `.gitignore` files of a state ignore."""
 
     snapshots: Snapshots
     state: Snapshot
     _known: dict[str, tuple[IgnoreRule, ...]] = attrs.field(factory=dict, init=False)
 
     def __call__(self, path: str) -> bool:
-        """Return whether a path is named, or a folder above it."""
+        """Return whether a path or a folder above it is ignored."""
         parts, names = parts_of(path), path.split("/")
         chain = []
         for depth in range(len(parts)):
@@ -159,12 +159,12 @@ class IgnoredIn:
         return self._known[ignore]
 
 
-# -- calls under way --------------------------------------------------------------------------------------------------
+# --- calls under way ---
 
 
 @attrs.frozen
 class CallMark:
-    """A call: the mark before it, which of the files that it names were not there, and the mark after it, empty before it was over."""
+    """A call: the mark before it, the files that it names and that did not exist, and the mark after it, empty until the call is over."""
 
     key: str
     before: str
@@ -172,17 +172,17 @@ class CallMark:
     after: str = ""
 
 
-class BegunCalls:
-    """The last call of each run by the key of its effect (`RUN/SEQ/ORDINAL`): what it has changed is known although it was cut off.
+class CallRecords:
+    """The last call of each run, by the key of its effect (`RUN/SEQ/ORDINAL`), so that the changes of an interrupted call are known.
 
-    They are kept in a folder that is made when one is. A file that a power cut has torn or taken says nothing.
+    The records are in a folder, which is created with the first one. A file that a power cut has damaged counts as missing.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, call: CallMark) -> None:
-        """Keep a call, in the place of the one before it."""
+        """Record a call, in place of the one before it."""
         self._folder.mkdir(exist_ok=True)
         path = self._path(call.key)
         new = path.with_name(f"{path.name}.{token_hex(4)}.new")
@@ -190,23 +190,23 @@ class BegunCalls:
         new.replace(path)
 
     def find(self, key: str) -> CallMark | None:
-        """Return a call; None where another one was the last, or none was."""
+        """Return a call, or None when it was not the last one."""
         try:
-            said = json.loads(self._path(key).read_text("utf-8"))
+            data = json.loads(self._path(key).read_text("utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        return CallMark(key, said["before"], tuple(said["made"]), said["after"]) if said["key"] == key else None
+        return CallMark(key, data["before"], tuple(data["made"]), data["after"]) if data["key"] == key else None
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key.partition('/')[0]}.json"
 
 
-# -- undoing ----------------------------------------------------------------------------------------------------------
+# --- undo ---
 
 
 @attrs.define
 class UndoPlan:
-    """One undo: from `last` back to `first`, in a workspace that is as at `now`; `made` are files that were not there at first."""
+    """An undo from `last` back to `first`, in a workspace with the state `now`; `made` are files that did not exist at first."""
 
     snapshots: Snapshots
     workspace: Beneath
@@ -220,18 +220,20 @@ class UndoPlan:
     conflicts: list[Conflict] = attrs.field(factory=list)
 
     def files(self) -> None:
-        """Take away what was made, then put back what was changed or taken away."""
+        """Remove the new files, then restore the changed and removed ones."""
         open_ones = [change for change in changes(self.first, self.last) if self._is_open(change)]
         for change in [change for change in open_ones if change.before is None]:
             self._each(change)
-        self.conflicts += [Conflict(path, _GONE) for path in lost(self.first, self.last) if not self._is_there(path)]
-        made = self.last.folders.keys() - self.first.folders.keys()
-        for folder in sorted(made, key=lambda path: (-path.count("/"), path)):  # the deepest first
+        self.conflicts += [
+            Conflict(path, _MISSING) for path in lost_paths(self.first, self.last) if not self._is_there(path)
+        ]
+        new_folders = self.last.folders.keys() - self.first.folders.keys()
+        for folder in sorted(new_folders, key=lambda path: (-path.count("/"), path)):  # the deepest first
             snapshots.remove_folder(self.workspace, folder)
         for change in [change for change in open_ones if change.before is not None]:
             self._each(change)
         for folder in sorted({change.path.rpartition("/")[0] for change in changes(self.first, self.last)}):
-            self._swept(folder)
+            self._sweep(folder)
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -239,16 +241,16 @@ class UndoPlan:
         except WorkspaceToolError:
             return False
 
-    def _swept(self, folder: str) -> None:
-        """Take away what an undo that was killed has left, also where nothing is left to put back."""
+    def _sweep(self, folder: str) -> None:
+        """Remove temporary files of a killed undo, even when there is nothing to restore."""
         with (
             suppress(WorkspaceToolError, OSError),
-            self.workspace.folder([part for part in folder.split("/") if part]) as opened,
+            self.workspace.folder([part for part in folder.split("/") if part]) as descriptor,
         ):
-            sweep(opened)
+            sweep(descriptor)
 
     def folders(self) -> None:
-        """Make the folders again that were taken away, and let nobody into others who was kept out."""
+        """Create the removed folders again, and restore the permissions of the others."""
         for folder in sorted(self.first.folders):
             parts = [part for part in folder.split("/") if part]
             before, after = self.first.permissions.get(folder), self.last.permissions.get(folder)
@@ -259,11 +261,11 @@ class UndoPlan:
                         pass
                 elif before is not None and before != after and self.now.permissions.get(folder) == after:
                     snapshots.permit_folder(self.workspace, parts, before)
-            except (InTheWay, WorkspaceToolError) as found:
-                self.conflicts.append(Conflict(folder, str(found)))
+            except (InTheWay, WorkspaceToolError) as error:
+                self.conflicts.append(Conflict(folder, str(error)))
 
     def _is_open(self, change: ChangedFile) -> bool:
-        """Return whether a file is still to be put back, and may be."""
+        """Return whether a file has to be restored, and can be."""
         path = change.path
         if self.now.files.get(path) == change.first() and self.now.left_out.get(path) == special(self.first, path):
             was_changed = change.first() != change.last() or special(self.first, path) != special(self.last, path)
@@ -274,52 +276,52 @@ class UndoPlan:
         return reason is None
 
     def _has_permissions_of_last(self, path: str) -> bool:
-        """Return whether permissions that alone have changed are to be put back."""
+        """Return whether only permissions have changed, and can be restored."""
         first, last, now = (state.permissions.get(path) for state in (self.first, self.last, self.now))
         if now not in {first, last}:
             self.conflicts.append(Conflict(path, "its permissions were changed since"))
         return now == last
 
     def _left_out_now(self, path: str) -> str | None:
-        """Return why a file is not known now; what is no file, and was made, is taken away."""
-        made = special(self.last, path)
+        """Return why a file's state is unknown now, or None; a new special file can be removed."""
+        special_kind = special(self.last, path)
         why = self.now.left_out.get(path)
-        return None if made is not None and made == why else why
+        return None if special_kind is not None and special_kind == why else why
 
     def _unknown_before(self, change: ChangedFile) -> str | None:
-        """Return why nobody knows what a file was like at first, or why it is not made again."""
-        if gone := special(self.first, change.path):
-            return f"it was {gone}: that is not made again"
+        """Return why a file's first state is unknown or cannot be restored, or None."""
+        if special_kind := special(self.first, change.path):
+            return f"it was {special_kind}, which an undo cannot create"
         if change.before is not None or change.path in self.made:
             return None
         parts = change.path.split("/")
         above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
         if why := next((self.first.left_out[path] for path in above if path in self.first.left_out), None):
-            return f"what it was before is not kept: {why}"
+            return f"its earlier content is not stored: {why}"
         if self.was_ignored(change.path):
-            return "a .gitignore named it before: it may have been there already"
+            return "a .gitignore named it before, so it may have existed already"
         return None
 
     def _each(self, change: ChangedFile) -> None:
-        path, target, expected = change.path, change.first(), change.last()
+        path, target, current = change.path, change.first(), change.last()
         try:
-            if made := special(self.last, path):
-                snapshots.remove_special(self.workspace, path, made)
+            if special_kind := special(self.last, path):
+                snapshots.remove_special(self.workspace, path, special_kind)
             if target is not None:
                 mode, blob = target
                 snapshots.make_folder(self.workspace, path.split("/")[:-1], self.first.permissions)
-                wanted = snapshots.Content(mode, self._permissions(path, mode), self.snapshots.content(blob))
-                snapshots.put(self.workspace, path, expected, wanted)
+                content = snapshots.Content(mode, self._permissions(path, mode), self.snapshots.content(blob))
+                snapshots.put(self.workspace, path, current, content)
                 self.restored.append(path)
             else:
-                if not made:
-                    snapshots.remove(self.workspace, path, expected)
+                if not special_kind:
+                    snapshots.remove(self.workspace, path, current)
                 self.removed.append(path)
-        except InTheWay as found:
-            self.conflicts.append(Conflict(path, str(found)))
+        except InTheWay as error:
+            self.conflicts.append(Conflict(path, str(error)))
 
     def _permissions(self, path: str, mode: str) -> int:
-        """Return what a file may be used for: as at first, less what somebody has taken away since the last."""
+        """Return the first permissions of a file, without those that somebody has removed since the last mark."""
         first = self.first.permissions.get(path, 0o700 if mode == PROGRAM else 0o600)
         last, now = self.last.permissions.get(path), self.now.permissions.get(path)
         if now is None or now == last:
@@ -327,10 +329,10 @@ class UndoPlan:
         return first & (now | (now & 0o444) >> 2 if mode == PROGRAM else now)
 
 
-_GONE = f"it is gone, and what it was is not kept: {IGNORED}"
-_SEEN = "dsa-seen.json"
-_AT_ONCE_BYTES = 8_000_000  # Ctrl-C waits until so much is written
-_MOST_NAMES, _MOST_TOLD = 1_000, 10
+_MISSING = f"it is missing, and its content is not stored: {IGNORED}"
+_STATES_FILE = "dsa-seen.json"
+_AT_ONCE_BYTES = 8_000_000  # Ctrl-C waits for one write of this size
+_MOST_NAMES, _MOST_PATHS = 1_000, 10
 _DIFF = (
     "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
 )  # fmt: skip
@@ -338,8 +340,8 @@ _DIFF_S = 60.0
 
 
 @attrs.frozen
-class Undone:
-    """What an undo has done: `before` and `after` are marks of the workspace then. `restored` and `removed` are paths of files."""
+class UndoResult:
+    """The result of an undo: the marks of the workspace before and after it, the paths of restored and removed files, and the conflicts."""
 
     before: str
     after: str
@@ -349,96 +351,97 @@ class Undone:
 
 
 class WorkspaceHistory:
-    """The history of a workspace. May be used from any thread, and by several processes: one call runs at a time.
+    """The history of a workspace. Threads and processes may share it; one call runs at a time.
 
-    Left out are `.git` and what other programs keep for themselves (`TOOL_FOLDERS`), what a `.gitignore` names and was not there before, unless
-    a call names it; files of more than 5 MB, what is beyond 500 MB in all or is not read within a minute (`looking.MOST_BYTES`, `MOST_S`), pipes and the like; `left_out` names those that somebody could miss. Permissions are kept beside what git keeps of
-    them. Raises ArtifactStoreError when `folder` is something else, OSError when `root` is no folder.
+    Left out are `.git` and the caches of other programs (`workspace_scan.CLOSED`); ignored files, unless they were stored before or a call names them; files of
+    more than 5 MB, content beyond 500 MB together or not read within a minute (`workspace_scan.MOST_BYTES`, `MOST_S`); and special files. `left_out` names
+    those that somebody could miss. Permissions are stored in addition to git's modes. Raises ArtifactStoreError when `folder` is something else, OSError when
+    `root` is not a folder.
     """
 
     def __init__(self, folder: Path, root: Path) -> None:
         self._snapshots = Snapshots(folder.absolute())
-        self._begun = BegunCalls(self._snapshots.folder / "begun")
+        self._calls = CallRecords(self._snapshots.folder / "begun")
         self.root = root
         self._thread = threading.RLock()
-        found = folder.stat()
-        self._own = (found.st_dev, found.st_ino)
+        status = folder.stat()
+        self._own = (status.st_dev, status.st_ino)
         self._newest: Snapshot | None = None
-        self._seen: Mapping[str, FileState] = {}
-        #: Is called with how far a long look at the workspace is, and with nothing when it is over.
+        self._states: Mapping[str, FileState] = {}
+        #: Called with the progress of a long scan, and with an empty text when it is over.
         self.progress: Callable[[str], object] = str
 
     def mark(self, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> str:
-        """Write down what the workspace is like, and return the id of the commit; an unchanged one gets none.
+        """Record the state of the workspace, and return the id of the commit; an unchanged workspace keeps its last one.
 
-        `text` says what has happened, `also` names files that are looked at although they would be left out. Raises HistoryError for a workspace
-        of too many files, and where `stop` says so meanwhile.
+        `text` is the message, `also` names files to include even if they would be left out. Raises HistoryError for a workspace with too many
+        files, and when `stop` returns True meanwhile.
         """
         with self._thread, self._snapshots.held() as tip:
             return self._mark(tip, text, also, stop).commit
 
-    # -- calls ----------------------------------------------------------------------------------------------------------
+    # --- calls ---
 
     def begin(self, key: str, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> CallMark:
-        """Mark the workspace before a call, which will write the files `also`; one that is begun again was begun the first time.
+        """Mark the workspace before a call that will write the files `also`. A second begin of the same call returns the first mark.
 
-        Raises HistoryError for a workspace of too many files.
+        Raises HistoryError for a workspace with too many files.
         """
-        known = self._begun.find(key)
-        if known is not None:
-            return known
+        earlier = self._calls.find(key)
+        if earlier is not None:
+            return earlier
         with self._thread, self._snapshots.held() as tip:
             now = self._mark(tip, text, also, stop)
-        made = tuple(path for path in also if path not in now.files and path not in now.left_out)
-        call = CallMark(key, now.commit, made)
-        self._begun.keep(call)
+        new_paths = tuple(path for path in also if path not in now.files and path not in now.left_out)
+        call = CallMark(key, now.commit, new_paths)
+        self._calls.keep(call)
         return call
 
     def end(self, call: CallMark, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> CallMark:
-        """Mark the workspace after a call. Raises HistoryError for a workspace of too many files."""
+        """Mark the workspace after a call. Raises HistoryError for a workspace with too many files."""
         over = attrs.evolve(call, after=self.mark(text, also, stop))
-        self._begun.keep(over)
+        self._calls.keep(over)
         return over
 
-    def cut_off(self, key: str, stop: Callable[[], bool] = bool) -> CallMark | None:
-        """Return a call that was under way with what it has changed: all that is others than before it, where nobody saw its end.
+    def interrupted_call(self, key: str, stop: Callable[[], bool] = bool) -> CallMark | None:
+        """Return an interrupted call with a mark after it, or None when it had not begun. All differences since its start count as its own.
 
-        None where it had not begun. Raises HistoryError for a workspace of too many files.
+        Raises HistoryError for a workspace with too many files.
         """
-        call = self._begun.find(key)
-        return call if call is None or call.after else self.end(call, "after a call that was cut off", stop=stop)
+        call = self._calls.find(key)
+        return call if call is None or call.after else self.end(call, "after an interrupted call", stop=stop)
 
-    # -- what marks say -------------------------------------------------------------------------------------------------
+    # --- facts of marks ---
 
     def left_out(self, mark: str) -> Mapping[str, str]:
-        """Return the paths that a mark lacks, with why."""
+        """Return the paths that a mark lacks, with the reasons."""
         return self._read(mark).left_out
 
     def unkept(self, mark: str) -> str:
-        """Say in a line which files a mark lacks because there was too much of them; nothing where it lacks none."""
+        """Return a line about files that a mark lacks because of a limit, or an empty text."""
         return unkept(self._read(mark).left_out)
 
     def changed(self, first: str, last: str, made: Collection[str] = ()) -> tuple[ChangedFile, ...]:
-        """Return the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark.
+        """Return the files that differ at two marks in content or permissions, by path. Raises HistoryError for an id that is not a mark.
 
-        A content that was there and is not kept is UNKEPT; UNKNOWN where a `.gitignore` named it at first, unless it is among those that are known to be `made`.
+        An existing content that is not stored is UNKEPT; it is UNKNOWN when a `.gitignore` named the file at first, unless the file is one of `made`.
         """
         then, now = self._read(first), self._read(last)
         was_ignored = IgnoredIn(self._snapshots, then)
-        return told(then, now, lambda path: path not in made and was_ignored(path))
+        return visible_changes(then, now, lambda path: path not in made and was_ignored(path))
 
     def lost(self, first: str, last: str) -> str:
-        """Say in a line what is gone between two marks and was not kept; nothing where nothing is."""
+        """Return a line about files that disappeared between two marks and were not stored, or an empty text."""
         then, now = self._read(first), self._read(last)
-        paths = [path for path in lost(then, now) if path not in now.files]
-        more = f" and {len(paths) - _MOST_TOLD:,} more" if len(paths) > _MOST_TOLD else ""
-        gone = f"gone, and not put back by an undo, for {IGNORED}: {', '.join(paths[:_MOST_TOLD])}{more}"
-        return gone if paths else ""
+        paths = [path for path in lost_paths(then, now) if path not in now.files]
+        more = f" and {len(paths) - _MOST_PATHS:,} more" if len(paths) > _MOST_PATHS else ""
+        text = f"missing, and an undo cannot restore it, because {IGNORED}: {', '.join(paths[:_MOST_PATHS])}{more}"
+        return text if paths else ""
 
     def diff(self, first: str, last: str, *, most_bytes: int = 1_000_000) -> str:
-        """Return what has changed between two marks as `git diff` writes it; of a longer text its beginning and its end.
+        """Return the changes between two marks in the form of `git diff`; a longer text is cut to its beginning and its end.
 
-        Raises HistoryError for an id that is no mark.
+        Raises HistoryError for an id that is not a mark.
         """
         then, now = self._read(first), self._read(last)
         new = {path: why for path, why in now.left_out.items() if path not in then.left_out}
@@ -446,22 +449,24 @@ class WorkspaceHistory:
         more += [f"Not kept: {len(new) - _MOST_NAMES:,} more files\n"] if len(new) > _MOST_NAMES else []
         more += [
             f"Not kept: {path} is gone ({IGNORED})\n"
-            for path in islice(lost(then, now), _MOST_NAMES)
+            for path in islice(lost_paths(then, now), _MOST_NAMES)
             if path not in now.files
         ]
-        more += [f"Permissions of {path}: {old:04o}, then {new:04o}\n" for path, old, new in permitted(then, now)]
+        more += [
+            f"Permissions of {path}: {old:04o}, then {new:04o}\n" for path, old, new in permission_changes(then, now)
+        ]
         command = ["-c", "core.quotePath=false", *_DIFF, first, last]
         bounds = GitBounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
-        done = ran(command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder))
-        if done.code:
-            raise HistoryError(f"git diff-tree failed: {done.complaint}")
-        return done.text() + "".join(more)
+        result = ran(command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder))
+        if result.code:
+            raise HistoryError(f"git diff-tree failed: {result.complaint}")
+        return result.text() + "".join(more)
 
-    def undo(self, first: str, last: str, made: Collection[str] = ()) -> Undone:
-        """Put back what has changed between two marks: each file only if it still is as it was at `last`.
+    def undo(self, first: str, last: str, made: Collection[str] = ()) -> UndoResult:
+        """Undo the changes between two marks. A file is only restored if it is still as it was at `last`; others are conflicts, and left alone.
 
-        `made` are files that were not there before, whatever a `.gitignore` says of them. Others are conflicts, and left alone. Marks the workspace before and after it: nothing is lost, and an undo can be undone. One that
-        was killed can be done again. Raises HistoryError for an id that is no mark.
+        `made` are files that did not exist before, even if a `.gitignore` names them. The workspace is marked before and after the undo, so nothing is lost, and an
+        undo can be undone. A killed undo can be repeated. Raises HistoryError for an id that is not a mark.
         """
         then, now = self._read(first), self._read(last)
         with self._thread, self._snapshots.held() as tip:
@@ -469,45 +474,43 @@ class WorkspaceHistory:
             workspace = Beneath(self.root)
             try:
                 was_ignored = IgnoredIn(self._snapshots, then)
-                undoing = UndoPlan(self._snapshots, workspace, then, now, before, was_ignored, frozenset(made))
-                undoing.files()
-                undoing.folders()
+                plan = UndoPlan(self._snapshots, workspace, then, now, before, was_ignored, frozenset(made))
+                plan.files()
+                plan.folders()
             finally:
                 workspace.close()
             after = self._mark(before.commit, f"after an undo of {first[:12]}..{last[:12]}")
-        return Undone(
-            before.commit, after.commit, tuple(undoing.restored), tuple(undoing.removed), tuple(undoing.conflicts)
-        )
+        return UndoResult(before.commit, after.commit, tuple(plan.restored), tuple(plan.removed), tuple(plan.conflicts))
 
-    # -- marking, while the branch is held ----------------------------------------------------------------------------
+    # --- marking, while this process holds the branch ---
 
     def _mark(
         self, tip: str | None, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool
     ) -> Snapshot:
-        newest = self._known(tip)
+        newest = self._newest_at(tip)
         fresh = _Fresh(self._snapshots, newest.objects if newest else set[str])
         root, effort = os.open(self.root, ROOT), ScanBudget(stop, self.progress)
         try:
             folders, left_out = (newest.folders, newest.left_out) if newest else ({}, None)
-            sight = look(root, self._seen, frozenset(folders), fresh.keep, self._own, also, left_out, effort)
+            sight = look(root, self._states, frozenset(folders), fresh.keep, self._own, also, left_out, effort)
         finally:
             effort.end()
             os.close(root)
-        if newest is None or not _is_same(sight, newest, self._seen):
+        if newest is None or not _is_same(sight, newest, self._states):
             fresh.write()
             newest = self._snapshots.write(_state(sight), newest, text, now_s=time.time())
-            self._seen = sight.files
+            self._states = sight.files
             self._save(newest)
-        self._newest, self._seen = newest, sight.files
+        self._newest, self._states = newest, sight.files
         return newest
 
-    def _known(self, tip: str | None) -> Snapshot | None:
-        """Return the newest snapshot, and know what was seen of it: by this process, or by the last one that has written it down."""
+    def _newest_at(self, tip: str | None) -> Snapshot | None:
+        """Return the newest snapshot, and load the file states that this process or the last one has recorded for it."""
         if tip is None:
-            self._newest, self._seen = None, {}
+            self._newest, self._states = None, {}
         elif self._newest is None or self._newest.commit != tip:
             self._newest = self._snapshots.read(tip)
-            self._seen = self._saved(self._newest)
+            self._states = self._load_states(self._newest)
         return self._newest
 
     def _read(self, mark: str) -> Snapshot:
@@ -515,45 +518,45 @@ class WorkspaceHistory:
             newest = self._newest
             return newest if newest is not None and newest.commit == mark else self._snapshots.read(mark)
 
-    # -- what was seen, for the next process; without it all files are read again -----------------------------------------
+    # --- file states for the next process, which otherwise reads all files again ---
 
     def _save(self, newest: Snapshot) -> None:
-        path = self._snapshots.folder / _SEEN
-        seen = {path: [*file.stamp, file.settled] for path, file in self._seen.items()}
-        said = {"commit": newest.commit, "root": str(self.root), "seen": seen}
-        new = path.with_name(f"{_SEEN}.{token_hex(4)}.new")
-        new.write_text(json.dumps(said), "utf-8")
+        path = self._snapshots.folder / _STATES_FILE
+        states = {path: [*file.stamp, file.settled] for path, file in self._states.items()}
+        data = {"commit": newest.commit, "root": str(self.root), "seen": states}
+        new = path.with_name(f"{_STATES_FILE}.{token_hex(4)}.new")
+        new.write_text(json.dumps(data), "utf-8")
         new.replace(path)
 
-    def _saved(self, newest: Snapshot) -> dict[str, FileState]:
+    def _load_states(self, newest: Snapshot) -> dict[str, FileState]:
         unknown = {
             path: FileState((0, 0, 0, 0, 0), mode, blob, settled=False) for path, (mode, blob) in newest.files.items()
         }
         try:
-            said = json.loads((self._snapshots.folder / _SEEN).read_text("utf-8"))
-        except (FileNotFoundError, ValueError):  # a power cut may leave it torn
+            data = json.loads((self._snapshots.folder / _STATES_FILE).read_text("utf-8"))
+        except (FileNotFoundError, ValueError):  # a power cut may damage it
             return unknown
-        if (said["commit"], said["root"]) != (newest.commit, str(self.root)) or said["seen"].keys() != unknown.keys():
+        if (data["commit"], data["root"]) != (newest.commit, str(self.root)) or data["seen"].keys() != unknown.keys():
             return unknown
         return {
-            path: FileState((mode, size, changed, made, number), *newest.files[path], settled=settled)
-            for path, (mode, size, changed, made, number, settled) in said["seen"].items()
+            path: FileState((mode, size, changed_ns, created_ns, number), *newest.files[path], settled=settled)
+            for path, (mode, size, changed_ns, created_ns, number, settled) in data["seen"].items()
         }
 
 
 class _Fresh:
-    """Contents that were read, written as they come: those that the newest snapshot has already are not."""
+    """A writer for contents that the newest snapshot does not have yet."""
 
-    def __init__(self, snapshots: Snapshots, known: Callable[[], set[str]]) -> None:
-        self._snapshots, self._asked = snapshots, known
+    def __init__(self, snapshots: Snapshots, known_ids: Callable[[], set[str]]) -> None:
+        self._snapshots, self._read_known = snapshots, known_ids
         self._known: set[str] | None = None
         self._bodies: dict[str, bytes] = {}
         self._size_bytes = 0
 
     def keep(self, blob: str, content: bytes) -> None:
-        """Take a content."""
+        """Add a content."""
         if self._known is None:
-            self._known = self._asked()
+            self._known = self._read_known()
         if blob not in self._known:
             self._known.add(blob)
             self._bodies[blob] = content
@@ -562,7 +565,7 @@ class _Fresh:
                 self.write()
 
     def write(self) -> None:
-        """Write what was taken."""
+        """Write the added contents."""
         self._snapshots.write_objects("blob", self._bodies)
         self._bodies, self._size_bytes = {}, 0
 
@@ -573,7 +576,7 @@ def _state(sight: WorkspaceState) -> Snapshot:
     return Snapshot("", files, dict.fromkeys(sight.folders, ""), sight.left_out, permissions | sight.folders)
 
 
-def _is_same(sight: WorkspaceState, newest: Snapshot, seen: Mapping[str, FileState]) -> bool:
+def _is_same(sight: WorkspaceState, newest: Snapshot, states: Mapping[str, FileState]) -> bool:
     if len(sight.files) != len(newest.files) or sight.folders.keys() != newest.folders.keys():
         return False
     if sight.left_out != newest.left_out:
@@ -581,7 +584,7 @@ def _is_same(sight: WorkspaceState, newest: Snapshot, seen: Mapping[str, FileSta
     if any(newest.permissions.get(path) != bits for path, bits in sight.folders.items()):
         return False
     return all(
-        file is seen.get(path)
+        file is states.get(path)
         or (newest.files.get(path), newest.permissions.get(path)) == ((file.mode, file.blob), file.permissions)
         for path, file in sight.files.items()
     )

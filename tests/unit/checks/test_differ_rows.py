@@ -272,3 +272,9 @@ def test_expressions_are_spelled_in_one_way(one, other):
     ]
     first, second = (canonical(loads(text).transitions[2].condition) for text in texts)
     assert unparse(first) == unparse(second)
+
+
+def test_another_result_is_content_of_the_document():
+    text = "# m\n## Steps\n| step | guard |\n| - | - |\n| a | syntax |\n| b | syntax |\n"
+    (change,) = changes(loads(text), loads(f"{text}\nResult: a\n"))
+    assert (change.aspect, change.what, change.details) == ("content", "document", (Detail("result", "", "a"),))

@@ -56,7 +56,7 @@ def agent_run():
     """A run of the shipped agent: rejected, stopped by a failure, resumed, cut off."""
     started = {"model": "scripted:s.md", "seed": 3, "module": "mine.py"}
     machine = loads(read_text(locate("dual_state"))).at(rmax=2)
-    run, _ = begin(machine, RUN, digest=digest(machine), started=started, at_ms=1_000)
+    run, _ = begin(machine, RUN, digest=digest(machine), settings=started, at_ms=1_000)
     run, _ = run.feed(Occurrence("specification", data="make\nf"), at_ms=1_000)
     stored = ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64, (), "llm", "tiny", 1.5)
     run = run.record(stored).record(ResultEntry(stored.key, (event_step("query_llm", "artifact").without_id(),), 1.6))
@@ -352,7 +352,7 @@ def given(path, *steps):
 def test_a_run_of_a_policy_is_told_as_the_tree_of_its_calls():
     started = {"model": "m", "seed": 3, "config": {"over": "/docs"}, "module": "s.py"}
     machine = load("policy")
-    run, _ = begin(machine, RUN, digest=digest(machine), started=started, at_ms=1_000)
+    run, _ = begin(machine, RUN, digest=digest(machine), settings=started, at_ms=1_000)
     run, _ = run.feed(Occurrence("specification", data=request("search", {"q": "tea"}, ["model", "read"])))
     asked = action_call_step("assistant", Action("read", {"file": "a\nb"}))
     gone = error_step("read", "GONE", "no such file")

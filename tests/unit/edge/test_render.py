@@ -7,13 +7,13 @@ from xml.etree import ElementTree as ET
 
 import attrs
 import pytest
-from drawing import Line, faults, read
+from drawing import Line, faults, overflows, read
 from hypothesis import HealthCheck, given, settings
 from repository import all_machines
 
 from dsa.edge.images import RenderError, png, renderer, svg
 from dsa.errors import DsaError
-from dsa.lang import loads
+from dsa.lang import expanded, loads
 from dsa.targets.dot import dot
 from dsa.testing.strategies import machines
 
@@ -106,12 +106,34 @@ REPOSITORY = all_machines() | {
 @pytest.mark.parametrize("name", REPOSITORY)
 def test_nothing_covers_a_text_and_every_row_has_its_head(program, name):
     """Parents, two-way and parallel rows, rows to their own source, double lines: all are among these machines."""
-    machine = REPOSITORY[name]
-    drawing = read(svg(dot(machine)))
+    machine = expanded(REPOSITORY[name])
+    drawing = read(svg(dot(machine, full=True)))
     assert faults(drawing) == []
+    assert overflows(drawing) == []
     arrows = sum(row.target != "=" for row in machine.transitions)
     assert sum(label.startswith("arrow ") for label in drawing.outlines) == arrows
     _one_visible_head_each(drawing, arrows)
+
+
+PAGE = 900
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["as-drawn", "rows"])
+@pytest.mark.parametrize("name", REPOSITORY)
+def test_a_page_has_room_for_the_picture_and_nothing_covers_a_text(program, name, rows):
+    """Texts are 10 units high or more, and a page of 900 pixels shows a picture of 900 units as it is."""
+    machine = expanded(REPOSITORY[name]) if rows else REPOSITORY[name]
+    drawing = read(svg(dot(machine)))
+    assert faults(drawing) == []
+    assert overflows(drawing) == []
+    assert drawing.width <= PAGE
+    assert min(text.size for text in drawing.texts) >= 10
+
+
+def test_a_text_that_is_longer_than_its_box_is_noticed(program):
+    drawing = read(svg(dot(REPOSITORY["dual_state"])))
+    wide = [attrs.evolve(t, where=(t.where[0], t.where[1], t.where[0] + 200, t.where[3])) for t in drawing.texts]
+    assert "'generating' leaves generating" in overflows(attrs.evolve(drawing, texts=tuple(wide)))
 
 
 def _one_visible_head_each(drawing, arrows):
@@ -143,6 +165,13 @@ def test_no_label_is_covered_whatever_the_machine(program, machine):
     """Names of parents are left out: a line may cross one."""
     drawing = read(svg(dot(machine)))
     assert [fault for fault in faults(drawing) if not any(f"{parent!r}" in fault for parent in machine.parents)] == []
+
+
+def test_every_text_says_how_long_it_is(program, machine):
+    """The boxes are made for Helvetica; who looks at the picture may have a wider font."""
+    texts = list(ET.fromstring(svg(dot(machine))).iter("{http://www.w3.org/2000/svg}text"))
+    assert len(texts) > 20
+    assert all(float(text.get("textLength")) > 0 and text.get("lengthAdjust") == "spacingAndGlyphs" for text in texts)
 
 
 def test_a_png_is_one(program, machine):

@@ -143,6 +143,38 @@ def test_the_goal_ends_the_workflow_early():
     assert run(machine, *passed, "advanced") == ("succeeded", ("reply_to_user",))
 
 
+@pytest.mark.parametrize(
+    ("line", "result"),
+    [("", None), ("Result: plan\n", "plan"), ("Goal: plan or code\nResult: `plan`\n", "plan")],
+)
+def test_the_result_is_the_step_that_is_named(line, result):
+    machine = loads(f"{CHAIN}\n{line}")
+    assert machine.result == result
+    assert loads(dumps(machine)) == machine
+    assert expanded(machine).result is None
+
+
+def test_a_result_before_the_sections_is_read_too():
+    assert loads(CHAIN.replace("## Steps", "Result: plan\n\n## Steps")).result == "plan"
+
+
+def test_a_result_changes_no_row():
+    assert loads(CHAIN + "\nResult: plan\n").transitions == loads(CHAIN).transitions
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("Result: plna", "DSA214"),
+        ("Result:", "DSA107"),
+        ("Result: plan, code", "DSA107"),
+        ("Result: plan or code", "DSA107"),
+    ],
+)
+def test_a_fault_of_the_result_is_one_finding(line, code):
+    assert codes(f"{CHAIN}\n{line}\n") == [code]
+
+
 def test_what_is_chosen_is_never_ambiguous():
     machine = loads(CHAIN.replace("| code | plan     |", "| code | plan or not plan |") + "\nGoal: code\n")
     for passed in ((), ("verdict plan.passed",)):
@@ -210,12 +242,12 @@ def test_a_prompt_of_a_step_may_use_its_uses():
     assert sorted(codes(CHAIN + prompt.format("cde"))) == ["DSA112", "DSA201"]
 
 
-@pytest.mark.parametrize("text", [CHAIN, CHOOSING, CHAIN + "\nGoal: plan or code\n"])
+@pytest.mark.parametrize("text", [CHAIN, CHOOSING, CHAIN + "\nGoal: plan or code\n\nResult: plan\n"])
 def test_what_steps_stand_for_is_a_document_too(text):
     machine = loads(text)
     assert loads(dumps(machine)) == machine
     whole = expanded(machine)
-    assert (whole.steps, whole.goal) == ((), None)
+    assert (whole.steps, whole.goal, whole.result) == ((), None, None)
     assert loads(dumps(whole)) == whole
     assert expanded(whole) is whole
 

@@ -61,7 +61,7 @@ OLD, NEW = "loop-1", "loop-2"
 def recorded(moves, *, text=TEXT):
     """Play a run: `go` and what it starts, whole; `refused`, an event that is not taken; `late`, a time limit."""
     machine = loads(text)
-    run, _ = begin(machine, OLD, digest=digest(machine), started={"seed": 0, "about": f"{OLD}/1/1"}, at_ms=1)
+    run, _ = begin(machine, OLD, digest=digest(machine), settings={"seed": 0, "about": f"{OLD}/1/1"}, at_ms=1)
     rests = [len(run.ledger)]
     for move in moves:
         if move == "refused":

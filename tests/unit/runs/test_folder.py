@@ -5,7 +5,8 @@ import pytest
 
 from dsa.edge.document_files import load
 from dsa.errors import DocumentError
-from dsa.runs.place import RunFolder, accepted_artifacts, new_run_id, opened_place
+from dsa.lang import loads
+from dsa.runs.place import RunFolder, accepted_artifacts, new_run_id, opened_place, result_of, suffix_of
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import ArtifactEntry, GuardVerdict, VerdictEntry
@@ -36,7 +37,9 @@ def test_a_folder_is_written_as_the_run_goes(tmp_path):
     assert (folder.path / "g_test-1.py").exists(), "the artifact is there before its verdict"
     rejected = VerdictEntry("k", "g_test", 1, made.artifact_id, [GuardVerdict("g_test", "failed", "no")])
     folder.observe(rejected, artifacts)
-    assert folder.write_final(accepted_artifacts(run, artifacts)) is None
+    assert accepted_artifacts(run, artifacts) == []
+    assert folder.write_steps([]) is None
+    assert folder.write_final(None) is None
     assert sorted(path.name for path in folder.path.iterdir()) == [
         "g_test-1-rejected.feedback.txt",
         "g_test-1-rejected.py",
@@ -94,3 +97,104 @@ def test_names_of_any_length_make_names_of_files(tmp_path):
         folder.observe(ArtifactEntry("k", artifact.step, 1, artifact.artifact_id, ""), artifacts)
     names = list(folder.path.glob("s*"))
     assert len(names) == 2
+
+
+STEPS = """# m
+## Guards
+| guard | is | options |
+| - | - | - |
+| shaped | json | schema = s.json |
+| both | all | of = syntax, polite |
+| polite | regex | pattern = a |
+## Steps
+| step | guard |
+| - | - |
+| code | syntax |
+| data | shaped |
+| mixed | both |
+| text | polite |
+
+Result: data
+"""
+
+
+def steps_folder(tmp_path, text=STEPS):
+    """Return a run's folder that is there, and a function that makes an artifact of a step."""
+    machine, artifacts = loads(text), MemoryArtifacts()
+    folder = RunFolder(tmp_path, begin(machine, "r1")[0], text)
+    folder.path.mkdir()
+    return machine, folder, lambda step, content: artifacts.store(Artifact(content, step=step))
+
+
+def test_each_step_that_has_passed_has_a_file_named_by_what_it_is(tmp_path):
+    _, folder, made = steps_folder(tmp_path)
+    fenced = "Here it is:\n```python\nx = 1\n```\nEnjoy."
+    accepted = [
+        made("code", fenced),
+        made("data", '```json\n{"a": 1}\n```'),
+        made("mixed", "y = 2"),
+        made("text", "a word"),
+    ]
+    assert folder.write_steps(accepted) == folder.path / "steps"
+    assert {path.name: path.read_text() for path in (folder.path / "steps").iterdir()} == {
+        "code.py": "x = 1\n", "data.json": '{"a": 1}\n', "mixed.py": "y = 2\n", "text.txt": "a word\n",
+    }  # fmt: skip
+
+
+def test_a_step_that_is_revoked_has_no_file_any_more(tmp_path):
+    _, folder, made = steps_folder(tmp_path)
+    folder.write_steps([made("code", "x = 1"), made("text", "a")])
+    folder.write_steps([made("text", "a")])
+    assert [path.name for path in (folder.path / "steps").iterdir()] == ["text.txt"]
+    assert folder.write_steps([]) is None
+    assert not (folder.path / "steps").exists()
+
+
+def test_one_step_has_its_file_in_final_alone(tmp_path):
+    _, folder, made = steps_folder(tmp_path, "# m\n## Steps\n| step | guard |\n| - | - |\n| g | syntax |\n")
+    result = made("g", "x = 1")
+    assert folder.write_steps([result]) is None
+    assert folder.write_final(result).read_text() == "x = 1\n"
+
+
+def test_the_final_file_is_the_result_and_there_is_one(tmp_path):
+    machine, folder, made = steps_folder(tmp_path)
+    accepted = [made("code", "x = 1"), made("data", "[1]"), made("text", "a")]
+    assert folder.write_final(result_of(machine, accepted)).name == "final.json"
+    assert folder.write_final(None, "an answer").read_text() == "an answer\n"
+    assert [path.name for path in folder.path.glob("final.*")] == ["final.txt"]
+    assert folder.write_final(None) is None
+    assert not list(folder.path.glob("final.*"))
+
+
+def test_the_result_is_the_named_step_or_the_last_that_has_passed(tmp_path):
+    machine, _, made = steps_folder(tmp_path)
+    code, data, text = made("code", "x"), made("data", "[]"), made("text", "a")
+    assert result_of(machine, [code, data, text]) is data
+    assert result_of(machine, [code, text]) is None
+    unnamed = attrs.evolve(machine, result=None)
+    assert result_of(unnamed, [code, text]) is text
+    assert result_of(unnamed, []) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix"),
+    [
+        ("def f():\n    return 1\n", ".py"),
+        ("```python\nx = 1\n```", ".py"),
+        ("import the goods\nfrom abroad", ".txt"),
+        ('{"a": [1, 2]}', ".json"),
+        ("[1, 2", ".txt"),
+        ("[" * 100_000, ".txt"),
+        ("# A title\n\nand text", ".md"),
+        ("| a | b |\n| - | :-: |\n| 1 | 2 |", ".md"),
+        ("Text, and then:\n\n```\ncode\n```", ".md"),
+        ("- a dash\n# no", ".md"),
+        ("Plain words, #1 | 2.", ".txt"),
+        ("", ".txt"),
+    ],
+)
+def test_a_text_that_no_guard_says_anything_of_is_named_by_what_it_looks_like(tmp_path, content, suffix):
+    machine, _, _ = steps_folder(tmp_path)
+    assert suffix_of(machine, "text", content) == suffix
+    assert suffix_of(machine, "code", content) == ".py"

@@ -185,7 +185,7 @@ def test_accepted_artifacts_are_compared():
 
 
 def test_a_run_without_a_machine_fits_none():
-    with pytest.raises(ValueError, match="begins with it"):
+    with pytest.raises(ValueError, match="must name its machine"):
         first_difference(dual_state(), [])
-    with pytest.raises(ValueError, match="begins with it"):
+    with pytest.raises(ValueError, match="must name its machine"):
         first_difference(dual_state(), [CallEntry("r/1/1", "1.1", "p", "")])

@@ -2,12 +2,14 @@
 
 import re
 from html import unescape
+from unittest.mock import patch
 from xml.etree import ElementTree as ET
 
 import attrs
 import pytest
 from hypothesis import given, settings
 
+import dsa.targets.picture as picture_module
 from dsa.declarations import Assign, Transition
 from dsa.expr import Boolean
 from dsa.targets.dot import dot
@@ -30,7 +32,7 @@ def test_every_row_is_drawn_in_table_order(review):
 @settings(deadline=None, max_examples=30)
 @given(machines(claims=False))
 def test_every_label_is_well_formed_and_says_the_condition(machine):
-    text = dot(machine)
+    text = dot(machine, full=True)
     labels = [found[0] for found in re.findall(r"label=<(<(TABLE|FONT).*?</\2>)>", text)]
     for label in labels:
         ET.fromstring(label)
@@ -38,6 +40,19 @@ def test_every_label_is_well_formed_and_says_the_condition(machine):
     for parent in machine.parents:
         if any(row.source == parent for row in machine.transitions):
             assert f'subgraph "cluster {parent}" {{' in text
+
+
+@settings(deadline=None, max_examples=30)
+@given(machines(claims=False))
+def test_every_label_of_a_folded_picture_is_well_formed_and_every_row_is_in_its_list(machine):
+    with patch.object(picture_module, "MOST_ROWS", 0):
+        text = dot(machine)
+    for label in re.findall(r"label=<(<(TABLE|FONT).*?</\2>)>", text):
+        ET.fromstring(label[0])
+    if machine.transitions:
+        (listed,) = re.findall(r"^  label=<(.*)>$", text, re.MULTILINE)
+        numbers = re.findall(r'ALIGN="RIGHT".*?>(\d+)</FONT>', listed)
+        assert sorted(map(int, numbers)) == list(range(1, len(machine.transitions) + 1))
 
 
 def test_comparison_signs_are_escaped(dual_state):

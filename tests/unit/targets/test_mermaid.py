@@ -2,12 +2,16 @@
 
 import re
 from itertools import pairwise
+from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 
+import dsa.targets.picture as picture_module
 from dsa.declarations import Emit, Event, State, Transition
 from dsa.machine import Machine
 from dsa.targets.mermaid import mermaid
+from dsa.targets.picture import label_text
 from dsa.testing.strategies import machines
 
 # The part of Mermaid's grammar that we use. A label must not hold `:` or `;`: Mermaid ends it there.
@@ -17,6 +21,7 @@ LINE = re.compile(
     | class\ {STATE}(,{STATE})*\ every
     | \[\*\]\ -->\ {STATE} | {STATE}\ -->\ \[\*\]
     | state\ "[A-Za-z0-9_. ]+"\ as\ {STATE}(\ \{{)?
+    | %%\ \d+\ (stays|to\ [A-Za-z0-9_.]+):\ [^:;]+ | %%\ [A-Za-z0-9_. ]+
     | {STATE}\ :\ [^:;#]+ | {STATE}\ -->\ {STATE}\ :\ [^:;#]+""",
     re.VERBOSE,
 )
@@ -32,10 +37,12 @@ def machine_of(*names: str, events: tuple[str, ...] = ("go",), effects: tuple[st
     return Machine("m", rows, states, names[0], events=tuple(Event(name) for name in events))
 
 
-@settings(deadline=None, max_examples=40)
-@given(machines(claims=False))
-def test_every_line_is_of_the_grammar_and_braces_balance(machine):
-    text = mermaid(machine)
+@pytest.mark.parametrize("most_rows", [0, 1_000])
+@settings(deadline=None, max_examples=30)
+@given(machine=machines(claims=False))
+def test_every_line_is_of_the_grammar_and_braces_balance(most_rows, machine):
+    with patch.object(picture_module, "MOST_ROWS", most_rows):
+        text = mermaid(machine)
     for line in text.splitlines():
         assert LINE.fullmatch(line.strip()), line
     assert text.count(" {\n") == len(re.findall(r"^ *\}$", text, re.MULTILINE))
@@ -70,6 +77,18 @@ def test_a_row_into_the_frame_around_its_source_goes_to_the_state_entered(review
 def test_what_a_state_waits_for_is_in_its_box(dual_state):
     assert "s_validating : waits for execute_guard\n" in mermaid(dual_state)
     assert "waits" not in mermaid(dual_state, waiting={})
+
+
+def test_a_folded_diagram_lists_every_row_in_comments(review):
+    with patch.object(picture_module, "MOST_ROWS", 0):
+        text = mermaid(review)
+    listed = re.findall(r"%% (\d+) (?:stays|to .*?): (.*)", text)
+    assert [label_text(review.transitions[int(number) - 1]) for number, _ in listed] == [said for _, said in listed]
+    assert sorted(int(number) for number, _ in listed) == list(range(1, len(review.transitions) + 1))
+    whole = mermaid(review)
+    assert "%%" not in whole
+    with patch.object(picture_module, "MOST_ROWS", 0):
+        assert mermaid(review, full=True) == whole
 
 
 def test_the_direction_is_the_callers(dual_state):

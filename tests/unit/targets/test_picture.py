@@ -16,13 +16,15 @@ from dsa.semantics import Taken, start, step
 from dsa.targets import dot, mermaid
 from dsa.targets.picture import (
     Frame,
-    end_lines,
+    folded_lines,
+    folded_list,
     label_lines,
     label_text,
     may_wait,
     outcome_of,
     picture,
     sets_workflow,
+    wrapped,
 )
 from dsa.testing.strategies import machines, occurrences
 
@@ -56,8 +58,57 @@ def test_a_parent_that_is_never_entered_and_has_no_rows_has_no_frame():
 
 def test_every_row_is_an_arrow_or_a_line_in_a_box(review):
     drawn = picture(review)
-    assert [arrow.row for arrow in drawn.arrows] == [row for row in review.transitions if row.target != "="]
-    assert [row.event for row in drawn.frame.inside[0].internal] == ["draft"]
+    assert [each.row for arrow in drawn.arrows for each in arrow.rows] == [
+        row for row in review.transitions if row.target != "="
+    ]
+    assert [(each.number, each.row.event) for each in drawn.frame.inside[0].internal] == [(12, "draft")]
+
+
+def many_rows(count: int) -> Machine:
+    """Return a machine of two states with so many rows: three of four lead from `a` to `b`, and each fourth stays."""
+    events = tuple(Event(f"e{number % 7}") for number in range(7))
+    rows = (Transition("a", f"e{number % 7}", "=" if number % 4 == 0 else "b") for number in range(1, count + 1))
+    return Machine("m", tuple(rows), (State("a", "initial"), State("b")), "a", events=events)
+
+
+@pytest.mark.parametrize(("count", "full", "is_folded"), [(25, False, False), (26, False, True), (26, True, False)])
+def test_a_large_machine_is_folded_unless_all_of_it_is_wanted(count, full, is_folded):
+    drawn = picture(many_rows(count), full=full)
+    assert drawn.is_folded == is_folded
+    assert [len(arrow.rows) for arrow in drawn.arrows] == ([20] if is_folded else [1] * (count - count // 4))
+
+
+def test_a_machine_with_many_wide_rows_from_one_state_is_folded_too():
+    long = tuple(Emit(f"an_effect_with_a_long_name_{number}") for number in range(2))
+    rows = tuple(Transition("a", f"e{number}", "b", effects=long) for number in range(4))
+    events = tuple(Event(f"e{number}") for number in range(4))
+    machine = Machine("m", rows, (State("a", "initial"), State("b")), "a", events=events)
+    assert not picture(machine, full=False).is_folded
+    wide = tuple(attrs.evolve(row, event=f"{row.event}_{'m' * 30}") for row in rows)
+    assert picture(attrs.evolve(machine, transitions=wide), full=False).is_folded
+    apart = tuple(attrs.evolve(row, source=source) for row, source in zip(wide, "abab", strict=True))
+    assert not picture(attrs.evolve(machine, transitions=apart), full=False).is_folded
+
+
+def test_a_folded_picture_has_every_row_once_and_the_list_says_what_each_says():
+    machine = many_rows(40)
+    drawn = picture(machine, full=False)
+    shown = [each for arrow in drawn.arrows for each in arrow.rows] + [
+        each for box in drawn.frame.inside for each in box.internal
+    ]
+    assert sorted(each.number for each in shown) == list(range(1, 41))
+    assert all(machine.transitions[each.number - 1] is each.row for each in shown)
+    listed = folded_list(machine)
+    assert [row.number for row in listed["a"]] == list(range(1, 41))
+    assert (listed["a"][3].leads, listed["a"][4].leads) == ("stays", "to b")
+    assert [row.text for row in listed["a"]] == [label_text(row) for row in machine.transitions]
+
+
+def test_a_folded_label_has_each_event_once_with_the_numbers_of_its_rows():
+    (arrow,) = picture(many_rows(30), full=False).arrows
+    assert folded_lines(arrow.rows) == (
+        "e1 1, 15, 22, 29", "e2 2, 9, 23, 30", "e3 3, 10, 17", "e5 5, 19, 26", "e6 6, 13, 27", "e0 7, 14, 21", "e4 11, 18, 25",
+    )  # fmt: skip
 
 
 def test_waiting_that_is_given_is_shown_instead_of_the_estimate(dual_state):
@@ -174,7 +225,7 @@ def test_an_end_is_in_the_box_of_its_state():
     machine = loads(ENDING)
     ready, other = picture(machine).frame.inside
     assert (ready.end, other.end) == ("end when done == 3 and signed or done < 0 and not signed", "")
-    assert end_lines(ready) == ("end when done == 3 and signed", "or done < 0 and not signed")
-    assert end_lines(other) == ()
+    assert wrapped(ready.end) == ("end when done == 3 and signed", "or done < 0 and not signed")
+    assert wrapped(other.end) == ()
     assert "s_ready : end when done == 3 and signed or done < 0 and not signed\n" in mermaid(machine)
     assert "<B>or done &lt; 0 and not signed</B>" in dot(machine)

@@ -105,7 +105,7 @@ def test_content_that_was_changed_or_is_gone_is_told(tmp_path):
     files = Files(tmp_path)
     files.keep(CONTENT)
     files.path(DIGEST).write_bytes(b"other")
-    with pytest.raises(ValueError, match="is not what was written"):
+    with pytest.raises(ValueError, match="has changed since it was written"):
         files.content(DIGEST)
     files.path(DIGEST).unlink()
     with pytest.raises(FileNotFoundError):
@@ -114,7 +114,7 @@ def test_content_that_was_changed_or_is_gone_is_told(tmp_path):
 
 def test_artifacts_are_shown_under_their_names(tmp_path):
     files = Files(tmp_path)
-    files.shown(inventory_of(files, ("a.csv", b"1"), ("b.png", b"2")))
+    files.publish(inventory_of(files, ("a.csv", b"1"), ("b.png", b"2")))
     assert shown(tmp_path) == {"a.csv": b"1", "b.png": b"2"}
 
 
@@ -130,7 +130,7 @@ def test_artifacts_are_shown_under_their_names(tmp_path):
 def test_names_that_clash_get_the_artifact_s_id(tmp_path, names, expected):
     files = Files(tmp_path)
     inventory = inventory_of(files, *((name, str(at).encode()) for at, name in enumerate(names)))
-    files.shown(inventory)
+    files.publish(inventory)
     assert [each.file_name for each in inventory] == expected
     assert shown(tmp_path) == {name: str(at).encode() for at, name in enumerate(expected)}
 
@@ -142,21 +142,21 @@ def test_every_artifact_has_a_file_of_its_own_and_the_same_one_after_a_restart(t
     files = Files(folder)
     inventory = inventory_of(files, *((name, str(at).encode()) for at, name in enumerate(names)))
     cut = data.draw(st.integers(0, len(names)))
-    files.shown(list(inventory)[:cut])
-    files.shown(inventory)
+    files.publish(list(inventory)[:cut])
+    files.publish(inventory)
     again = Files(folder)
-    again.shown(inventory)
+    again.publish(inventory)
     for at, each in enumerate(inventory):
         assert (folder / "files" / each.file_name).read_bytes() == str(at).encode()
-        assert again.named(each) == files.named(each)
+        assert again.public_path(each) == files.public_path(each)
     assert len(here(folder / "files")) == len(names)
 
 
 def test_a_shown_file_is_not_written_again(tmp_path):
     files = Files(tmp_path)
     inventory = inventory_of(files, ("a.csv", b"1"))
-    files.shown(inventory)
+    files.publish(inventory)
     (tmp_path / "files" / "a.csv").write_bytes(b"changed by hand")
-    files.shown(inventory)
-    Files(tmp_path).shown(inventory)
+    files.publish(inventory)
+    Files(tmp_path).publish(inventory)
     assert shown(tmp_path) == {"a.csv": b"changed by hand"}

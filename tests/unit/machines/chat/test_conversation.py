@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from machines.chat.chat_tools import messages_for
 from machines.chat.conversation import REASONS, RECENT_TURNS, ChatConversation, NewArtifact, conversation_of
-from machines.tool_use.tool_call import refused
+from machines.tool_use.tool_call import fault_result
 from machines.tool_use.transcript import ChatMessage
 
 
@@ -31,7 +31,7 @@ def test_folding_in_two_parts_gives_what_folding_at_once_gives(told, data):
     parts.take(told.entries[:cut])
     parts.take(told.entries[cut:])
     assert facts(parts) == facts(told.conversation)
-    assert parts.taken == len(told.entries)
+    assert parts.count == len(told.entries)
 
 
 @given(lives())
@@ -110,7 +110,7 @@ def test_a_result_that_comes_after_its_call_was_answered_is_not_told():
     told = (
         asked_once()
         .calls("c1")
-        .told("turn_cancelled", {"c1": refused("c1", "interrupted", "stopped").content}, drops=True)
+        .told("turn_cancelled", {"c1": fault_result("c1", "interrupted", "stopped").content}, drops=True)
     )
     before = facts(told.conversation)
     assert facts(told.skips("c1", "invalid_state").conversation)["turns"] == before["turns"]
@@ -134,12 +134,14 @@ def test_dropped_calls_have_results_and_none_of_them_waits():
         .calls("c2")
     )
     told.told(
-        "too_many_calls", {name: refused(name, "too_many_calls", "no").content for name in ("c2", "c3")}, drops=True
+        "too_many_calls",
+        {name: fault_result(name, "too_many_calls", "no").content for name in ("c2", "c3")},
+        drops=True,
     )
     conversation = told.conversation
     assert [call.status for call in conversation.turn.calls] == ["done", "too_many_calls", "too_many_calls"]
     said = conversation.transcript
-    assert (said.waiting(), list(said.queue), said.current) == ((), [], None)
+    assert (said.open_ids(), list(said.queue), said.current) == ((), [], None)
 
 
 def test_a_note_is_said_by_the_user():

@@ -5,7 +5,7 @@ from chat_ledgers import Told, lives
 from hypothesis import given
 
 from dsa.runtime.costs import counters
-from machines.chat.command import counted, counters_of
+from machines.chat.command import counters_of, show_counters
 from machines.tool_use.records import as_data
 
 
@@ -41,7 +41,7 @@ def test_the_counters_of_a_conversation():
 
 
 def test_what_dsa_show_says():
-    assert counted(a_turn().entries) == {
+    assert show_counters(a_turn().entries) == {
         "turns": 1,
         "answers of the model": 2,
         "artifacts": 1,
@@ -57,7 +57,7 @@ def test_what_dsa_show_says():
 def test_where_nothing_was_retried_there_is_no_rate():
     told = Told().says("?")
     assert counters_of(told.conversation).retry_success_rate is None
-    assert counted(told.entries)["retry success rate"] == "none were made"
+    assert show_counters(told.entries)["retry success rate"] == "none were made"
 
 
 def test_of_two_guided_retries_one_that_succeeds_is_half():

@@ -59,7 +59,7 @@ def test_reasons_of_others_are_not_shown():
 
 def test_a_call_is_shown_with_what_was_mended_and_where_it_leads():
     told = Told().says("?").asked(("c1", "run_sql")).calls("c1", text="SELECT\n  1", rescues=["fence", "alias"])
-    assert "run_sql  SELECT 1 [mended: fence, alias]\n" in displayed(told, is_verbose=True)
+    assert "run_sql  SELECT 1 [fixed: fence, alias]\n" in displayed(told, is_verbose=True)
     assert "completed -> planning\n" in displayed(told, is_verbose=True)
     assert displayed(told) == "run_sql  SELECT 1\n", "who asks a question is not interested in phases"
 
@@ -77,8 +77,7 @@ def test_an_effect_that_failed_is_shown():
 
 def test_an_event_of_the_user_that_is_refused_is_shown():
     assert (
-        displayed(Told().refuses("retried", reason="invalid_state"))
-        == "not now: retried is not taken (invalid_state)\n"
+        displayed(Told().refuses("retried", reason="invalid_state")) == "not now: retried is refused (invalid_state)\n"
     )
 
 

@@ -4,7 +4,7 @@ from chat_ledgers import things
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.chat.conversation import MOST_SHOWN, Inventory, NewArtifact
+from machines.chat.conversation import MOST_DESCRIBED, Inventory, NewArtifact
 
 
 def made(name="a.csv", content="1", key="sql:1", equal_to=None):
@@ -17,7 +17,7 @@ def added(inventory, *given_things):
 
 def taken(inventory, given_things):
     """Take what a tool made as the conversation does: each content once."""
-    for each in inventory.compared(given_things):
+    for each in inventory.compare(given_things):
         if each.equal_to is None:
             added(inventory, each)
         else:
@@ -26,7 +26,7 @@ def taken(inventory, given_things):
 
 def test_an_artifact_has_all_that_a_model_is_told():
     (artifact,) = added(Inventory(), made())
-    assert artifact.described() == {
+    assert artifact.description() == {
         "artifact_id": "a1", "name": "a.csv", "type": "csv", "created_at": "then", "source_call_id": "c1", "producer": "sql",
         "logical_key": "sql:1",
     }  # fmt: skip
@@ -36,7 +36,7 @@ def test_other_content_for_the_same_purpose_is_the_next_version():
     inventory = Inventory()
     versions = [each.version for each in added(inventory, made(), made(content="2"), made(content="3", key="sql:2"))]
     assert versions == [1, 2, 1]
-    assert [each.described().get("version") for each in inventory] == [None, 2, None]
+    assert [each.description().get("version") for each in inventory] == [None, 2, None]
 
 
 def test_the_same_content_under_another_name_is_an_alias_with_its_reason():
@@ -44,8 +44,8 @@ def test_the_same_content_under_another_name_is_an_alias_with_its_reason():
     added(inventory, made())
     artifact = inventory.alias(made("b.csv", equal_to="a1"))
     assert artifact.aliases == (("b.csv", "duplicate_artifact_prevented: its content is that of a1 (a.csv)"),)
-    assert artifact.described()["also_named"] == ["b.csv"]
-    assert inventory["a1"] == inventory.named("b.csv") == artifact
+    assert artifact.description()["also_named"] == ["b.csv"]
+    assert inventory["a1"] == inventory.by_name("b.csv") == artifact
     assert (len(inventory), artifact.version) == (1, 1)
 
 
@@ -66,17 +66,17 @@ def test_an_alias_of_what_is_not_there_is_a_fault():
 def test_a_name_means_the_newest_that_had_it_and_an_id_itself():
     inventory = Inventory()
     added(inventory, made(), made(content="2"))
-    assert inventory.named("a.csv").artifact_id == "a2"
+    assert inventory.by_name("a.csv").artifact_id == "a2"
     inventory.alias(made(equal_to="a1"))
-    assert inventory.named("a.csv").artifact_id == "a1"
-    assert inventory.named("a2").artifact_id == "a2"
-    assert inventory.named("b.csv") is None
+    assert inventory.by_name("a.csv").artifact_id == "a1"
+    assert inventory.by_name("a2").artifact_id == "a2"
+    assert inventory.by_name("b.csv") is None
 
 
 def test_what_is_made_is_compared_with_what_is_there_and_with_what_is_made_beside_it():
     inventory = Inventory()
     added(inventory, made())
-    found = inventory.compared([made("b"), made("c", "2"), made("d", "3"), made("e", "3"), made("f", "2"), made("g")])
+    found = inventory.compare([made("b"), made("c", "2"), made("d", "3"), made("e", "3"), made("f", "2"), made("g")])
     assert [each.equal_to for each in found] == ["a1", None, None, "a3", "a2", "a1"]
     assert [each.artifact_id for each in inventory] == ["a1"]
 
@@ -94,7 +94,7 @@ def test_each_content_is_kept_once_under_every_name_that_it_has_had(results):
         assert names == list(dict.fromkeys(each.name for each in made_ever if each.digest == artifact.digest))
         assert inventory.equal(artifact.digest) == inventory[artifact.artifact_id] == artifact
     for name in {each.name for each in made_ever}:
-        assert inventory.named(name).digest == [each.digest for each in made_ever if each.name == name][-1]
+        assert inventory.by_name(name).digest == [each.digest for each in made_ever if each.name == name][-1]
     for key in {each.logical_key for each in inventory}:
         versions = [each.version for each in inventory if each.logical_key == key]
         assert versions == list(range(1, len(versions) + 1))
@@ -102,8 +102,8 @@ def test_each_content_is_kept_once_under_every_name_that_it_has_had(results):
 
 def test_the_newest_are_told_oldest_first():
     inventory = Inventory()
-    added(inventory, *(made(content=str(number)) for number in range(MOST_SHOWN + 2)))
-    assert [each["artifact_id"] for each in inventory.described()] == [f"a{n}" for n in range(3, MOST_SHOWN + 3)]
+    added(inventory, *(made(content=str(number)) for number in range(MOST_DESCRIBED + 2)))
+    assert [each["artifact_id"] for each in inventory.descriptions()] == [f"a{n}" for n in range(3, MOST_DESCRIBED + 3)]
 
 
 @given(things)

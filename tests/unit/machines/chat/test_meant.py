@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from machines.chat.chat_tools import PYTHON, RESCUES, SQL, TOOLS, text_of
-from machines.tool_use.tool_call import ToolCall, read_call, tool_meant
+from machines.tool_use.tool_call import ToolCall, read_call, tool_of
 
 CODE = "x = 1\nprint(x)"
 QUERY = "SELECT 1"
@@ -96,7 +96,7 @@ def test_broken_json_keeps_what_is_whole_in_it(text, meaning):
 def test_broken_json_without_a_whole_text_is_no_call(text):
     call = meant("run_sql", None, text, "invalid_arguments")
     assert (call.tool, text_of(call)) == (None, "")
-    assert "no JSON object" in call.fault
+    assert "not a JSON object" in call.fault
 
 
 @pytest.mark.parametrize("text", ['{"sql": "SELECT 1", "lim', '{"sql": "DELETE", "limit": 1', json.dumps(QUERY)])
@@ -111,7 +111,7 @@ def test_a_call_of_no_tool_names_those_there_are():
     assert call.fault == "there is no tool 'send_mail'; the tools are: run_sql, run_python"
     for fault in (meant("x" * 200_000, {}).fault, meant("-" * 200_000 + "run_sql", None).fault):
         assert len(fault) < 200
-    assert tool_meant("run_sqlite", TOOLS) is None
+    assert tool_of("run_sqlite", TOOLS) is None
 
 
 JSON = st.recursive(

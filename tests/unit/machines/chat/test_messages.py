@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from machines.chat.chat_tools import CONTEXT_TOKENS, messages_for
-from machines.chat.conversation import MOST_SHOWN, REUSE, NewArtifact
+from machines.chat.conversation import MOST_DESCRIBED, REUSE, NewArtifact
 from machines.chat.sql import TableInfo
 from machines.tool_use.records import as_data
 from machines.tool_use.transcript import CHARS_PER_TOKEN, size_of
@@ -36,9 +36,9 @@ def said(messages):
 def test_every_request_has_the_inventory_and_the_summaries(told, chars):
     conversation = told.conversation
     assume(conversation.turns)
-    messages = messages_for(conversation, [CARS], offered=["run_sql"], context_chars=chars)
+    messages = messages_for(conversation, [CARS], tools=["run_sql"], context_chars=chars)
     inventory, summaries = told_in(sent(messages))
-    assert inventory == [each.described() for each in conversation.inventory]
+    assert inventory == [each.description() for each in conversation.inventory]
     assert summaries == [json.loads(json.dumps(as_data(each))) for each in conversation.intents]
     system = messages[0].content
     assert messages[0].role == "system"
@@ -108,19 +108,19 @@ def test_where_nothing_exists_it_says_so():
 def test_where_no_tool_is_offered_the_model_is_told_to_answer():
     conversation = turns("a").conversation
     assert "No tool can be called now" in messages_for(conversation, [])[0].content
-    assert "No tool can be called now" not in messages_for(conversation, [], offered=["run_sql"])[0].content
+    assert "No tool can be called now" not in messages_for(conversation, [], tools=["run_sql"])[0].content
 
 
 def test_of_many_artifacts_the_newest_are_told_and_how_many_there_are():
     told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python")
     things = [
-        attrs.asdict(NewArtifact(f"{n}.csv", "csv", str(n), 1, f"python:{n}.csv:-")) for n in range(MOST_SHOWN + 5)
+        attrs.asdict(NewArtifact(f"{n}.csv", "csv", str(n), 1, f"python:{n}.csv:-")) for n in range(MOST_DESCRIBED + 5)
     ]
     told.came("c1", "python_done", things)
     system = messages_for(told.conversation, [])[0].content
-    assert f"(the newest {MOST_SHOWN} of {MOST_SHOWN + 5})" in system
+    assert f"(the newest {MOST_DESCRIBED} of {MOST_DESCRIBED + 5})" in system
     inventory, _ = told_in({"messages": [{"content": system}]})
-    assert [each["name"] for each in inventory] == [f"{n}.csv" for n in range(5, MOST_SHOWN + 5)]
+    assert [each["name"] for each in inventory] == [f"{n}.csv" for n in range(5, MOST_DESCRIBED + 5)]
 
 
 def test_an_alias_is_told_in_the_next_request():

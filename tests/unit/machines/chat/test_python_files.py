@@ -4,7 +4,7 @@ import pytest
 from each_row import each_row
 
 from machines.chat.python import PythonError
-from machines.chat.python.interpreter import kind_of, made, safe_name
+from machines.chat.python.interpreter import files_from, kind_of, safe_name
 
 PNG, PDF, ZIP = b"\x89PNG\r\n\x1a\n...", b"%PDF-1.4\n", b"PK\x03\x04..."
 
@@ -54,17 +54,17 @@ def test_a_kind_is_what_the_content_is(name, content, kind):
 @each_row(
     ("name", "content", "said"),
     [
-        ("a.png", PDF, "is no png: its content is pdf"),
-        ("a.png", b"text", "is no png: its content is text"),
-        ("a.png", b"", "is no png: its content is empty"),
-        ("a.csv", PNG, "is no csv: its content is png"),
-        ("a.xlsx", b"a,b", "is no xlsx: its content is text"),
-        ("a.json", b"{'a': 1}", "is no JSON"),
-        ("a.json", b"[" * 100_000, "is no JSON"),
-        ("a.svg", b"<html><svg>", "is no SVG"),
-        ("a.csv", b"\xff\xfe", "holds bytes of an unknown kind"),
-        ("a.txt", b"a\0b", "holds bytes of an unknown kind"),
-        ("a.pkl", b"\x80\x04\x95", "holds bytes of an unknown kind"),
+        ("a.png", PDF, "is not png: its content is pdf"),
+        ("a.png", b"text", "is not png: its content is text"),
+        ("a.png", b"", "is not png: its content is empty"),
+        ("a.csv", PNG, "is not csv: its content is png"),
+        ("a.xlsx", b"a,b", "is not xlsx: its content is text"),
+        ("a.json", b"{'a': 1}", "is not JSON"),
+        ("a.json", b"[" * 100_000, "is not JSON"),
+        ("a.svg", b"<html><svg>", "is not SVG"),
+        ("a.csv", b"\xff\xfe", "contains bytes of an unknown kind"),
+        ("a.txt", b"a\0b", "contains bytes of an unknown kind"),
+        ("a.pkl", b"\x80\x04\x95", "contains bytes of an unknown kind"),
     ],
 )
 def test_what_lies_about_its_kind_is_refused(name, content, said):
@@ -74,6 +74,6 @@ def test_what_lies_about_its_kind_is_refused(name, content, said):
 
 
 def test_files_are_sorted_and_two_of_one_name_are_refused():
-    assert [file.name for file in made([("b.txt", b"1"), ("a.txt", b"2")])] == ["a.txt", "b.txt"]
-    with pytest.raises(PythonError, match="two files would be called 'a_b'"):
-        made([("a b", b""), ("a/b", b"")])
+    assert [file.name for file in files_from([("b.txt", b"1"), ("a.txt", b"2")])] == ["a.txt", "b.txt"]
+    with pytest.raises(PythonError, match="two files would have the name 'a_b'"):
+        files_from([("a b", b""), ("a/b", b"")])

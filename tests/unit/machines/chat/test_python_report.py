@@ -6,7 +6,7 @@ from each_row import each_row
 
 from dsa.edge.sandbox import Bounds, SandboxOutcome
 from machines.chat.python import PythonError
-from machines.chat.python.interpreter import read
+from machines.chat.python.interpreter import read_outcome
 
 BOUNDS = Bounds(timeout_s=5, cpu_s=5, output_bytes=10)
 WELL = {"value": "42", "error": None, "fault": ""}
@@ -22,7 +22,7 @@ def outcome(results=b"", ended="exited", code=0, output=b"", tail=b"", cpu_s=0.1
 
 
 def test_a_whole_report_is_a_result():
-    result = read(
+    result = read_outcome(
         outcome(report(files=[["a.txt", "file", 2], ["b.txt", "file", 1]], content=b"xyz"), output=b"hi\n"),
         BOUNDS,
         "6 * 7",
@@ -43,7 +43,7 @@ def test_a_whole_report_is_a_result():
 )  # fmt: skip
 def test_what_is_no_report_is_refused_as_a_whole(results):
     with pytest.raises(PythonError) as refused:
-        read(outcome(results, output=b"hi"), BOUNDS, "1")
+        read_outcome(outcome(results, output=b"hi"), BOUNDS, "1")
     assert (refused.value.code, refused.value.output) == ("bad_result", "hi")
 
 
@@ -51,7 +51,7 @@ def test_what_is_no_report_is_refused_as_a_whole(results):
     ("given", "code", "said"),
     [
         (outcome(ended="timeout"), "python_timeout", "did not finish within 5 s"),
-        (outcome(ended="flooded"), "bad_result", "more than can be kept"),
+        (outcome(ended="flooded"), "bad_result", "reported too much"),
         (outcome(ended="lost"), "python_killed", "was lost"),
         (outcome(ended="signalled", code=9), "python_killed", "SIGKILL), perhaps for using too much memory"),
         (outcome(ended="signalled", code=9, cpu_s=4.9), "python_timeout", "more than 5 s of processor time"),
@@ -67,7 +67,7 @@ def test_what_is_no_report_is_refused_as_a_whole(results):
 )
 def test_each_end_has_its_code(given, code, said):
     with pytest.raises(PythonError, match=re.escape(said)) as raised:
-        read(given, BOUNDS, "1")
+        read_outcome(given, BOUNDS, "1")
     assert raised.value.code == code
 
 
@@ -75,7 +75,7 @@ def test_lines_are_of_the_code_not_of_what_is_claimed():
     places = [[1, "<module>"], [2, "f\x1b[2J"], [99, "f"], [0, "f"], ["1", "f"], [-1, "f"]]
     error = {"types": ["E\x1b"], "message": "\x1b]0;\ud800m" * 1000, "places": places}
     with pytest.raises(PythonError) as raised:
-        read(outcome(report({"error": error})), BOUNDS, "one\n  two")
+        read_outcome(outcome(report({"error": error})), BOUNDS, "one\n  two")
     lines = str(raised.value).splitlines()
     assert lines[0].startswith("E: ]0;?m")
     assert len(lines[0]) < 700
@@ -83,9 +83,10 @@ def test_lines_are_of_the_code_not_of_what_is_claimed():
 
 
 def test_output_is_whole_or_has_a_mark_and_does_nothing_to_a_terminal():
-    whole = read(outcome(report(), output=b"0123456789", tail=b"ab"), BOUNDS, "1").output
-    cut = read(outcome(report(), output=b"0123456789", tail=b"abcdefghij"), BOUNDS, "1").output
+    whole = read_outcome(outcome(report(), output=b"0123456789", tail=b"ab"), BOUNDS, "1").output
+    cut = read_outcome(outcome(report(), output=b"0123456789", tail=b"abcdefghij"), BOUNDS, "1").output
     assert (whole, cut) == ("0123456789ab", "0123456789\n[.. output cut ..]\nabcdefghij")
     assert (
-        read(outcome(report(), output=b"\x1b[1m\r\na\rb\x00\xff\xe2\x80\xae"), BOUNDS, "1").output == "[1m\na\nb\ufffd"
+        read_outcome(outcome(report(), output=b"\x1b[1m\r\na\rb\x00\xff\xe2\x80\xae"), BOUNDS, "1").output
+        == "[1m\na\nb\ufffd"
     )

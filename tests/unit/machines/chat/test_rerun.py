@@ -3,7 +3,7 @@
 import pytest
 from each_row import each_row
 
-from machines.chat.policies import asks_again, message_brought
+from machines.chat.policies import asks_again, read_message
 
 
 @each_row(
@@ -29,12 +29,12 @@ def test_does_not_ask(text):
 
 
 def test_a_message_may_say_it_beside_its_text():
-    assert message_brought({"text": "hello", "rerun": True}) == {"text": "hello", "rerun": True}
-    assert message_brought({"text": "run it again", "rerun": False}) == {"text": "run it again", "rerun": False}
-    assert message_brought("run it again") == {"text": "run it again", "rerun": True}
+    assert read_message({"text": "hello", "rerun": True}) == {"text": "hello", "rerun": True}
+    assert read_message({"text": "run it again", "rerun": False}) == {"text": "run it again", "rerun": False}
+    assert read_message("run it again") == {"text": "run it again", "rerun": True}
 
 
 @pytest.mark.parametrize("data", [None, "", "  ", 7, {}, {"text": 7}, ["hello"]])
 def test_a_message_has_a_text(data):
-    with pytest.raises(ValueError, match="a message is a text"):
-        message_brought(data)
+    with pytest.raises(ValueError, match="a message must be a text"):
+        read_message(data)

@@ -44,7 +44,7 @@ def test_a_query_gives_columns_types_rows_and_how_many(database):
     assert result.columns == ("origin", "n", "mpg")
     assert result.types == ("VARCHAR", "BIGINT", "DOUBLE")
     assert result.preview == (("USA", 2, 17.5), ("Europe", 1, 26.5))
-    assert (result.row_count, result.kept) == (3, 3)
+    assert (result.row_count, result.csv_rows) == (3, 3)
     assert result.csv == b"origin,n,mpg\nUSA,2,17.5\nEurope,1,26.5\nJapan,1,\n"
 
 
@@ -205,16 +205,16 @@ def test_names_of_columns_are_unique_and_no_formulas(database):
 
 def test_a_long_result_is_counted_whole_and_kept_in_part(database):
     result = database.query("FROM range(25_000)", limit=5, keep=1_000)
-    assert (result.row_count, result.kept, len(result.preview)) == (25_000, 1_000, 5)
+    assert (result.row_count, result.csv_rows, len(result.preview)) == (25_000, 1_000, 5)
     assert result.csv.count(b"\n") == 1_001
-    assert database.query("FROM range(10)", limit=0, keep=3).kept == 3
+    assert database.query("FROM range(10)", limit=0, keep=3).csv_rows == 3
 
 
 def test_a_preview_stays_small_and_says_what_is_cut(database):
     result = database.query("SELECT repeat('x', 5000) AS a, repeat('y', 50) AS b FROM range(100)")
     assert len(json.dumps(result.preview)) <= 20_100
     assert result.preview[0][0].endswith("\N{HORIZONTAL ELLIPSIS}")
-    assert (result.row_count, result.kept, len(result.preview)) == (100, 100, 100)
+    assert (result.row_count, result.csv_rows, len(result.preview)) == (100, 100, 100)
     wide = database.query("SELECT " + ", ".join(f"repeat('x', 900) AS c{n}" for n in range(300)) + " FROM range(100)")
     assert 1 <= len(wide.preview) < 100
     assert len(json.dumps(wide.preview)) <= 20_100
@@ -223,7 +223,7 @@ def test_a_preview_stays_small_and_says_what_is_cut(database):
 def test_a_csv_stays_below_its_limit_and_a_cell_too(database):
     result = database.query("SELECT repeat('x', 50000) AS a FROM range(1000)")
     assert len(result.csv) <= 8_000_000
-    assert (result.row_count, result.kept) == (1_000, 159)
+    assert (result.row_count, result.csv_rows) == (1_000, 159)
     long = database.query("SELECT repeat('x', 1000000) AS a").csv.decode()
     assert long.endswith("\N{HORIZONTAL ELLIPSIS} (1000000 characters)\n")
     assert len(long) < 100_100

@@ -39,7 +39,7 @@ def test_the_summary_of_a_table(database):
 
 def test_the_number_of_rows_is_that_of_the_query_not_of_the_preview(database):
     result = database.query("FROM sales", limit=3, keep=10)
-    assert (len(result.preview), result.kept, result.intent.row_count) == (3, 10, 1000)
+    assert (len(result.preview), result.csv_rows, result.intent.row_count) == (3, 10, 1000)
 
 
 def test_few_rows_of_few_values_are_figures_not_groups(database):
@@ -131,5 +131,5 @@ def test_each_type_of_duckdb_can_be_read_at_its_extremes(tmp_path):
     with SqlDatabase([tmp_path / "all.duckdb"], tmp_path / "kept") as opened:
         for name, _ in opened.tables[0].columns:
             result = opened.query(f'SELECT "{name}" FROM types')
-            assert (len(result.preview), result.kept, result.preview[-1]) == (3, 3, (None,)), name
+            assert (len(result.preview), result.csv_rows, result.preview[-1]) == (3, 3, (None,)), name
             assert json.dumps(result.preview, allow_nan=False)

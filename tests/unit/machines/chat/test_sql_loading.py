@@ -191,8 +191,8 @@ def test_each_word_of_duckdb_can_name_a_file():
         ("x.csv", b"\xff\xfe\x00a,b\xff\n\xff,1\n", "x.csv: "),
         ("x.sqlite", b"SQLite format 3\0 and then nothing", "x.sqlite: "),
         ("x.duckdb", b"nothing", "x.duckdb: "),
-        ("x.xlsx", b"PK", "x.xlsx: is of no known kind: .csv, "),
-        ("x", b"a\n1\n", "x: is of no known kind"),
+        ("x.xlsx", b"PK", "x.xlsx: is of an unknown kind; use one of .csv, "),
+        ("x", b"a\n1\n", "x: is of an unknown kind"),
         ("x.csv", b"", "x.csv: "),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_name_with_line_ends_is_told_on_one_line(folder, opened):
 
 
 def test_a_source_that_is_not_there_and_a_folder_without_data(folder, opened):
-    with pytest.raises(LoadError, match="is not there"):
+    with pytest.raises(LoadError, match="does not exist"):
         opened(folder / "gone.csv")
     with pytest.raises(LoadError, match="is a folder without data files"):
         opened(folder)
@@ -223,16 +223,16 @@ def test_a_source_that_is_not_there_and_a_folder_without_data(folder, opened):
 def test_the_copy_stays_for_the_conversation_and_says_what_changed(folder, opened):
     path = written(folder / "x.csv", "a\n1\n")
     first = opened(path)
-    assert first.changed == ()
+    assert first.changed_sources == ()
     written(path, "a\n1\n")  # the same bytes at another time
-    assert opened(path).changed == ()
+    assert opened(path).changed_sources == ()
     written(path, "a\n2\n")
     again = opened(path)
-    assert (again.fingerprint, again.tables, again.changed) == (first.fingerprint, first.tables, (str(path),))
+    assert (again.fingerprint, again.tables, again.changed_sources) == (first.fingerprint, first.tables, (str(path),))
     assert rows(again, "FROM x") == ((1,),)
     path.unlink()
     assert rows(opened(path), "FROM x") == ((1,),)
-    assert opened().changed == (str(path),)
+    assert opened().changed_sources == (str(path),)
 
 
 def test_other_sources_are_loaded_anew(folder, opened):
@@ -260,7 +260,8 @@ def test_the_folder_holds_the_copy_and_its_record_alone(folder, opened, tmp_path
 def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr("machines.chat.sql.data_files.find_spec", lambda _name: None)
     with pytest.raises(
-        LoadError, match=r"DuckDB: it reads the data, and is not installed; run: pip install '\.\[chat\]'"
+        LoadError,
+        match=r"DuckDB: the package is needed to read the data, and is not installed; run: pip install '\.\[chat\]'",
     ):
         SqlDatabase([], tmp_path)
 
@@ -289,7 +290,7 @@ def holding(request, folder):
 def test_a_view_without_an_end_is_ended_at_the_limit_of_time(holding, opened, tmp_path, monkeypatch, columns):
     monkeypatch.setenv("DSA_LOAD_S", "1.5")
     path = holding(ENDLESS.format(columns))
-    told = f"{path.name} view boom: was still being loaded after 1.5 s, the limit. Nothing was loaded: leave it out, or set DSA_LOAD_S to more seconds"
+    told = f"{path.name} view boom: takes longer to load than 1.5 s, the limit. Nothing was loaded: leave the file out, or set DSA_LOAD_S to more seconds"
     with pytest.raises(LoadError, match=f"^{told}$"):
         opened(path)
     assert not (tmp_path / "kept").exists()
@@ -300,7 +301,7 @@ def test_a_view_that_explodes_is_ended_at_the_limit_of_the_disk(folder, opened, 
     monkeypatch.setenv("DSA_LOAD_GB", "0.05")
     monkeypatch.setenv("DSA_LOAD_S", "60")
     path = in_duckdb(folder / name, OK, view) if name == "x.duckdb" else in_sqlite(folder / name, f"{OK}; {view};")
-    told = rf"{name} view boom: takes more than 0\.05 GB on the disk, the limit, to be loaded\. .* or set DSA_LOAD_GB to more gigabytes"
+    told = rf"{name} view boom: takes more disk space to load than 0\.05 GB, the limit\. .* or set DSA_LOAD_GB to more gigabytes"
     with pytest.raises(LoadError, match=f"^{told}$"):
         opened(path)
     assert not (tmp_path / "kept").exists()
@@ -318,7 +319,7 @@ def test_a_view_that_explodes_is_ended_at_the_limit_of_the_disk(folder, opened, 
 )
 def test_a_view_that_needs_too_much_memory_is_told(folder, opened, tmp_path, name, view):
     path = in_duckdb(folder / name, OK, view) if name == "x.duckdb" else in_sqlite(folder / name, f"{OK}; {view};")
-    with pytest.raises(LoadError, match=f"^{name} view boom: needs more than 2 GB of memory, the limit, to be loaded"):
+    with pytest.raises(LoadError, match=f"^{name} view boom: needs more memory to load than 2 GB, the limit"):
         opened(path)
     assert not (tmp_path / "kept").exists()
 
@@ -327,7 +328,7 @@ def test_a_view_that_needs_too_much_memory_is_told(folder, opened, tmp_path, nam
 @pytest.mark.parametrize("name", ["DSA_LOAD_S", "DSA_LOAD_GB"])
 def test_a_limit_is_a_number_above_0(folder, opened, monkeypatch, name, said):
     monkeypatch.setenv(name, said)
-    with pytest.raises(LoadError, match=f"{name}: '{said}' is not a number above 0; it is "):
+    with pytest.raises(LoadError, match=f"{name}: '{said}' is not a number above 0; the default is "):
         opened(written(folder / "x.csv", "a\n1\n"))
 
 

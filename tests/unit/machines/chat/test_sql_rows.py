@@ -68,7 +68,7 @@ def test_what_is_whole_is_loaded(tmp_path):
     [
         ("a,b\nä,1\n".encode("latin1"), "is not UTF-8 in line 2: iconv -f latin1"),
         ("a,b\nx,1\n".encode("utf-16"), "is UTF-16"),
-        (b"\x00\x01\x02" * 100, "is no text"),
+        (b"\x00\x01\x02" * 100, "is not a text file"),
     ],
 )
 def test_other_encodings_are_named_with_what_to_do(tmp_path, content, says):

@@ -50,14 +50,14 @@ def test_a_call_is_what_it_means(name, given, tool, arguments, rescues):
     [
         ("sing", {}, "there is no tool 'sing'; the tools are: list_dir"),
         ("write_file", {"path": "a"}, "the argument 'content' is missing"),
-        ("write_file", {"path": 3, "content": "x"}, "'path' is to be a text, not 3"),
-        ("read_file", {"path": "a", "max_bytes": "many"}, "'max_bytes' is to be a whole number"),
-        ("read_file", {"path": "a", "max_bytes": True}, "'max_bytes' is to be a whole number"),
-        ("run_cmd", {"cmd": []}, "'cmd' is to be a list of texts"),
-        ("run_cmd", {"cmd": {"a": 1}}, "'cmd' is to be a list of texts"),
-        ("write_files", {"files": [{"path": "a"}]}, "'files' is to be a list of"),
+        ("write_file", {"path": 3, "content": "x"}, "'path' must be a text, not 3"),
+        ("read_file", {"path": "a", "max_bytes": "many"}, "'max_bytes' must be a whole number"),
+        ("read_file", {"path": "a", "max_bytes": True}, "'max_bytes' must be a whole number"),
+        ("run_cmd", {"cmd": []}, "'cmd' must be a list of texts"),
+        ("run_cmd", {"cmd": {"a": 1}}, "'cmd' must be a list of texts"),
+        ("write_files", {"files": [{"path": "a"}]}, "'files' must be a list of"),
         ("mark_subtask_complete", {}, "the argument 'success' is missing"),
-        ("mark_subtask_complete", {"success": "maybe"}, "'success' is to be true or false"),
+        ("mark_subtask_complete", {"success": "maybe"}, "'success' must be true or false"),
     ],
 )
 def test_what_cannot_be_meant_says_why(name, given, says):

@@ -3,17 +3,17 @@
 import pytest
 from each_row import each_row
 
-from machines.coding.coding_work import files_named, given_of, lacking
+from machines.coding.coding_work import evidence_of, files_in, lacking
 from machines.coding.task_plan import CodingCall, CodingResult
 from machines.coding.tools.workspace import FileEdit
 
-NOTHING = "no tool has given a result in this subtask"
-NO_COMMAND = "no command has given a result in this subtask, which says to run or test something"
+NOTHING = "there is no tool result in this subtask"
+NO_COMMAND = "there is no command result in this subtask, which says to run or test something"
 
 
 def gave(tool, arguments=None, *, argv=(), changes=(), result=None):
     call = CodingCall(tool=tool, arguments=arguments or {}, argv=argv)
-    return given_of(
+    return evidence_of(
         call, CodingResult("c1", result or {}, changes=tuple(FileEdit(path, None, None) for path in changes))
     )
 
@@ -67,6 +67,6 @@ def test_arguments_of_servers_may_be_anything(arguments):
 
 
 def test_names_of_files_are_known_by_their_endings():
-    assert files_named("write `src/app.tsx`, (README.md) and a.b.json: version 3.12, i.e. now") == [
+    assert files_in("write `src/app.tsx`, (README.md) and a.b.json: version 3.12, i.e. now") == [
         "src/app.tsx", "README.md", "a.b.json",
     ]  # fmt: skip

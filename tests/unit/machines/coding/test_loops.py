@@ -6,7 +6,18 @@ from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.coding_tools import BLOCK, END, KEPT, POLLS, SAME_POLLS, WINDOW, Did, key_of, reminder_of, round_of
+from machines.coding.coding_tools import (
+    BLOCK,
+    END,
+    MEMORY,
+    POLLS,
+    SAME_POLLS,
+    WINDOW,
+    Did,
+    key_of,
+    reminder_of,
+    round_of,
+)
 
 A, B = key_of("write_file", {"path": "a"}), key_of("write_file", {"path": "b"})
 
@@ -139,7 +150,7 @@ def test_a_circle_of_many_calls_is_one(kind, many):
         for key in keys:
             level = round_of(did(key, kind, answer=answer), past).level
             found.append(level)
-            past = [*past, did(key, kind, answer=answer, refused=level in {"block", "end"})][-KEPT:]
+            past = [*past, did(key, kind, answer=answer, refused=level in {"block", "end"})][-MEMORY:]
     second = "fine" if kind == "looking" else "remind"
     levels = ["fine", second, "block", "block", "end"]
     assert found == [level for level in levels for _ in range(many)]
@@ -149,7 +160,7 @@ def test_the_words_have_the_count():
     for kind in ("changing", "running", "looking"):
         for before in range(6):
             found = round_of(did(kind=kind), [did(kind=kind)] * before)
-            assert (f" {found.times} times" in found.why) == (found.level != "fine") == bool(found.why)
+            assert (f"call {found.times} of" in found.why) == (found.level != "fine") == bool(found.why)
             assert found.times == before + 1
 
 
@@ -177,15 +188,15 @@ def looked(result, **more):
 @each_row(
     ("last", "before", "says"),
     [
-        (ran("1"), [ran("1")], "Exactly this was done 2 times now, with the same outcome."),
-        (ran("2"), [ran("1")], "Exactly this was done 2 times now, with another outcome."),
-        (ran("1", changed=True), [ran("1")], "Exactly this was done 2 times now, with another outcome."),
-        (ran("1"), [ran("", refused=True)], "You have asked for exactly this before, and it was refused then."),
-        (did(result="2"), [did(result="1", changed=True)], "2 times now; this time it changed nothing."),
-        (did(result="1", changed=True), [did(result="1", changed=True)], "2 times now, and changed a file again."),
-        (did(result="1", error="e"), [did(result="1", error="e")], "2 times now, with the same outcome."),
-        (looked("1"), [looked("1")], "2 times now, with the same outcome."),
-        (ran("1", polled=True), [ran("1", polled=True)], "2 times now, with the same outcome."),
+        (ran("1"), [ran("1")], "You have now made exactly this call 2 times, with the same outcome."),
+        (ran("2"), [ran("1")], "You have now made exactly this call 2 times, with a different outcome."),
+        (ran("1", changed=True), [ran("1")], "You have now made exactly this call 2 times, with a different outcome."),
+        (ran("1"), [ran("", refused=True)], "You made exactly this call before, and it was refused."),
+        (did(result="2"), [did(result="1", changed=True)], "2 times; this time it changed nothing."),
+        (did(result="1", changed=True), [did(result="1", changed=True)], "2 times, and changed a file again."),
+        (did(result="1", error="e"), [did(result="1", error="e")], "2 times, with the same outcome."),
+        (looked("1"), [looked("1")], "2 times, with the same outcome."),
+        (ran("1", polled=True), [ran("1", polled=True)], "2 times, with the same outcome."),
     ],
 )
 def test_reminder_says_of_outcomes_what_is_recorded(last, before, says):
@@ -203,9 +214,9 @@ def test_what_sees_something_new_gets_no_reminder(last, before):
 
 def test_refused_look_is_not_said_to_have_seen_anything():
     why = round_of(looked(""), [looked("1"), looked("", refused=True)]).why
-    assert why == "read_file is asked for 3 times without anything new to see: it was refused before"
+    assert why == "this is call 3 of read_file with nothing new: it was refused before"
     why = round_of(looked(""), [looked("1"), looked("1"), looked("", refused=True)]).why
-    assert why == "read_file is asked for 4 times without anything new to see: it saw the same the last 2 times"
+    assert why == "this is call 4 of read_file with nothing new: the last 2 results were the same"
 
 
 def polls(*results, last=""):
@@ -218,8 +229,7 @@ def test_polled_command_counts_while_its_outcome_is_the_same_and_within_a_bound(
     assert polls(*["2"] * SAME_POLLS, "1").level == "fine"
     assert [polls(*map(str, range(POLLS + more))).level for more in range(3)] == ["block", "block", "end"]
     assert (
-        polls(*map(str, range(POLLS))).why
-        == f"run_cmd is asked for {POLLS + 1} times like this: it is polled {POLLS} times at most"
+        polls(*map(str, range(POLLS))).why == f"this is call {POLLS + 1} of run_cmd, which may be polled {POLLS} times"
     )
 
 

@@ -13,7 +13,7 @@ from machines.coding.coding_resources import HISTORY_KEEP, messages_for, where_i
 from machines.coding.coding_work import Work
 from machines.coding.task_plan import Chapter, Probe, Subtask
 from machines.tool_use.tool_call import ToolCall
-from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, shortened_to, size_of
+from machines.tool_use.transcript import CHARS_PER_TOKEN, ChatMessage, shorten, size_of
 
 NOTHING = ("files_written", "files_missing", "commands_run", "recent_errors")
 
@@ -97,7 +97,7 @@ def test_messages_of_the_user_stand_alone_and_none_is_lost(kinds, tokens):
 
 def test_what_is_cut_says_so_and_keeps_both_ends():
     message = ChatMessage("user", "begin" + "x" * 5_000 + "end")
-    cut = shortened_to(message, 100).content
+    cut = shorten(message, 100).content
     assert cut.startswith("begin")
     assert cut.endswith("end")
     assert "4,908 characters left out" in cut
@@ -108,7 +108,7 @@ def test_what_is_cut_says_so_and_keeps_both_ends():
 def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
     told = {"output": text * times, "rc": 0}
     content = json.dumps(told, ensure_ascii=False)
-    cut = shortened_to(ChatMessage("tool", content, answers="c"), most).content
+    cut = shorten(ChatMessage("tool", content, answers="c"), most).content
     assert len(cut) <= most
     assert (json.loads(cut) == told) == (len(content) <= most)
     assert json.loads(cut).keys() == told.keys() | ({"shortened"} if len(content) > most else set())
@@ -117,7 +117,7 @@ def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
 @pytest.mark.parametrize("most", [100, 300, 4_000])
 def test_a_result_of_many_small_texts_keeps_its_beginning_and_says_what_is_left_out(most):
     content = json.dumps({"names": [f"file-{number}.txt" for number in range(900)], "more": False})
-    cut = shortened_to(ChatMessage("tool", content, answers="c"), most).content
+    cut = shorten(ChatMessage("tool", content, answers="c"), most).content
     said = json.loads(cut)
     assert content.startswith(said["beginning"])
     assert f"of {len(content):,} characters left out: call again" in said["shortened"]
@@ -133,7 +133,7 @@ def test_a_result_that_was_cut_to_make_room_does_not_say_that_it_is_whole(most):
         "truncated": False,
         "next_offset": None,
     }
-    cut = shortened_to(ChatMessage("tool", json.dumps(read), answers="c"), most).content
+    cut = shorten(ChatMessage("tool", json.dumps(read), answers="c"), most).content
     said = json.loads(cut)
     assert (said["truncated"], len(cut) <= most) == (True, True)
     left = int(said["shortened"].split()[0].replace(",", ""))
@@ -143,4 +143,4 @@ def test_a_result_that_was_cut_to_make_room_does_not_say_that_it_is_whole(most):
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
 def test_what_is_short_stays(role):
     message = ChatMessage(role, "short")
-    assert shortened_to(message, 100) == message
+    assert shorten(message, 100) == message

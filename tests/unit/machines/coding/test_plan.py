@@ -35,10 +35,13 @@ def test_tasks_are_found_in_what_a_model_says(text):
     [
         ("I shall think about it.", "there is no JSON list of tasks"),
         ("[]", "there are no tasks"),
-        (json.dumps(GOOD * 4), "there are 4 tasks: at most 3"),
+        (json.dumps(GOOD * 4), "there are 4 tasks; write at most 3"),
         (json.dumps([{"description": "x", "subtasks": []}]), "task 1 has no subtasks"),
         (json.dumps([{"subtasks": ["write_file a.py"]}]), "task 1 has no description"),
-        (json.dumps([{"description": "x", "subtasks": ["write_file a.py"] * 9}]), "task 1 has 9 subtasks: at most 8"),
+        (
+            json.dumps([{"description": "x", "subtasks": ["write_file a.py"] * 9}]),
+            "task 1 has 9 subtasks; write at most 8",
+        ),
         (json.dumps([{"description": "x", "subtasks": ["Choose a language"]}]), "'Choose a language' needs no tool"),
         (json.dumps([{"description": "x", "subtasks": ["Think about design"]}]), "needs no tool"),
     ],

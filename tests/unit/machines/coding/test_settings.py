@@ -34,4 +34,4 @@ def test_settings_that_mean_nothing_are_named(config, named):
 
 def test_workspace_is_missed_where_one_is_set(tmp_path):
     assert workspace_fault(CodingSettings()) == workspace_fault(CodingSettings(workspace=str(tmp_path))) == ""
-    assert "the run's workspace is gone" in workspace_fault(CodingSettings(workspace=str(tmp_path / "gone")))
+    assert "the run's workspace is missing" in workspace_fault(CodingSettings(workspace=str(tmp_path / "gone")))

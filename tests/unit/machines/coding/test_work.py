@@ -16,8 +16,8 @@ from dsa.runtime.ledger import EventEntry, RowEntry
 from machines.coding.coding_resources import MODES, CodingResources, CodingSettings
 from machines.coding.coding_tools import COMPLETE
 from machines.coding.coding_work import Work, WorkCall, work_of
-from machines.coding.command import counted
-from machines.coding.configuration import CodeConfiguration, checked, default_model, read_configuration
+from machines.coding.command import show_counters
+from machines.coding.configuration import CodeConfiguration, configuration_from, default_model, read_configuration
 from machines.coding.task_plan import CodingCall
 from machines.coding.workspace_view import FOLDER, LOG, Projection, lines_in_log, loops, state
 from machines.tool_use.records import as_data, read_record
@@ -66,8 +66,8 @@ def test_what_it_says_of_the_run(ledger):
         "python -m pytest -q -> rc=1", "python -m pytest -q -> rc=0", "ruff check . -> rc=1", "ruff check . -> rc=0",
     ]  # fmt: skip
     assert [line.split(":")[0] for line in work.errors] == ["python -m pytest -q -> rc=1", "ruff check . -> rc=1"]
-    assert work.transcript.waiting() == ()
-    assert counted(ledger)["subtasks completed"] == "3 of 3"
+    assert work.transcript.open_ids() == ()
+    assert show_counters(ledger)["subtasks completed"] == "3 of 3"
 
 
 def test_the_projection_is_written_whole_and_not_through_links(tmp_path, ledger):
@@ -130,7 +130,7 @@ def line_of(tool, status, about, result=None):
         ("words__count", "failed", {"arguments": {"text": "x"}}, 'ERROR words__count {"text": "x"}: why'),
         (COMPLETE, "subtask_completed", {"subtask": "write_file a", "reason": "it is there"}, "SUBTASK write_file a -> completed: it is there"),
         (COMPLETE, "subtask_failed", {"subtask": "write_file a"}, "SUBTASK write_file a -> failed"),
-        (COMPLETE, "no_evidence", {"subtask": "write_file a"}, "SUBTASK write_file a -> questioned: no result shows it"),
+        (COMPLETE, "no_evidence", {"subtask": "write_file a"}, "SUBTASK write_file a -> questioned: no result proves it"),
     ],
 )  # fmt: skip
 def test_each_line_of_the_ledger_for_people_names_its_object(tool, status, about, line):
@@ -151,7 +151,7 @@ def test_call_behind_one_that_was_cut_off_is_not_said_to_have_begun():
         ]
     )
     assert [each.status for each in work.calls] == ["interrupted", "waiting"]
-    assert work.transcript.waiting() == ("c2",)  # where calls are dropped it is told as not made
+    assert work.transcript.open_ids() == ("c2",)  # where calls are dropped it is told as not made
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_settings_are_read_from_either_file(tmp_path):
     assert read_configuration(tmp_path).settings == CodingSettings(mode="full-auto")
     (tmp_path / "dsa.toml").write_text('[code]\nmode = "read-only"\n')
     assert read_configuration(tmp_path).settings == CodingSettings(mode="read-only")
-    assert checked({"temperature": 1}).settings == CodingSettings(temperature=1)
+    assert configuration_from({"temperature": 1}).settings == CodingSettings(temperature=1)
     with pytest.raises(ValueError, match="temperature"):
-        checked({"temperature": True})
+        configuration_from({"temperature": True})
 
 
 def test_the_model_is_ollamas_when_nobody_names_one(monkeypatch):

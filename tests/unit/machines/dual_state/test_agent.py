@@ -243,14 +243,14 @@ class Silent(GuardInterface):
         (
             ScriptedGenerator,
             Silent(),
-            r"the class ScriptedGenerator itself: give an object of it, ScriptedGenerator\(\)",
+            r"the class ScriptedGenerator: use an object of it, ScriptedGenerator\(\)",
         ),
         (
             lambda _context: "x",
             Silent(),
             r"the generator is function, which has no generate\(\.\.\): wrap .*FunctionGenerator",
         ),
-        (ScriptedGenerator(["x"]), Silent, r"the guard is the class Silent itself"),
+        (ScriptedGenerator(["x"]), Silent, r"the guard is the class Silent:"),
         (ScriptedGenerator(["x"]), None, r"the guard is NoneType, which has no validate\(\.\.\)"),
     ],
 )

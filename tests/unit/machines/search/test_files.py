@@ -91,7 +91,7 @@ def test_a_query_without_words_is_refused(folder, query, code):
 
 
 def test_a_folder_that_is_none_or_too_large_is_refused(folder, monkeypatch):
-    with pytest.raises(SearchError, match="is no folder") as caught:
+    with pytest.raises(SearchError, match="is not a folder") as caught:
         search(folder / "animals.md", "cat")
     assert caught.value.code == "NO_FOLDER"
     monkeypatch.setattr(policies, "MOST_FILES", 1)

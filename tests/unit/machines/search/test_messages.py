@@ -104,4 +104,4 @@ def test_a_reply_becomes_steps():
 def test_arguments_that_cannot_be_read_are_told_and_not_guessed():
     (step,) = steps_of(SearchReply("", (asks("search", None, "invalid_arguments", '{"query": '),)))
     assert step.payload["payload"] == {}
-    assert step.payload["fault"] == 'the arguments are no JSON object: {"query": '
+    assert step.payload["fault"] == 'the arguments are not a JSON object: {"query": '

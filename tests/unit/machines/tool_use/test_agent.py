@@ -14,7 +14,7 @@ from stream_shapes import call_chunk, chunk, entry, finished
 import dsa
 from machines.tool_use import TEXT, AgentCall, FunctionGuard, FunctionTool, Parameter, ToolAgent, ToolError
 from machines.tool_use import tool_agent as agent_module
-from machines.tool_use.tool_agent import came_brought
+from machines.tool_use.tool_agent import read_result
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
@@ -226,7 +226,7 @@ def test_the_reason_of_a_guard_is_told_to_the_model_and_to_the_person_who_is_ask
     _, bodies = talk([calls, SAYS], ("message", "How is it?"), ("denied", ""))
     assert [each["error"]["message"] for each in results(bodies[1])] == ["nobody lives there", "no shouting"]
     ledger = (tmp_path / "runs" / "ledger.db").read_bytes()
-    assert b'may shout {\\"place\\": \\"Rome\\"} happen? (no shouting)' in ledger
+    assert b'allow shout {\\"place\\": \\"Rome\\"}? (no shouting)' in ledger
 
 
 @pytest.mark.parametrize("said", [None, "", {"text": ""}, {}])
@@ -239,7 +239,7 @@ def test_a_denial_without_words_is_told_as_one(talk, said):
 
 @pytest.mark.parametrize("said", [None, "", "  ", 0, [], {"text": 5}, {"texts": "a"}])
 def test_a_message_without_words_is_refused_before_it_is_recorded(talk, said):
-    with pytest.raises(ValueError, match=r"and not an empty one|it brings a text"):
+    with pytest.raises(ValueError, match=r"and not empty|the data must be a text"):
         talk([SAYS], ("message", said))
 
 
@@ -248,8 +248,8 @@ def test_a_message_without_words_is_refused_before_it_is_recorded(talk, said):
 )
 def test_what_a_person_says_of_a_call_in_doubt_is_its_result(given, told):
     """`dsa send --answers` brings it in any form, also under the id of another call."""
-    assert came_brought(given) == {"result": told}
-    assert came_brought({"result": told, "call_id": "another"}) == {"result": told}
+    assert read_result(given) == {"result": told}
+    assert read_result({"result": told, "call_id": "another"}) == {"result": told}
 
 
 def test_halves_of_characters_end_no_conversation(talk):
@@ -266,7 +266,7 @@ def test_a_result_that_is_no_json_is_told_to_the_model(talk, place):
     assert state == "resting"
     (result,) = results(bodies[1])
     assert result["error"]["code"] == "no_json"
-    assert "it was done" in result["error"]["message"]
+    assert "the call was made" in result["error"]["message"]
 
 
 def test_a_function_is_only_called_with_what_it_takes(talk):

@@ -38,7 +38,7 @@ def test_a_call_whose_stream_ends_well_is_asked_for():
 
 def test_an_answer_that_is_nothing_but_a_draft_is_none():
     kind, data = brought(chunk({"content": "<think>Hm."}), finished("stop"))
-    assert (kind, data.why) == ("cut_off", "it was nothing but a draft")
+    assert (kind, data.why) == ("cut_off", "it was only a draft")
 
 
 @pytest.mark.parametrize(

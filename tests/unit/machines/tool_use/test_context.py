@@ -12,15 +12,7 @@ from dsa.edge.http.model_server import reason_of
 from dsa.errors import GenerationError
 from machines.tool_use.chat_model import ModelOptions, model_of
 from machines.tool_use.tool_call import Room, ToolCall
-from machines.tool_use.transcript import (
-    ChatMessage,
-    asked_within,
-    room_known,
-    room_taken,
-    shortened_to,
-    size_of,
-    within,
-)
+from machines.tool_use.transcript import ChatMessage, ask_within, first_room, room_of, shorten, size_of, within
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
@@ -62,7 +54,7 @@ def asked(address, messages, notices=None):
         return model.ask(shorter, (), number=0, on_text=None)
 
     notice = (lambda _text: None) if notices is None else notices.append
-    return asyncio.run(asked_within(ask, lambda room: within(messages, room), 60_000, beside=0, notice=notice))
+    return asyncio.run(ask_within(ask, lambda room: within(messages, room), 60_000, beside=0, notice=notice))
 
 
 @each_row("words", WORDS.values(), ids=WORDS)
@@ -124,15 +116,15 @@ def test_the_oldest_of_the_largest_give_way_first():
 
 
 def test_a_room_holds_for_the_same_model_and_wish_alone():
-    room = room_taken(5_000, 48_000, "m")
+    room = room_of(5_000, 48_000, "m")
     assert room == Room(5_000, 48_000, "m")
-    assert room_known(room, 48_000, "m") == 5_000
-    assert room_known(room, 48_000, "another") == 48_000
-    assert room_known(room, 90_000, "m") == 90_000
-    assert room_known(None, 48_000, "m") == 48_000
-    assert room_taken(48_000, 48_000, "m") is None
+    assert first_room(room, 48_000, "m") == 5_000
+    assert first_room(room, 48_000, "another") == 48_000
+    assert first_room(room, 90_000, "m") == 90_000
+    assert first_room(None, 48_000, "m") == 48_000
+    assert room_of(48_000, 48_000, "m") is None
 
 
 def test_a_result_that_is_shortened_stays_json():
     message = ChatMessage("tool", json.dumps({"a": "z" * 500}), answers="a")
-    assert json.loads(shortened_to(message, 300).content)["a"].startswith("z")
+    assert json.loads(shorten(message, 300).content)["a"].startswith("z")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from machines.coding.coding_tools import TOOLS
-from machines.tool_use.chat_model import ModelReply, WrittenCall, as_texts, read_reply, response_format, with_tools_told
+from machines.tool_use.chat_model import ModelReply, WrittenCall, as_texts, read_reply, response_format, with_tool_list
 from machines.tool_use.tool_call import ToolCall
 from machines.tool_use.transcript import ChatMessage
 
@@ -76,6 +76,6 @@ def test_history_is_told_as_the_model_would_write_it():
 
 
 def test_the_tools_are_named_with_what_they_need():
-    first, *_ = with_tools_told([ChatMessage("system", "S"), ChatMessage("user", "U")], TOOLS)
-    assert "- write_file(path, content, create_dirs?): Write a file" in first.content
+    first, *_ = with_tool_list([ChatMessage("system", "S"), ChatMessage("user", "U")], TOOLS)
+    assert "- write_file(path, content, create_dirs?): Write a whole file" in first.content
     assert "- answer(text)" in first.content

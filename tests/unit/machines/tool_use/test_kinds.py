@@ -17,7 +17,7 @@ def test_a_number_within_its_bounds_is_taken(said, meant, mended):
 
 @pytest.mark.parametrize("said", [0, 101, 5_000, -1, "5000 EUR", 10**400])
 def test_one_out_of_bounds_is_refused_but_for_a_limit(said):
-    with pytest.raises(ValueError, match="'amount' is to be at least 1 and at most 100, not"):
+    with pytest.raises(ValueError, match="'amount' must be at least 1 and at most 100, not"):
         NUMBER.read(said, AMOUNT, [])
     found = []
     assert LIMIT.read(said, AMOUNT, found) in {1, 100}
@@ -27,13 +27,13 @@ def test_one_out_of_bounds_is_refused_but_for_a_limit(said):
 @each_row("said", ["many", True, None, [1], float("nan"), float("inf")])
 @each_row("kind", [NUMBER, LIMIT])
 def test_what_is_none_is_refused(kind, said):
-    with pytest.raises(ValueError, match="is to be a whole number, not"):
+    with pytest.raises(ValueError, match="must be a whole number, not"):
         kind.read(said, AMOUNT, [])
 
 
 @each_row("said", [1.5, "1.5", "1.234,50 EUR", "1e3", "0x20", "2026-01-02", "10 or 20", "1,0"])
 def test_of_a_number_that_could_mean_another_one_nothing_is_made(said):
-    with pytest.raises(ValueError, match="'n' is to be a whole number, not"):
+    with pytest.raises(ValueError, match="'n' must be a whole number, not"):
         NUMBER.read(said, Parameter("n", NUMBER, "how much"), [])
 
 

@@ -12,7 +12,7 @@ from stream_server import RESET, answered, events, refusing, serving
 from stream_shapes import chunk, finished
 
 from dsa.errors import GenerationError, ModelUnavailable
-from machines.tool_use.chat_model import ASKED_AGAIN, VARIABLE, ModelOptions, model_of, most_bytes
+from machines.tool_use.chat_model import RETRY_NOTE, VARIABLE, ModelOptions, model_of, most_bytes
 from machines.tool_use.tool import Tool
 from machines.tool_use.tool_call import answer_of
 from machines.tool_use.transcript import ChatMessage
@@ -79,14 +79,14 @@ def test_who_waits_is_told_why_and_for_how_long():
         assert asked(address, on_wait=told.append).content == "Hello"
     assert len(told) == 1
     assert "503" in told[0]
-    assert told[0].endswith(" It is asked again in 0.5 s.")
+    assert told[0].endswith(" Trying again in 0.5 s.")
 
 
 def test_a_stream_that_just_ends_is_told_in_sentences():
     told, answers = [], iter([Said("half", breaks_off=True), Said("whole")])
     with playing(lambda *_: next(answers)) as played:
         assert asked(played.model, on_wait=told.append).content == "whole"
-    assert told == ["interrupted: the stream ended without a finish reason. It is asked again in 0.5 s."]
+    assert told == ["interrupted: the stream ended without a finish reason. Trying again in 0.5 s."]
 
 
 def test_nobody_waits_longer_than_is_wanted(monkeypatch):
@@ -163,7 +163,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(broken):
     shown = []
     with serving(broken, GOOD) as (address, requests):
         assert asked(address, shown.append).content == "Hello"
-    assert "".join(shown) == f"Hel{ASKED_AGAIN}Hello"
+    assert "".join(shown) == f"Hel{RETRY_NOTE}Hello"
     assert len(requests) == 2
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.tool_use.tool import name_sent, name_told
+from machines.tool_use.tool import display_name, provider_name
 
 
 @pytest.mark.parametrize(
@@ -21,15 +21,15 @@ from machines.tool_use.tool import name_sent, name_told
     ],
 )
 def test_a_name_is_sent_back_as_every_provider_takes_it(name, sent):
-    assert name_sent(name) == sent
+    assert provider_name(name) == sent
 
 
 @given(st.text())
 def test_any_text_gives_a_name_that_stays_the_same(name):
-    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name_sent(name))
-    assert name_sent(name_sent(name)) == name_sent(name)
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", provider_name(name))
+    assert provider_name(provider_name(name)) == provider_name(name)
 
 
 def test_a_long_name_is_told_short():
-    assert name_told("read_file") == "read_file"
-    assert name_told("a" * 200_000) == f"{'a' * 64}.."
+    assert display_name("read_file") == "read_file"
+    assert display_name("a" * 200_000) == f"{'a' * 64}.."

@@ -148,7 +148,7 @@ def test_a_generator_that_raises_gives_a_result_not_an_exception():
     ("steps", "message"),
     [
         ([], "at least one step"),
-        ([step("a", "g a")], "'g a' is no guard id"),
+        ([step("a", "g a")], "'g a' is not a valid guard id"),
         ([step("a", "g"), step("b", "g")], "belongs to another step"),
         ([step("a", "g_a", uses=("g_b",)), step("b", "g_b")], "no earlier step"),
         ([step("a", "g_a"), step("b", "a"), step("c", "c", uses=("g_a", "a"))], "two artifacts under one name"),

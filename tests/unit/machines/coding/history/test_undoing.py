@@ -324,7 +324,7 @@ def test_what_is_no_file_and_is_not_the_agent_s_is_left(history, root):
     (root / "made").write_text("by a person", "utf-8")
     undone = history.undo(first, last)
     assert undone.conflicts == (
-        Conflict("gone", "it was a pipe: that is not made again"),
+        Conflict("gone", "it was a pipe, which an undo cannot create"),
         Conflict("made", "something else stands there now"),
     )
     assert {path.name for path in root.iterdir()} >= {"own", "hidden", "made"}

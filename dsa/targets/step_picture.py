@@ -1,0 +1,96 @@
+"""A Steps table as a picture, before any syntax: a box for each step, and what leads from one step to another.
+
+Takes a Steps machine, gives frozen values in table order. The notations (`mermaid`, `dot`) only spell them. What the
+steps stand for, row by row, is another picture: that of `dsa.lang.expanded(machine)`.
+"""
+
+from collections.abc import Collection
+from typing import Literal
+
+import attrs
+
+from dsa.data_use import DEFAULT_GENERATOR
+from dsa.declarations import StepRow, Transition
+from dsa.expr import names, unparse
+from dsa.machine import Machine
+from dsa.targets.picture import wrapped
+
+#: Must have passed before; may be read; only comes before it, as the steps run one after the other.
+StepRelation = Literal["requires", "uses", "then"]
+
+
+@attrs.frozen
+class StepBox:
+    """A step: its name, and one line for each thing that the table says of it."""
+
+    name: str
+    lines: tuple[str, ...]
+    is_optional: bool
+    is_result: bool = False
+
+
+@attrs.frozen
+class StepArrow:
+    """What leads from an earlier step to a later one; `names` are those under which the later step uses its artifact."""
+
+    source: str
+    target: str
+    relation: StepRelation
+    names: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class StepPicture:
+    """The boxes, the arrows by their targets in table order, and the goal (empty: every step that is not optional)."""
+
+    boxes: tuple[StepBox, ...]
+    arrows: tuple[StepArrow, ...]
+    goal: str
+
+
+def step_picture(machine: Machine) -> StepPicture:
+    """Lay out the steps of a Steps machine."""
+    before: dict[str, str] = {}
+    if _is_in_a_row(machine):
+        before = {later.name: step.name for step, later in zip(machine.steps, machine.steps[1:], strict=False)}
+    return StepPicture(
+        tuple(_step_box(step, machine) for step in machine.steps),
+        tuple(arrow for step in machine.steps for arrow in _arrows(step, before.get(step.name))),
+        "" if machine.goal is None else unparse(machine.goal),
+    )
+
+
+def reached_steps(machine: Machine, trace: Collection[int | Transition]) -> frozenset[str]:
+    """Return the steps that a trace begins; `trace` holds rows, or the line numbers of steps."""
+    begun = {row.target.removeprefix("generating.") for row in trace if isinstance(row, Transition)}
+    return frozenset(
+        step.name for step in machine.steps if step.name in begun or (step.span and step.span.line in trace)
+    )
+
+
+def _is_in_a_row(machine: Machine) -> bool:
+    """Return whether the steps run in table order, with no state in which the next one is chosen."""
+    return "choosing" not in machine.state_named
+
+
+def _step_box(step: StepRow, machine: Machine) -> StepBox:
+    said = [] if step.generator == DEFAULT_GENERATOR else [f"generator {step.generator}"]
+    said += [f"guard {', '.join(step.guards)}", f"rmax {machine.constants[f'rmax.{step.name}']}"]
+    said += [] if isinstance(step.requires, tuple) else [f"requires {unparse(step.requires)}"]
+    said += ["optional"] if step.optional else []
+    is_result = step.name == machine.result
+    said += ["result"] if is_result else []
+    return StepBox(step.name, tuple(line for text in said for line in wrapped(text)), step.optional, is_result)
+
+
+def _arrows(step: StepRow, before: str | None) -> list[StepArrow]:
+    """Return what leads to a step: one arrow from each step that it requires or uses."""
+    required = step.requires if isinstance(step.requires, tuple) else tuple(sorted(names(step.requires)))
+    used: dict[str, tuple[str, ...]] = {}
+    for name, source in step.uses:
+        used[source] = (*used.get(source, ()), name)
+    found = [StepArrow(source, step.name, "requires", used.get(source, ())) for source in required]
+    found += [StepArrow(source, step.name, "uses", said) for source, said in used.items() if source not in required]
+    if before is not None and before not in required and before not in used:
+        found.append(StepArrow(before, step.name, "then"))
+    return found
