@@ -54,6 +54,7 @@ from dsa.runtime.status import (
     is_question,
     places,
     questions,
+    review_of,
     undecided_calls,
     unfinished_work,
 )
@@ -203,7 +204,6 @@ PAGE = 1000
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
 _DECIDED = {"retry": "has not happened", "done": "has happened", "fail": "has failed"}
-_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 
 
 def story(record: RunRecord, root: Path, found: RunSummary, *, after: int = 0) -> Iterator[str]:
@@ -378,9 +378,9 @@ def _artifact(entry: ledger.ArtifactEntry, run_id: str) -> str:
 
 
 def _verdict(entry: ledger.VerdictEntry) -> str:
-    guards = ", ".join(f"{said.guard}.{said.outcome}" for said in entry.judgements)
+    guards = ", ".join(f"{said.guard}.{said.label}" for said in entry.judgements)
     feedback = f": {shortened(entry.feedback)}" if entry.feedback else ""
-    return f"{entry.step} attempt {entry.attempt}: {_WORDS[entry.outcome]} ({guards}){feedback}"
+    return f"{entry.step} attempt {entry.attempt}: {entry.word} ({guards}){feedback}"
 
 
 def due(deadline_ms: int) -> str:
@@ -421,6 +421,8 @@ def now(record: RunRecord, root: Path, found: RunSummary) -> Iterator[str]:
     if standing.kind in {"stopped", "cut off"} or stands.status == "interrupted":
         facts.append(("go on", line("resume", directory)))
     if standing.kind == "waiting":
+        review = review_of(run)
+        facts += [("review", f"{review.step} attempt {review.attempt} waits for a person")] if review else []
         facts += [("send", send_line(run, directory))] if places(run) else []
     width = max(len(name) for name, fact in facts if fact)
     yield from (f"{name:<{width}}  {fact}" for name, fact in facts if fact)

@@ -41,7 +41,6 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
 from dsa.edge.document_files import load, locate, read_text
 from dsa.errors import DocumentError
-from dsa.expr import Outcome
 from dsa.generators.local_model import LocalGenerator
 from dsa.generators.model_options import SCRIPTED
 from dsa.lang import machine_of
@@ -58,8 +57,7 @@ from dsa.runtime.policy.call_tree import POLICY
 from dsa.runtime.timeline import Moment
 from dsa.semantics import accepted_events
 
-_WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
-_STYLES = {"passed": "green", "rejected": "yellow", "fatal": "bold red", "error": "bold red"}
+_STYLES = {"passed": "green", "rejected": "yellow", "review": "bold yellow", "fatal": "bold red", "error": "bold red"}
 _VERDICT_WIDTH = 9
 _PLAIN_FEEDBACK = 70
 _ATTEMPTING = (GENERATING_EFFECT, "execute_guard")  # an attempt ends when one of these fails
@@ -192,7 +190,7 @@ class Progress:
         if number is not None:
             row, feedback = self._rows[number], _one_line(entry.feedback)
             seconds = row.seconds + entry.seconds
-            self._rows[number] = attrs.evolve(row, verdict=_WORDS[entry.outcome], feedback=feedback, seconds=seconds)
+            self._rows[number] = attrs.evolve(row, verdict=entry.word, feedback=feedback, seconds=seconds)
             self._print(self._rows[number])
 
     def _failed(self, entry: ledger.ResultEntry) -> None:

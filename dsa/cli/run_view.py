@@ -42,7 +42,7 @@ from dsa.runtime.ledger import ArtifactEntry, Entry, EventEntry, Intent, ResultE
 from dsa.runtime.policy.call_tree import call_named
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
-from dsa.runtime.status import Rest, RunStatus, doubted_keys, next_due_ms, parts, places
+from dsa.runtime.status import Rest, RunStatus, doubted_keys, next_due_ms, parts, places, review_of, undecided_verdict
 from dsa.runtime.timeline import Moment, RefusedEvent
 from dsa.semantics import Occurrence
 from dsa.targets import emit
@@ -317,15 +317,12 @@ class ToJudge:
 
 def to_judge(run: Run, folder: Path) -> ToJudge | None:
     """Return the artifact that a person has to judge in a waiting run; None when it does not wait after a fatal verdict."""
-    verdicts = [entry for entry in run.ledger if isinstance(entry, VerdictEntry)]
-    if not verdicts or verdicts[-1].outcome != "fatal":
+    last = undecided_verdict(run)
+    if last is None:
         return None
-    last = verdicts[-1]
-    if run.step(last.step).latest != last.artifact_id or run.step(last.step).accepted is not None:
-        return None
-    found = sorted(folder.glob(f"{glob.escape(last.step)}-{last.attempt}-fatal.*"))
+    found = sorted(folder.glob(f"{glob.escape(last.step)}-{last.attempt}-{last.word}.*"))
     files = [path for path in found if not path.name.endswith(".feedback.txt")]
-    return ToJudge(files[0], last.feedback or "fatal") if files else None
+    return ToJudge(files[0], last.feedback or last.word) if files else None
 
 
 def redacted_attempts(run: Run) -> list[ArtifactEntry]:
@@ -366,7 +363,7 @@ def _refused(each: RefusedEvent) -> dict[str, Any]:
 
 
 def _attempt(entry: VerdictEntry) -> dict[str, Any]:
-    verdict = {"step": entry.step, "attempt": entry.attempt, "verdict": entry.outcome, "feedback": entry.feedback}
+    verdict = {"step": entry.step, "attempt": entry.attempt, "verdict": entry.label, "feedback": entry.feedback}
     return {**verdict, "artifact_id": entry.artifact_id, "guard_seconds": entry.seconds}
 
 
@@ -387,7 +384,8 @@ def headline(rest: Rest) -> str:
             *(event for _, event in run.timers),
             *(part.run for part in parts(run).values()),
         )
-        return f"waiting in {run.configuration.state} for: {', '.join(waited) or 'nothing that can happen'}"
+        what = "waiting for review" if review_of(run) else "waiting"
+        return f"{what} in {run.configuration.state} for: {', '.join(waited) or 'nothing that can happen'}"
     return run.outcome if run.outcome not in {"failed", "escalated"} else f"{run.outcome}{_why(run)}"
 
 
@@ -491,7 +489,7 @@ def _artifacts(performed: FinishedRun) -> str | None:
     if not made:
         return None
     verdicts = [entry for entry in performed.rest.run.ledger if isinstance(entry, VerdictEntry)]
-    turned_down = {entry.artifact_id for entry in verdicts if entry.outcome != "passed"}
+    turned_down = {entry.artifact_id for entry in verdicts if entry.label not in {"passed", "review"}}
     return f"{performed.directory} ({len(made)} made, {len(turned_down)} rejected, all kept)"
 
 

@@ -242,7 +242,7 @@ def provenance_lines(attempts: tuple[AttemptRecord, ...]) -> Iterator[str]:
 def _attempt(attempt: AttemptRecord, names: Mapping[str, str]) -> str:
     """Describe one attempt in a line."""
     said = attempt.verdicts[-1].feedback if attempt.verdicts else ""
-    outcome = {"passed": "passed", "failed": "rejected", "fatal": "fatal", None: "no verdict"}[attempt.outcome]
+    outcome = attempt.verdicts[-1].word if attempt.verdicts else "no verdict"
     by = ", ".join(filter(None, (attempt.author, attempt.usage.model if attempt.usage else "")))
     uses = ", ".join(names[used] for used in attempt.dependency_ids)
     parts = [

@@ -80,7 +80,7 @@ async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Map
         said = await await_foreign(said)
     result = reject_redacted(required_verdict(name, said), artifact)
     outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
-    return GuardVerdict(name, outcome, result.feedback)
+    return GuardVerdict(name, outcome, result.feedback, result.review)
 
 
 def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, Artifact]:

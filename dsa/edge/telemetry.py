@@ -307,8 +307,8 @@ def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, in
         return "result", level, {**about, **more}
     about |= {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
     if isinstance(entry, VerdictEntry):
-        guards = {said.guard: said.outcome for said in entry.judgements}
-        return "verdict", logging.INFO, {**about, "verdict": entry.outcome, "guards": guards}
+        guards = {said.guard: said.label for said in entry.judgements}
+        return "verdict", logging.INFO, {**about, "verdict": entry.label, "guards": guards}
     tokens = {"prompt_tokens": entry.prompt_tokens, "completion_tokens": entry.completion_tokens}
     level = logging.WARNING if entry.redacted else logging.INFO
     return "artifact", level, {**about, "model": entry.model, **tokens, "redacted": list(entry.redacted)}

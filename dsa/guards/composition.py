@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import attrs
+
 from dsa.guards.feedback import bounded, together, verdict_of
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
@@ -26,7 +28,7 @@ class AllOf(GuardInterface):
         for name, guard in self.parts.items():
             result = verdict_of(name, guard, artifact, given)
             if not result.passed:
-                return GuardResult(passed=False, feedback=bounded(_named(name, result.feedback)), fatal=result.fatal)
+                return attrs.evolve(result, feedback=bounded(_named(name, result.feedback)))
         return _PASSED
 
 
@@ -58,11 +60,12 @@ class Combination(GuardInterface):
     def validate(self, artifact: Artifact, **given: Any) -> GuardResult:  # noqa: ANN401  (JSON)
         """Judge by the number of parts that pass."""
         results = self._results(artifact, given)
-        fatal = any(result.fatal for result in results.values())
+        fatal = [result for result in results.values() if result.fatal]
         if not fatal and sum(result.passed for result in results.values()) >= self.needed:
             return _PASSED
         said = [_named(name, result.feedback) for name, result in results.items() if not result.passed]
-        return GuardResult(passed=False, feedback=together(said), fatal=fatal)
+        review = bool(fatal) and all(result.review for result in fatal)
+        return GuardResult(passed=False, feedback=together(said), fatal=bool(fatal), review=review)
 
     def _results(self, artifact: Artifact, given: Mapping[str, Any]) -> dict[str, GuardResult]:
         asked = {name: _GuardThread(name, guard, artifact, given) for name, guard in self.parts.items()}

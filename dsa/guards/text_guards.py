@@ -300,7 +300,7 @@ def _from_file(path: Path) -> ModuleType:
 class ReviewGuard(GuardInterface):
     """Hand every artifact to a person; `question` is what the person is asked.
 
-    It is fatal for every artifact, so that the table's row for a fatal verdict hands it over: a step of a workflow then waits in
+    It is fatal for every artifact, and shown as a review, so that the table's row for a fatal verdict hands it over: a step of a workflow then waits in
     `escalated.STEP` for `approved`, `amended`, `rejected`, `granted` or `aborted`. Put it last: a person should see only what the
     other guards pass.
     """
@@ -309,8 +309,8 @@ class ReviewGuard(GuardInterface):
         self._question = question
 
     def validate(self, artifact: Artifact, **given: Any) -> GuardResult:  # noqa: ANN401, ARG002  # the interface
-        """Return the question, as a fatal verdict."""
-        return GuardResult(passed=False, feedback=self._question, fatal=True)
+        """Return the question, as a fatal verdict that asks for a review."""
+        return GuardResult(passed=False, feedback=self._question, fatal=True, review=True)
 
 
 # -- a model ----------------------------------------------------------------------------------------------------------

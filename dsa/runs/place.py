@@ -153,7 +153,6 @@ _MARKDOWN = re.compile(r"^(#{1,6} \S|(```|~~~)|\|[ :|-]*-[ :|-]*\|[ \t]*$)", re.
 _PYTHON = re.compile(r"(def|class|import|from|async def) \w|@\w|\"\"\"|#!.*python")
 #: The folder with a file for each step that has passed.
 STEPS = "steps"
-_OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and steps have no bound
 #: The file with what users' code has raised, and how long it gets, in bytes.
 ERRORS = "errors.txt"
@@ -193,8 +192,7 @@ class RunFolder:
             self._files[entry.artifact_id] = path
         elif isinstance(entry, VerdictEntry) and entry.artifact_id in self._files:
             path = self._files[entry.artifact_id]
-            word = _OUTCOME_WORDS[entry.outcome]
-            stem = f"{_safe(entry.step)}-{entry.attempt}-{word}"
+            stem = f"{_safe(entry.step)}-{entry.attempt}-{entry.word}"
             self._files[entry.artifact_id] = path.rename(path.with_name(stem + path.suffix))
             if entry.feedback:
                 _write(path.with_name(f"{stem}.feedback.txt"), entry.feedback + "\n")

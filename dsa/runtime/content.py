@@ -91,22 +91,29 @@ class Artifact:
 class GuardResult:
     """A verdict with its feedback (Definition 6).
 
-    Raises TypeError unless the fields are a bool, a str and a bool (a value that is merely truthy is not a verdict), and ValueError for passed
-    together with fatal.
+    `review` says that a fatal verdict finds nothing wrong with the artifact: a person has to decide. It changes what people are shown, and no row.
+
+    Raises TypeError unless the fields are a bool, a str and two bools (a value that is merely truthy is not a verdict), and ValueError for passed
+    together with fatal, and for a review that is not fatal.
     """
 
     passed: bool
     feedback: str = ""
     fatal: bool = False
+    review: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Check the types, and refuse passed together with fatal."""
-        if not (isinstance(self.passed, bool) and isinstance(self.feedback, str) and isinstance(self.fatal, bool)):
+        """Check the types, and refuse combinations that mean nothing."""
+        switches = (self.passed, self.fatal, self.review)
+        if not (all(isinstance(switch, bool) for switch in switches) and isinstance(self.feedback, str)):
             raise TypeError(
-                f"{self} is not a verdict: `passed` and `fatal` must be True or False, and `feedback` a string"
+                f"{self} is not a verdict: `passed`, `fatal` and `review` must be True or False, and `feedback` a string"
             )
         if self.passed and self.fatal:
             msg = "a GuardResult cannot be passed and fatal at once"
+            raise ValueError(msg)
+        if self.review and not self.fatal:
+            msg = "a GuardResult that asks for a review is fatal: the row for `fatal` hands it to a person"
             raise ValueError(msg)
 
 

@@ -261,13 +261,23 @@ class ArtifactEntry:
     redacted: tuple[str, ...] = attrs.field(default=(), converter=_strings)
 
 
+#: An outcome as people are told it: a fatal verdict that asks for a person's decision is `review`.
+VerdictLabel = Literal["passed", "failed", "fatal", "review"]
+
+
 @attrs.frozen
 class GuardVerdict:
-    """The verdict of one guard."""
+    """The verdict of one guard; with `review` it is fatal only because a person has to decide."""
 
     guard: str
     outcome: Outcome
     feedback: str = ""
+    review: bool = False
+
+    @property
+    def label(self) -> VerdictLabel:
+        """What people are told: the outcome, or `review`."""
+        return "review" if self.review else self.outcome
 
 
 def _judgements(values: Iterable[GuardVerdict | Mapping[str, Any]]) -> tuple[GuardVerdict, ...]:
@@ -292,6 +302,17 @@ class VerdictEntry:
             return self.judgements[0].outcome
         outcomes = [judgement.outcome for judgement in self.judgements]
         return "fatal" if "fatal" in outcomes else "failed" if "failed" in outcomes else "passed"
+
+    @property
+    def label(self) -> VerdictLabel:
+        """What people are told: the outcome, or `review` where a fatal verdict asks for nothing but a person's decision."""
+        fatal = [judgement for judgement in self.judgements if judgement.outcome == "fatal"]
+        return "review" if fatal and all(judgement.review for judgement in fatal) else self.outcome
+
+    @property
+    def word(self) -> str:
+        """The label as one word for lines and names of files; what has failed is rejected."""
+        return "rejected" if self.label == "failed" else self.label
 
     @property
     def feedback(self) -> str:
@@ -411,6 +432,7 @@ _NAMES = {entry_class: name for name, entry_class in _KINDS.items()}
 def _judgements_as_json(judgements: Iterable[GuardVerdict]) -> list[dict[str, Any]]:
     return [
         {"guard": judgement.guard, "outcome": judgement.outcome, "feedback": judgement.feedback}
+        | ({"review": True} if judgement.review else {})
         for judgement in judgements
     ]
 

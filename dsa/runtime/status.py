@@ -33,6 +33,7 @@ from dsa.runtime.ledger import (
     ResultEntry,
     ResumedEntry,
     RowEntry,
+    VerdictEntry,
     part_in,
     seq_of,
 )
@@ -317,6 +318,21 @@ def outside_events(run: Run) -> tuple[str, ...]:
     names = accepted_events(run.machine, run.configuration.state)
     sendable = (event for event in names if event in events and events[event].origin in {OUTSIDE, *effects})
     return tuple(event for event in sendable if not event.endswith(".failed"))
+
+
+def undecided_verdict(run: Run) -> VerdictEntry | None:
+    """Return the fatal verdict that a person has to decide about: the last one, on an artifact that is the newest and not accepted."""
+    last = next((entry for entry in tuple(run.ledger)[::-1] if isinstance(entry, VerdictEntry)), None)
+    if last is None or last.outcome != "fatal":
+        return None
+    step = run.step(last.step)
+    return last if step.latest == last.artifact_id and step.accepted is None else None
+
+
+def review_of(run: Run) -> VerdictEntry | None:
+    """Return the verdict by which a guard asks for a review that nobody has given yet."""
+    last = undecided_verdict(run)
+    return last if last is not None and last.label == "review" else None
 
 
 def places(run: Run) -> dict[str, str]:

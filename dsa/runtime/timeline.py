@@ -485,7 +485,7 @@ class Spans:
             for judgement in entry.judgements:
                 attributes = {
                     "gen_ai.evaluation.name": judgement.guard,
-                    "gen_ai.evaluation.score.label": judgement.outcome,
+                    "gen_ai.evaluation.score.label": judgement.label,
                 }
                 explanation = (
                     {"gen_ai.evaluation.explanation": judgement.feedback[:_LONGEST_TEXT]} if judgement.feedback else {}

@@ -114,7 +114,7 @@ class _DagStore(MemoryArtifacts):
     def record_verdict(self, verdict: VerdictEntry) -> None:
         super().record_verdict(verdict)
         outcome = verdict.outcome
-        result = GuardResult(outcome == "passed", verdict.feedback, outcome == "fatal")
+        result = GuardResult(outcome == "passed", verdict.feedback, outcome == "fatal", verdict.label == "review")
         self._dag.record_verdict(verdict.artifact_id, result)
 
 

@@ -31,7 +31,6 @@ from dsa.edge.git.git_objects import (
     with_entry,
     write_tree,
 )
-from dsa.expr import Outcome
 from dsa.runtime.artifacts import ArtifactStoreError, AttemptRecord, Attempts, attempt_of, short_id
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import VerdictEntry
@@ -317,15 +316,12 @@ class GitArtifacts:
             self._paths[record.step] = path
 
 
-_WORDS: Mapping[Outcome | None, str] = {"passed": "-passed", "failed": "-rejected", "fatal": "-fatal", None: ""}
-
-
 def _file_names(attempts: Iterable[AttemptRecord], suffix: str) -> dict[str, str]:
     """Return a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets the id's short form."""
     names: dict[str, str] = {}
     taken = set[str]()
     for attempt in attempts:
-        folder, word = file_name(attempt.step), _WORDS[attempt.outcome]
+        folder, word = file_name(attempt.step), f"-{attempt.verdicts[-1].word}" if attempt.verdicts else ""
         name = f"{folder}/{attempt.version}{word}{suffix}"
         if name in taken:
             name = (

@@ -45,7 +45,7 @@ from gitdb import IStream
 
 from dsa.runtime.artifacts import ArtifactStoreError, AttemptRecord
 from dsa.runtime.content import Usage
-from dsa.runtime.ledger import GuardVerdict, VerdictEntry
+from dsa.runtime.ledger import GuardVerdict, VerdictEntry, VerdictLabel
 
 _TRIES = 10  # `git prune` may take away an empty folder, or a temporary file, between two of our calls
 _LEVEL = 1  # git's own choice for loose objects
@@ -369,7 +369,7 @@ def message_of(run_id: str, record: AttemptRecord | VerdictEntry, path: str = ""
     if isinstance(record, AttemptRecord):
         kind, number, title, trailers = "artifact", record.version, "", [*_attempt_trailers(record), ("Path", path)]
     else:
-        kind, number, title, trailers = "verdict", record.attempt, f" {record.outcome}", _verdict_trailers(record)
+        kind, number, title, trailers = "verdict", record.attempt, f" {record.label}", _verdict_trailers(record)
     about = [(_KIND, kind), ("Run", run_id), ("Step", record.step), ("Attempt", str(number))]
     subject = f"{_line(record.step)[:_LONGEST_TITLE]}: attempt {number}{title}".replace("\n", " ")
     return "\n".join([subject, "", *(_trailer(name, value) for name, value in (*about, *trailers)), ""]).encode()
@@ -399,9 +399,9 @@ def _verdict_trailers(verdict: VerdictEntry) -> list[tuple[str, str]]:
     said = [
         pair
         for judgement in verdict.judgements
-        for pair in (("Guard", judgement.guard), ("Outcome", judgement.outcome), ("Feedback", judgement.feedback))
+        for pair in (("Guard", judgement.guard), ("Outcome", judgement.label), ("Feedback", judgement.feedback))
     ]
-    about = [("Artifact", verdict.artifact_id), ("Verdict", verdict.outcome)]
+    about = [("Artifact", verdict.artifact_id), ("Verdict", verdict.label)]
     return [*about, *said, ("Seconds", repr(float(verdict.seconds))), ("Key", verdict.key)]
 
 
@@ -474,9 +474,18 @@ def _read(kind: Callable[[str], T], value: str | None) -> T | None:
     return None if value is None else kind(value)
 
 
+def _judgement(guard: str, label: VerdictLabel, feedback: str) -> GuardVerdict:
+    """Return what a guard said by its label."""
+    return (
+        GuardVerdict(guard, "fatal", feedback, review=True)
+        if label == "review"
+        else GuardVerdict(guard, label, feedback)
+    )
+
+
 def _verdict(fields: Mapping[str, list[str]]) -> VerdictEntry:
     said: Iterable[Any] = zip(*(fields.get(name, ()) for name in ("Guard", "Outcome", "Feedback")), strict=True)
     return VerdictEntry(
         fields["Key"][0], fields["Step"][0], int(fields["Attempt"][0]), fields["Artifact"][0],
-        tuple(GuardVerdict(*judgement) for judgement in said), float(fields["Seconds"][0]),
+        tuple(_judgement(*judgement) for judgement in said), float(fields["Seconds"][0]),
     )  # fmt: skip

@@ -520,7 +520,7 @@ def reject_redacted(result: GuardResult, artifact: Artifact) -> GuardResult:
     if not artifact.redacted:
         return result
     feedback = "\n".join(filter(None, (result.feedback, redaction_advice(artifact.redacted))))
-    return GuardResult(passed=False, feedback=feedback, fatal=result.fatal)
+    return attrs.evolve(result, passed=False, feedback=feedback)
 
 
 def fail_redacted(entry: VerdictEntry, names: tuple[str, ...]) -> VerdictEntry:

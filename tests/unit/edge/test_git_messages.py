@@ -41,7 +41,8 @@ ATTEMPTS = st.builds(
     AttemptRecord, IDS, TEXTS, st.integers(), IDS, st.none() | IDS, st.lists(IDS).map(tuple), TEXTS, st.none() | USAGES
 )
 OUTCOMES = st.sampled_from(["passed", "failed", "fatal"])
-JUDGEMENTS = st.lists(st.builds(GuardVerdict, TEXTS, OUTCOMES, TEXTS), max_size=3).map(tuple)
+REVIEWS = st.builds(GuardVerdict, TEXTS, st.just("fatal"), TEXTS, st.just(value=True))
+JUDGEMENTS = st.lists(st.builds(GuardVerdict, TEXTS, OUTCOMES, TEXTS) | REVIEWS, max_size=3).map(tuple)
 VERDICTS = st.builds(VerdictEntry, TEXTS, TEXTS, st.integers(), IDS, JUDGEMENTS, SECONDS)
 
 

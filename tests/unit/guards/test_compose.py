@@ -154,4 +154,20 @@ def test_what_a_part_raises_comes_through(parallel):
 
 def test_review_hands_everything_to_a_person():
     result = AllOf({"a": passed(), "b": ReviewGuard("Is it kind?")}).validate(ARTIFACT)
-    assert result == GuardResult(passed=False, feedback="b: Is it kind?", fatal=True)
+    assert result == GuardResult(passed=False, feedback="b: Is it kind?", fatal=True, review=True)
+
+
+@pytest.mark.parametrize(
+    ("other", "review"),
+    [(passed(), True), (failed("no"), True), (fatal("never"), False), (ReviewGuard("And this?"), True)],
+)
+def test_a_combination_asks_for_a_review_when_nothing_else_is_fatal(other, review):
+    result = Combination({"a": other, "b": ReviewGuard("Is it kind?")}).validate(ARTIFACT)
+    assert (result.fatal, result.review) == (True, review)
+
+
+def test_a_review_is_fatal():
+    with pytest.raises(ValueError, match="asks for a review is fatal"):
+        GuardResult(passed=False, review=True)
+    with pytest.raises(TypeError, match="`review` must be True or False"):
+        GuardResult(passed=False, fatal=True, review=1)
