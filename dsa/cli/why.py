@@ -40,7 +40,7 @@ def _as_json(found: Why) -> dict[str, Any]:
         "event": found.event,
         "state": found.state,
         "decided_by": found.source,
-        "final": found.finished,
+        "final": found.is_finished,
         "accepted": list(found.accepted),
         "complete": found.complete,
         "cases": [_case(case) for case in found.cases],
@@ -62,6 +62,6 @@ def _row(view: RowView) -> dict[str, Any]:
     return {
         "line": line_of(view.row) or None,
         "row": str(view.row),
-        "enabled": view.enabled,
+        "enabled": view.is_enabled,
         "conjuncts": [{"text": text, "true": true} for text, true in view.conjuncts],
     }

@@ -88,22 +88,22 @@ _Things = dict[str, _Declaration]
 
 def declared_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     """Yield every change but those of rows, control first."""
-    for aspect, what, mine, theirs in _compared(old, new):
+    for aspect, what, mine, theirs in _declarations(old, new):
         yield from _changes(aspect, what, mine, theirs)
     yield from _claims(old, new)
 
 
-def _compared(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Things, _Things]]:
+def _declarations(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Things, _Things]]:
     yield "control", "initial state", _initial(old), _initial(new)
     yield "control", "state", _states(old), _states(new)
     yield "control", "parameter", _parameters(old), _parameters(new)
     yield "control", "variable", _variables(old), _variables(new)
     yield "control", "event", _events(old), _events(new)
-    yield "control", "guard", _judging(old.guards), _judging(new.guards)
+    yield "control", "guard", _guard_control(old.guards), _guard_control(new.guards)
     both = {guard.name for guard in old.guards} & {guard.name for guard in new.guards}
-    yield "content", "guard", _bound(old, both), _bound(new, both)
-    named = {effect.name for effect in (*old.effects, *new.effects)}
-    yield "content", "effect", _effects(old, named), _effects(new, named)
+    yield "content", "guard", _guard_bindings(old, both), _guard_bindings(new, both)
+    effect_names = {effect.name for effect in (*old.effects, *new.effects)}
+    yield "content", "effect", _effects(old, effect_names), _effects(new, effect_names)
     yield "content", "generator", _generators(old), _generators(new)
     yield "content", "step", _steps(old.steps), _steps(new.steps)
     yield "content", "cases", _cases(old), _cases(new)
@@ -151,18 +151,18 @@ def _states(machine: Machine) -> _Things:
             state.span,
             {
                 "kind": state_kind(attrs.evolve(state, kind="")) or state.kind.removeprefix("initial"),
-                "enters": _entered(machine, state.name) if state.name in machine.parents else "",
+                "enters": _entered_leaf(machine, state.name) if state.name in machine.parents else "",
             },
         )
         for state in machine.states
     }
 
 
-def _entered(machine: Machine, parent: str) -> str:
+def _entered_leaf(machine: Machine, parent: str) -> str:
     """Return the leaf that is entered with a parent; empty for one that nothing enters, which needs no initial child."""
     children = [state for state in machine.states if state.parent == parent]
     initial = next((state.name for state in children if state.kind == "initial"), "")
-    return _entered(machine, initial) if initial in machine.parents else initial
+    return _entered_leaf(machine, initial) if initial in machine.parents else initial
 
 
 def _parameters(machine: Machine) -> _Things:
@@ -189,7 +189,7 @@ def _events(machine: Machine) -> _Things:
     return {event.name: _Declaration(event.span, {"from": event.origin}) for event in machine.events}
 
 
-def _judging(guards: Iterable[Guard]) -> _Things:
+def _guard_control(guards: Iterable[Guard]) -> _Things:
     return {
         guard.name: _Declaration(
             guard.span, {"judges": ", ".join(sorted(guard.judges)), "verdicts": ", ".join(sorted(guard.outcomes))}
@@ -201,7 +201,7 @@ def _judging(guards: Iterable[Guard]) -> _Things:
 # -- content ----------------------------------------------------------------------------------------------------------
 
 
-def _bound(machine: Machine, both: set[str]) -> _Things:
+def _guard_bindings(machine: Machine, both: set[str]) -> _Things:
     """Return what guards are bound to; one that only one document has is named as control already."""
     return {
         guard.name: _Declaration(
@@ -219,12 +219,12 @@ def _bound(machine: Machine, both: set[str]) -> _Things:
     }
 
 
-def _effects(machine: Machine, named: set[str]) -> _Things:
+def _effects(machine: Machine, effect_names: set[str]) -> _Things:
     """Return what drivers are told of effects; that one is there or not is for rows to say."""
-    known = {effect.name: effect for effect in machine.effects}
+    effects = {effect.name: effect for effect in machine.effects}
     return {
-        name: _Declaration(known[name].span if name in known else None, _policy(known.get(name)))
-        for name in sorted(named)
+        name: _Declaration(effects[name].span if name in effects else None, _policy(effects.get(name)))
+        for name in sorted(effect_names)
     }
 
 
@@ -320,9 +320,9 @@ def _percept(step: ScenarioStep) -> str:
     """Write a step of a scenario in one line."""
     action = step.action
     did = f"refused {action.reason or ''}".strip() if isinstance(action, RefusedAction) else ", ".join(map(str, action))
-    said = show_occurrence(Occurrence(step.event, step.verdicts))
+    input_text = show_occurrence(Occurrence(step.event, step.verdicts))
     uses = "" if step.dependencies is None else f" with {_options(step.dependencies)}"
-    return f"{said} -> {did} ({', '.join(filter(None, (step.state, show_values(step.values))))}){uses}"
+    return f"{input_text} -> {did} ({', '.join(filter(None, (step.state, show_values(step.values))))}){uses}"
 
 
 # -- expressions ------------------------------------------------------------------------------------------------------
@@ -330,27 +330,27 @@ def _percept(step: ScenarioStep) -> str:
 
 def canonical(expr: Expr) -> Expr:
     """Return an expression of the same value everywhere, spelled in one way: operands whose order says nothing are sorted."""
-    return _ordered(simplified(expr))
+    return _sorted_operands(simplified(expr))
 
 
-def _ordered(expr: Expr) -> Expr:
+def _sorted_operands(expr: Expr) -> Expr:
     match expr:
         case And(operands) | Or(operands):
-            return type(expr)(tuple(sorted(map(_ordered, operands), key=unparse)))
+            return type(expr)(tuple(sorted(map(_sorted_operands, operands), key=unparse)))
         case Not(operand):
-            return Not(_ordered(operand))
+            return Not(_sorted_operands(operand))
         case Arithmetic("+" | "*" as sign, left, right):
-            one, other = sorted((_ordered(left), _ordered(right)), key=unparse)
+            one, other = sorted((_sorted_operands(left), _sorted_operands(right)), key=unparse)
             return Arithmetic(sign, one, other)
         case Arithmetic(sign, left, right):
-            return Arithmetic(sign, _ordered(left), _ordered(right))
+            return Arithmetic(sign, _sorted_operands(left), _sorted_operands(right))
         case Compare(left, ((">" | ">=" as sign, right),)):
-            return _ordered(Compare(right, (("<" if sign == ">" else "<=", left),)))
+            return _sorted_operands(Compare(right, (("<" if sign == ">" else "<=", left),)))
         case Compare(left, (("==" | "!=" as sign, right),)):
-            first, second = sorted((_ordered(left), _ordered(right)), key=unparse)
+            first, second = sorted((_sorted_operands(left), _sorted_operands(right)), key=unparse)
             return Compare(first, ((sign, second),))
         case Compare(left, ((sign, right),)):
-            return Compare(_ordered(left), ((sign, _ordered(right)),))
+            return Compare(_sorted_operands(left), ((sign, _sorted_operands(right)),))
         case _:
             return expr
 
@@ -393,21 +393,23 @@ def changes(old: Machine, new: Machine) -> tuple[DocumentChange, ...]:
     return (*_row_changes(old, new), *declared_changes(old, new))
 
 
-def same_control(found: tuple[DocumentChange, ...]) -> bool:
+def same_control(document_changes: tuple[DocumentChange, ...]) -> bool:
     """Return whether no change is one of control: then both machines do the same, whatever the parameters' values."""
-    return all(change.aspect != "control" for change in found)
+    return all(change.aspect != "control" for change in document_changes)
 
 
 def _row_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     mine, theirs = ([_Row(machine, row) for row in machine.transitions] for machine in (old, new))
-    left, added = _without_same(mine, theirs), _without_same(theirs, mine)
-    matched: list[tuple[_Row, _Row]] = []
-    for match in (_same_place, _moved):
-        matched += _paired(left, added, match)
-    yield from (_changed(one, other) for one, other in sorted(matched, key=lambda pair: line_at(pair[0].row.span) or 0))
-    for row in (each.row for each in left):
+    old_rows, new_rows = _without_same(mine, theirs), _without_same(theirs, mine)
+    pairs: list[tuple[_Row, _Row]] = []
+    for match in (_same_place, _is_move):
+        pairs += _take_pairs(old_rows, new_rows, match)
+    yield from (
+        _row_change(one, other) for one, other in sorted(pairs, key=lambda pair: line_at(pair[0].row.span) or 0)
+    )
+    for row in (each.row for each in old_rows):
         yield DocumentChange("control", "transition", "removed", str(row), line_at(row.span), None, _cells(row, None))
-    for row in (each.row for each in added):
+    for row in (each.row for each in new_rows):
         yield DocumentChange("control", "transition", "added", str(row), None, line_at(row.span), _cells(None, row))
 
 
@@ -425,30 +427,32 @@ def _same_place(one: _Row, other: _Row) -> bool:
     return one.meaning[_PLACE] == other.meaning[_PLACE]
 
 
-def _moved(one: _Row, other: _Row) -> bool:
+def _is_move(one: _Row, other: _Row) -> bool:
     """Return whether a row does the same for another source or another event."""
     return one.meaning[_DOES] == other.meaning[_DOES] and one.alike(other) == len(_COLUMNS) - 1
 
 
-def _paired(left: list[_Row], added: list[_Row], match: _Match) -> Iterator[tuple[_Row, _Row]]:
+def _take_pairs(old_rows: list[_Row], new_rows: list[_Row], match: _Match) -> Iterator[tuple[_Row, _Row]]:
     """Take the pairs that match out of both lists, those that have most in common first."""
-    pairs = [(one, other) for one in left for other in added if match(one, other)]
+    pairs = [(one, other) for one in old_rows for other in new_rows if match(one, other)]
     for one, other in sorted(pairs, key=lambda pair: -pair[0].alike(pair[1])):
-        if one in left and other in added:
-            left.remove(one)
-            added.remove(other)
+        if one in old_rows and other in new_rows:
+            old_rows.remove(one)
+            new_rows.remove(other)
             yield one, other
 
 
-def _changed(one: _Row, other: _Row) -> DocumentChange:
+def _row_change(one: _Row, other: _Row) -> DocumentChange:
     details = _cells(one.row, other.row)
     pairs = zip(_COLUMNS, one.meaning, other.meaning, strict=True)
-    meant = {column for column, mine, theirs in pairs if mine != theirs}
-    told = tuple(detail for detail in details if detail.field in meant)
-    if "target" in meant - {detail.field for detail in told}:  # the same parent enters another child
-        told = (*told, Detail("target", str(one.meaning[-1]), str(other.meaning[-1])))
+    changed_columns = {column for column, mine, theirs in pairs if mine != theirs}
+    column_details = tuple(detail for detail in details if detail.field in changed_columns)
+    if "target" in changed_columns - {
+        detail.field for detail in column_details
+    }:  # the same parent enters another child
+        column_details = (*column_details, Detail("target", str(one.meaning[-1]), str(other.meaning[-1])))
     old_line, new_line = line_at(one.row.span), line_at(other.row.span)
-    return DocumentChange("control", "transition", "changed", str(one.row), old_line, new_line, told)
+    return DocumentChange("control", "transition", "changed", str(one.row), old_line, new_line, column_details)
 
 
 def _cells(old: Transition | None, new: Transition | None) -> tuple[Detail, ...]:

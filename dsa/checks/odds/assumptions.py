@@ -75,7 +75,7 @@ class GuardOdds:
     sentences: tuple[str, ...] = ()
 
 
-def assumed(
+def guard_odds(
     machine: Machine, passes: Mapping[str, Numbers] | None = None, fatals: Mapping[str, Numbers] | None = None
 ) -> GuardOdds:
     """Return the odds of a machine's guards: as given, else as declared, else put together from a composition's parts.
@@ -86,18 +86,18 @@ def assumed(
     for name in (*passes, *fatals):
         if name not in machine.guard_named:
             raise OddsError(f"machine {machine.name} has no guard '{name}'; {closest(name, machine.guard_named)}")
-    found: dict[str, Odds] = {}
+    odds_by_guard: dict[str, Odds] = {}
     without_fatal = []
     for guard in machine.guards:
         odds = _of(machine, guard, passes, fatals)
         if odds is not None:
             _require(guard, odds)
-            found[guard.name] = odds
+            odds_by_guard[guard.name] = odds
             if guard.judges and guard.name not in fatals and not any(odds.fatal) and not guard.fatal_odds:
                 without_fatal.append(guard.name)
     sentence = f"fatal odds that are not given are 0 ({', '.join(without_fatal)})"
     can = [name for name in without_fatal if "fatal" in machine.guard_named[name].outcomes]
-    return GuardOdds(found, (sentence,) if can else ())
+    return GuardOdds(odds_by_guard, (sentence,) if can else ())
 
 
 def _of(
@@ -121,29 +121,34 @@ def _of(
     odds = [_of(machine, part, passes, fatals, depth + 1) for part in parts]
     if fatal or any(part is None for part in odds):
         return None
-    known = [part for part in odds if part is not None]
-    if len(known) == 1:
-        return known[0]
+    part_odds = [part for part in odds if part is not None]
+    if len(part_odds) == 1:
+        return part_odds[0]
     kind = guard.kind if "of" in options else _ALL
-    return _together(kind, known, options.get("k", "1"))
+    return _together(kind, part_odds, options.get("k", "1"))
 
 
 def _together(kind: str, parts: list[Odds], at_least: str) -> Odds | None:
     """Put independent parts together as their composition does: a fatal part makes the whole fatal."""
-    needed = {_ALL: len(parts), _IN_ORDER: len(parts), "any": 1, "at_least": int(at_least) if at_least.isdigit() else 0}
-    if not 1 <= needed.get(kind, 0) <= len(parts) or any(part.memory > 1 for part in parts):
+    passes_needed = {
+        _ALL: len(parts),
+        _IN_ORDER: len(parts),
+        "any": 1,
+        "at_least": int(at_least) if at_least.isdigit() else 0,
+    }
+    if not 1 <= passes_needed.get(kind, 0) <= len(parts) or any(part.memory > 1 for part in parts):
         return None  # a part's own retry number is not the composition's
     odds = [part.at(0) for part in parts]
     passed = fatal = 0.0
-    for said in product(OUTCOMES, repeat=len(parts)):
-        chance = prod(part[outcome] for part, outcome in zip(odds, said, strict=True))
-        asked = said
+    for outcomes in product(OUTCOMES, repeat=len(parts)):
+        chance = prod(part[outcome] for part, outcome in zip(odds, outcomes, strict=True))
+        outcomes_asked = outcomes
         if kind == _IN_ORDER:  # it stops at the first that does not pass
-            stop = next((place for place, outcome in enumerate(said) if outcome != "passed"), len(said))
-            asked = said[: stop + 1]
-        if "fatal" in asked:
+            stop = next((place for place, outcome in enumerate(outcomes) if outcome != "passed"), len(outcomes))
+            outcomes_asked = outcomes[: stop + 1]
+        if "fatal" in outcomes_asked:
             fatal += chance
-        elif asked.count("passed") >= needed[kind]:
+        elif outcomes_asked.count("passed") >= passes_needed[kind]:
             passed += chance
     return Odds((passed,), (fatal,))
 

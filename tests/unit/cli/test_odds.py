@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from odds_documents import HUM, TOOLS, UNLIMITED, chain
 
 from dsa.checks.odds.odds_report import OddsAnswer
-from dsa.checks.odds.retry_target import smallest, varied
+from dsa.checks.odds.retry_target import smallest, varied_parameter
 from dsa.checks.odds.run_odds import odds, question
 from dsa.cli.main import main, program
 from dsa.cli.odds import show
@@ -241,7 +241,7 @@ def test_more_configurations_than_are_laid_out_are_unknown():
 
 def test_a_target_too_far_to_lay_out_is_unknown():
     asked = question(load("dual_state"), passes={"g": [1e-6]}, max_nodes=500)
-    needed = smallest(asked, 0.999, varied(asked.system.machine))
+    needed = smallest(asked, 0.999, varied_parameter(asked.system.machine))
     assert needed.answer == "unknown"
     assert needed.reason.endswith("more than 500 configurations")
 
@@ -287,7 +287,7 @@ def test_a_target_names_what_its_cost_counts():
 
 def test_a_target_of_whoever_chooses_outside_says_that_the_worst_counts():
     asked = question(chain("a"), outside=True, passes={"a": [0.5]}, fatals={"a": [0.1]})
-    needed = smallest(asked, 0.9, varied(asked.system.machine))
+    needed = smallest(asked, 0.9, varied_parameter(asked.system.machine))
     assert needed.answer == "unknown"
     assert "a target counts the worst choice of what comes from outside" in needed.reason
 

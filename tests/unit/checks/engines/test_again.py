@@ -86,6 +86,6 @@ def test_a_search_ends_with_the_layer_at_which_what_ends_it_is_met() -> None:
     watch = GroundWatch(first.source, first.condition)
     found = python_engine.search(here, [attrs.evolve(watch, ends=True)], LIMITS)
     assert found.hits == python_engine.search(here, [watch], LIMITS).hits
-    assert found.ended
+    assert found.is_cut_short
     assert not found.complete
     assert found.configurations < python_engine.search(here, [watch], LIMITS).configurations

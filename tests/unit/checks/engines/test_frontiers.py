@@ -135,7 +135,7 @@ def test_a_limit_is_told(engine: Engine):
     assert not found.complete
     assert 100 < found.configurations == sum(map(len, found.layers or ()))
     looks = iter([False, False, True])
-    found = engine(system, (), SearchLimits(10**9, expired=lambda: next(looks)))
+    found = engine(system, (), SearchLimits(10**9, is_expired=lambda: next(looks)))
     assert not found.complete
     told = []
     found = engine(system, (), SearchLimits(10**9, progress=lambda states, depth: told.append((states, depth))))

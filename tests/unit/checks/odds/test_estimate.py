@@ -60,24 +60,26 @@ def test_so_many_more_runs_bring_the_bound_to_the_target_and_one_less_does_not()
     result = found(FIVE, runs, target=0.9)
     this = estimator(FIVE, runs)
     enough = 50 + result.missing_runs
-    assert this.bounded(scale=enough / 50).success_at() >= 0.9
-    assert this.bounded(scale=(enough - 10) / 50).success_at() < 0.9
+    assert this.bounded_question(scale=enough / 50).success_at() >= 0.9
+    assert this.bounded_question(scale=(enough - 10) / 50).success_at() < 0.9
     assert found(FIVE, runs, target=0.7).missing_runs == 0
     assert found(FIVE, runs, target=0.97).missing_runs is None
 
 
 def test_a_target_above_the_ceiling_of_the_bound_is_impossible():
     runs = seen(30, 50, fatal=5)
-    answer = odds_answer(FIVE, target=0.9, seen=runs)
-    assert answer.needed.answer == "impossible"
-    assert answer.needed.ceiling < ceiling([(0.6, 0.1)] * 5) == pytest.approx(answer.needed_at_point.ceiling)
+    answer = odds_answer(FIVE, target=0.9, record=runs)
+    assert answer.target_result.answer == "impossible"
+    assert (
+        answer.target_result.ceiling < ceiling([(0.6, 0.1)] * 5) == pytest.approx(answer.target_result_at_point.ceiling)
+    )
     assert answer.failed
 
 
 def test_the_expected_calls_are_bounded_from_above():
     result = found(FIVE, seen(35, 50))
     most = dict(result.most)["query_llm"]
-    assert result.point.effect("query_llm").expected.low < most < 20
+    assert result.point.effect("query_llm").average.low < most < 20
 
 
 def test_a_guard_without_a_record_must_be_given_odds():
@@ -101,7 +103,7 @@ def _covered(world, machine, worlds, seed):
     covered = 0
     for _ in range(worlds):
         runs = world.recorded(rng)
-        covered += estimator(machine, runs).bounded().success_at() <= truth
+        covered += estimator(machine, runs).bounded_question().success_at() <= truth
     return covered
 
 
@@ -139,7 +141,7 @@ def test_corners_are_odds_and_span_what_the_bounds_allow():
 def test_counts_say_how_many_odds_they_bound():
     assert Counts("g", 3, 2, 0, fatal_odds=0.0).bounds == 1
     assert Counts("g", 3, 2, 1).bounds == 2
-    assert Counts("g", 3, 2, 1).scaled(2.5) == Counts("g", 8, 5, 2)
+    assert Counts("g", 3, 2, 1).at_scale(2.5) == Counts("g", 8, 5, 2)
 
 
 @pytest.mark.parametrize(
