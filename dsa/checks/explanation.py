@@ -1,7 +1,7 @@
-"""Why an event is accepted or refused in a state, case by case.
+"""Explanations: why an event is accepted or refused in a state, case by case.
 
-Takes a machine, an event and a state; gives, for each combination of verdicts and of the values that the rows read, which
-conjuncts of which row are true. Cases that look alike are put together. Whether a case can be reached is not asked.
+Takes a machine, an event and a state; gives, for each combination of verdicts and of the values that the rows read, which conjuncts of which row are
+true. Cases with the same outcome for the same reasons are put together. Whether a case can be reached is not checked.
 """
 
 from collections.abc import Iterator, Mapping

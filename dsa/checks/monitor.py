@@ -1,12 +1,10 @@
-"""Properties as monitors over one recorded run: satisfied, violated, or pending.
+"""Monitors: properties over one recorded run, each satisfied, violated or pending.
 
-Takes a form and the moments of a run so far, gives a `MonitorReport`. *Violated*: some moment breaks it, and nothing that follows can mend that.
-*Satisfied*: the run is over, or nothing that follows can break it. *Pending*: neither yet. Each moment is looked at once.
+`monitor` takes a form and the moments of a run so far. *Violated*: some moment breaks it, and nothing that follows can change that. *Satisfied*: the
+run is over, or nothing that follows can break it. *Pending*: neither yet. Each moment is looked at once.
 
-A recorded trace, run again: does the table do what the record says, and what do the properties say of that run?
-
-Takes a machine and a record, gives a `Replay`: the steps that fit, the first that does not with the reason (which row took it, which
-conjuncts were false), and a verdict of each property that can be watched on a single run.
+`replay` takes a machine and a recorded trace, and runs it again. It gives a `Replay`: the steps that fit, the first step that does not with
+the reason (which row took it, which conjuncts were false), and a verdict for each property that can be watched on a single run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,13 +24,13 @@ from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over, st
 from dsa.trace import RecordedStep, RecordedTrace, Trace, follow, show_occurrence
 
 MonitorVerdict = Literal["satisfied", "violated", "pending"]
-#: The forms that speak of single runs. The others speak of all runs together, and no run can tell.
+#: The forms that are about single runs. The others are about all runs together, so no single run decides them.
 MonitorableForm = Always | Never | UnchangedClaim | LeadsTo | OnlyAfter | AtMost
 
 
 @attrs.frozen
 class MonitorReport:
-    """What a monitor says of a run. `step` is the moment that decided: the one that breaks it, or from which something is owed."""
+    """What a monitor says of a run. `step` is the moment that decides it: the one that breaks the property, or since which something is owed."""
 
     verdict: MonitorVerdict
     step: int | None = None
@@ -44,7 +42,7 @@ def is_monitor(form: Form) -> TypeGuard[MonitorableForm]:
 
 
 def monitor(form: MonitorableForm, run: Sequence[TraceMoment], *, is_complete: bool) -> MonitorReport:
-    """Watch a run of at least the start; `is_complete` tells that nothing can follow."""
+    """Watch a run of at least the start; `is_complete` means that nothing can follow."""
     if isinstance(form, LeadsTo):
         return _leads_to(form, run, is_complete=is_complete)
     breach = next(_breaches(form, run), None)
@@ -70,7 +68,7 @@ def _leads_to(form: LeadsTo, run: Sequence[TraceMoment], *, is_complete: bool) -
 
 
 def _breaches(form: MonitorableForm, run: Sequence[TraceMoment]) -> Iterator[int]:
-    """Yield the moments that break a form which no later moment can mend."""
+    """Yield the moments that break a form for good."""
     match form:
         case Always(condition):
             yield from (place for place, moment in enumerate(run) if not moment.holds(condition))
@@ -128,7 +126,7 @@ class MonitorResult:
 
 @attrs.frozen
 class Replay:
-    """What came of running a record of `total` steps again: the trace as far as it fits, and what properties say of it."""
+    """The result of running a record of `total` steps again: the trace as far as it fits, and what properties say of it."""
 
     trace: Trace
     mismatch: Mismatch | None
@@ -168,7 +166,7 @@ def replay(machine: Machine, record: RecordedTrace) -> Replay:
 
 
 def _compared_start(machine: Machine, record: RecordedTrace, here: Configuration) -> str:
-    """Return what the record has otherwise at its start."""
+    """Return what differs at the start of the record; empty when nothing does."""
     if record.machine is not None and record.machine != machine.name:
         return f"the trace is one of {record.machine}, this machine is {machine.name}"
     if record.state is not None and record.state != here.state:
@@ -177,7 +175,7 @@ def _compared_start(machine: Machine, record: RecordedTrace, here: Configuration
 
 
 def _again(machine: Machine, here: Configuration, record_step: RecordedStep) -> tuple[Configuration, str]:
-    """Take a recorded step again, and say what is otherwise than recorded."""
+    """Take a recorded step again; return the configuration after it, and what differs from the record."""
     try:
         result = step(machine, here, record_step.occurrence)
     except OccurrenceError as fault:

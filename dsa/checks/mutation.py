@@ -1,11 +1,9 @@
-"""The small faults that `dsa mutate` makes: in rows, in declarations, and in what Effects says to the driver.
+"""Mutation testing: which small faults of a machine its checks, properties and scenarios notice.
 
-Takes a machine, gives one `Mutant` for each fault: a machine like any other.
-
-How strong a spec is: which small faults of a machine its checks, properties and scenarios notice.
-
-Takes a machine that passes `check`; gives one `MutantResult` for each mutant. A mutant that nothing notices is compared with the machine:
-equal, when no run can tell the two apart, or a survivor. What Effects says to the driver no run of the table shows: of that, new warnings are noticed.
+`mutants` yields a `Mutant` for each fault: a machine like any other, with one change in its rows, in its declarations, or in what Effects tells
+the driver. `mutate` takes a machine that passes `check` and gives one `MutantResult` for each mutant. A mutant that nothing notices is compared
+with the machine: it is equal when no run can distinguish the two, and otherwise a survivor. No run of the table shows what Effects tells the
+driver; there, only new warnings count.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -119,7 +117,7 @@ def _swapped_durations(machine: Machine) -> Iterator[Mutant]:
 
 
 def _declaration_mutants(machine: Machine) -> Iterator[Mutant]:
-    """Yield the mutants of declarations; those that Steps make are nobody's to get wrong."""
+    """Yield the mutants of declarations, except those that Steps make: no author writes these."""
     if not machine.steps:
         for place, variable in enumerate(machine.variables):
             for what, variant in _variable_faults(machine, variable):
@@ -322,27 +320,27 @@ def _kin(machine: Machine, effect: str) -> tuple[str, ...]:
     return tuple(other for other in (kin[place:] + kin[:place])[:2] if other != effect)
 
 
-#: So many configurations are looked at one by one: a function for them is not worth its making.
+#: Up to this many configurations are evaluated one by one: compiling a function for them would take longer.
 _FEW = 100
 
 Kind = Literal["noticed", "survived", "equal", "not judged"]
-#: What became of a mutant: its kind, and what noticed it or why it is of that kind.
+#: The kind of a mutant, and what noticed it or why it is of that kind.
 Outcome = tuple[Kind, str]
-#: Does work for each number below a count, and gives the results in order.
+#: Does work for each number below a count, and yields the results in order.
 Spread = Callable[[Callable[[int], Outcome], int], Iterable[Outcome]]
 _LATE: Outcome = ("not judged", "the time limit was met")
-#: Given where a mutant differs: tells whether that is proved never to be reached, whatever the parameters.
+#: Takes the conditions under which a mutant differs; returns whether it is proved that no run meets them, for all parameters.
 Prover = Callable[[tuple[WatchedCondition, ...]], bool]
-#: Gives the engine for a search: of which of the valuations, and for which property, if it is one's own.
+#: Returns the engine for a search, by the number of the valuation, and by the property when the search is for one property.
 Engines = Callable[..., Engine]
 
 
 @attrs.frozen
 class MutantResult:
-    """What became of one mutant.
+    """The result for one mutant.
 
     `by` is what noticed it: a diagnostic's code, a property or a scenario; for an equal one, how that is known; for a survivor, empty
-    when some run tells the two apart, or that no difference was found and none is excluded; for one that is not judged, why.
+    when some run distinguishes the two, or a sentence when no difference was found and none is excluded; for one that is not judged, why.
     """
 
     mutant: Mutant
@@ -390,9 +388,11 @@ def mutate(
 ) -> Strength:
     """Judge every mutant of a machine.
 
-    It is looked at with the smallest parameters, and with `parameters` or the defaults. A mutant is noticed when `check` of it has an error, a violated property or a scenario that fails. `prove`, when given, is asked about
-    parameters that are not explored; without it a mutant of a machine with parameters is equal only if its rows read the same. Mutants that are not judged when the time of `limits` is over are
-    of the kind `not judged`. `spread` does work for each number below a count, and gives the results in order. ValueError when the machine itself does not pass.
+    Mutants run with the smallest parameters, and with `parameters` or the defaults. A mutant is noticed when `check` of
+    it has an error, a violated property or a scenario that fails. `prove`, when given, decides for parameters that are
+    not explored; without it a mutant of a machine with parameters is equal only if its rows read the same. Mutants that
+    are not judged when the time of `limits` is over are of the kind `not judged`. `spread` does work for each number
+    below a count, and yields the results in order. Raises ValueError when the machine itself does not pass.
     """
     judge = _MutantJudge(machine, parameters, limits, prove)
     every = [each for each in mutants(machine) if not _is_set(each, parameters)]
@@ -425,7 +425,7 @@ class _MutantJudge:
     def __call__(self, mutant: Mutant) -> Outcome:
         """Judge one mutant: its kind, and what noticed it or why it is that."""
         outcome = _LATE if self._limits.is_expired() else self._outcome(mutant)
-        return _LATE if self._limits.is_expired() else outcome  # what was found in a hurry may be for want of time
+        return _LATE if self._limits.is_expired() else outcome  # near the limit, a result may be due to lack of time
 
     def _outcome(self, mutant: Mutant) -> Outcome:
         if mutant.group == "Effects":
@@ -464,7 +464,8 @@ def complaint(
 ) -> str | None:
     """Return the first thing that makes a check fail, the cheapest ones first: a scenario, an error, a violated property.
 
-    `values` are the parameters to explore at; `build_system` gives the machine's system. Properties are judged where it `differs` there from a machine that has them.
+    `values` are the parameters to explore at; `build_system` gives the machine's system. Properties are judged where it
+    `differs` there from a machine that has them.
     """
     for result in run_scenarios(machine):
         if not result.ok:
@@ -498,7 +499,7 @@ def _first_error(diagnostics: Sequence[Diagnostic]) -> str | None:
 
 
 def prover(machine: Machine) -> Prover:
-    """Return what proves by induction that a machine never comes to a difference. Raises NoSolverError when z3 is not installed."""
+    """Return a prover that shows by induction that a machine never meets a difference. Raises NoSolverError when z3 is not installed."""
     session = ProofSession(machine, lambda: False)
 
     def never(sights: tuple[WatchedCondition, ...]) -> bool:
@@ -519,14 +520,14 @@ class _MutantComparison:
         self._machines = [system.machine.at(there) for there in values]
 
     def is_distinguishable(self, system: System) -> bool:
-        """Return whether some run at the values explored comes to where a mutant does something else; `system` is the mutant's."""
+        """Return whether some run at the values explored reaches a place where a mutant does something else; `system` is the mutant's."""
         sights = differences(self._system, system, never_two=True)
         return bool(sights) and any(
             reachable_set.comes_to(sights) for reachable_set in map(self._reachable_sets, self._machines)
         )
 
     def __call__(self, system: System) -> Outcome:
-        """Judge a mutant that no run at the values explored tells apart: whether it is equal, and how that is known."""
+        """Judge a mutant that no run at the values explored distinguishes: whether it is equal, and how that is known."""
         sights = differences(self._system, system, never_two=True)
         if sights and not self._system.machine.parameters:
             return "equal", "the same steps from everywhere a run can be"
@@ -568,13 +569,13 @@ def _valuations(machine: Machine, parameters: Mapping[str, Value] | None) -> tup
 
 
 def differences(one: System, other: System, *, never_two: bool = False) -> tuple[WatchedCondition, ...]:
-    """Return when, at each location of `one`, the two do not do the same; none at locations that the other does not have.
+    """Return the conditions under which, at each location of `one`, the two do not do the same; none at locations that the other does not have.
 
-    The two have the same parameters and variables. If no such condition can come true in a run of the first, both take the same steps for
-    ever: same events, guards asked, effects in order, states and values.
-    The other has every location that both reach by doing the same, so a first difference is always at one it has. Of the order of timers only what is said
-    of timers that both have counts. With `never_two` they are compared where, in both, no two rows are enabled at once: as wherever a run comes to that
-    passes its check.
+    The two have the same parameters and variables. If no such condition can come true in a run of the first, both take
+    the same steps for ever: same events, guards, effects in order, states and values. The other has every location that
+    both reach by doing the same, so a first difference is always at one it has. Of the order of timers, only the part
+    about timers that both have counts. With `never_two` they are compared where, in both, no two rows are enabled at
+    once, which is so wherever runs of a machine lead that passes its check.
     """
     common_timers = _timer_rows(one.machine) & _timer_rows(other.machine)
     mine, theirs = (
@@ -604,7 +605,7 @@ def _ordering(timers: frozenset[Timer], location: Location) -> Location:
 
 @attrs.frozen
 class _Difference:
-    """What two systems do otherwise; `left` and `right` are their locations as they are compared."""
+    """The difference of two systems; `left` and `right` are their locations as they are compared."""
 
     one: System
     other: System

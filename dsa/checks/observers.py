@@ -1,7 +1,7 @@
-"""Properties as something to look out for: each form becomes a system that remembers enough, and conditions that must not come true.
+"""Observers: each form of property becomes a system that remembers enough, and conditions that must not come true.
 
-Takes a system and a property's form, gives an `Observer`. What a property must remember (has P been true, how often was E)
-becomes variables of the system, updated by its commands: so any engine and any proof that knows always and never knows every form.
+Takes a system and a property's form, gives an `Observer`. What a property must remember (whether P has been true, how often E was) becomes
+variables of the system, which its commands update. So an engine or a proof that handles `always` and `never` handles every form.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,7 +42,7 @@ from dsa.expr import (
 )
 from dsa.system import GuardedCommand, System, after, at_location, at_start, happens
 
-#: The observers' names; the language knows no name with a colon, so none is a user's.
+#: The observers' names; no name of the table language has a colon, so they cannot clash with a user's.
 HISTORY, OBLIGATION, NOW, COUNT, OPEN = ":seen", ":waiting", ":now", ":count", ":open"
 _OPEN, _COUNT = Name(OPEN, "variable"), Name(COUNT, "variable")
 
@@ -62,7 +62,7 @@ class Observer:
 
     `sights` are the moments in question: violations for `always`, `never`, `unchanged`, `only after`, `at most`; witnesses for
     `possible`. `at_start` is over parameters: whether the start is such a moment. For `leads to` and `from everywhere
-    possible` there are no sights: `state` is the variable to follow (WAITING: Q is owed; NOW: P holds).
+    possible` there are no sights: `state` is the variable to follow (OBLIGATION: Q is owed; NOW: P holds).
     """
 
     system: System

@@ -1,11 +1,7 @@
-"""Where a finding stands, and how it names rows and values.
+"""Places and names for diagnostics: spans that are always there, words for rows and values, and false conjuncts.
 
-Takes rows, configurations and spans; gives spans that are always there, and words. A machine built in Python has no
-text: its findings stand at a neutral place.
-
-Which candidate rows of an event are enabled, and which conjuncts of their conditions are false.
-
-Takes rows and the values that they read; gives a `RowView` for each row, and words. Whether the values can be reached is not asked.
+A machine built in Python has no text: its findings get a neutral place. A `RowView` says of a candidate row whether it is enabled, and which of its
+conjuncts are true at given values. Whether these values can be reached is not checked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,7 +54,7 @@ def read_by(rows: Iterable[Transition]) -> frozenset[str]:
 
 
 def changed_by(rows: Iterable[Transition]) -> frozenset[str]:
-    """Return the names of the variables that rows change, and of what the new values are made of."""
+    """Return the names of the variables that rows change, and the names in their new values."""
     variables = set[str]()
     for row in rows:
         for update in row.updates:

@@ -1,18 +1,12 @@
-"""Properties that say little: what they speak of never happens.
+"""Properties judged exactly at one valuation of the parameters, by exhaustive search.
 
-Takes what was judged at each valuation, gives a warning for each property whose left side is never true in any exploration.
-
-The moments of one run, as properties see them: what every name of a property is worth at each.
-
-Takes a machine and the steps of a trace, gives a `TraceMoment` for the start and for each step (specs/semantics.md, "What properties
-mean"). Where `dsa.system` decides names for all runs at once, here everything has a value.
-
-Properties judged exactly at one valuation of the parameters, by exhaustive search.
-
-Takes a system whose machine has its parameters' values, and forms; gives a `PropertyValue` for each. Forms that need no memory share one
-search; each other form searches the system that remembers what it needs. Limits hold for each search: one that stops
-leaves UNKNOWN whatever was not found by then. A violation is explained: what is wrong at the end, others that take other rows, the nearest run
+Takes a system whose machine has values for its parameters, and forms of properties; gives a `PropertyValue` for each. Forms that need no memory
+share one search. Each other form searches a system that remembers what it needs. Limits apply to each search: one that stops early leaves UNKNOWN
+whatever it did not find. A violation comes with an explanation: what is wrong at the end, counterexamples that take other rows, and the nearest run
 that passes.
+
+A `TraceMoment` has the value of every name at one moment of a run (specs/semantics.md, "What properties mean"). `vacuous` warns of a property whose
+subject never happens.
 """
 
 from collections import deque
@@ -62,7 +56,7 @@ from dsa.trace import Trace, show_loop
 
 
 def subject(form: Form) -> Expr | None:
-    """Return what a property speaks of: where that never happens, it holds and says nothing. None for the forms that need none."""
+    """Return the subject of a property: where that never happens, the property holds and says nothing. None for forms without one."""
     match form:
         case LeadsTo(cause, _, _):
             return cause
@@ -82,10 +76,10 @@ def vacuous(claim: Property, text: str, idle: Sequence[str], where: str) -> Diag
         return None
     what = "no scope opens: " if isinstance(claim.form, AtMost) and claim.form.between else ""
     message = f"'{text}' holds because {what}{idle[0]} never happens{where}"
-    return Diagnostic("DSA313", "warning", message, place(claim.span), "mend the property, or the rows it speaks of")
+    return Diagnostic("DSA313", "warning", message, place(claim.span), "fix the property, or the rows it speaks of")
 
 
-#: What a guard that was not asked has said: none of its verdicts.
+#: The value of a guard that did not run: none of its verdicts.
 _NOT_ASKED = "not asked"
 
 
@@ -142,19 +136,20 @@ def _nothing_happens(machine: Machine) -> dict[str, Value]:
 
 
 PropertyVerdict = Literal["PROVED", "HOLDS", "VIOLATED", "NOT INDUCTIVE", "UNKNOWN"]
-#: Judges the two forms that speak of odds, within limits: gives a verdict, a sentence, and what the number assumes.
+#: Judges the two forms about odds, within limits: returns a verdict, a sentence, and the assumptions of the number.
 Odds = Callable[[Machine, Form, SearchLimits], tuple[PropertyVerdict, str, tuple[str, ...]]]
 
 
 @attrs.frozen
 class PropertyValue:
-    """What a property is worth at one valuation.
+    """The judgement of a property at one valuation.
 
-    `trace` is a shortest counterexample, or the witness of a `possible` that holds; its steps from `loop` on can be repeated for ever
-    (at its end: the run rests there). `more` are counterexamples that take other rows, each with its `loop`, `passing_run` a run that begins like the
-    first one and ends well. `idle` is what never happens, so that the verdict says little. `relies_on` are the effects without whose answers a
-    `leads to` would not hold (S12), in the order of Effects; `ignored_failures` those whose failure a row ignores where Q is owed and nothing is left that would
-    bring it: such a row counts as none.
+    `trace` is a shortest counterexample, or the witness of a `possible` that holds; its steps from `loop` on can be
+    repeated for ever (at its end: the run rests there). `more` are counterexamples that take other rows, each with its
+    `loop`, `passing_run` a run that begins like the first one and ends well. `idle` is what never happens, so that the
+    verdict says little. `relies_on` are the effects without whose answers a `leads to` would not hold (S12), in the
+    order of Effects; `ignored_failures` those whose failure a row ignores where Q is owed and nothing is left that
+    would bring it: such a row counts as none.
     """
 
     verdict: PropertyVerdict
@@ -170,7 +165,7 @@ class PropertyValue:
 
 
 class Questions:
-    """What the first search of a system is to look out for, so that properties that need no memory are judged by it alone."""
+    """The sights that the first search of a system looks out for, so that it decides all properties that need no memory."""
 
     def __init__(self, system: System, forms: Sequence[Form]) -> None:
         self.system, self.forms = system, tuple(dict.fromkeys(forms))
@@ -208,7 +203,7 @@ def judge(
 ) -> dict[Form, PropertyValue]:
     """Judge the properties asked about, at the parameter values of the system's machine; `base` is the search for the questions.
 
-    With more than one of `traces`, a violated property comes with up to so many counterexamples and the nearest run that passes.
+    With more than one of `traces`, a violated property comes with at most that many counterexamples and the nearest run that passes.
     """
     return _PropertyJudge(questions, base, limits, traces, lambda _form: engine, odds).run()
 
@@ -220,9 +215,10 @@ def violated_forms(
     engine: Callable[[Form], Engine],
     odds: Odds | None = None,
 ) -> Iterator[Form]:
-    """Return the forms that `judge` finds violated, those first that are soon decided; no counterexample is made of them. `engine` gives what searches for one.
+    """Yield the forms that `judge` finds violated, without counterexamples, those first that take little time.
 
-    As for mutants, of which there are many, and each is looked at once: of conditions nothing is decided that a short search shows.
+    `engine` returns the engine for a form. Meant for mutants, of which there are many, each judged once: conditions are
+    not simplified where a short search decides as well.
     """
     return _PropertyJudge(questions, base, limits, 1, engine, odds, hurries=True).violated_forms()
 
@@ -244,7 +240,7 @@ class _PropertyJudge:
         self._system, self._constants = questions.system, questions.system.machine.constants
 
     def run(self) -> dict[Form, PropertyValue]:
-        """Judge each form; say what never happens."""
+        """Judge each form, and add what never happens."""
         plain, subjects = self._questions.plain, self._questions.subjects
         hits = dict(zip(plain, self._base.hits, strict=False))
         subject_hits = dict(zip(subjects, self._base.hits[len(plain) :], strict=True))
@@ -322,7 +318,7 @@ class _PropertyJudge:
 
     def _with_memory(self, form: OnlyAfter | AtMost) -> PropertyValue:
         observer = observer_of(self._system, form, self._constants)
-        if evaluate(observer.at_start, self._constants) is True:  # then what is counted may not fit its variable
+        if evaluate(observer.at_start, self._constants) is True:  # then the count may not fit its variable
             return self._violation(form, self._base, Hit(self._base.ground.start, ()), observer)
         result = self._search(form, observer)
         return self._safe(form, observer, result, result.hits[0])
@@ -445,7 +441,7 @@ def _timer_promise(promise: tuple[str, str]) -> str:
 # -- counterexamples explained ----------------------------------------------------------------------------------------
 
 
-#: So many searches without some rows are made for each counterexample that is asked for.
+#: The most searches without some rows for each counterexample.
 _SEARCHES_EACH = 8
 
 
@@ -520,10 +516,10 @@ def similar(
     engine: Engine | None = None,
     sights: Sequence[WatchedCondition] = (),
 ) -> tuple[Counterexample, ...]:
-    """Give up to so many further counterexamples, each a shortest one without some rows of the others.
+    """Return at most `most` further counterexamples, each a shortest one without some rows of the others.
 
-    `look` is asked of searches that leave out rows, one after the other: it gives the commands of a counterexample found there,
-    and what is wanted of it. Each takes other rows than those before.
+    `look` takes searches that leave out rows, one after the other: it returns the commands of a counterexample there,
+    and the counterexample. Each takes other rows than those before.
     """
     counterexamples: list[Counterexample] = []
     row_sets, exclusions = {_rows(first)}, set[frozenset[int]]()
@@ -582,7 +578,7 @@ def passing_run(
 
 
 class _Bad:
-    """Tells the moments that break a property."""
+    """Decides which moments break a property."""
 
     def __init__(self, result: FinishedSearch, sights: Sequence[WatchedCondition]) -> None:
         self._ground = result.ground

@@ -1,7 +1,7 @@
-"""Explorations to diagnostics: what cannot be reached, what is refused where it may happen, deadlocks, limits.
+"""Diagnostics from explorations: what cannot be reached, what is refused where it may happen, deadlocks, limits.
 
-Takes the explorations of one run (at different parameter values); gives one diagnostic for each fault, with the values and a
-shortest trace of the first exploration that meets it. What no exploration reaches is reported only when all are complete.
+Takes the explorations of one run (at different parameter values); gives one diagnostic for each fault, with the values and a shortest trace of the
+first exploration that meets it. What no exploration reaches is reported only when all are complete.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +20,8 @@ def from_explorations(
 ) -> tuple[Diagnostic, ...]:
     """Return every finding of a run's explorations.
 
-    `has_parameters` tells that the parameters were asked for: states and rows that these values leave out are then warnings. Unless `with_warnings`, what is refused from
-    outside is left out, which is a warning always.
+    `has_parameters`: the caller chose the parameters, so states and rows that these values leave out are only warnings.
+    Without `with_warnings`, refused events from outside, which are always warnings, are left out.
     """
     diagnostics: list[Diagnostic] = []
     keys: set[tuple[object, ...]] = set()
@@ -70,7 +70,7 @@ def _reach(exploration: Exploration, configuration: Configuration) -> str:
 
 
 def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:
-    """Say at which values something is refused, and how that is reached."""
+    """Return at which values something is refused, and how these are reached."""
     relevant = read_by(rows) | (changed_by(rows) if witness.refusal.reason == "out_of_domain" else frozenset())
     values = show_relevant(exploration.machine, witness.configuration.values, relevant)
     at = f" at {values}" if values else ""
@@ -135,11 +135,7 @@ def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
     outer = list(machine.ancestry(state))
     outer = outer[outer.index(row.source) + 1 :]
     sources = [source for source in outer if (source, row.event) in machine.rows_from]
-    return (
-        f"; the rows of {sources[0]} do not step in, since {row.source} has rows for {row.event} (S3)"
-        if sources
-        else ""
-    )
+    return f"; the rows of {sources[0]} do not step in, since {row.source} has rows for {row.event}" if sources else ""
 
 
 def _others(witnesses: list[Witness]) -> str:
@@ -149,7 +145,7 @@ def _others(witnesses: list[Witness]) -> str:
 
 
 def _emitted_at(exploration: Exploration, witness: Witness) -> Span:
-    """Return the place where the effect was emitted whose answer nobody handles."""
+    """Return the place where the effect was emitted whose answer no row handles."""
     machine = exploration.machine
     origin = machine.event_named[witness.occurrence.event].origin
     for before, occurrence in exploration.way_back(witness.configuration):
@@ -195,7 +191,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     where = f" (explored: {at})" if at else ""
     refused_rows = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
     has_unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
-    first = "mend first what is refused: this may follow from it; else " if refused_rows or has_unhandled else ""
+    first = "first fix what is refused: this may follow from it; else " if refused_rows or has_unhandled else ""
     for state in machine.states:
         if state.name not in reached_names and (state.parent is None or state.parent in reached_names):
             message = f"{state.name} cannot be reached{where}"
@@ -208,7 +204,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
     for number, row in enumerate(machine.transitions):
         possible = number in taken or machine.steps  # what Steps expand into covers cases that a plan may not have
         if row.span in alive:
-            continue  # a row with lists is dead when all that it stands for are, and is told of once
+            continue  # a row with lists is dead when all that it stands for are, and is reported once
         if not possible and id(row) not in refused_rows and row.source in reached_names | {STAR}:
             message = f"the row {row} can never be taken{where}"
             hint = f"{first}{_why_never(explorations, row)}"
@@ -225,7 +221,7 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
         if count and (row.source, row.event) in exploration.machine.armed(location.state)
     ]
     if not ahead or not all(ahead):
-        return "mend its condition, or delete it: it is never true, or rows of inner states replace it (S3)"
+        return "fix its condition, or delete it: it is never true, or rows of inner states replace it"
     timers = sorted({timer for each in ahead for timer in each})
     names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)
     return f"{names} always comes first, and ends or starts anew what waits for {row.event}: give this row a shorter time, or delete it"

@@ -1,24 +1,10 @@
-"""One verdict for each property out of what it is worth at each valuation.
+"""Check reports: everything that `dsa check` finds out about one machine, as one frozen value.
 
-Takes a machine's properties, its system and the valuations to judge them at; gives a `PropertyResult` for each, and warnings about those
-that say nothing. A property that is violated somewhere is VIOLATED; one that is not judged somewhere is UNKNOWN.
-
-What the verdicts of a check rely on and nobody has seen to: effects that need not answer, and failures that no row is for (S12).
-
-Takes the judged properties of a machine, gives one warning for each effect.
-
-Data that may be missing when a prompt or a guard reads it: DSA316 (rule D5).
-
-Takes a system with its machine's values, and limits; asks for each use whether its event always came before, and, for `since`, whether it came
-after that. Gives a warning with a shortest way to where it did not.
-
-Everything `dsa check` finds out about one machine, as one frozen value.
-
-Takes a machine, and a clock when time matters; gives a `CheckReport`. Reads no files and prints nothing.
-
-Totals: what a check explored and found, counted in a sentence each.
-
-Takes what a `CheckReport` holds, returns text. The commands print these sentences, and pages of documentation show them.
+`check` takes a machine, and a clock when time matters; it reads no files and prints nothing. `combine_results` makes one verdict for each
+property out of its values at each valuation: a property that is violated somewhere is VIOLATED, and one that is not judged somewhere is
+UNKNOWN. `reliance` warns of each effect that a verdict relies on and that has no time limit, or whose failure no row handles (S12).
+`missing_data` warns of data that may be missing when a prompt or a guard reads it (DSA316, rule D5), with a shortest way there. The
+functions at the end write totals as sentences: the commands print them, and pages of documentation show them.
 """
 
 import importlib
@@ -40,9 +26,10 @@ from dsa.errors import Diagnostic, ParameterError
 from dsa.expr import Integer, Name, Value, show_value
 from dsa.machine import FEW_VALUATIONS, Machine, every_valuation, minima
 from dsa.system import System, closed_system
+from dsa.text import plural
 from dsa.trace import Trace, show_events, show_values
 
-#: While one of these stands, nothing but a violation is concluded.
+#: With one of these errors, nothing but a violation is concluded.
 BLOCKING_ERRORS = {
     "DSA205": "a start outside its domain",
     "DSA304": "rows enabled at once",
@@ -56,11 +43,12 @@ BLOCKING_ERRORS = {
 class PropertyResult:
     """A property as written, its line, and its verdict.
 
-    `values` are the valuations that the verdict is about: those explored, or the one at which it is violated. `trace` is a shortest
-    counterexample there, or a witness of `possible`; from its step `loop` on it can go on for ever. `more` are
-    counterexamples by other rows, each with its `loop`, `passing_run` the nearest run that is none. `assumes` says what the verdict rests on.
-    `blocking_codes` are the codes of the errors while which it is not judged: UNKNOWN for that reason alone. `relies_on` are the effects without whose answers
-    it would not hold, `must_not_fail` those of them whose failure no row names (S12).
+    `values` are the valuations that the verdict is about: those explored, or the one at which it is violated. `trace`
+    is a shortest counterexample there, or a witness of `possible`; from its step `loop` on it can go on for ever.
+    `more` are counterexamples by other rows, each with its `loop`, `passing_run` the nearest run that is not one.
+    `assumes` says what the verdict rests on. `blocking_codes` are the codes of the errors that block the verdict: it is
+    UNKNOWN for that reason alone. `relies_on` are the effects without whose answers it would not hold, `must_not_fail`
+    those of them whose failure no row names (S12).
     """
 
     text: str
@@ -80,7 +68,7 @@ class PropertyResult:
 
     @property
     def condition(self) -> str:
-        """What the verdict relies on, as it stands behind `if`; empty when on nothing."""
+        """What the verdict relies on, as written after `if`; empty when it relies on nothing."""
         return relied_on(self.relies_on, self.must_not_fail)
 
     @property
@@ -132,7 +120,7 @@ def _odds(machine: Machine) -> Odds | None:
 def combine_results(
     machine: Machine, reports: Sequence[ValuationReport], errors: Iterable[Diagnostic]
 ) -> tuple[PropertyResult, ...]:
-    """Return the verdict of each property; `errors` are what else the run found."""
+    """Return the verdict of each property; `errors` are the other findings of the run."""
     codes = sorted({error.code for error in errors if error.severity == "error"} & BLOCKING_ERRORS.keys())
     return tuple(_combine(claim, number, reports, tuple(codes)) for number, claim in enumerate(machine.properties))
 
@@ -140,7 +128,7 @@ def combine_results(
 def _combine(
     claim: Property, number: int, reports: Sequence[ValuationReport], codes: tuple[str, ...]
 ) -> PropertyResult:
-    # The smallest parameters are explored for the sake of rows and counts; nobody asks for the odds without any retry.
+    # The smallest parameters are explored for rows and counts; odds without any retry are of no interest.
     reports_used = reports[:1] if isinstance(claim.form, Probability | ExpectedCount) else reports
     each = [(_values(at.machine), at.judgements[number]) for at in reports_used]
     text, line = text_of(claim), claim.span.line if claim.span else 0
@@ -254,7 +242,7 @@ def _failing_effects(machine: Machine, results: Sequence[PropertyResult]) -> Ite
 def _ignored_failures(
     machine: Machine, results: Sequence[PropertyResult], reports: Sequence[ValuationReport]
 ) -> Iterator[Diagnostic]:
-    """Yield the failures that a row ignores where nothing is left that would bring what is owed: such a row counts as none."""
+    """Yield the failures that a row ignores where nothing is left that would bring what is owed: such a row does not count."""
     for effect in machine.effects_with_answers:
         declaration = machine.effect_named[effect]
         for number, result in enumerate(results):
@@ -286,7 +274,7 @@ def missing_data(system: System, limits: SearchLimits, engine: Engine | None = N
 
 
 def _forms(use: Use) -> tuple[Form, ...]:
-    """Return the properties that say that the data is there; none for what may be missing."""
+    """Return the properties by which the data is there; none for data that may be missing."""
     if use.reference.is_optional:
         return ()
     event = Name(use.reference.event, "event")
@@ -310,8 +298,8 @@ def _warning(use: Use, form: Form, trace: Trace) -> Diagnostic:
 class CheckReport:
     """What one run of the checks found.
 
-    `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are the leaves in which a run may stay
-    with nothing outstanding, no timer armed, and not final, as far as was explored.
+    `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are
+    the leaves in which a run may stay with nothing outstanding, no timer armed, and not final, as far as was explored.
     """
 
     name: str
@@ -345,9 +333,11 @@ def check(
 ) -> CheckReport:
     """Check a machine: structure, exploration, Definition 4, scenarios, properties.
 
-    Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given; with `each_value` at every combination of values, those of `parameters` fixed (ParameterError
-    when there are more than `FEW_VALUATIONS`). `max_states` holds for each search, `time_limit_s` (which needs a `clock`) for all of it together. With more than one of `traces`, a violated property has
-    up to so many counterexamples. Raises ParameterError for an unknown parameter or a value outside its domain.
+    Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given; with `each_value`
+    at every combination of values, those of `parameters` fixed (ParameterError when there are more than
+    `FEW_VALUATIONS`). `max_states` holds for each search, `time_limit_s` (which needs a `clock`) for all of it
+    together. With more than one of `traces`, a violated property has at most that many counterexamples. Raises
+    ParameterError for an unknown parameter or a value outside its domain.
     """
     outside, missing = tuple[Diagnostic, ...](), dict[Use, Diagnostic]()
     outcomes: list[tuple[Exploration, ValuationReport]] = []
@@ -373,7 +363,7 @@ def check(
 
 @attrs.frozen
 class _Look:
-    """How to look at a system: until when, with what, and how many counterexamples to show."""
+    """How to check a system: the limits, the engine, and how many counterexamples to show."""
 
     limits: SearchLimits
     clock: Clock | None
@@ -408,7 +398,7 @@ def _valuations(machine: Machine, parameters: Mapping[str, Value] | None, *, eac
             many = f"the parameters have more than {FEW_VALUATIONS} combinations of values"
             raise ParameterError(f"{many}: give some of them one (--param), or ask for a proof for all (dsa prove)")
         others = (machine.at(values) for values in every if values != usual.constants)
-        return (usual, *others)  # what is asked at one value alone is asked at the usual ones
+        return (usual, *others)  # what is judged at one valuation alone is judged at the usual one
     if parameters is not None:
         return (machine.at(parameters),)
     smallest = machine.at(minima(machine))
@@ -437,15 +427,15 @@ def explored_text(exploration: Exploration) -> str:
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in exploration.parameters.items())
     at = f" at {values}" if values else ""
     rest = "" if exploration.complete else f", stopped at {exploration.limit or 'a limit'}"
-    count_text = counted_text(exploration.configurations, "configuration", "configurations")
-    return f"{count_text}, {counted_text(exploration.transitions, 'transition', 'transitions')}{at}{rest}"
+    counts = plural(exploration.configurations, "configuration"), plural(exploration.transitions, "transition")
+    return f"{', '.join(counts)}{at}{rest}"
 
 
 def findings_text(diagnostics: Iterable[Diagnostic]) -> str:
     """Return how many errors, warnings and, where there are any, notes there are."""
     counts = Counter[str](diagnostic.severity for diagnostic in diagnostics)
-    words = [counted_text(counts[severity], severity, f"{severity}s") for severity in ("error", "warning")]
-    words += [counted_text(counts["info"], "note", "notes")] if counts["info"] else []
+    words = [plural(counts[severity], severity) for severity in ("error", "warning")]
+    words += [plural(counts["info"], "note")] if counts["info"] else []
     return ", ".join(words)
 
 

@@ -1,7 +1,7 @@
-"""Scenarios: run each as written, and say where it goes another way.
+"""Scenarios: each is run as written, up to the first step that goes another way.
 
-Takes a machine with its scenarios, gives a result for each and diagnostics. A scenario runs from the start at its own
-parameters; a guard that a percept does not name has passed; a step that is refused changes nothing.
+Takes a machine with its scenarios; gives a result for each, and diagnostics. A scenario runs from the start at its own parameters. A guard that a
+percept does not name has passed. A step that is refused changes nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _ROWS_LISTED = 3
 
 @attrs.frozen
 class ScenarioResult:
-    """How a scenario went: `message` says what was expected and what came, empty when it is `ok`.
+    """How a scenario went: `message` has the expected and the actual result, and is empty when it is `ok`.
 
     `rows` are the indexes of the rows it took, in order, up to the step that went wrong; `span` is that step's.
     """

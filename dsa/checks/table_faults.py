@@ -1,23 +1,16 @@
-"""S9, Definition 4 of the paper: workflow state changes only when the guards have passed.
+"""Faults of a table: what its rows and declarations alone show at the machine's parameter values. Nothing is explored.
 
-Takes a machine, gives diagnostics, one row at a time, for all values at once: nothing is explored. Whether a condition implies
-that its guards passed is decided by going through the verdicts and taking everything else in it (comparisons, Boolean
-variables) as free. That is sound: a row that is not reported cannot break the rule. It may report a row whose
-condition would need arithmetic to be understood (`x < 1 and x > 2 or g.passed`); such a condition can be written plainer.
+Takes a machine, gives diagnostics.
 
-What can be told from the table without running it: dead ends, effects cancelled or emitted in vain, names that are never used.
+`definition4` reports rows that set workflow state although a guard may not have passed (S9, Definition 4 of the paper). It goes through the
+verdicts to decide whether a condition implies that its guards passed, and takes everything else in the condition (comparisons, Boolean
+variables) as free. That is sound: a row that is not reported cannot break the rule. It may report a row whose condition would need
+arithmetic to be understood (`x < 1 and x > 2 or g.passed`); such a condition can be written more plainly.
 
-Takes a machine, gives diagnostics. Looks at no values, so it holds for all of them.
-
-The kinds of guards and generators that come with dsa, and their options, for who checks a table and builds nothing.
-
-`dsa.guards.guard_kinds` and `dsa.generators.generator_kinds` build them; `tests/unit/test_shipped_kinds.py` holds this list to them.
-
-Kinds that come with dsa, as a table names them: DSA215 for a misspelt one, for its options, and for guards that need cases and have none.
-
-Takes a machine, gives warnings: a user's own module may give a kind of any name, and is not looked at here (`dsa check --with MODULE` does).
-
-Faults of a table: what its rows and declarations alone show, at the machine's parameter values. Nothing is explored.
+Other functions report dead ends, effects that are cancelled or emitted in vain, names that are never used, and initial values outside their domain.
+`kinds` checks the rows of Guards, Generators and Steps against the kinds that come with dsa (DSA215). It only warns: a user's own module may define a
+kind of any name, which `dsa check --with MODULE` checks. `tests/unit/test_shipped_kinds.py` compares `GUARDS` and `GENERATORS` with what
+`dsa.guards.guard_kinds` and `dsa.generators.generator_kinds` build.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -121,7 +114,7 @@ def _unguarded_reason(machine: Machine, row: Transition, rows: tuple[Transition,
 def possible(condition: Expr, outcomes: Mapping[str, tuple[Outcome, ...]], decisions: Decisions) -> bool:
     """Return whether a condition can be true, given the verdicts and atoms known; all others are free.
 
-    Decides one unknown at a time, and only those that the condition then still hangs on.
+    Decides one unknown at a time, and only those that the condition then still depends on.
     """
     unknown = _value(condition, decisions)
     if isinstance(unknown, bool):
@@ -133,7 +126,7 @@ def possible(condition: Expr, outcomes: Mapping[str, tuple[Outcome, ...]], decis
 
 
 def _value(expr: Expr, decisions: Decisions) -> bool | Expr:
-    """Return the value of a condition, or the first atom that it hangs on and that is not known yet."""
+    """Return the value of a condition, or the first atom that it depends on and that is not decided yet."""
     match expr:
         case Boolean(value):
             return value
@@ -157,7 +150,7 @@ def _junction_value(operands: tuple[Expr, ...], decisions: Decisions, *, decides
     return next((value for value in values if not isinstance(value, bool)), not decides)
 
 
-#: The kind of guard that asks a generator: that of its option `by`, or the usual one.
+#: The kind of guard that calls a generator: that of its option `by`, or the default one.
 _ASKING_KIND = "judge"
 
 
@@ -183,7 +176,7 @@ def dead_ends(machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def vain_effects(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Return effects that are cancelled although they cannot be outstanding, or emitted although nothing can come of it (S7)."""
+    """Return effects that are cancelled although they cannot be outstanding, or emitted although no answer can be handled (S7)."""
     emitted_effects = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
     diagnostics: list[Diagnostic] = []
     for row in machine.transitions:
@@ -231,7 +224,10 @@ def _wrong(row: Transition, item: Emit | Cancel, message: str, hint: str) -> Dia
 
 
 def unused_names(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Return the parameters, variables, events, effects, guards and generators that nothing uses; with Steps, where most names come from the expansion, only generators."""
+    """Return the parameters, variables, events, effects, guards and generators that nothing uses.
+
+    With Steps, where most names come from the expansion, only generators.
+    """
     diagnostics = list(_generators(machine))
     if not machine.steps:
         used_names = _used_values(machine)
@@ -318,7 +314,7 @@ def _generators(machine: Machine) -> Iterator[Diagnostic]:
     used_generators |= {DEFAULT_GENERATOR for guard in machine.guards if (guard.kind or guard.name) == _ASKING_KIND}
     used_generators |= {dict(guard.options)["by"].strip() for guard in machine.guards if "by" in dict(guard.options)}
     emitted_effects = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
-    if not machine.steps and GENERATING_EFFECT in emitted_effects:  # it asks the only generator that there is, or `llm`
+    if not machine.steps and GENERATING_EFFECT in emitted_effects:  # it calls the only generator, or `llm`
         used_generators |= {
             DEFAULT_GENERATOR,
             *(row.name for row in machine.generators[:1] if len(machine.generators) == 1),
@@ -427,7 +423,7 @@ def _of_steps(machine: Machine) -> Iterator[Diagnostic]:
 
 def _misspelt(what: str, name: str, kind_options: Mapping[str, Options], span: Span | None) -> Iterator[Diagnostic]:
     if nearest(name, kind_options) is not None:
-        yield _kind_warning(f"{what} is no kind that comes with dsa", span, closest(name, kind_options))
+        yield _kind_warning(f"{what} is not a kind that comes with dsa", span, closest(name, kind_options))
 
 
 def _options(
@@ -460,7 +456,7 @@ def _fits(text: str, form: str) -> bool:
 
 
 def _without_cases(machine: Machine) -> Iterator[Diagnostic]:
-    """Report guards of kind `cases` for which there is no section: it is called like the step, or like the guard."""
+    """Report guards of kind `cases` for which there is no section with the name of the step or of the guard."""
     sections = {section.name for section in machine.cases}
     rows = {row.name for row in machine.guards if (row.kind or row.name) == _CASES} | {_CASES}
     for step in machine.steps:
@@ -485,7 +481,7 @@ def _kind_warning(message: str, span: Span | None, hint: str) -> Diagnostic:
     return Diagnostic("DSA215", "warning", message, place(span), hint)
 
 
-#: How fields of declarations are written, those that are no texts.
+#: How fields of declarations are written that are not texts.
 _FIELD_WRITERS: dict[str, Callable[..., str]] = {
     "time_limit_ms": show_duration,
     "domain": unparse_domain,
@@ -504,7 +500,7 @@ def require_sound(machine: Machine) -> None:
 
 
 def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Return what rows and declarations show, at whatever values of the parameters: errors, warnings, information."""
+    """Return the findings of rows and declarations at any values of the parameters: errors, warnings, information."""
     return (
         *said_otherwise(machine),
         *dead_ends(machine),
@@ -516,7 +512,7 @@ def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def said_otherwise(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Return where a machine declares an effect or a variable otherwise than its spec says."""
+    """Return where a machine declares an effect or a variable differently from its spec."""
     diagnostics = []
     for statement in machine.stated:
         declaration = statement.declared

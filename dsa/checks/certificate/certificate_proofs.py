@@ -1,13 +1,13 @@
-"""The proofs of a claim about all values: which facts each obligation uses, and the multipliers that show a path impossible.
+"""Proofs for certificates: the evidence that the kernel asks for, found here and tried on the kernel.
 
-Takes the machine and the claim as the kernel reads them, runs the kernel on the claim, and answers every obligation that it generates, by z3:
-an unsatisfiable core names the facts, a solution over the rationals gives the multipliers. Nothing here is believed by anybody.
+For claims about all values, `Prover` runs the kernel and answers every obligation that it generates with z3: an unsatisfiable core names the facts,
+and a solution over the rationals gives the multipliers. At given values, `explore_claim` finds ranks in the graph that the kernel explores. Nobody
+has to trust what is found here: the kernel checks it.
 
-The compiled step against the kernel's table of steps: everywhere, reachable or not, on everything that may happen or come too late.
-
-Takes a machine as runs load it and a claim of the kernel; the step is the very one that runs of the machine use. A row can neither read nor change
-a variable that it does not name. So each case is asked three times: the other variables have their first values, their last ones, and something
-that cannot be looked at. `dsa.semantics.step`, which is asked what a refusal is, must agree wherever nothing is hidden.
+`require_same_steps` compares the compiled step, the very one that runs of the machine use, with the kernel's table of steps: in every
+state, reachable or not, on everything that may happen or come too late. A row can neither read nor change a variable that it does not name.
+So each case is tried three times: the other variables have their first values, their last values, and values that raise when they are read.
+`dsa.semantics.step`, which decides what a refusal is, must agree wherever nothing is sealed.
 """
 
 from collections import deque
@@ -29,22 +29,22 @@ from dsa.machine import DropTimer, Machine, Precedence, duration_ms
 from dsa.semantics import Configuration, Occurrence, Refusal, step
 
 Names = dict[str, Any]
-#: Gives what a text means by what its names do.
+#: Returns the meaning of a text, given that of its names.
 Interpretation = Callable[[str, Names], Any]
 Path = tuple[str, list[Any]]
-#: What is known on a path as a value, and the names that are true where it begins.
+#: The facts of a path as a value, and the names that are true where it begins.
 Facts = tuple[tuple[Any, ...], frozenset[str]]
-#: Paths beyond so many are not followed.
+#: The most paths that are followed.
 _MOST_PATHS, _MOST_FAILING = 4_000, 500
 _Z3_MS = 20_000
 
 
 class NoProofError(Exception):
-    """Raised when a claim is not certified; says why."""
+    """Raised when a claim is not certified; the message says why."""
 
 
 class Prover:
-    """Proves claims about one machine, whose kernel names of locations are `locations`; asks nothing twice."""
+    """Proves claims about one machine, whose kernel names of locations are `locations`; remembers the answers of z3."""
 
     def __init__(self, text: str, locations: frozenset[str]) -> None:
         self._text, self._locations, self._solver = text, locations, Solver()
@@ -67,8 +67,8 @@ class Prover:
 class _ProofRecorder(Claim):
     """The kernel's claim, which finds each proof instead of reading it.
 
-    The kernel goes by the words alone, so it may come to locations that the closed system does not have: none is ever reached, and
-    that is the lemma there.
+    The kernel reads the table alone, so it may explore locations that the closed system does not have. None of these is
+    ever reached, and that is the lemma there.
     """
 
     def __init__(self, text: str, claim: dict[str, Any], locations: frozenset[str], solver: "Solver") -> None:
@@ -112,7 +112,7 @@ class _ProofRecorder(Claim):
 
 
 def paths(action: Callable[[], object], most: int = _MOST_PATHS) -> Iterator[tuple[str | None, list[Any]]]:
-    """Run an action on every path; give why it fails there, or None, and the facts. Raises NoProofError beyond `most` paths."""
+    """Run an action on every path; yield why it fails there, or None, and the facts. Raises NoProofError beyond `most` paths."""
     todo: list[list[bool]] = [[]]
     count = 0
     while todo:
@@ -130,7 +130,7 @@ def paths(action: Callable[[], object], most: int = _MOST_PATHS) -> Iterator[tup
 
 
 class Solver:
-    """z3, asked for cores and multipliers; remembers what it found."""
+    """Finds cores and multipliers by z3, and remembers them."""
 
     def __init__(self) -> None:
         import z3
@@ -142,7 +142,7 @@ class Solver:
     def core(
         self, facts: Sequence[Any], assumptions: Sequence[str], names: Names, value: Interpretation
     ) -> set[int] | None:
-        """Return which of what is given makes the facts impossible, together; None when nothing does. `value` evaluates a text."""
+        """Return the indexes of the assumptions that together make the facts impossible; None when they do not. `value` evaluates a text."""
         cores = self._cores.setdefault((_hashable(facts), _true(names)), [])
         known_core = next((core for core in cores if core <= set(assumptions)), None)
         if known_core is None:
@@ -237,7 +237,7 @@ def _true(names: Names) -> frozenset[str]:
 
 
 Rank = list[list[str]]
-#: Definition 4 is looked at on at most so many paths of one move; a second of the kernel's time.
+#: The most paths of one move on which Definition 4 is checked; a second of the kernel's time.
 _MOST_PATHS_OF_A_MOVE = 20_000
 
 
@@ -264,7 +264,7 @@ def explore_claim(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]
 
 
 def guard_claim(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
-    """Return the claim that Definition 4 is kept, having let the kernel look at every row. Raises NoProofError, also beyond `most` locations."""
+    """Return the claim that Definition 4 is kept, having let the kernel check every row. Raises NoProofError, also beyond `most` locations."""
     full_claim = claim | {"proofs": []}
     try:
         _Free(text, full_claim, most).explore()
@@ -274,7 +274,7 @@ def guard_claim(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
 
 
 class _BoundedKernel(Claim):
-    """The kernel, which gives up beyond so many configurations."""
+    """The kernel, which gives up beyond a number of configurations."""
 
     def __init__(self, text: str, claim: dict[str, Any], most: int) -> None:
         super().__init__(text, claim)
@@ -329,7 +329,7 @@ class _Graph(_BoundedKernel):
         return {key: ranks[place] for key, place in self._number.items() if place in ranks}
 
     def _distances(self, flagged_places: frozenset[int]) -> dict[int, int]:
-        """Return for each configuration how many steps lead to one where P holds, which has no flag, at least."""
+        """Return for each configuration the least number of steps to one where P holds (one without a flag)."""
         before: dict[int, list[int]] = {}
         for place, steps in enumerate(self._steps):
             for move in steps:
@@ -355,7 +355,7 @@ class _Graph(_BoundedKernel):
         return ranks
 
     def _levels(self, nodes: frozenset[int]) -> dict[int, Rank]:
-        """Number the components, what follows lower; say what ends a stay in each (S12, fairness)."""
+        """Number the components, what follows lower, and add what ends a stay in each (S12, fairness)."""
 
         def following(place: int) -> Iterator[int]:
             return (step.target for step in self._lowering_steps(place) if step.target in nodes)
@@ -389,19 +389,19 @@ def _one(number: int) -> Rank:
     return [[str(number), ""]]
 
 
-#: More cases of state, event, verdicts and values are not gone through.
+#: The most cases of state, event, verdicts and values that are compared.
 MOST_CASES = 100_000
 
 
 class SealedError(Exception):
-    """Raised when somebody looks at what is sealed."""
+    """Raised when a sealed value is read."""
 
 
 class SealedValue:
-    """The place of any value: it can be handed on, and raises SealedError when it is looked at."""
+    """The place of any value: it can be passed on, and raises SealedError when it is read."""
 
     def _looked_at(self, *_: object) -> Any:  # noqa: ANN401  (it never returns)
-        raise SealedError("it looks at a variable that the rows do not name")
+        raise SealedError("it reads a variable that the rows do not name")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __bool__ = __index__ = _looked_at
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _looked_at
@@ -545,13 +545,13 @@ def _precedence(order: Iterable[tuple[str, str]]) -> Precedence:
 
 
 def _sealed_move(compiled_step: CompiledStep, here: Configuration, occurrence: Occurrence) -> Moved | None:
-    """Return what the compiled step takes where variables are sealed. Raises SealedError where it looks at one."""
+    """Return what the compiled step takes where variables are sealed. Raises SealedError where it reads one."""
     try:
         move = compiled_step.move(here, occurrence)
     except SealedError as why:
         if not any(frame.f_code is step.__code__ for frame, _ in walk_tb(why.__traceback__)):
             raise
-        return None  # the reference, which is asked about refusals alone, may look at every variable's domain
+        return None  # the reference, which only decides refusals, may read every variable's domain
     return None if isinstance(move, Refusal) else move
 
 

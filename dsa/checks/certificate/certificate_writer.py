@@ -1,8 +1,7 @@
-"""Certificates: what a verdict rests on, written so that `dsa.kernel` accepts it without believing us.
+"""Certificates: what a verdict rests on, written so that `dsa.kernel` can check it without trusting us.
 
-Takes a machine, its canonical text, and the verdicts that `check` and `prove` gave; gives a JSON value, and what is left out of it with
-the reason. Everything is tried on the kernel while it is written: what the kernel would refuse is left out. Needs z3 for claims about
-all values.
+Takes a machine, its canonical text, and the verdicts of `check` and `prove`; gives a JSON value, and what is left out of it with the reason.
+Everything is tried on the kernel while it is written, and what the kernel would refuse is left out. Claims about all values need z3.
 """
 
 import hashlib
@@ -32,13 +31,13 @@ from dsa.trace import show_values
 
 #: A claim as the kernel reads it.
 Claim = dict[str, Any]
-#: What a certificate says of locations, by the kernel's names.
+#: The lemmas of locations, by the kernel's names for these.
 Lemmas = dict[str, list[str]]
 #: What the kernel calls a machine of which no configuration that is reached is faulty.
 FAULTLESS = "no fault"
 #: What the kernel calls what observers remember.
 _GHOSTS = {HISTORY: ":flag", OBLIGATION: ":flag", NOW: ":flag", OPEN: ":flag", COUNT: ":count"}
-#: Configurations beyond so many are not explored again by the kernel, which is slow.
+#: The most configurations that the kernel, which is slow, explores again.
 MOST_CONFIGURATIONS = 20_000
 
 _ODDS = "odds are not certified"
@@ -46,7 +45,7 @@ _ODDS = "odds are not certified"
 
 @attrs.frozen
 class CertificateDraft:
-    """A certificate, and what it does not say: texts with reasons."""
+    """A certificate, and what it leaves out: texts with reasons."""
 
     certificate: dict[str, Any]
     left_out: tuple[tuple[str, str], ...]
@@ -85,7 +84,7 @@ class Certifier:
         self._prover: Prover | None = None
 
     def hold(self, form: declarations.Form | str, values: Mapping[str, Value]) -> bool:
-        """Claim something at values of all parameters: a property, or what the kernel knows of every machine by a text."""
+        """Claim something at values of all parameters: a property, or, as a text, one of the kernel's claims about every machine."""
 
         def write(claim: Claim) -> Claim:
             return explore_claim(self._text, claim | {"at": self._at(values)}, MOST_CONFIGURATIONS)
@@ -101,11 +100,11 @@ class Certifier:
         return True
 
     def claim_definition4(self) -> bool:
-        """Claim Definition 4 (S9), which needs no evidence: it is looked at wherever the rows lead, whatever the values are."""
+        """Claim Definition 4 (S9), which needs no evidence: the kernel checks it wherever the rows lead, whatever the values are."""
         return self._add(GUARDED, lambda claim: guard_claim(self._text, claim, MOST_CONFIGURATIONS))
 
     def same_steps(self, values: Mapping[str, Value]) -> bool:
-        """Claim that the generated step is the table at values of all parameters; whoever verifies it compares the two."""
+        """Claim that the generated step is the table at values of all parameters; a verifier compares the two."""
 
         def write(claim: Claim) -> Claim:
             full_claim = claim | {"at": self._at(values), "proofs": []}
@@ -134,7 +133,7 @@ class Certifier:
         return is_proved
 
     def leave_out(self, text: str, why: str) -> None:
-        """Say that something is not certified."""
+        """Record that something is not certified."""
         self._left_out.append((text, why))
 
     def draft(self) -> CertificateDraft:
@@ -203,7 +202,7 @@ def _claim(form: str, *parts: Expr) -> Claim:
 
 
 def _lemmas(keys: Sequence[str], form: declarations.Form | str, evidence: Inductive | RankEvidence) -> Lemmas:
-    """Write lemmas down; what a bound says, which the kernel wants to know at every moment, is one everywhere."""
+    """Return the lemmas by location; the kernel needs a bound at every moment, so a bound is a lemma everywhere."""
     lemmas: Lemmas = {key: [] for key in keys}
     for lemma in evidence.lemmas:
         lemmas[keys[lemma.location]].append(_kernel_text(lemma.condition))
@@ -239,7 +238,7 @@ def _kernel_text(expr: Expr) -> str:
     return unparse(substituted(expr, leaf))
 
 
-#: The obligations that one claim says together: that no fault is reachable.
+#: The obligations that make up one claim: that no fault is reachable.
 _FAULTLESS = ("start", "determinism", "completeness", "domains", "emission")
 
 
@@ -293,7 +292,7 @@ def _together(evidence: Iterable[Evidence]) -> Evidence:
 
 
 def certify_verdicts(certifier: Certifier, report: CheckReport) -> None:
-    """Claim what every machine owes, and all that holds, at the parameter values that a check explored."""
+    """Claim what every machine owes, and every property that holds, at the parameter values that a check explored."""
     for exploration in report.explorations:
         certifier.hold(FAULTLESS, exploration.parameters)
         certifier.hold(STUCK, exploration.parameters)

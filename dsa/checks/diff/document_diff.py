@@ -1,13 +1,10 @@
-"""What two documents declare otherwise: everything but rows, compared by meaning.
+"""Differences between two documents: rows and declarations, compared by meaning.
 
-Takes two machines, gives `DocumentChange` values. Order, notes and the spelling of expressions make no difference. A change is one of *control* when a run
-could go another way by it; of *content* when guards, generators or effects do their work otherwise under the same control; of *claims* when only what
-is claimed of the machine changes.
-
-Which transitions two machines have otherwise: rows compared by what they mean, not by how or where they are written.
-
-Takes two machines, gives `DocumentChange` values with the lines of both documents. A condition or an update is the same when it is after constants are
-folded and operands sorted; a target, when the same leaf is entered. Whether other rows come to the same is not asked here: that is for `dsa.checks.diff.equivalence`.
+Takes two machines, gives `DocumentChange` values with the lines of both documents. Order, notes and the spelling of expressions make no difference: a
+condition or an update is the same when it is the same after constants are folded and operands sorted, and a target when the same leaf is entered. A
+change is one of *control* when a run could go another way because of it; of *content* when guards, generators or effects work differently under the
+same control; of *claims* when only what is claimed of the machine changes. Whether different rows lead to the same behaviour is a question for
+`dsa.checks.diff.equivalence`.
 """
 
 from collections import Counter
@@ -55,7 +52,7 @@ Kind = Literal["added", "removed", "changed"]
 
 @attrs.frozen
 class Detail:
-    """One field that reads otherwise: its column, and its text in the old and in the new document."""
+    """One field that differs: its column, and its text in the old and in the new document."""
 
     field: str
     old: str
@@ -122,7 +119,7 @@ def _changes(aspect: Aspect, what: str, mine: _Things, theirs: _Things) -> Itera
 
 
 def _fields(old: _Declaration | None, new: _Declaration | None) -> tuple[Detail, ...]:
-    """Return the fields that differ; of what was added or removed, those that say something."""
+    """Return the fields that differ; of what was added or removed, those that are not empty."""
     mine, theirs = (old.fields if old else {}), (new.fields if new else {})
     pairs = ((name, mine.get(name, ""), theirs.get(name, "")) for name in dict.fromkeys([*mine, *theirs]))
     return tuple(Detail(*pair) for pair in pairs if pair[1] != pair[2])
@@ -133,7 +130,7 @@ def _line(thing: _Declaration | None) -> int | None:
 
 
 def line_at(span: Span | None) -> int | None:
-    """Return a place's line; None where there is no text."""
+    """Return a place's line; None for a machine without a text."""
     return None if span is None else span.line
 
 
@@ -220,7 +217,7 @@ def _guard_bindings(machine: Machine, both: set[str]) -> _Things:
 
 
 def _effects(machine: Machine, effect_names: set[str]) -> _Things:
-    """Return what drivers are told of effects; that one is there or not is for rows to say."""
+    """Return how drivers handle effects; whether an effect is used at all is a matter of rows."""
     effects = {effect.name: effect for effect in machine.effects}
     return {
         name: _Declaration(effects[name].span if name in effects else None, _policy(effects.get(name)))
@@ -329,7 +326,7 @@ def _percept(step: ScenarioStep) -> str:
 
 
 def canonical(expr: Expr) -> Expr:
-    """Return an expression of the same value everywhere, spelled in one way: operands whose order says nothing are sorted."""
+    """Return an expression of the same value everywhere, spelled in one way: operands whose order makes no difference are sorted."""
     return _sorted_operands(simplified(expr))
 
 
@@ -355,7 +352,7 @@ def _sorted_operands(expr: Expr) -> Expr:
             return expr
 
 
-#: What a row says, column by column, equal when it means the same.
+#: The meaning of a row, column by column; equal when the rows mean the same.
 _Meaning = tuple[object, ...]
 _COLUMNS = ("source", "event", "if", "update", "effects", "target")
 _PLACE = slice(0, 2)
@@ -372,7 +369,7 @@ class _Row:
         self.meaning: _Meaning = (
             row.source,
             ("after", row.duration_ms) if row.is_timer else row.event,
-            # S2: which guards are asked is said by those that stand there, also where their verdict decides nothing
+            # S2: the guards in the condition are run, also where their verdict decides nothing
             (row.is_else, canonical(row.condition), guards_read(row.condition)),
             tuple(updates),
             row.effects,
@@ -456,7 +453,7 @@ def _row_change(one: _Row, other: _Row) -> DocumentChange:
 
 
 def _cells(old: Transition | None, new: Transition | None) -> tuple[Detail, ...]:
-    """Return the cells that are written otherwise; of a row that only one document has, those that its name does not tell."""
+    """Return the cells that differ; of a row that only one document has, those that its name does not show."""
     mine, theirs = (transition_cells(row) if row else {} for row in (old, new))
     columns = _COLUMNS if old and new else ("if", "update", "effects")
     pairs = ((column, mine.get(column, ""), theirs.get(column, "")) for column in columns)

@@ -1,18 +1,13 @@
-"""What may come to a machine in a configuration, and what the machine makes of it: asked one configuration at a time.
+"""Equivalence: whether two machines do the same for ever from where they are, and if not, a shortest trace that distinguishes them.
 
-Takes a machine at its parameters' values; knows nothing of another one. What may come is what S12 and the closed system say: events from
-outside that have rows there, answers of what is outstanding (`E.failed` where some row names it), armed timers.
+Takes a `Pair` of machines at their parameters' values; gives a `Comparison`. As long as nothing distinguishes them, both are in the same
+configuration. So the search explores the configurations of one machine and compares at each: what may come, which guards are read, which
+row is taken or why it is refused, which effects follow in which order, which timers start, and where it leads. What may come is what S12
+and the closed system say: events from outside that have rows there, answers of outstanding effects (`E.failed` where some row names it),
+and armed timers.
 
-Two machines side by side in one configuration: what stands otherwise, what may come to either, and what each makes of it.
-
-Takes two machines at their parameters' values. Variables that only one of them has are its own affair: they take part in what it does, and
-are not compared. An event from outside that one has not heard of counts as one that it has no row for.
-
-Do two machines do the same from where they are, for ever; and if not, by what shortest trace are they told apart?
-
-Takes a `Pair` of machines at their parameters' values; gives a `Comparison`. As long as nothing tells them apart both stand in the same
-configuration, so this explores the configurations of one machine and asks at each: what may come, what is asked of guards, what
-is taken or refused, with which effects in which order, which timers start, where it leads.
+Variables that only one machine has take part in what it does and are not compared. An event from outside that one machine does not know counts as one
+that it has no row for. `prospect` looks for a fault that the new machine can reach and the old one cannot.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,12 +30,12 @@ from dsa.system import MAX_COMBINATIONS
 Key = tuple[str, str | None]
 Timers = frozenset[tuple[str, str]]
 Place = TypeVar("Place")
-#: Where each place was come to from, and by what; None where the search began.
+#: The place before each place, and the occurrence between them; None where the search began.
 Predecessors = dict[Place, tuple[Place, Occurrence] | None]
 
 
 class TooManyVerdictsError(Exception):
-    """Raised where more combinations of verdicts are possible than are looked at; its text says of which event."""
+    """Raised where an event has more combinations of verdicts than are tried; the message names the event."""
 
 
 @attrs.frozen
@@ -53,7 +48,7 @@ class Input:
 
 
 class Moves:
-    """One machine's moves. What does not depend on the variables' values is found once for each leaf and what is outstanding."""
+    """One machine's moves. What does not depend on the variables' values is computed once for each leaf and outstanding effects."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -129,15 +124,15 @@ def way_to(predecessors: Mapping[Place, tuple[Place, Occurrence] | None], place:
 
 #: Where both machines are: the configurations of the old one and of the new one.
 Both = tuple[Configuration, Configuration]
-#: What is to be said of the old machine and of the new one.
+#: A text for the old machine and one for the new one.
 Words = tuple[str, str]
 
 
 @attrs.frozen
 class Reaction:
-    """What one machine makes of something, from where it was: the row it takes, or its refusal; or `words`, where words must do.
+    """How one machine reacts, from where it was: the row it takes, or its refusal; `words` where there is neither.
 
-    `timers_started` are the timers that the row starts from zero, `ends` tells that the run is finished after it.
+    `timers_started` are the timers that the row starts from zero, `ends` is true when the run is finished after it.
     """
 
     here: Configuration
@@ -149,9 +144,9 @@ class Reaction:
 
 @attrs.frozen
 class Arrival:
-    """One way in which something may come, as either machine is told of it.
+    """One way in which something may come, as an occurrence for each machine.
 
-    `is_strange`: one of them has no row for it, and need not have heard of it.
+    `is_strange`: one of them has no row for it, and need not declare it.
     """
 
     old: Occurrence
@@ -161,7 +156,10 @@ class Arrival:
 
 @attrs.frozen
 class InputPlan:
-    """All that may come to either machine; `apart` is something that tells them apart by coming, or by what is asked, with words for each."""
+    """All that may come to either machine.
+
+    `apart` is an arrival that distinguishes them, by coming to one alone or by its guards, with words for each.
+    """
 
     ways: tuple[Arrival, ...]
     apart: tuple[Arrival, Words] | None = None
@@ -193,7 +191,7 @@ class Pair:
         """Where both begin."""
         return start(self.old.machine), start(self.new.machine)
 
-    # -- where they stand ---------------------------------------------------------------------------------------
+    # -- where they are -----------------------------------------------------------------------------------------
 
     def common_values(self, configuration: Configuration, *, of_new: bool) -> tuple[Value, ...]:
         """Return the values of the variables that both machines have, in the old one's order."""
@@ -202,7 +200,7 @@ class Pair:
     def are_alike(self, here: Both) -> bool:
         """Return whether both are in the same configuration: state, what is outstanding, values; and both at their end, or neither.
 
-        The order of timers is no part of it: it shows in what may come next.
+        The order of timers is not compared here: it shows in what may come next.
         """
         old, new = here
         if self._is_in_order:
@@ -263,7 +261,7 @@ class Pair:
     def _arrivals(
         self, key: Key, guards: tuple[str, ...], mine: Input | None, theirs: Input | None
     ) -> Iterator[Arrival]:
-        """Yield each combination of what the guards can say in either machine; a machine without rows for it is told of no verdicts."""
+        """Yield each combination of what the guards can say in either machine; a machine without rows for it gets no verdicts."""
         guard_tables = (self.old.machine.guard_named, self.new.machine.guard_named)
         choices = [
             tuple(o for o in OUTCOMES if any(guard in each and o in each[guard].outcomes for each in guard_tables))
@@ -283,12 +281,12 @@ class Pair:
         effect = event.removesuffix(".failed")
         if effect != event and effect in self.old.machine.answers and effect in self.new.machine.answers:
             return f"no row names {event}: then the run stops, and can be resumed"
-        return f"{event} is no answer of what is outstanding"
+        return f"{event} is not an answer of an outstanding effect"
 
     # -- what they make of it -----------------------------------------------------------------------------------
 
     def reactions(self, here: Both, way: Arrival, words: Words = ("", "")) -> tuple[Reaction, Reaction]:
-        """Return what each makes of something, for telling it; `words` are said in place of what is not empty there."""
+        """Return how each machine reacts to an arrival, for reports; a text of `words` that is not empty takes the place of a reaction."""
         old = self._reaction(self.old, here[0], way.old, words[0])
         return old, self._reaction(self.new, here[1], way.new, words[1])
 
@@ -300,7 +298,7 @@ class Pair:
         return Reaction(here, outcome, words if outcome is not None else words or "means nothing to it")
 
     def try_arrival(self, here: Both, way: Arrival) -> tuple[bool, Both | None]:
-        """Return whether both make the same of something, and where that leads; None when nothing is taken."""
+        """Return whether both react in the same way, and where that leads; None when nothing is taken."""
         old, new = self.old.react(here[0], way.old), self.new.react(here[1], way.new)
         if isinstance(old, Taken) and isinstance(new, Taken):
             same = old.effects == new.effects and old.cancelled == new.cancelled and self._alike_after(here, old, new)
@@ -330,13 +328,13 @@ def _asks(event_input: Input) -> str:
 
 
 Verdict = Literal["EQUAL", "DIFFERENT", "UNKNOWN"]
-#: Once in so many configurations a search looks at the clock.
+#: A search checks the clock once in this many configurations.
 EVERY = 256
 
 
 @attrs.frozen
 class Divergence:
-    """Where two machines part: the `way` that both take alike, what comes then, and what each makes of it.
+    """Where two machines diverge: the `way` that both take alike, what comes then, and how each reacts to it.
 
     `occurrence` is None when they are not in the same configuration to begin with.
     """
@@ -349,7 +347,7 @@ class Divergence:
 
 @attrs.frozen
 class Comparison:
-    """EQUAL: in all `configurations` there are; DIFFERENT, by a shortest parting; UNKNOWN: a limit was met first, which `limit` names."""
+    """EQUAL: in all of the `configurations`; DIFFERENT: there is a shortest divergence; UNKNOWN: a limit was met first, which `limit` names."""
 
     verdict: Verdict
     configurations: int
@@ -371,7 +369,7 @@ def compare(pair: Pair, here: Both, limits: SearchLimits) -> Comparison:
 
 
 class _PairSearch:
-    """A breadth-first search that ends where the machines part."""
+    """A breadth-first search that ends where the machines diverge."""
 
     def __init__(self, pair: Pair, here: Both) -> None:
         self._pair = pair
@@ -388,7 +386,7 @@ class _PairSearch:
         return Comparison("EQUAL", len(self.order))
 
     def _divergence(self, here: Both) -> Divergence | None:
-        """Try all that may come, and note where it leads; return the first that tells the machines apart."""
+        """Try all that may come, and record where it leads; return the first divergence."""
         pair, plan = self._pair, self._pair.plan(here)
         if plan.apart is not None:
             way, words = plan.apart
@@ -408,12 +406,12 @@ class _PairSearch:
 
 
 def _fuller(old: Occurrence, new: Occurrence) -> Occurrence:
-    """Return the occurrence of the machine that asks for verdicts."""
+    """Return the occurrence that has verdicts."""
     return old if old.verdicts else new
 
 
 def limit_reached(limits: SearchLimits, count: int, total: int) -> str:
-    """Name the limit that a search has met after so many configurations of those found; empty when there is none."""
+    """Name the limit that a search has met after `count` of the `total` configurations found; empty when there is none."""
     if total > limits.max_states:
         return f"the limit of {limits.max_states} configurations"
     if count % EVERY == 0:
@@ -433,7 +431,7 @@ Verdicts = tuple[tuple[str, Outcome], ...]
 
 @attrs.frozen
 class Trouble:
-    """A fault, and a shortest way to it: what is refused there, or, without an occurrence, that nothing goes on."""
+    """A fault, and a shortest way to it: what is refused there, or, without an occurrence, a configuration where nothing goes on."""
 
     way: tuple[Occurrence, ...]
     here: Configuration
@@ -448,17 +446,17 @@ class Trouble:
 
 @attrs.frozen
 class Prospect:
-    """What the new machine may come to: a trouble that the old one cannot come to, or none; `limit` when it cannot be said which."""
+    """A trouble that the new machine can reach and the old one cannot, or none; `limit` when that is not known."""
 
     trouble: Trouble | None = None
     limit: str = ""
 
 
 def prospect(pair: Pair, here: Both, limits: SearchLimits) -> Prospect:
-    """Look for a fault to which the new machine can come from where it is, and the old one cannot.
+    """Look for a fault that the new machine can reach from where it is, and the old one cannot.
 
     It is the same fault when state, values of the variables that both have, and what is outstanding are the same there, and the same
-    thing is refused for the same reason, whatever is said by guards that only one of them asks.
+    thing is refused for the same reason, whatever the verdicts of guards that only one of them reads.
     """
     troubles, old_faults, doubt = _Troubles(pair.new, here[1], limits), None, ""
     for trouble in troubles:
@@ -497,7 +495,7 @@ class _OldFaults:
         if trouble.occurrence is None:
             return ((),)
         key = (trouble.occurrence.event, trouble.occurrence.source)
-        event_input = self._pair.old.inputs(trouble.here).get(key)  # which looks at no values
+        event_input = self._pair.old.inputs(trouble.here).get(key)  # values of variables do not matter here
         return (
             () if event_input is None else tuple(way.verdicts for way in self._pair.old.ways(key, event_input.guards))
         )

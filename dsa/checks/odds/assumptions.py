@@ -20,7 +20,7 @@ from dsa.text import closest
 ROUNDING = 1e-9
 #: What several numbers below 1 are rounded by, together.
 _EPSILON = 1e-15
-#: What a composition asks of its parts, and whether it stops at the first that does not pass.
+#: Compositions that need all of their parts; the second stops at the first part that does not pass.
 _ALL, _IN_ORDER = "all", "in_order"
 _MOST_PARTS = 8
 
@@ -34,7 +34,7 @@ def left_over(*chances: float) -> float:
 
 
 class OddsError(DsaError):
-    """Raised for odds that are no odds: of a guard that is not declared, below 0, above 1 together."""
+    """Raised for invalid odds: of a guard that is not declared, below 0, above 1 together."""
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class Odds:
 
 @attrs.frozen
 class GuardOdds:
-    """What is known of each guard that may be asked; a guard without odds is in none of both."""
+    """What is known of each guard that may be asked; a guard without odds is in neither."""
 
     odds: Mapping[str, Odds]
     sentences: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def guard_odds(
 ) -> GuardOdds:
     """Return the odds of a machine's guards: as given, else as declared, else put together from a composition's parts.
 
-    Fatal odds that nobody gives are 0. Raises OddsError for a guard that is not declared, and for numbers that are no odds.
+    Fatal odds that nobody gives are 0. Raises OddsError for a guard that is not declared, and for numbers that are not odds.
     """
     passes, fatals = dict(passes or {}), dict(fatals or {})
     for name in (*passes, *fatals):
@@ -106,7 +106,7 @@ def _of(
     passed = tuple(passes.get(guard.name, guard.pass_odds))
     fatal = tuple(fatals.get(guard.name, guard.fatal_odds))
     if passed and not fatal and "failed" not in guard.outcomes:
-        fatal = tuple(1.0 - number for number in passed)  # it can say nothing else
+        fatal = tuple(1.0 - number for number in passed)  # it has no other verdict
     if passed:
         return Odds(passed, fatal or (0.0,))
     if len(guard.outcomes) == 1:
@@ -156,7 +156,7 @@ def _together(kind: str, parts: list[Odds], at_least: str) -> Odds | None:
 def _require(guard: Guard, odds: Odds) -> None:
     for number in (*odds.passed, *odds.fatal):
         if not 0 <= number <= 1:
-            raise OddsError(f"{number:g} is no probability of guard {guard.name}: it lies between 0 and 1")
+            raise OddsError(f"{number:g} is not a probability of guard {guard.name}: it must lie between 0 and 1")
     for retry in range(max(len(odds.passed), len(odds.fatal))):
         here = odds.at(retry)
         if here["passed"] + here["fatal"] > 1 + ROUNDING:

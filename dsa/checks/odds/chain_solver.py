@@ -1,22 +1,12 @@
-"""Odds of exactly 0 and 1, which are decided by what is possible: sums of decimals come out beside them.
+"""Odds and averages of a chain, as bounds over all ways to choose.
 
-Takes a complete `Chain`, gives whether an end is possible, and whether it is sure, whoever chooses.
+Takes a complete `Chain` in which nothing is missing. `Averages` gives an `OddsRange` for ends and gains. `is_possible` and `is_sure` decide odds of
+exactly 0 and 1 by the graph alone, since sums of decimals are rounded. `worst` and `unlimited` hold whatever the odds are.
 
-What a chain comes to where nobody chooses: expected visits; and whatever the odds: worst cases, retries without limit.
-
-Takes a `Chain`, gives numbers for its nodes. Strongly connected components are taken one after the other: a chain that never
-goes back is done in one pass, and only what goes round in circles needs a linear system. That is solved without a subtraction: so no
-digits are lost, however rarely a circle is left.
-
-The least and the most that somebody who chooses can make of a chain.
-
-Takes a `Chain`, what is gained on the way and what ends are worth; gives what a run comes to on average. Circles are solved by policy
-iteration (Howard 1960) on linear systems, after the graph alone has told what is endless: so a circle that is hardly ever left has
-its value too (Baier, Katoen 2008, 10.6; Puterman 1994, 7.2 and 7.3).
-
-The odds of ends and average counts of a chain, as bounds over whoever chooses in it.
-
-Takes a complete `Chain` in which nothing is missing; gives `OddsRange`.
+Strongly connected components are solved one after the other: a chain that never goes back takes one pass, and only a circle needs a linear system.
+`Elimination` solves that without a subtraction, so no digits are lost however rarely a circle is left. Where there are choices, `DecisionChain` finds
+the least and the most by policy iteration (Howard 1960), after the graph alone has shown what is endless: so a circle that is hardly ever left has a
+value too (Baier, Katoen 2008, 10.6; Puterman 1994, 7.2 and 7.3).
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +21,7 @@ from dsa.checks.search.state_graph import components
 
 
 def number_text(number: float, digits: int) -> str:
-    """Write a number with so many digits, and odds below 1 with as many as they need not to be written as 1."""
+    """Return a number with `digits` digits, and odds below 1 with as many as it takes not to write them as 1."""
     for more in range(digits, 18):
         text = f"{number:.{more}g}"
         if text != "1" or number == 1:
@@ -45,7 +35,7 @@ def is_possible(chain: Chain, goals: frozenset[int]) -> bool:
 
 
 def is_sure(chain: Chain, goals: frozenset[int]) -> bool:
-    """Return whether a run comes to a goal with probability 1, whoever chooses."""
+    """Return whether a run comes to a goal with probability 1 under all choices."""
     sure_nodes = set(goals)  # where no choice avoids the goals for ever
     before = _predecessors(chain)
     todo = [*goals]
@@ -75,7 +65,7 @@ def _predecessors(chain: Chain) -> dict[int, list[int]]:
 
 
 def _nodes_reaching(chain: Chain, goals: Iterable[int], without: Iterable[int]) -> frozenset[int]:
-    """Return the nodes from which a wanted one may be reached through none of the others."""
+    """Return the nodes from which a goal may be reached without passing through one of `without`."""
     before, barrier = _predecessors(chain), {*without}
     nodes = {*goals} - barrier
     todo = [*nodes]
@@ -91,16 +81,16 @@ def _nodes_reaching(chain: Chain, goals: Iterable[int], without: Iterable[int]) 
 
 
 ZERO = Decimal(0)
-#: What stands for all that is larger: it is not infinite.
+#: Stands for all that is larger but not infinite.
 LARGEST = nextafter(inf, 0)
-#: The clock is asked once for so many nodes.
+#: The clock is checked once for this many nodes.
 _NODES_PER_CHECK = 256
 
 Rows = Sequence[Mapping[int, Decimal]]
 
 
 def precise(digits: int) -> Context:
-    """Return an arithmetic of so many digits in which products of rare chances do not vanish."""
+    """Return an arithmetic of `digits` digits in which products of rare chances do not vanish."""
     return Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
@@ -133,7 +123,7 @@ class Elimination:
             links, node = heappop(queue)
             if -node not in left:
                 continue
-            if links < self._links(-node):  # it has come to link more since
+            if links < self._links(-node):  # it links more nodes by now
                 heappush(queue, (self._links(-node), node))
                 continue
             if len(left) % _NODES_PER_CHECK == 0:
@@ -176,7 +166,7 @@ class Elimination:
         return totals
 
     def values(self, gains: Sequence[Decimal]) -> list[Decimal]:
-        """Return the x with x = earned + rows x: what each node comes to, with what it earns at once and by leaving."""
+        """Return the x with x = gains + rows x: the worth of each node, with what it gains at once and by leaving."""
         total = list(gains)
         for node, _, _, shares in self._steps:
             for source, share in shares:
@@ -192,7 +182,7 @@ class Elimination:
 
 #: Digits that visits in circles are worked out with: as none are lost, more than a float has are enough.
 _DIGITS = 25
-#: The clock is asked once for so many components.
+#: The clock is checked once for this many components.
 _COMPONENTS_PER_CHECK = 1024
 
 Gain = Callable[[int, Edge], float]
@@ -208,7 +198,7 @@ class Visits:
 
 
 def following(chain: Chain, *, possible: bool) -> Callable[[int], list[int]]:
-    """Return what gives the nodes after one: those that have odds, or all that are possible."""
+    """Return a function from a node to the nodes after it: those that have odds, or all that are possible."""
 
     def ahead(node: int) -> list[int]:
         return [target for choice in chain.choices[node] for chance, target, _ in choice if chance > 0 or possible]
@@ -229,7 +219,7 @@ def proportions(choice: Choice) -> list[tuple[Decimal, Edge]]:
 
 
 def visits(chain: Chain) -> Visits:
-    """Return how often each node is met on average, for a chain in which nobody chooses."""
+    """Return how often each node is met on average, for a chain without choices."""
     assert not chain.is_chosen, "somebody chooses"
     averages = [0.0] * len(chain.numbers)
     averages[0] = 1.0
@@ -275,7 +265,7 @@ def _circle(chain: Chain, component: list[int], averages: list[float]) -> None:
 
 
 def worst(chain: Chain, gains: Sequence[Gain]) -> list[float]:
-    """Return for each gain the most that any run can come to, whatever the odds; infinite when nothing bounds it."""
+    """Return for each gain the most that any run can gain, whatever the odds; infinite when nothing bounds it."""
     ahead = following(chain, possible=True)
     parts = list(components(range(len(chain.numbers)), ahead))
     circles = [is_circle(component, ahead) for component in parts]
@@ -315,16 +305,16 @@ def unlimited(chain: Chain) -> frozenset[int]:
     )
 
 
-#: The clock is asked once for so many components.
+#: The clock is checked once for this many components.
 
-#: Digits that a value is told apart by, and those that arithmetic may lose; a circle adds those of the odds of leaving it.
+#: Digits that distinguish values, and those that arithmetic may lose; a circle adds those of the odds of leaving it.
 _VALUE_DIGITS, _SPARE_DIGITS = 25, 25
 #: In a circle that is left less often than once in 10 to this power, however one chooses, choices may be taken for equal.
 _RAREST = 300
 
 
 class DecisionChain:
-    """A chain in which somebody chooses, ready to be asked."""
+    """A chain with choices, for the least and the most over all ways to choose."""
 
     def __init__(self, chain: Chain) -> None:
         ahead = following(chain, possible=False)
@@ -332,15 +322,15 @@ class DecisionChain:
         self._parts = [(part, is_circle(part, ahead)) for part in components(range(len(chain.numbers)), ahead)]
 
     def best(self, gain: Gain | None, end_value: Callable[[int], float], *, most: bool) -> float:
-        """Return the least or the most, over all ways to choose, of what a run comes to on average.
+        """Return the least or the most, over all ways to choose, of what a run is worth on average.
 
-        A run comes to all that it gains on its way, and to what its end is worth where it ends: with no gain, and 1 for some ends,
-        that is the odds of these. A run that never ends comes to what it has gained: nothing more when it goes round without a
-        gain. Neither gains nor ends may be negative.
+        A run is worth all that it gains on its way, and what its end is worth: with no gain, and 1 for some ends, that
+        is the odds of these. A run that never ends is worth what it has gained, which stays the same when it goes round
+        without a gain. Neither gains nor ends may be negative.
 
         The most is infinite when with some choices a run may, with odds above 0, go round for ever and gain again and again. The
         least is infinite when this is so whatever is chosen; that is, when no choices make sure that a run ends or goes on for
-        ever without a gain. All else is finite. Raises TooLargeError when the time is over.
+        ever without a gain. All else is finite. Raises ChainTooLargeError when the time is over.
         """
         values = [0.0] * len(self._chain.numbers)
         for count, (part, goes_round) in enumerate(self._parts):
@@ -384,7 +374,7 @@ def _digits(choices: Sequence[Choice]) -> int:
 class _Option:
     """A choice, seen from its circle: `stays` has the odds of its nodes, `leaves` those of leaving it.
 
-    `worth` is what comes of it on average, at once and outside; without what it leads to outside that is infinite (`is_endless`).
+    `worth` is what it gains on average, at once and outside; without what it leads to outside that is infinite (`is_endless`).
     """
 
     stays: dict[int, Decimal]
@@ -393,7 +383,7 @@ class _Option:
     is_endless: bool
 
     def value(self, values: Sequence[Decimal]) -> Decimal:
-        """Return what the choice comes to when its circle's nodes come to `values`."""
+        """Return what the choice is worth when the nodes of its circle are worth `values`."""
         return self.worth + sum((chance * values[target] for target, chance in self.stays.items()), ZERO)
 
 
@@ -439,8 +429,7 @@ class _Circle:
     def _gains_for_ever(self) -> bool:
         """Return whether one can choose so that the circle is never left and something gained again and again.
 
-        What one can keep to for ever are end components: what is left when choices that may leave a component are taken away,
-        until none does.
+        One can stay for ever in end components: what is left when choices that may leave a component are removed, until none does.
         """
         remaining = [[option for option in options if not option.leaves] for options in self._options]
         while True:
@@ -482,7 +471,7 @@ class _Circle:
             before = values
 
     def _policy_values(self, policy: dict[int, _Option]) -> list[Decimal]:
-        """Return what each node comes to under a policy."""
+        """Return what each node is worth under a policy."""
         values = [ZERO] * len(self._every)
 
         def ahead(node: int) -> Iterable[int]:
@@ -508,7 +497,7 @@ class _Circle:
 
 
 def _resting_nodes(options: Sequence[Sequence[_Option]]) -> set[int]:
-    """Return the nodes where one can choose so that nothing ever comes of it: each has a choice worth 0 that stays among them."""
+    """Return the nodes where one can choose so that nothing is ever gained: each has a choice worth 0 that stays among them."""
     inside = set(range(len(options)))
     before = _predecessor_options(options)
     removals = [node for node in inside if not _keeps(options[node], inside)]
@@ -568,7 +557,7 @@ _ROUNDING = 1e-12
 
 @attrs.frozen
 class OddsRange:
-    """The least and the most over whoever chooses where no odds say what comes; the same when nobody does."""
+    """The least and the most over all choices where no odds say what comes; the same when there are no choices."""
 
     low: float
     high: float
@@ -580,7 +569,7 @@ class OddsRange:
 
 
 class Averages:
-    """What is gained on average, in a chain with or without somebody who chooses."""
+    """What is gained on average, in a chain with or without choices."""
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain

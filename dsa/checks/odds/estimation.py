@@ -1,17 +1,12 @@
-"""Exact bounds on a probability from counts (Clopper and Pearson 1934), without a package.
+"""Estimates of odds from recorded runs: points, and bounds that hold together at a stated confidence.
 
-Takes how often something was seen in how many independent tries, gives bounds that hold with at least the confidence asked for.
+`read_attempts` reads lines of JSON: a run's story (`dsa show RUN --jsonl`), a trace (one step a line, with `event`, `verdicts` and `state`), or one
+attempt a line, such as `{"run": "a", "guard": "g", "verdict": "passed"}`. It gives the attempts with their retry numbers. `independence` tests the
+assumption under all numbers here: that attempts are independent.
 
-Recorded attempts: what guards said in runs that have been, and whether they said it independently.
-
-Takes lines of JSON: a run's story (`dsa show RUN --jsonl`), a trace (a step a line, with `event`, `verdicts`, `state`), or one attempt a line, `{"run": "a", "guard": "g", "verdict": "passed"}`.
-Gives attempts with their retry numbers, and a test of the assumption under every number that the odds come to.
-
-Odds from recorded runs: points, and bounds that hold together at a stated confidence.
-
-Takes a machine and recorded attempts, gives an `Estimate`. Each guard's odds are bounded exactly (Clopper-Pearson), the risks of all
-these bounds add up to what is allowed (Bonferroni), and the bound on success is its least value over all odds within them: at every
-verdict anything may be true that the bounds allow, so it is valid for any machine.
+`estimate` gives an `Estimate`. Each guard's odds are bounded exactly (Clopper and Pearson 1934). The risks of all these bounds add up to what the
+confidence allows (Bonferroni). The bound on success is its least value over all odds within them. At every verdict, any odds that the bounds allow
+may hold, so the bound is valid for any machine.
 """
 
 import json
@@ -102,13 +97,13 @@ class VerdictSample:
     outcome: Outcome
 
 
-#: Gives the digests that the ledger of a machine's run may have.
+#: Returns the digests that the ledger of a machine's run may have.
 Digests = Callable[[Machine], Collection[str]]
 
 
 @attrs.frozen
 class RecordedAttempts:
-    """The attempts of runs of one machine, run by run, each run's in the order in which they came.
+    """The attempts of runs of one machine, run by run, each run's in their order.
 
     `end_counts` counts the runs at this machine's parameter values by the state they were last seen in; one that is not final has not succeeded.
     `notes` says what was left out.
@@ -123,10 +118,11 @@ class RecordedAttempts:
 def read_attempts(
     machine: Machine, texts: Iterable[tuple[str, str]], digests: Digests | None = None
 ) -> RecordedAttempts:
-    """Read recorded runs; `texts` are names of files with what is in them, `digests` gives those of this machine's documents.
+    """Read recorded runs; `texts` are names of files with their contents, `digests` returns those of this machine's documents.
 
-    Runs of machines with another name are left out, and so are verdicts of guards that this machine does not have. Raises OddsError
-    for a line that is neither, for a trace that a check has found, and for a ledger with the digest of another machine.
+    Runs of machines with another name are left out, and so are verdicts of guards that this machine does not have.
+    Raises OddsError for a line of no such form, for a trace that a check has found, and for a ledger with the digest of
+    another machine.
     """
     reader = _LedgerReader(machine, digests)
     for name, text in texts:
@@ -134,7 +130,7 @@ def read_attempts(
     return reader.result()
 
 
-#: Why a trace that says where it began and where it loops (`dsa.trace_format`) is no recorded run.
+#: Why a trace that says where it began and where it loops (`dsa.trace_format`) is not a recorded run.
 _TRACE_IS_NO_RUN = "this is a trace that `dsa check --save-traces` found, not a run that has been, and says nothing of how often a guard passes"
 
 
@@ -180,7 +176,7 @@ class _LedgerReader:
         except (ValueError, RecursionError):
             entry = None
         if not isinstance(entry, dict):
-            raise OddsError(f"{name}:{number}: this is no JSON object")
+            raise OddsError(f"{name}:{number}: this is not a JSON object")
         return entry
 
     def _ledger(self, name: str, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -204,7 +200,7 @@ class _LedgerReader:
             self._end_counts[last] = self._end_counts.get(last, 0) + 1
 
     def _require_same(self, name: str, first: Mapping[str, Any]) -> None:
-        """Raise OddsError when a ledger says that it is of another machine of this name."""
+        """Raise OddsError when the digest of a ledger is that of another machine of this name."""
         if self._digests is None or not first.get("digest"):
             return
         try:
@@ -238,12 +234,12 @@ class _LedgerReader:
 
     def _add_verdict(self, run: str, guard: str, verdict: object, where: str) -> None:
         if verdict not in OUTCOMES:
-            raise OddsError(f"{where}: '{verdict}' is no verdict; there are: {', '.join(OUTCOMES)}")
+            raise OddsError(f"{where}: '{verdict}' is not a verdict; verdicts are: {', '.join(OUTCOMES)}")
         if guard in self._machine.guard_named:
             outcome = next(outcome for outcome in OUTCOMES if outcome == verdict)
             self._by_run.setdefault(run, []).append((guard, outcome))
         else:
-            self._leave_out(f"verdicts of {guard}, which is no guard of {self._machine.name}")
+            self._leave_out(f"verdicts of {guard}, which {self._machine.name} does not have")
 
     def _leave_out(self, what: str) -> None:
         self._left_out[what] = self._left_out.get(what, 0) + 1
@@ -267,7 +263,7 @@ def samples_of_run(run: str, verdicts: Iterable[tuple[str, Outcome]]) -> Iterato
 
 @attrs.frozen
 class Independence:
-    """One test of independence: what it looks at, its deviation from what is expected, how rare that is, and what it finds.
+    """One test of independence: what it tests, the deviation from the expected value, how rare that is, and the finding.
 
     `rare` is the probability of a deviation at least as large if attempts are independent (None: too few to tell);
     `level` is the probability below which it counts as found.
@@ -287,14 +283,14 @@ class Independence:
 
 #: Chance of a false alarm, over both tests together.
 ALARM = 0.05
-#: Fewer attempts that could tell anything than this give no answer.
+#: With fewer informative attempts than this there is no answer.
 _FEWEST = 5
 
 
 def independence(attempts: Sequence[VerdictSample]) -> tuple[Independence, Independence]:
     """Test whether passing depends on the retry number, and whether it depends on how the run went before.
 
-    Both are score tests: sums of products of an attempt's deviation from its guard's mean with what was known before it, which are 0 on
+    Both are score tests: sums of products of an attempt's deviation from its guard's mean with the history before it, which are 0 on
     average when attempts are independent, compared with a normal distribution; two-sided, each at half of ALARM.
     """
     means = _means(attempts)
@@ -377,7 +373,7 @@ class Counts:
         return 1 if self.fatal_odds is not None else 2
 
     def at_scale(self, times: float) -> "Counts":
-        """Return the counts of so many times as much of the same."""
+        """Return the counts of `times` times as much of the same."""
         passed, failed, fatal = (round(count * times) for count in (self.passed, self.failed, self.fatal))
         return attrs.evolve(self, passed=passed, failed=failed, fatal=fatal)
 
@@ -419,7 +415,7 @@ class Estimate:
     """What recorded runs say of a machine.
 
     `point` is at the rates seen. `lower` bounds success from below at `confidence`; `interval` has it on both sides. `most` bounds
-    how often each effect is expected. `if_fatal` is the lower bound when what was never seen to be fatal may yet be.
+    how often each effect is expected. `if_fatal` is the lower bound when guards may be fatal that never were in the recorded runs.
     `whole_runs` is the lower bound from the recorded runs' ends alone, which needs no independence within runs (None when no ends
     are known). `missing_runs` says how many more runs like these bring the bound to the target: None when none does, or without a
     target.
@@ -441,7 +437,7 @@ class Estimate:
 
 @attrs.frozen
 class Estimator:
-    """Counts of a machine's guards, ready to be asked at parameter values."""
+    """Counts of a machine's guards, from which questions with points or bounds are made."""
 
     question: Question
     counts: tuple[Counts, ...]
@@ -481,13 +477,13 @@ def _within(count: Counts, risk: float, *, both: bool) -> Within:
 def estimator(
     machine: Machine, record: RecordedAttempts, *, confidence: float = 0.95, **assumptions: Unpack[OddsAssumptions]
 ) -> Estimator:
-    """Count what each guard that can be asked has said; a guard with `passes` keeps these.
+    """Count the verdicts of each guard that may run; a guard with `passes` keeps these odds.
 
     Odds of fatal that are given or declared are taken as they are; else they are estimated where fatal was seen, and 0 where it
-    never was. Raises OddsError for a guard that can be asked, and has neither said anything nor been given odds.
+    never was. Raises OddsError for a guard that may run and has neither recorded verdicts nor odds.
     """
     if not 0 < confidence < 1:
-        raise OddsError(f"{confidence:g} is no confidence: it lies between 0 and 1")
+        raise OddsError(f"{confidence:g} is not a confidence: it must lie between 0 and 1")
     free = question(machine, **assumptions)
     guard_names = attrs.evolve(free, world=attrs.evolve(free.world, guards={})).chain().missing
     fixed_guards: dict[str, Says] = {name: free.world.guards[name] for name in assumptions.get("passes") or {}}

@@ -8,8 +8,7 @@ Takes a ground system and the odds of its guards, gives a `Chain` of numbered no
 - Else the run waits for something from outside, and that is its end; only at the start does an outside event come, or where
   odds are given for it.
 
-Where several things can come and no odds say which, the node has several choices: what is worked out is then the least and the
-most over whoever chooses.
+Where several things can come and no odds say which, the node has several choices. The result is then the least and the most over all ways to choose.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,10 +28,10 @@ from dsa.semantics import is_over
 from dsa.system import GuardedCommand, Location, System
 from dsa.text import closest
 
-#: More configurations than this are not laid out.
+#: The most configurations of a chain.
 MAX_NODES = 1_000_000
 _LIMITS = SearchLimits(MAX_NODES)
-#: The clock is asked once for so many nodes.
+#: The clock is checked once for this many nodes.
 _NODES_PER_CHECK = 1024
 
 EndKind = Literal["final", "waits", "refused", "reached"]
@@ -46,11 +45,11 @@ class Says(Protocol):
 
     @property
     def memory(self) -> int:
-        """How many retry numbers are told apart."""
+        """How many retry numbers have odds of their own."""
 
     @property
     def is_memoryless(self) -> bool:
-        """Whether it is said that the odds never change, however often the guard has failed before."""
+        """Whether the odds never change, however often the guard has failed before."""
 
     def corners(self, retry: int) -> Sequence[Mapping[Outcome, float]]:
         """Return the odds; several when all that is known is that the truth lies between them."""
@@ -60,7 +59,7 @@ class Says(Protocol):
 class End:
     """How a run ends: in a final state, waiting for an outside event, or at an event that the table refuses.
 
-    For a property, also because what was looked for has been reached.
+    For a property, also where its condition has become true.
     """
 
     kind: EndKind
@@ -74,7 +73,7 @@ class Chain:
     `numbers` are the configurations' in the ground. `missing` names what has no odds, with what to write: then no edge
     has a probability that means anything. `stop_reason` says why the rest was left out: at a limit, edges may lead to nodes that
     have no choices here. `unused_events` names events whose odds were given and that never come, `unanswered_states` states in which a
-    timer fires though an outside event without odds could come. `is_expired` is the clock's word.
+    timer fires though an outside event without odds could come. `is_expired` returns whether the time is over.
     """
 
     ground: Ground
@@ -89,7 +88,7 @@ class Chain:
 
     @property
     def complete(self) -> bool:
-        """Return whether everything is laid out."""
+        """Return whether the chain has everything."""
         return not self.stop_reason
 
     def require_time(self) -> None:
@@ -104,7 +103,7 @@ class Chain:
 
     @cached_property
     def is_chosen(self) -> bool:
-        """Return whether somebody chooses somewhere."""
+        """Return whether there are choices anywhere."""
         return any(len(choices) > 1 for choices in self.choices)
 
     def edges(self) -> Iterator[tuple[int, Edge]]:
@@ -123,9 +122,9 @@ class ChainTooLargeError(OddsError):
 class ChainAssumptions:
     """What is assumed beside the guards' odds.
 
-    `events` gives the odds of events: of an answer among the answers of its effect, of an outside event where the run would wait, and
-    that it comes before the timer where one is armed. With `outside`, outside events come too where the run would wait or a timer would
-    fire, as somebody chooses, for as long as any is accepted.
+    `events` gives the odds of events: of an answer among the answers of its effect, of an outside event where the run
+    would wait, and that it comes before the timer where one is armed. With `outside`, outside events come too where the
+    run would wait or a timer would fire, by choice, for as long as any is accepted.
     """
 
     guards: Mapping[str, Says]
@@ -134,7 +133,7 @@ class ChainAssumptions:
 
 
 def chain_of(ground: Ground, world: ChainAssumptions, limits: SearchLimits = _LIMITS) -> Chain:
-    """Lay out the chain: empty when a variable starts outside its domain.
+    """Build the chain: empty when a variable starts outside its domain.
 
     Raises OddsError for events that do not exist or whose odds add up to more than 1.
     """
@@ -152,7 +151,7 @@ def _require_events(machine: Machine, events: Mapping[str, float]) -> None:
         if name not in machine.event_named:
             raise OddsError(f"machine {machine.name} has no event '{name}'; {closest(name, machine.event_named)}")
         if not 0 <= chance <= 1:
-            raise OddsError(f"{chance:g} is no probability of event {name}: it lies between 0 and 1")
+            raise OddsError(f"{chance:g} is not a probability of event {name}: it must lie between 0 and 1")
         origin = machine.event_named[name].origin
         if name == f"{origin}.failed" and origin not in machine.failures_handled:
             raise OddsError(f"no row is for {name}: such a failure stops the run where it is, so it can have no odds")
@@ -164,7 +163,7 @@ _Act = Callable[[int], int | None]
 
 @attrs.frozen
 class _Way:
-    """One event at a location: its rules by what the guards asked say. `guards` may be empty."""
+    """One event at a location: its rules by the verdicts of its guards. `guards` may be empty."""
 
     event: str
     guards: tuple[str, ...]
@@ -192,7 +191,7 @@ class _ChainLayout:
             if stop_reason := self._limit_reached(node):
                 break
             choices.append(() if end else tuple(self._choices(node, number, counts)))
-        choices += [()] * (len(self._keys) - len(choices))  # what was not laid out leads nowhere
+        choices += [()] * (len(self._keys) - len(choices))  # a node beyond a limit leads nowhere
         numbers = tuple(number for number, _, _ in self._keys)
         unused_events = (
             () if stop_reason else tuple(name for name in self._world.events if name not in self._used_events)
@@ -202,7 +201,7 @@ class _ChainLayout:
         return Chain(*layout, missing, stop_reason, unused_events, unanswered_states, self._limits.is_expired)
 
     def _limit_reached(self, node: int) -> str:
-        """Return which limit is met before a node is laid out."""
+        """Return which limit is met before the choices of a node are added."""
         if node >= self._limits.max_states:
             return f"more than {self._limits.max_states} configurations"
         if node % _NODES_PER_CHECK == 0 and self._limits.is_expired():
@@ -242,7 +241,7 @@ class _ChainLayout:
     def _idle_choices(
         self, number: int, counts: tuple[int, ...], timers: Sequence[str], *, free: bool
     ) -> Iterator[Choice]:
-        """Yield what comes where nothing outstanding is awaited: outside events with odds, else a timer, else what somebody chooses."""
+        """Yield what comes where nothing is outstanding: outside events with odds, else a timer, else a choice."""
         ways = self._ways_at(number // self._ground.volume)
         accepted = [event for event in ways if event not in timers and self._accepts(number, event)]
         event_odds = {event: self._world.events[event] for event in accepted if event in self._world.events}
@@ -265,7 +264,7 @@ class _ChainLayout:
         return all(any(act(data) is not None for act, _, _ in rules) for _, rules in way.rules)
 
     def _mixtures(self, effect: str, answers: Sequence[str]) -> Iterator[dict[str, float]]:
-        """Yield the odds of the answers to an effect: as given, the rest to one of the others; one for each of these."""
+        """Yield the odds of the answers to an effect: as given, and the rest to one of the others, each in turn."""
         event_odds = {event: self._world.events[event] for event in answers if event in self._world.events}
         self._used_events |= event_odds.keys()
         total = sum(event_odds.values())

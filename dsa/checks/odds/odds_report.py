@@ -1,11 +1,8 @@
-"""The cheapest order of a workflow's steps: those likely to stop it, for little, come first.
+"""Odds reports: everything that `dsa odds` answers about one machine, as one frozen value.
 
-Takes a Steps machine and the odds of its guards, gives the order with the least expected cost that every `requires` and `uses` allows.
-Success does not depend on the order; what is spent on runs that fail does.
-
-Everything `dsa odds` answers about one machine, as one frozen value.
-
-Takes a machine, assumptions, and recorded runs when there are any; reads no files and prints nothing.
+Takes a machine, assumptions, and recorded runs when there are any; reads no files and prints nothing. `cheapest_order` takes a Steps
+machine and gives the order of steps with the least expected cost that every `requires` and `uses` allows: steps that are likely to stop the
+workflow and cost little come first. Success does not depend on the order; what is spent on runs that fail does.
 """
 
 from collections.abc import Mapping
@@ -48,19 +45,19 @@ class Order:
 
 @attrs.frozen
 class _Step:
-    """What one step does to a run: it goes on with probability `passes`, and costs so much on average."""
+    """What one step does to a run: it goes on with probability `passes`, and costs `cost` on average."""
 
     passes: float
     cost: float
 
 
 def cheapest_order(question: Question) -> Order | str:
-    """Find the cheapest order of a Steps machine's steps; otherwise say why there is none to give."""
+    """Return the cheapest order of a Steps machine's steps, or a sentence that says why there is none."""
     machine = question.system.machine
     if not machine.steps:
-        return "the order of steps is looked at in documents with Steps"
+        return "only documents with Steps have an order of steps"
     if machine.goal is not None or any(step.optional for step in machine.steps):
-        return "with a Goal or optional steps, the order is not looked at"
+        return "with a Goal or optional steps, no order is compared"
     if missing := [step.name for step in machine.steps if step.name not in question.world.guards]:
         return f"no odds of {', '.join(missing)}"
     steps = {step.name: _step(question, step.name) for step in machine.steps}
@@ -151,11 +148,11 @@ def _riskiest(machine: Machine, steps: Mapping[str, _Step]) -> tuple[str, ...]:
 
 @attrs.frozen
 class OddsAnswer:
-    """The odds, and what was asked beside them.
+    """The odds, and the answers beside them.
 
-    With recorded runs the odds are those at the rates seen, and `estimate` has the bounds; `target_result` is then over the lower bound
-    of success, `target_result_at_point` at the rates seen. `order` is None where there are no numbers to order by, a sentence where
-    no order is looked for.
+    With recorded runs the odds are those at the rates seen, and `estimate` has the bounds; `target_result` is then
+    about the lower bound of success, `target_result_at_point` about the rates seen. `order` is None where there are no
+    numbers to order by, a sentence where no order is looked for.
     """
 
     question: Question

@@ -1,13 +1,8 @@
-"""What the odds tend to when a bound grows without end.
+"""Retry targets: the smallest bound on retries with which success is likely enough, and the ceiling that no bound can lift it over.
 
-Takes a system and the parameters that grow, gives the system in which they are infinite: comparisons with them are decided, and counters
-that only such comparisons read are gone, but for those whose domain does not grow. The chain of that system is finite, so the ceiling of
-success is worked out, not searched for.
-
-The smallest bound on retries with which success is likely enough, and the ceiling that no bound lifts it over.
-
-Takes a `Question` and a target, varies a parameter. The ceiling is worked out in the limit, so "impossible" is never the
-result of giving up.
+Takes a `Question` and a target, and varies a parameter. The ceiling is computed in the limit, so "impossible" never means that a search gave up.
+`limit` gives the system in which the parameters that grow are infinite: comparisons with them are decided, and counters that only such comparisons
+read are left out, except those whose domain does not grow. The chain of that system is finite.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,8 +28,8 @@ _OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 class UnboundedSystem:
     """The system with infinite parameters.
 
-    `is_ceiling`: at every finite value success is at most as likely as here, and grows with the parameters. It is
-    so when only runs that no longer can succeed tell the systems apart.
+    `is_ceiling`: at every finite value success is at most as likely as here, and grows with the parameters. That is so
+    when the systems differ only in runs that can no longer succeed.
     """
 
     system: System
@@ -42,7 +37,7 @@ class UnboundedSystem:
 
 
 class NoLimitError(Exception):
-    """What a system tends to cannot be worked out this way; the message says why."""
+    """Raised when the limit of a system cannot be computed this way; the message says why."""
 
 
 def limit(system: System, parameters: Iterable[str], success: Iterable[str]) -> UnboundedSystem:
@@ -197,7 +192,7 @@ class _Decision:
         return expr.Boolean((sign in {">", ">="}) == (slope > 0))
 
     def _slope(self, node: expr.Expr) -> int:
-        """Return how much an expression grows with what grows; NoLimitError when that is no constant."""
+        """Return how much an expression grows with what grows; NoLimitError when that is not a constant."""
         match node:
             case expr.Name(name):
                 return int(name in self._growing_names)
@@ -225,12 +220,12 @@ class _Decision:
 
         value = substituted(whole, leaf)
         if not isinstance(value, expr.Integer):
-            raise NoLimitError(f"{self} is multiplied by what is no constant")
+            raise NoLimitError(f"{self} is multiplied by something that is not a constant")
         return value.value
 
 
 def _atoms(node: expr.Expr, sign: int) -> Iterator[tuple[expr.Compare, int]]:
-    """Yield the comparisons of a condition, each with whether it stands as it is (1) or under a `not` (-1)."""
+    """Yield the comparisons of a condition, each with 1, or with -1 under a `not`."""
     match node:
         case expr.Not(operand):
             yield from _atoms(operand, -sign)
@@ -245,7 +240,7 @@ def _atoms(node: expr.Expr, sign: int) -> Iterator[tuple[expr.Compare, int]]:
 MOST_TRIALS = 100
 DEFAULT_VARY = "rmax"
 _ROUNDING = 1e-12
-#: As good as infinite to a counter that a chain has laid out; and how many configurations more are not many.
+#: As good as infinite to a counter in a chain; and the number of additional configurations that are not many.
 HUGE, _MORE = 1 << 200, 1_000
 
 Answer = Literal["reached", "impossible", "unknown"]
@@ -284,7 +279,7 @@ class VariedParameter:
 
 
 def varied_parameter(machine: Machine, name: str | None = None) -> VariedParameter:
-    """Find what to vary; without a name `rmax`, else the only number. Raises OddsError when there is no such number."""
+    """Return the parameter to vary: without a name, `rmax` or the only number. Raises OddsError when there is no such number."""
     numbers = {p.name: d for p in machine.parameters if isinstance(d := concrete(p.domain, {}), Interval)}
     base_name = name or DEFAULT_VARY
     names = [base_name] if base_name in numbers else [other for other in numbers if other.startswith(f"{base_name}.")]
@@ -310,11 +305,11 @@ def curve(question: Question, what: VariedParameter, values: Iterable[int]) -> t
 def smallest(question: Question, target: float, what: VariedParameter) -> TargetResult:
     """Find the smallest value at which success is at least `target` (the least, where somebody chooses).
 
-    A value counts only where nothing is unknown: not where the table refuses what can come, or a variable starts outside its
-    domain. Where a limit is met, the answer is unknown. Raises OddsError for what is no target.
+    A value counts only where nothing is unknown: not where the table refuses what can come, or a variable starts
+    outside its domain. Where a limit is met, the answer is unknown. Raises OddsError for an invalid target.
     """
     if not 0 < target <= 1:
-        raise OddsError(f"{target:g} is no target: it lies above 0, and is at most 1")
+        raise OddsError(f"{target:g} is not a target: it must be above 0 and at most 1")
     if not question.success:
         return TargetResult(what.name, target, "unknown", reason="nothing counts as success")
     try:
@@ -369,9 +364,9 @@ class _TargetSearch:
         return f"success need not grow with {self._what.name}"
 
     def _is_met(self, configurations: int) -> bool:
-        """Return whether some value may come to the ceiling: when a huge one has not many more configurations than the limit.
+        """Return whether some value may reach the ceiling, which is so when a huge value has not many more configurations than the limit.
 
-        Counters then stay small, so a huge value is as good as infinite; otherwise runs go on until they meet it.
+        Counters then stay small, so a huge value is as good as infinite; otherwise runs go on until they reach it.
         """
         huge = HUGE if self._what.high is None else self._what.high
         most = min(self._question.limits.max_states, 4 * configurations + _MORE)
@@ -402,7 +397,7 @@ class _TargetSearch:
         return self._result("reached", value=_bisection(low, high, self._good), ceiling=ceiling, is_ceiling=True)
 
     def _bracket(self, low: int, is_so: Callable[[int], object]) -> tuple[int, int]:
-        """Go up in steps that double, until a value is so or is the largest there is; give it, and the one before."""
+        """Go up in steps that double until a value is so, or is the largest; return the one before it, and the value."""
         high, step = low, 1
         while not is_so(high) and high != self._what.high and high < HUGE:
             low, high, step = high, self._within(high + step), step * 2
@@ -429,7 +424,7 @@ class _TargetSearch:
         return self._result("unknown", reason=reason)
 
     def _values(self, low: int, more: int) -> range:
-        """Return a value and so many more."""
+        """Return a value and the `more` values after it."""
         return range(low, self._within(low + more) + 1)
 
     def _within(self, value: int) -> int:

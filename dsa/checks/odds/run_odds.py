@@ -1,6 +1,6 @@
 """The odds of a machine: how its runs end, how often each effect is emitted, and what a run costs.
 
-Takes a machine and odds, gives a `RunOdds`. What cannot be known is said in words, in `unknown`.
+Takes a machine and odds, gives a `RunOdds`. Its field `unknown` says in sentences what cannot be known.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ CALL = "query_llm"
 
 
 class OddsAssumptions(TypedDict, total=False):
-    """What may be assumed of a machine, as `odds` says it."""
+    """The assumptions about a machine, as the parameters of `odds`."""
 
     passes: Mapping[str, Numbers] | None
     fatals: Mapping[str, Numbers] | None
@@ -47,11 +47,12 @@ class EffectOdds:
 
 @attrs.frozen
 class RunOdds:
-    """Everything that the odds come to at given parameter values.
+    """Everything that the odds give at given parameter values.
 
-    `ends` has each way a run can end; `never_ends` the odds that it goes round for ever. `cost` and `worst_cost` are over `prices`.
-    `is_known` is false when numbers are missing: then only worst cases mean anything, and `effects` is empty when a limit was met. `unknown` says what is not known, in
-    sentences; the numbers beside it then hold only under what they say.
+    `ends` has each way a run can end; `never_ends` the odds that it goes round for ever. `cost` and `worst_cost` are
+    over `prices`. `is_known` is false when numbers are missing: then only worst cases mean anything, and `effects` is
+    empty when a limit was met. `unknown` says what is not known, in sentences; the numbers beside it then hold only
+    under what they say.
     """
 
     machine: str
@@ -95,7 +96,7 @@ class RunOdds:
 
 @attrs.frozen
 class Question:
-    """A machine laid out with everything that is assumed of it; asked at parameter values, it gives a `RunOdds`."""
+    """A machine with everything that is assumed of it; at parameter values, it gives a `RunOdds`."""
 
     system: System
     world: ChainAssumptions
@@ -105,7 +106,7 @@ class Question:
     limits: SearchLimits = SearchLimits(MAX_NODES)
 
     def chain(self, values: Mapping[str, Value] | None = None) -> Chain:
-        """Lay out the chain, at other parameter values when they are given."""
+        """Build the chain, at other parameter values when they are given."""
         machine = self.system.machine.at(values) if values else self.system.machine
         return chain_of(
             ground(attrs.evolve(self.system, machine=machine), expired=self.limits.is_expired), self.world, self.limits
@@ -139,7 +140,10 @@ def question(
     success: str | None = None,
     max_nodes: int = MAX_NODES,
 ) -> Question:
-    """Put together what is assumed of a machine. Raises OddsError when it is not of this machine, or no odds."""
+    """Return the question with all assumptions about a machine.
+
+    Raises OddsError for assumptions that do not fit the machine, and for invalid odds.
+    """
     assumed_odds = guard_odds(machine, passes, fatals)
     world = ChainAssumptions(assumed_odds.odds, dict(events or {}), outside)
     _require_prices(machine, prices or {})
@@ -151,9 +155,10 @@ def question(
 def odds(machine: Machine, **assumptions: Unpack[OddsAssumptions]) -> RunOdds:
     """Work out how a machine's runs end and what they need, at its parameter values.
 
-    `passes` and `fatals` map guards to probabilities by retry number, the last one repeated; where they say nothing, those of
-    the Guards table count. `events` gives probabilities to events, `prices` a price to effects. `success` names the final
-    state that counts as success (default: those whose last part is `succeeded`). Raises OddsError for what is no odds.
+    `passes` and `fatals` map guards to probabilities by retry number, the last one repeated; for other guards, those of
+    the Guards table count. `events` gives probabilities to events, `prices` a price to effects. `success` names the
+    final state that counts as success (default: those whose last part is `succeeded`). Raises OddsError for invalid
+    odds.
     """
     return question(machine, **assumptions).at()
 
@@ -164,7 +169,7 @@ def _require_prices(machine: Machine, prices: Mapping[str, float]) -> None:
         if name not in effects:
             raise OddsError(f"no row of {machine.name} emits '{name}'; {closest(name, effects)}")
         if not 0 <= price < inf:
-            raise OddsError(f"{price:g} is no price of {name}: it is a number, 0 or more")
+            raise OddsError(f"{price:g} is not a price of {name}: a price is a number, 0 or more")
 
 
 def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
@@ -174,7 +179,7 @@ def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
     full = machine.resolve_state(name)
     states = tuple(state for state in finals if full and (state == full or state.startswith(f"{full}.")))
     if not states:
-        raise OddsError(f"'{name}' is no final state of {machine.name}; {closest(name, finals)}")
+        raise OddsError(f"'{name}' is not a final state of {machine.name}; {closest(name, finals)}")
     return states
 
 
@@ -199,9 +204,9 @@ def _assumptions(machine: Machine, world: ChainAssumptions) -> tuple[str, ...]:
 
 
 def _beside_timer(machine: Machine, world: ChainAssumptions) -> str:
-    """Return what becomes of outside events beside a timer."""
+    """Return what is assumed of outside events beside a timer."""
     if world.outside:
-        return ", and whoever chooses may let an outside event come before it"
+        return ", and an outside event may come before it, as somebody chooses"
     if any(machine.event_named[name].origin == OUTSIDE for name in world.events if name in machine.event_named):
         return ", and odds of an outside event there are the odds that it comes first"
     return ", and nothing comes from outside before it"
@@ -220,7 +225,9 @@ def _remaining(machine: Machine, world: ChainAssumptions) -> Iterator[str]:
 
 def _run_odds(question: Question, chain: Chain) -> RunOdds:
     machine = chain.system.machine
-    commands = chain.system.commands if chain.complete else ()  # of a part nothing is known, not even a worst case
+    commands = (
+        chain.system.commands if chain.complete else ()
+    )  # of an incomplete chain nothing is known, not even a worst case
     effect_names = sorted({effect for command in commands for effect in command.effects})
     prices = tuple((name, price) for name, price in question.prices.items() if name in effect_names)
     gains = [_gain(chain, {effect: 1.0}) for effect in effect_names]
@@ -267,8 +274,8 @@ def _ends(chain: Chain, solve: Averages | None, success: tuple[str, ...]) -> tup
 
 
 def obstacles(chain: Chain, world: ChainAssumptions) -> tuple[str, ...]:
-    """Say in sentences what stands in the way of knowing the odds, or on what they rest that nobody knows."""
-    sentences = [f"too much to lay out: {what}" for what in chain.system.left_out]
+    """Return, in sentences, why the odds cannot be known, and what they rest on that nobody knows."""
+    sentences = [f"too many combinations to explore: {what}" for what in chain.system.left_out]
     if not chain.complete:
         sentences.append(chain.stop_reason)
     sentences += [
@@ -289,7 +296,7 @@ def obstacles(chain: Chain, world: ChainAssumptions) -> tuple[str, ...]:
 
 
 def _unlimited(chain: Chain, world: ChainAssumptions) -> frozenset[int]:
-    """Return the commands of retries without limit, but for those of guards that are said to be memoryless: there the numbers are exact."""
+    """Return the commands of retries without limit, except those of guards that are declared memoryless: for these the numbers are exact."""
 
     def is_known(index: int) -> bool:
         verdicts = chain.system.commands[index].occurrence.verdicts

@@ -1,9 +1,8 @@
-"""Proofs that failed: is there a run behind it, or only a start that no run reaches?
+"""Conclusions: the result of one attempt to prove something, and what a proof rests on, in words.
 
-Takes an observed system and the lemmas that were not enough. The smallest values at which induction fails are explored: a sight that is
-met there is a violation. Otherwise the start of the failing step is not reached, and what is out of reach about it is said, with what would rule it out.
-
-Conclusions: what came of one attempt to prove something, and what a proof rests on, in words.
+When a proof fails, `failing_start` and `explain_gap` ask whether there is a run behind it, or only a start that no run reaches. They take an observed
+system and the lemmas that were not enough. The smallest values at which induction fails are explored: a sight that is met there is a violation.
+Otherwise the start of the failing step is not reached; a `Gap` says what about it is out of reach, and what would rule it out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,13 +40,14 @@ from dsa.expr import (
     unparse,
 )
 from dsa.system import GuardedCommand, Location, System
+from dsa.text import plural
 from dsa.trace import Trace, show_occurrence, show_values
 
 #: How observers' variables are called where people read.
 OBSERVER_WORDS = {HISTORY: "seen before", OBLIGATION: "owed", NOW: "now", COUNT: "count", OPEN: "scope open"}
 
 
-#: Of more numbers than this, only the first and the last are said.
+#: Of more numbers than this, only the first and the last are written.
 _MOST_LISTED = 8
 
 
@@ -104,8 +104,8 @@ def _steps_before(
 class Gap:
     """Why a property is not shown, though nothing refutes it: a configuration that no run reaches, and a row that breaks it from there.
 
-    `values` are those of variables, and of what a property remembers by what it is called; `parameters` those at which it was explored. `hint` is what
-    the author may add.
+    `values` are those of variables, and of what a property remembers by what it is called; `parameters` those at which
+    it was explored. `hint` is what the author may add.
     """
 
     state: str
@@ -127,7 +127,7 @@ class Gap:
 
     @property
     def why(self) -> str:
-        """Return why that is no refutation."""
+        """Return why that is not a refutation."""
         where = f" at {show_values(self.parameters)}" if self.parameters else ""
         return f"which satisfies it, but no run reaches that{where}: {self.reach_text}"
 
@@ -186,7 +186,7 @@ def _hint(
 ) -> str:
     """Return what an author may add: a property that rules the configuration out, or a variable that remembers what the property does.
 
-    What is out of reach is so at the parameter values looked at, which the property names therefore.
+    Something is out of reach only at the parameter values that were explored; therefore the property names these.
     """
     own = {variable.name for variable in system.machine.variables}
     own_values = {name: value for name, value in odd.items() if name in own}
@@ -196,7 +196,7 @@ def _hint(
         if where.state == here.state and all(values[n] == v for n, v in own_values.items())
     ]
     if any(where.outstanding == here.outstanding for where in alike):
-        return _REMEMBER  # what a property can name does not tell the configuration from one that is reached
+        return _REMEMBER  # nothing that a property can name distinguishes the configuration from one that is reached
     parts = [here.state, *(unparse(_equals(name, value)) for name, value in own_values.items())]
     if alike:
         parts += [
@@ -238,7 +238,7 @@ def _name(name: str) -> str:
     return OBSERVER_WORDS.get(name, name)
 
 
-#: Lemmas that are said; those that say the same of several places are said once.
+#: The most lemmas that are written; one that holds at several places is written once.
 _MOST_LEMMAS = 3
 
 
@@ -269,10 +269,10 @@ def in_words(system: System, evidence: Evidence) -> str:
         case Inductive(lemmas):
             return by_lemmas(system, lemmas)
         case RankEvidence(lemmas, ranks, strategy, _):
-            by = f"{_count_text(len(strategy), 'step')} lead there, " if strategy else ""
+            by = f"{plural(len(strategy), 'step')} lead there, " if strategy else ""
             return f"{by}{_by_rank(ranks)}{_with(system, lemmas)}"
         case ExhaustiveEvidence(valuations, configurations):
-            valuation_text = _count_text(len(valuations), "valuation") if valuations != ((),) else ""
+            valuation_text = plural(len(valuations), "valuation") if valuations != ((),) else ""
             where = (
                 f" at all {valuation_text}"
                 if len(valuations) > 1
@@ -280,24 +280,24 @@ def in_words(system: System, evidence: Evidence) -> str:
                 if valuation_text
                 else ""
             )
-            return f"explored: all {_count_text(configurations, 'configuration')}{where}"
+            return f"explored: all {plural(configurations, 'configuration')}{where}"
 
 
 def by_lemmas(system: System, lemmas: tuple[Lemma, ...]) -> str:
-    """Say by which lemmas something is proved."""
+    """Return by which lemmas something is proved."""
     if not lemmas:
         return "row by row"
     sentences = _lemma_sentences(system, lemmas)
     text = "; ".join(sentences[:_MOST_LEMMAS]) + ("; .." if len(sentences) > _MOST_LEMMAS else "")
-    return f"by induction with {_count_text(len(sentences), 'lemma')}: {text}"
+    return f"by induction with {plural(len(sentences), 'lemma')}: {text}"
 
 
 def _with(system: System, lemmas: tuple[Lemma, ...]) -> str:
-    return f", {_count_text(len(_lemma_sentences(system, lemmas)), 'lemma')}" if lemmas else ""
+    return f", {plural(len(_lemma_sentences(system, lemmas)), 'lemma')}" if lemmas else ""
 
 
 def _lemma_sentences(system: System, lemmas: Iterable[Lemma]) -> list[str]:
-    """Write lemmas as sentences, those about counts and numbers first: they say most."""
+    """Return lemmas as sentences, those about counts and numbers first: they explain most."""
     places: dict[Expr, list[str]] = {}
     for lemma in lemmas:
         places.setdefault(lemma.condition, []).append(system.locations[lemma.location].state)
@@ -323,7 +323,3 @@ def _by_rank(ranks: tuple[tuple[Expr, ...], ...]) -> str:
     parts = {part: None for rank in ranks for part in rank if not isinstance(part, Integer)}
     texts = [expression_text(part) for part in parts]
     return f"rank ({', '.join(texts)})" if texts else "the order of the states is a rank"
-
-
-def _count_text(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,14 +1,13 @@
-"""What a proof for all parameter values rests on, as values that a certificate can carry and a kernel can check.
+"""Induction: evidence for all parameter values, and the search for it.
 
-Locations and commands are indexes into `closed_system(machine)`; observers keep both, but for `at most`, whose commands are split and
-which needs no indexes of commands. All expressions are over the variables of the (observed) system and its parameters. Assumed
-everywhere: parameters lie in their domains, and so do the machine's own variables (the start does, and a command is taken only
-where its updates do). An observer's variable is a truth value or a whole number, and no more is assumed of it.
+`Inductive`, `RankEvidence` and `ExhaustiveEvidence` are values that a certificate can carry and a kernel can check. Locations and commands
+are indexes into `closed_system(machine)`; observers keep both, except for `at most`, whose commands are split and which needs no indexes of
+commands. All expressions are over the variables of the (observed) system and its parameters. Assumed everywhere: parameters lie in their
+domains, and so do the machine's own variables (the start does, and a command is taken only where its updates do). An observer's variable is
+a truth value or a whole number, and no more is assumed of it.
 
-Induction: which of many candidates hold at every configuration, and which of them a claim needs.
-
-Takes a system, a `Logic` and candidates at locations; gives the largest set of them that is inductive (Houdini), and for a claim that it implies
-the few that matter.
+`Induction` takes a region of a system, a `Logic` and candidates at locations; it gives the largest inductive set of them (Houdini).
+`Slicer` and `Needs` find the few lemmas that a claim needs.
 """
 
 from collections import deque
@@ -34,8 +33,8 @@ class Lemma:
 class Inductive:
     """Lemmas that hold at the start and are kept by every command, and imply the claim.
 
-    Each may be assumed at its location, before a command and at a sight. The claim is that no sight is ever true and that
-    the start is none (`Observed`), or that no fault of a kind is ever true (`Fault`).
+    Each may be assumed at its location, before a command and at a sight. The claim is that no sight of an `Observer` is
+    ever true, nor at the start, or that no `SystemFault` of a kind is ever true.
     """
 
     lemmas: tuple[Lemma, ...] = ()
@@ -55,16 +54,17 @@ class RankEvidence:
     A part is a whole number, or a condition that counts 1 when it is true and 0 when not. Where a rank counts, the lemmas imply that
     every number in it is at least 0.
 
-    For `leads to` (the observed system's variable WAITING says that Q is owed) a rank counts where WAITING is true. There must be
-    a promise there (S12), unless something `Fair` is awaited. Every command from WAITING to WAITING makes the rank smaller, or keeps it equal, has the
-    same `expectations` (not None) at both ends and does not end it: a promise is not in the command's `ended`; something `Fair` does not
-    happen at the command's moment, and wherever it is awaited and WAITING is true some command at whose moment it happens is enabled.
+    For `leads to` (the observed system's variable OBLIGATION is true while Q is owed) a rank counts where OBLIGATION is
+    true. There must be a promise there (S12), unless something `Fair` is expected. Every command from OBLIGATION to
+    OBLIGATION makes the rank smaller, or keeps it equal, has the same `expectations` (not None) at both ends and does
+    not end it: a promise is not in the command's `ended`; something `Fair` does not happen at the command's moment, and
+    wherever it is expected and OBLIGATION is true some command at whose moment it happens is enabled.
 
-    For `from everywhere possible` (NOW says that P holds) a rank counts where NOW is false. There, some command of `strategy` is
+    For `from everywhere possible` (NOW is true while P holds) a rank counts where NOW is false. There, some command of `strategy` is
     enabled, and every command of it that is enabled makes the rank smaller or NOW true.
 
     `possible P` is shown on the observed system of `from everywhere possible P`, and its lemmas need to be kept only by
-    the commands of `strategy` taken where NOW is false: they say where the strategy leads from the start.
+    the commands of `strategy` taken where NOW is false: they describe where the strategy leads from the start.
 
     `strategy` has indexes of commands. `expectations` has one entry for each location, or none at all.
     """
@@ -90,7 +90,7 @@ Evidence = Inductive | RankEvidence | ExhaustiveEvidence
 _MOST_TRIED = 12
 
 Lemmas = Mapping[int, Sequence[Expr]]
-#: Tells that no time is left.
+#: Returns whether the time is over.
 Deadline = Callable[[], bool]
 
 
@@ -159,7 +159,7 @@ class Induction:
         return {place: tuple(_plainest(conditions)) for place, conditions in alive.items() if conditions}
 
     def _filter_candidates(self, index: int, alive: dict[int, list[Expr]]) -> bool:
-        """Drop the candidates at a command's target that it does not keep; tell whether any was."""
+        """Drop the candidates at a command's target that it does not keep; return whether any was dropped."""
         command = self._system.commands[index]
         here = [*self._lemmas.get(command.source, ()), *alive.get(command.source, ())]
         facts = set(here)
@@ -189,7 +189,7 @@ class Induction:
 
 
 def _plainest(lemmas: Sequence[Expr]) -> list[Expr]:
-    """Leave out the bounds that an equality says already."""
+    """Leave out the bounds that an equality implies."""
     consequences: set[Expr] = set()
     for lemma in lemmas:
         if isinstance(lemma, Compare) and lemma.rest[0][0] == "==":
@@ -201,7 +201,7 @@ def _plainest(lemmas: Sequence[Expr]) -> list[Expr]:
 
 
 def at_start(condition: Expr, initial: Mapping[str, Expr]) -> Expr:
-    """Return what a condition says of the start, over parameters."""
+    """Return a condition at the start, over parameters."""
 
     def leaf(node: Leaf) -> Expr:
         return initial[node.name] if isinstance(node, Name) and node.kind == "variable" else node
@@ -210,7 +210,7 @@ def at_start(condition: Expr, initial: Mapping[str, Expr]) -> Expr:
 
 
 def unseen(logic: Logic, lemmas: Lemmas, sight: WatchedCondition) -> SolverAnswer:
-    """Ask whether a sight can be true where the lemmas are."""
+    """Return whether a sight can be true where the lemmas are."""
     return logic.ask([sight.condition, *lemmas.get(sight.location, ())])
 
 
@@ -239,7 +239,7 @@ class Slicer:
         return tuple(sorted(closed_set, key=lambda lemma: (lemma.location, str(lemma.condition))))
 
     def used_lemmas(self, location: int, conditions: Sequence[Expr]) -> frozenset[Lemma] | None:
-        """Return the lemmas at a location without which the conditions could be true; None when they can be, or nobody knows."""
+        """Return the lemmas at a location without which the conditions could be true; None when they can be, or when that is not known."""
         here = list(self._lemmas.get(location, ()))
         if self._logic.ask(conditions).can_be == "no":
             return frozenset()
@@ -250,7 +250,7 @@ class Slicer:
         return frozenset(Lemma(location, condition) for condition in self._fewest(conditions, core))
 
     def _fewest(self, conditions: Sequence[Expr], lemmas: list[Expr]) -> list[Expr]:
-        """Leave out what is not needed after all, the longest first."""
+        """Leave out lemmas that are not needed, the longest first."""
         if 1 < len(lemmas) <= _MOST_TRIED:
             for lemma in sorted(lemmas, key=lambda lemma: -sum(1 for _ in walk(lemma))):
                 rest = [other for other in lemmas if other != lemma]
@@ -279,7 +279,7 @@ class Slicer:
 
 
 class Needs:
-    """The lemmas that a proof turned out to need, collected while it is made."""
+    """The lemmas that a proof needs, collected while it is made."""
 
     def __init__(self, slicer: Slicer) -> None:
         self._slicer = slicer

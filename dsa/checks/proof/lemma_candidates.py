@@ -1,13 +1,9 @@
 """Candidates for lemmas, read off examples: conditions that are true at every configuration reached at small parameter values.
 
-Takes rows of values that were met at one location, gives expressions. They are guesses: whether they hold for all values is decided by
-induction, and most are dropped there. Bounds between two numbers (`retries <= rmax`, `count <= retries + 1`), constants, sums that stay equal,
-and what truth values imply.
-
-What is reached at small parameter values: the examples that candidates for lemmas and strategies are read off.
-
-Takes a system, gives `Sample` values. Conditions are compiled once for all values of the parameters; nothing a user named is
-spelled in the code that is compiled.
+A `Sampler` takes a system and explores it; each `Sample` has the examples at one valuation. Conditions are compiled once for all values of
+the parameters, and no name that a user wrote becomes part of the compiled code. `candidates` takes the values met at one location and gives
+expressions: bounds between two numbers (`retries <= rmax`, `count <= retries + 1`), constants, sums that stay equal, and what truth values
+imply. They are guesses: induction decides whether they hold for all values, and drops most of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,9 +39,9 @@ from dsa.expr import (
 from dsa.machine import Machine, smallest_values
 from dsa.system import GuardedCommand, System, start_values
 
-#: Truth values beyond so many are not combined with each other.
+#: The most truth values that are combined with each other.
 _MOST_PAIRED = 12
-#: Bounds are also looked for where one of so many truth values is true, and where it is false.
+#: With at most this many truth values, bounds are also looked for where one is true, and where it is false.
 _MOST_SPLIT = 4
 _LARGEST = 4
 
@@ -66,7 +62,7 @@ class Column:
 
 @attrs.frozen
 class SampleTable:
-    """What was met at one location: a column for each name, and which valuation of the parameters each row belongs to."""
+    """The values met at one location: a column for each name, and which valuation of the parameters each row belongs to."""
 
     columns: tuple[Column, ...]
     groups: tuple[int, ...]
@@ -89,7 +85,7 @@ def table(
     variables: Sequence[Variable],
     rows: Iterable[tuple[int, tuple[expr.Value, ...], tuple[expr.Value, ...]]],
 ) -> SampleTable:
-    """Put together what was met; each row is a valuation's number, the parameters' values and the variables' values."""
+    """Return what was met as a table; each row is a valuation's number, the parameters' values and the variables' values."""
     all_rows = list(rows)
     columns = [
         Column(expr.Name(p.name, "parameter"), p.domain, tuple(parameters[place] for _, parameters, _ in all_rows))
@@ -126,7 +122,7 @@ def candidates(samples: SampleTable, split: Iterable[str] = ()) -> list[expr.Exp
 
 
 def _domain(column: Column) -> tuple[expr.Expr, ...]:
-    """Return what is known of a name without looking: a proof may assume it anyway."""
+    """Return what the domain of a name implies: a proof may assume it anyway."""
     if (
         column.name.kind == "parameter"
         or not isinstance(column.domain, expr.RangeDomain)
@@ -154,7 +150,7 @@ def _choices(samples: SampleTable) -> Iterator[expr.Expr]:
 
 
 def _implications(truths: Sequence[Column]) -> Iterator[expr.Expr]:
-    """Yield what two truth values say of each other: equal, opposite, or one implies the other."""
+    """Yield relations between two truth values: equal, opposite, or one implies the other."""
     loose = [truth for truth in truths if len(set(truth.values)) > 1]
     for one, other in combinations(loose, 2):
         pairs = set(zip(one.values, other.values, strict=True))
@@ -203,7 +199,7 @@ def _is_constant(column: Column) -> bool:
 
 
 def _usual(gaps: list[tuple[int, int]], most: int) -> bool:
-    """Return whether a bound is met at half of the valuations: then it is no accident of where we looked."""
+    """Return whether a bound is met at half of the valuations: then it is not an accident of the examples."""
     every = {group for _, group in gaps}
     groups_at_bound = {group for gap, group in gaps if gap == most}
     return 2 * len(groups_at_bound) >= len(every)
@@ -225,7 +221,7 @@ def _sums(samples: SampleTable) -> Iterator[expr.Expr]:
 
 
 def _equations(names: list[tuple[expr.Name, int]], offset: int) -> Iterator[expr.Expr]:
-    """Write a sum that is 0 with what is added on one side and what is taken away on the other; also as two bounds."""
+    """Write a sum that is 0 with its positive terms on one side and its negative terms on the other; also as two bounds."""
     left = linear([(name, k) for name, k in names if k > 0], max(offset, 0))
     right = linear([(name, -k) for name, k in names if k < 0], max(-offset, 0))
     yield from (compared(left, sign, right) for sign in ("==", "<=", ">="))
@@ -255,7 +251,7 @@ def _null_space(rows: list[list[int]]) -> list[list[int]]:
         for pivot, pivot_row in zip(pivots, pivot_rows, strict=True):
             if rest[pivot]:
                 rest = [a - rest[pivot] * b for a, b in zip(rest, pivot_row, strict=True)]
-        # From the back, so that what stays free (and is solved for) are the first names: the variables.
+        # From the back, so that the first names, the variables, stay free and are solved for.
         lead = next((place for place in reversed(range(width)) if rest[place]), None)
         if lead is None:
             continue
@@ -281,7 +277,7 @@ Values = tuple[Value, ...]
 Configuration = tuple[int, Values]
 Step = Callable[[Values, Values], list[tuple[int, int, Values]]]
 
-#: Of one valuation at most so many configurations are looked at for examples.
+#: The most configurations of one valuation that serve as examples.
 EXAMPLES = 400
 _MOST_TURNS = 3
 
@@ -309,7 +305,7 @@ class Sample:
 
 
 class Sampler:
-    """A system compiled for walking about in it."""
+    """A system compiled for exploring it."""
 
     def __init__(self, system: System, commands: Iterable[int] | None = None, while_true: Expr = TRUE) -> None:
         """Compile all commands, or only some and only while a condition holds."""
@@ -324,7 +320,7 @@ class Sampler:
     def sample(
         self, parameters: Mapping[str, Value], most: int, is_expired: Callable[[], bool] = lambda: False
     ) -> Sample:
-        """Walk from the start, nearest first, until nothing is new or `most` configurations are known."""
+        """Explore from the start, nearest first, until nothing is new or `most` configurations are known."""
         parameter_values = tuple(parameters[name] for name in self.parameters)
         initial = start_values(self.system)
         start = (0, tuple(evaluate(initial[name], parameters) for name in self.variables))
@@ -398,7 +394,7 @@ class Sampler:
 
 
 def valuations(machine: Machine) -> Iterator[dict[str, Value]]:
-    """Yield small values of the parameters to look at: the smallest, single ones and all a little larger, and a few mixtures."""
+    """Yield small values of the parameters to explore: the smallest, single ones and all a little larger, and a few mixtures."""
     names = [parameter.name for parameter in machine.parameters]
     choices = [smallest_values(parameter.domain, 4) for parameter in machine.parameters]
     picks: dict[Values, None] = {}

@@ -1,16 +1,15 @@
-"""Ranks: for each location, parts that are compared lexicographically and that every step that counts makes smaller.
-
-Takes the commands that count, gives a `Rank`, or None. Locations are put in order by what can follow what; inside a loop
-some number (`rmax - retries`, `n - done`) or truth value must never grow and sometimes fall, and what remains when the
-commands that make it fall are gone is ranked again (Colon and Sipma; Alias et al.). What no number ranks may be ended by a promise.
-
-Proofs of liveness: that Q comes while it is owed, that P can be reached, that every run comes to rest.
+"""Liveness proofs: that Q comes while it is owed, that P can be reached, that every run comes to rest.
 
 Each takes a system that remembers what it needs, and gives lemmas and a rank that steps make smaller. A run owes Q for ever when it rests
-where nothing is promised, or takes steps for ever. The first must not be possible; in the second the rank would fall without end, or something
-awaited would never come, which S12 or the property's fairness rules out. P is reached by a strategy, read off shortest ways at small
-parameter values: one of its commands must always be enabled until P is true, for all values. Not every machine owes that it comes to rest
-when nothing comes from outside (one that polls by a timer goes on for ever), so it is told where it is so.
+where nothing is promised, or takes steps for ever. The first must be impossible. In the second, the rank would fall without end, or
+something expected would never come, which S12 or the property's fairness rules out. P is reached by a strategy, read off shortest ways at
+small parameter values: one of its commands must always be enabled until P is true, for all values. A machine need not come to rest when
+nothing comes from outside: one that polls by a timer goes on for ever.
+
+`RankSearch` finds a rank: for each location, parts that are compared lexicographically and that every step that counts makes smaller.
+Locations are put in order by what can follow what. Inside a loop, some number (`rmax - retries`, `n - done`) or truth value must never grow
+and sometimes fall; the rest of the loop, without the commands that make it fall, is ranked again (Colon and Sipma; Alias et al.). Where no
+number ranks a loop, a promise may end it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +47,7 @@ from dsa.system import GuardedCommand, Promise, System
 Change = Literal["less", "same or less", "more"]
 Expectation = Promise | Fair
 _ZERO = Integer(0)
-#: Sums of two numbers are tried when there are at most so many.
+#: Sums of two numbers are tried when there are at most this many numbers.
 _MOST_SUMMED = 8
 
 
@@ -64,7 +63,7 @@ class CountedCommands:
 
 @attrs.frozen
 class Rank:
-    """A rank for each location, as many parts everywhere; where it only holds its own, what is awaited there."""
+    """A rank for each location, as many parts everywhere; where it stays the same, what is expected there."""
 
     parts: tuple[tuple[Expr, ...], ...]
     expectations: tuple[Expectation | None, ...]
@@ -376,7 +375,7 @@ class ReachabilityProof:
 
 
 def comes_to_rest(session: ProofSession) -> RankEvidence | None:
-    """Prove that retry loops end: give lemmas and a rank that every step makes smaller which no event from outside takes, or None."""
+    """Prove that retry loops end: return lemmas and a rank that every step without an event from outside makes smaller, or None."""
     system, region, needs = session.system, whole(session.system), Needs(session.slicer)
     counted_commands = {
         index: region.condition(index)

@@ -1,4 +1,4 @@
-"""What all proofs about one machine share: its system, the solver, examples, and the lemmas about the machine itself.
+"""Proof sessions: what all proofs about one machine share, which is its system, the solver, examples, and the lemmas about the machine itself.
 
 Takes a machine, gives a `ProofSession`. Examples and lemmas are made when they are first needed.
 """
@@ -18,7 +18,7 @@ from dsa.semantics import Occurrence
 from dsa.system import System, closed_system, in_domain, start_values
 from dsa.trace import Trace, follow
 
-#: A valuation that is explored to look for a violation, or to the end, has at most so many configurations.
+#: The most configurations of a valuation that is explored to look for a violation, or to the end.
 MOST_EXPLORED = 100_000
 
 
@@ -35,7 +35,7 @@ class ProofSession:
         )
 
     def samples(self, sampler: Sampler, most: int = EXAMPLES) -> tuple[Sample, ...]:
-        """Walk about at small parameter values, the smallest first."""
+        """Explore at small parameter values, the smallest first."""
         return tuple(sampler.sample(values, most, self.is_expired) for values in self.valuations)
 
     @cached_property
@@ -50,12 +50,12 @@ class ProofSession:
         return few if whole_one.complete else None
 
     def _can_start(self, values: dict[str, Value]) -> bool:
-        """Return whether every variable starts in its domain at these values; where one does not, there is no run to look at."""
+        """Return whether every variable starts in its domain at these values; where one does not, no run exists."""
         return not start_outside(self.machine.at(values))
 
     @cached_property
     def legal_start(self) -> tuple[Expr, ...]:
-        """That every variable starts in its domain, over parameters: a claim is about runs, and else there are none."""
+        """The condition, over parameters, that every variable starts in its domain: otherwise there are no runs to claim anything of."""
         starts = start_values(self.system)
         return tuple(in_domain(variable, starts[variable.name]) for variable in self.machine.variables)
 
@@ -71,7 +71,7 @@ class ProofSession:
 
     @cached_property
     def lemmas(self) -> Lemmas:
-        """What is known of the machine's own variables at each location, beyond their domains; what its document claims is tried too."""
+        """Lemmas about the machine's own variables at each location, beyond their domains; the claims of its document are tried too."""
         guesses = self.guesses(self.system, self.own_samples)
         for fault in self.system.faults:
             guesses[fault.location].append(negated(fault.condition))

@@ -1,8 +1,8 @@
 """Proofs for all parameter values: what every machine owes, and what its document claims.
 
-Takes a machine, gives a `ProofReport`. Every verdict is one of specs/semantics.md; PROVED carries the evidence that it rests on, for
-all values of the parameters in their domains. Needs z3 (the extra `prove`). Knows no clock: who wants milliseconds or a time limit hands
-one in.
+Takes a machine, gives a `ProofReport`. Every verdict is one of specs/semantics.md; PROVED carries the evidence that it rests on, for all
+values of the parameters in their domains. Needs z3 (the extra `prove`). Has no clock of its own: a caller who wants milliseconds or a time
+limit passes one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,10 @@ Claim = TypeVar("Claim")
 
 @attrs.frozen
 class Obligation:
-    """Something a table owes before its properties mean anything: what it is, what must never be seen, and the occurrence that each sight refuses."""
+    """Something a table owes before its properties mean anything.
+
+    It has a name and a text, the observer of what must never be seen, and the fault of each sight.
+    """
 
     name: str
     text: str
@@ -84,7 +87,7 @@ def _obligation_of(system: System, fault: SystemFault) -> str:
 
 
 def _deadlock_sights(system: System) -> Iterator[WatchedCondition]:
-    """Yield where nothing can happen any more, although the state is not final and nothing is awaited."""
+    """Yield the conditions under which nothing can happen any more, although the state is not final and nothing is outstanding."""
     for place in range(len(system.locations)):
         if system.may_rest(place) and not system.is_final(place):
             end = system.end_at(place)
@@ -102,11 +105,13 @@ NOTHING_TO_KEEP = "there is nothing to keep: no variable is workflow state"
 class Proof:
     """One claim, its verdict, and why.
 
-    `text` is the claim as written, `line` its line (0 for what every machine owes), `how` what the proof rests on or why there is none, in
-    words. PROVED has `evidence`. VIOLATED has `values`, the parameters at which it is, and a shortest `trace` there (none for a `possible`
-    that nothing makes true); its steps from `loop` on can be repeated for ever. `milliseconds` is None without a clock. `idle` is what a
-    property speaks of and what was not met at small values: it may say little. `relies_on` are the effects without whose answers it would not hold at
-    the values explored (S12), `must_not_fail` those of them whose failure no row names. NOT INDUCTIVE has a `gap`: where the proof fails.
+    `text` is the claim as written, `line` its line (0 for what every machine owes), `how` what the proof rests on or
+    why there is none, in words. PROVED has `evidence`. VIOLATED has `values`, the parameters at which it is, and a
+    shortest `trace` there (none for a `possible` that nothing makes true); its steps from `loop` on can be repeated for
+    ever. `milliseconds` is None without a clock. `idle` is the subject of a property when it was not met at small
+    values: the property may say little. `relies_on` are the effects without whose answers it would not hold at the
+    values explored (S12), `must_not_fail` those of them whose failure no row names. NOT INDUCTIVE has a `gap`: where
+    the proof fails.
     """
 
     name: str
@@ -128,7 +133,7 @@ class Proof:
 
     @property
     def condition(self) -> str:
-        """What the verdict relies on, as it stands behind `if`; empty when on nothing."""
+        """What the verdict relies on, as written after `if`; empty when it relies on nothing."""
         return relied_on(self.relies_on, self.must_not_fail)
 
     @property
@@ -168,8 +173,8 @@ def prove(
 ) -> ProofReport:
     """Prove what a machine owes and claims, for all values of its parameters.
 
-    `progress` is told each claim in its words, before it is proved. `time_limit_s` holds for everything together and needs a `clock` that gives seconds; ValueError without one. Raises NoSolverError
-    when z3 is not installed.
+    `progress` gets the text of each claim before it is proved. `time_limit_s` holds for everything together and needs a
+    `clock` that gives seconds; ValueError without one. Raises NoSolverError when z3 is not installed.
     """
     if time_limit_s is not None and clock is None:
         raise ValueError("a time limit needs a clock")
@@ -287,7 +292,7 @@ class _Prover:
     def _judge(self, form: Form) -> ProofResult | Proof:
         """Prove a property, or find a violation of it."""
         if isinstance(form, LeadsTo | Possible | EverywherePossible) and self._session.few_valuations is not None:
-            search_result = self._search(form)  # sooner done than a rank is found
+            search_result = self._search(form)  # faster than finding a rank
             if search_result is not None:
                 return search_result
         try:
@@ -336,7 +341,7 @@ class _Prover:
         expectations = {item for item in evidence.expectations if item is not None}
         assumptions = [_assumption_text(item) for item in expectations if not isinstance(item, str)]
         if is_progress:
-            assumptions.insert(0, "progress (S12)")
+            assumptions.insert(0, "progress")
         return ProofResult(
             "PROVED", in_words(observer.system, evidence), evidence, assumptions=tuple(sorted(assumptions))
         )
@@ -383,7 +388,7 @@ _TIME_IS_UP = "the time limit came before an answer"
 _MAY_GO_ON = (
     "not shown: no rank was found; a loop may go on for ever by answers and timers alone (no machine owes this)"
 )
-_LEFT_OUT = "the machine has too many combinations of states and outstanding effects to be laid out"
+_LEFT_OUT = "the machine has too many combinations of states and outstanding effects to be explored"
 
 
 def _with(draft: Proof, result: ProofResult) -> Proof:
@@ -398,7 +403,7 @@ def _with(draft: Proof, result: ProofResult) -> Proof:
 
 
 def _assumption_text(expectation: tuple[str, str] | Fair) -> str:
-    """Return what a proof waits for, answers of effects apart."""
+    """Return what a proof expects, apart from answers of effects."""
     if isinstance(expectation, Fair):
         return f"fairness of {expectation.name}"
     return f"'{expectation[1]}' of {expectation[0]} fires or is dropped"

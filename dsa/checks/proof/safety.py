@@ -1,15 +1,12 @@
-"""Bounds on counts by potentials: how much may still be counted, as a function of the values, place by place.
+"""Safety proofs: that a sight is never reached, by induction with lemmas or by exploring the few values there are.
 
-Takes what is counted and the bound, gives candidates `count + potential <= bound`. A potential is a sum of terms that are never
-negative (`rmax - retries`, a parameter, and for bounds with products `(grants - grants_used) * rmax`), with whole factors that z3
-finds over examples of steps: each step must pay for what it counts. A step that a solution does not pay for becomes one more
-example. The candidates are only that; induction decides.
+Takes an observed system; gives a `ProofResult`, or the `SightHit` that it met. It explores small values first: a sight that is met there is a
+violation, with a shortest way. Then it tries the claim without lemmas, with lemmas about the machine, with lemmas read off examples of the observed
+system, with potentials, and with what Spacer finds. Wherever a lemma comes from, a proof rests on plain questions to z3.
 
-Proofs that something is never seen: by induction with lemmas, by exploring the few values there are, or not at all.
-
-Takes an observed system, gives a `ProofResult`, or what was `SightHit`. First small values are explored: what is seen there is a violation, with
-a shortest way. Then the claim is tried without lemmas, with those about the machine, with those read off examples of the observed
-system, with potentials, and with what Spacer finds. Whatever finds lemmas, what is proved rests on plain questions to z3.
+A potential bounds how much may still be counted, place by place: the candidate is `count + potential <= bound`. It is a sum of terms that are never
+negative (`rmax - retries`, a parameter, and for bounds with products `(grants - grants_used) * rmax`) with whole factors. z3 finds the factors over
+examples of steps: each step must pay for what it counts, and a step that a solution does not pay for becomes one more example.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,7 +63,7 @@ Factors = Mapping[tuple[int, int], int]
 class Cost:
     """An example of a step: where from and to, the terms' values before and after, and how many are counted.
 
-    The start is a step from -1, which has as much to give as the bound says.
+    The start is a step from -1, whose potential is the bound.
     """
 
     source: int
@@ -104,7 +101,7 @@ def terms(session: ProofSession, upper_bound: Expr) -> list[Expr]:
 
 
 def _ordered_everywhere(session: ProofSession) -> Iterator[tuple[Expr, Expr]]:
-    """Yield what the lemmas say of every location that can be reached: a variable is at most something."""
+    """Yield the upper bounds of variables that the lemmas imply at every location that can be reached."""
     lemma_sets = [set(here) for here in session.lemmas.values() if FALSE not in here]
     places = sum(FALSE not in session.lemmas.get(place, ()) for place in range(len(session.system.locations)))
     for lemma in sorted(set.intersection(*lemma_sets) if len(lemma_sets) == places > 0 else (), key=str):
@@ -141,7 +138,7 @@ def _is_missing(cost: Cost, factors: Factors) -> bool:
 
 
 def _one_per_edge(costs: Iterable[Cost]) -> list[Cost]:
-    """Keep the last one between any two places: the largest values are met last."""
+    """Return the last cost between any two places: the largest values are met last."""
     return list({(cost.source, cost.target): cost for cost in costs}.values())
 
 
@@ -223,7 +220,7 @@ class _SafetySearch:
         return self._z3.Sum([self._z3.IntVal(0), *parts])
 
     def _unpaid(self, factors: Factors) -> Iterator[Cost]:
-        """Ask z3 for steps, of any values whatever, that the factors do not pay for."""
+        """Yield steps, at any values, that the factors do not pay for, as z3 finds them."""
         session, system = self._session, self._session.system
         yield from self._dear_start(factors)
         for index, command in enumerate(system.commands):
@@ -251,7 +248,7 @@ class _SafetySearch:
             yield Cost(-1, 0, (int(evaluate(upper_bound, full)),), self._at(full), int(self._first))
 
     def _with_defaults(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Return every name a value: what a question did not speak of is 0."""
+        """Return a value for every name: 0 where the answer has none."""
         return {name: values.get(name, 0) for name in self._names}
 
     def _at(self, values: Mapping[str, Value]) -> tuple[int, ...]:
@@ -435,7 +432,7 @@ class Safety:
         return ProofResult("NOT INDUCTIVE", gap.how, gap=gap)
 
     def _proof_with(self, lemmas: Lemmas) -> ProofResult | None:
-        """Return the proof that no sight is true where the lemmas are, with those that it needs; None when it is none."""
+        """Return the proof that no sight is true where the lemmas are, with those that it needs; None when there is no proof."""
         session = self._session
         if session.logic.ask([self._observer.at_start]).can_be != "no":
             return None
@@ -485,7 +482,7 @@ class _Clauses:
         self._bad = z3.Function("bad", z3.BoolSort())
 
     def solve(self, milliseconds: int) -> Lemmas:
-        """Ask whether a sight can be reached, and read what holds at each location when none can."""
+        """Return what holds at each location when no sight can be reached; nothing when one can, or when that is not known."""
         z3 = self._z3
         fixedpoint = z3.Fixedpoint()
         fixedpoint.set(**{"engine": "spacer", "timeout": milliseconds, **_KEEP_RELATIONS})

@@ -36,10 +36,10 @@ class SolverAnswer:
 
 
 class Logic:
-    """A solver that knows a system's names and domains.
+    """A solver for conditions over a system's names, within their domains.
 
-    The parameters lie in their domains, and so do the machine's own variables. Of observers' variables nothing is known. Once `expired` says that the
-    time is over, every answer is unknown.
+    The parameters lie in their domains, and so do the machine's own variables. Nothing is assumed of observers'
+    variables. Once `is_expired` returns true, every answer is unknown.
     """
 
     def __init__(self, system: System, is_expired: Callable[[], bool] = lambda: False) -> None:
@@ -66,7 +66,7 @@ class Logic:
         self.question_count = 0
 
     def learn(self, system: System) -> None:
-        """Get to know the variables that an observer added; those it has by names known already are replaced."""
+        """Add the variables of an observed system; they replace variables of the same names."""
         own = {variable.name for variable in system.machine.variables}
         for variable in system.variables:
             if self._domains.get(variable.name) != variable.domain:
@@ -76,7 +76,7 @@ class Logic:
                 self._facts[variable.name] = in_domain(variable, expr.Name(variable.name, "variable"))
 
     def known_of(self, names: Iterable[str]) -> list[expr.Expr]:
-        """Return what is known of names, and of the names that this speaks of."""
+        """Return the facts about names, and about the names in these facts."""
         facts: dict[str, expr.Expr] = {}
         todo = list(names)
         while todo:
@@ -99,7 +99,7 @@ class Logic:
         terms = [self.term(condition) for condition in conditions]
         answer = self._check(self._solver, axioms, terms, names, track=track)
         if answer.can_be == "unknown" and not self._is_expired():
-            # A solver that starts afresh knows other ways (and learnt nothing that leads astray).
+            # A fresh solver uses other methods (and has learnt nothing that leads astray).
             afresh = self._z3.SolverFor("QF_NIA")
             afresh.set("rlimit", EFFORT)
             answer = self._check(afresh, axioms, terms, names, track=False)
@@ -176,7 +176,7 @@ class Logic:
         return self.term(expr.Name(name, "variable"))
 
     def term(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
-        """Return the expression as z3 has it."""
+        """Return the expression as a term of z3."""
         term = self._terms.get(node)
         if term is None:
             term = self._terms[node] = self._translate(node)
@@ -221,7 +221,7 @@ class Logic:
         return comparisons
 
     def number_of(self, symbol: str) -> int:
-        """Return the number that z3 has for a value of an enumeration."""
+        """Return the number that stands for a value of an enumeration."""
         if symbol not in self._numbers:
             self._numbers[symbol] = len(self._symbols)
             self._symbols.append(symbol)

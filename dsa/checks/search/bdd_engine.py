@@ -1,13 +1,13 @@
 """Search with sets of configurations as binary decision diagrams: for very many configurations of many variables that hardly depend on each other.
 
-Needs the package `dd`; uses its CUDD when that is there. Sets are kept by location, and rules are taken one after the other on all
-that is new (chaining), so it does not go by distance; when something looked out for is found, a second search does. Counts are exact.
-Its bad case are counters that run far: time grows with the number of steps from the start, and diagrams may grow without bound,
-which the memory bound ends.
+Needs the package `dd`; uses its CUDD where that is installed. Sets are kept by location, and rules are taken one after the other on all
+that is new (chaining), so the search does not go by distance; when it meets a watch, a second search goes by distance. Counts are exact.
+Its bad case are counters that run far: time grows with the number of steps from the start, and diagrams may grow until they meet the memory
+bound.
 
-Ground expressions are Boolean functions of bits. A field is so many bits as its size needs, the most significant first; each bit has two
-variables, for the value before and after a rule, side by side in the manager's order. Whole numbers are lists of nodes in two's
-complement, the least significant first.
+Ground expressions are Boolean functions of bits. A field has as many bits as its size needs, the most significant first; each bit has two
+variables, for the value before and after a rule, side by side in the manager's order. Whole numbers are lists of nodes in two's complement,
+the least significant first.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,7 +61,7 @@ class Circuits:
         return values
 
     def cube(self, number: int, fields: Iterable[int] | None = None) -> Node:
-        """Return the condition that fields (all, unless told) have the values of a configuration."""
+        """Return the condition that fields (by default all) have the values of a configuration."""
         return self.manager.cube(self.assignment(number, self.order if fields is None else fields))
 
     def pick(self, node: Node) -> int:
@@ -162,7 +162,7 @@ class Circuits:
         return self._sum([~bit for bit in self._sign_extend(bits, len(bits) + 1)], self._constant(1))
 
     def _product(self, left: Bits, right: Bits) -> Bits:
-        """Multiply by shifting and adding; what is beyond the width of both falls away."""
+        """Multiply by shifting and adding; bits beyond the width of both are dropped."""
         width = len(left) + len(right)
         if sum(bit in {self.true, self.false} for bit in left) == len(left):
             left, right = right, left
@@ -205,7 +205,7 @@ class Circuits:
 
 
 def _without_extra_signs(bits: Bits) -> Bits:
-    """Drop the signs that say the same as the one before."""
+    """Drop sign bits that repeat the bit before."""
     last = len(bits)
     while last > 1 and bits[last - 1] == bits[last - 2]:
         last -= 1
@@ -236,7 +236,7 @@ def field_order(ground: Ground) -> list[int]:
 
 #: All that CUDD's diagrams may take, in bytes; without CUDD, how many nodes there may be, some 300 bytes each.
 MEMORY_BYTES, MAX_NODES = 2 * 2**30, 5_000_000
-#: From so many numbers on, single configurations do not fit; up to so wide, a field is no deep counter.
+#: With more numbers than the first, single configurations do not fit; a field no wider than the second is not a deep counter.
 _HUGE, _WIDEST, _FEWEST_FIELDS = 2**35, 64, 8
 
 
@@ -337,7 +337,7 @@ def _step(circuits: Circuits, ground: Ground, rule: GroundRule) -> tuple[Node, b
 
 
 def relational_product(manager: Any, left: Node, right: Node, variables: frozenset[str]) -> Node:  # noqa: ANN401  (dd has no types)
-    """Return what two nodes have in common, whatever the values of some variables; in one pass where dd can."""
+    """Return the conjunction of two nodes with some variables quantified away, in one pass where dd can."""
     if type(manager).__module__ != "dd.cudd":
         return manager.exist(variables, left & right)
     from dd.cudd import and_exists
@@ -358,7 +358,9 @@ class Counter:
         variables = circuits.all_now()
         self._rank = {name: rank for rank, name in enumerate(variables)}
         self._total = len(variables)
-        self._counts: dict[int, tuple[Node, int]] = {}  # the node is kept, so that its number stays its own
+        self._counts: dict[
+            int, tuple[Node, int]
+        ] = {}  # the node is stored as well, so that no other node gets its number
 
     def count(self, node: Node) -> int:
         """Count the assignments of a node."""
@@ -540,7 +542,7 @@ def _manager() -> Any:  # noqa: ANN401  (dd has no types)
             """A manager that does not print its nodes as it is forgotten, because some are still named somewhere."""
 
             def __del__(self) -> None:
-                """Say nothing."""
+                """Do nothing."""
 
         manager = autoref.BDD()
         manager._bdd = inner = Quiet()  # noqa: SLF001  (there is no other way to give it one)
@@ -553,7 +555,7 @@ def _manager() -> Any:  # noqa: ANN401  (dd has no types)
 
 @contextmanager
 def _within_memory() -> Iterator[None]:
-    """Make a limit of what CUDD's package raises when there is no more memory: that an operation gave no node, or failed."""
+    """Turn into a limit what CUDD's package raises when there is no more memory: that an operation returned no node, or failed."""
     try:
         yield
     except (ValueError, RuntimeError) as fault:

@@ -1,17 +1,15 @@
-"""A ground system as a C99 program that searches it.
+"""Search with a program in C that is written for the machine, compiled, and called in this process. The compiler is passed in.
 
-Takes a `Ground` and watches, gives text: a function for each location, and around them what is the same for every machine. No name of the
-document is in it: locations, fields, rules and watches are numbered. Arithmetic that could leave 64 bits is refused, so what the program
-computes is what Python would. A search goes layer by layer. The configurations of a layer lie by location, each as its data alone. What is
-offered to a location where configurations must be remembered waits in a ring until its memory has been fetched.
+`source` takes a `Ground` and watches, gives C99 text: a function for each location, and around them what is the same for every machine. No
+name of the document is in it: locations, fields, rules and watches are numbered. Arithmetic that could leave 64 bits is refused, so the
+program computes what Python would. A search goes layer by layer. The configurations of a layer are stored by location, each as its data
+alone. What is offered to a location where configurations must be remembered waits in a ring until its memory has been fetched.
 
-Search with a program in C that is written for the machine, compiled, and called in this process. The compiler is handed in.
-
-Memory, which stays below a bound: what is known, a bit for each number of the locations where configurations must be remembered, or
-a hash table of 8-byte slots when those are too many (three eighths to three quarters of the slots are used, and while it grows the old
-table is there too); two layers of the search; and, in a fifth of the bound that is set aside, all layers, for as long as they fit: after that
-none is kept. In layers a configuration takes 4 bytes, or 8 when its data have more than 32 bits. A search for which the rest is too small is
-stopped and is not complete.
+Memory stays below a bound. It holds what is known: a bit for each number of the locations where configurations must be remembered, or a
+hash table of 8-byte slots when those are too many (three eighths to three quarters of the slots are used, and while it grows the old table
+is there too). It holds two layers of the search. A fifth of the bound is for all layers, for as long as they fit; after that none is kept.
+In layers a configuration takes 4 bytes, or 8 when its data have more than 32 bits. A search for which the rest is too small is stopped and
+is not complete.
 """
 
 from array import array
@@ -29,7 +27,7 @@ _Look = tuple[int, Expr]
 
 
 class TooWideError(Exception):
-    """Raised when some number could lie outside 64 bits: this machine is not for the compiled engine."""
+    """Raised when some number may need more than 64 bits: the compiled engine cannot search this machine."""
 
 
 def source(ground: Ground, watches: Sequence[GroundWatch], *, bitmap: bool) -> str:
@@ -441,7 +439,7 @@ Compile = Callable[[str], CDLL]
 MEMORY_BYTES = 3_840 * 2**20
 #: More rules, watches or locations than this take the compiler too long.
 MAX_PARTS = 4_000
-#: How many configurations are looked at between two looks at the limits: some hundredths of a second.
+#: The limits are checked once for this many configurations: some hundredths of a second.
 _SLICE = 2**18
 _SLICE_DONE, _NO_MEMORY = 0, 3
 
@@ -470,7 +468,7 @@ def search(
     library = _declare(compile_c(source(ground, watches, bitmap=bitmap)))
     handle = library.dsa_open(memory_bytes - layers_bytes)
     if not handle:
-        raise MemoryError(f"a search may take {memory_bytes} bytes, and so many are not to be had, or too few to begin")
+        raise MemoryError(f"a search may take {memory_bytes} bytes: these cannot be allocated, or are too few to begin")
     try:
         return _CSearch(ground, watches, limits, library, handle, layers_bytes).run()
     finally:

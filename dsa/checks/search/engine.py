@@ -1,22 +1,17 @@
-"""What every engine takes and gives.
+"""Engines: what every engine takes and gives, and the parts that they share.
 
-An engine is a function `(Ground, watches, Limits) -> Found`. It searches breadth-first, so that the first configuration at which a
+An engine is a function `(Ground, watches, SearchLimits) -> SearchResult`. It searches breadth-first, so the first configuration at which a
 watch is true is one nearest to the start.
 
-Configurations by their distance from the start, as engines keep them: for each location the data alone.
+A `Layer` holds the configurations at one distance from the start: for each location the data alone, as whole numbers in any sequence
+(lists, arrays of 64 bits, NumPy arrays). Parts may be shared between locations, and are never changed.
 
-Data are whole numbers in any sequence: lists, arrays of 64 bits, NumPy arrays. Parts may be shared between locations, and are never
-changed.
+A `Writer` writes expressions and rules of a ground as Python text over a configuration's data: for one number, or for a NumPy array of
+them. Fields are read by their place (`x3`), so no name that a user wrote becomes part of a program.
 
-Ground expressions and rules as Python text over a configuration's data: for one number, or for a NumPy array of them.
-
-Takes a `Ground`, gives texts that engines put into the functions they generate. Fields are read by their place (`x3`), so no name
-that a user wrote is ever part of a program.
-
-What can be known of a search before it begins: where configurations must be remembered, which rules do the same.
-
-Takes a `Ground`, gives a `SearchPlan`. A location into which one rule alone leads, different configurations to different ones, is entered
-by each configuration once: nothing need be remembered there, and most locations of most machines are like that.
+`plan` finds out before a search where configurations must be remembered, and which rules do the same. When one rule alone leads into a
+location, different configurations to different ones, each configuration enters it once, and nothing need be remembered there. Most
+locations of most machines are like that.
 """
 
 from array import array
@@ -49,13 +44,13 @@ from dsa.expr import (
 )
 from dsa.ground_system import Field, Ground, GroundRule, GroundWatch
 
-#: Told now and then: configurations found so far, and steps from the start.
+#: Called now and then with the configurations found so far, and the steps from the start.
 Progress = Callable[[int, int], None]
 
 
 @attrs.frozen
 class SearchLimits:
-    """When to stop: at more than `max_states` configurations, or when `is_expired` says so. `progress` is told now and then."""
+    """When to stop: at more than `max_states` configurations, or when `is_expired` returns true. `progress` is called now and then."""
 
     max_states: int
     is_expired: Callable[[], bool] = lambda: False
@@ -66,11 +61,13 @@ class SearchLimits:
 class SearchResult:
     """What a search found.
 
-    `transitions` counts the (configuration, rule) pairs taken, which are the accepted (configuration, event, verdicts). `locations` counts
-    the configurations at each location; `taken` has the indexes of the ground's rules that were taken. `hits` has, for each
-    watch, the number of a configuration nearest to the start at which it is true, or None. `layers` are the configurations' numbers
-    by their distance from the start (the start's layer first), when the engine keeps them. `is_cut_short` tells that a watch that ends the search was met: then it is not complete.
-    `known_at` gives data of a location at which steps are known, `known_step` where a step (`plan.Step`) leads from those of them at which it is taken, None for one that is not known.
+    `transitions` counts the (configuration, rule) pairs taken, which are the accepted (configuration, event, verdicts).
+    `locations` counts the configurations at each location; `taken` has the indexes of the ground's rules that were
+    taken. `hits` has, for each watch, the number of a configuration nearest to the start at which it is true, or None.
+    `layers` are the configurations' numbers by their distance from the start (the start's layer first), when the engine
+    keeps them. `is_cut_short`: a watch that ends the search was met, so it is not complete. `known_at` returns the data
+    of a location at which steps are known. `known_step` returns where a `RuleStep` leads from those of them at which it
+    is taken, None for one that is not known.
     """
 
     engine: str
@@ -230,7 +227,7 @@ class Writer:
 
 @attrs.frozen
 class DataChange:
-    """What a rule does to the data: adds `shift`, takes the digits of `dropped_fields` away, adds what is `computed_fields` for fields."""
+    """What a rule does to the data: adds `shift`, takes the digits of `dropped_fields` away, adds the computed values of `computed_fields`."""
 
     shift: int
     dropped_fields: tuple[Field, ...]
@@ -263,7 +260,7 @@ def data_change(ground: Ground, rule: GroundRule) -> DataChange:
 
 
 def fixed_values(condition: Expr) -> dict[str, int]:
-    """Return the fields that have one value wherever a condition is true, as far as its conjuncts say so themselves."""
+    """Return the fields that have one value wherever a condition is true, as far as single conjuncts show that."""
     values: dict[str, int] = {}
     for part in condition.operands if isinstance(condition, And) else (condition,):
         match part:
@@ -455,13 +452,13 @@ def _of_array(phrase: Text, text: str) -> Callable[[Data], Any]:
     return generated_function("\n".join([f"def function({DATA}):", *lines, f" return {text}"]), ones=np.ones)
 
 
-#: Whether a rule keeps different configurations apart is tried out on at most so many.
+#: The most configurations on which a rule is tried, to see whether it keeps different ones apart.
 _MOST_TRIALS = 256
 
 
 @attrs.frozen
 class RuleStep:
-    """A rule of a location. `places` are the ground's rules that it stands for: they differ in what happens alone.
+    """A rule of a location. `places` are the ground's rules that it stands for: they differ only in what happens.
 
     Steps with equal conditions and updates have the very same `move`.
     """
@@ -485,7 +482,7 @@ class SearchPlan:
 
 
 def plan(ground: Ground) -> SearchPlan:
-    """Look at the rules of every location that they lead to."""
+    """Return the plan of a search: the steps of every location that rules lead to."""
     steps = steps_of(ground)
     steps_into: dict[int, list[RuleStep]] = {0: []}
     todo = [0]
@@ -508,7 +505,7 @@ def plan(ground: Ground) -> SearchPlan:
 def steps_of(ground: Ground) -> list[tuple[RuleStep, ...]]:
     """Return the steps of each location."""
     moves: dict[tuple[object, ...], DataChange] = {}
-    known_moves: dict[tuple[int, int], DataChange] = {}  # what is equal is mostly one object, which is found faster
+    known_moves: dict[tuple[int, int], DataChange] = {}  # equal values are mostly one object, which is a faster key
     steps: dict[tuple[int, int, int], tuple[GroundRule, DataChange, list[int]]] = {}
     for place, rule in enumerate(ground.rules):
         move = known_moves.get((id(rule.condition), id(rule.updates)))
@@ -524,7 +521,7 @@ def steps_of(ground: Ground) -> list[tuple[RuleStep, ...]]:
 
 
 def _twice(ground: Ground, place: int, steps_into: list[RuleStep]) -> bool:
-    """Return whether a configuration there may be met twice, as far as this can be told cheaply."""
+    """Return whether a configuration there may be met twice, as far as that can be decided cheaply."""
     return place == 0 or len(steps_into) > 1 or not injective(ground, steps_into[0])
 
 

@@ -1,26 +1,19 @@
-"""Which engine searches which system: by size, by shape, and by what is installed.
+"""Explorations: everything that a machine can do at its parameters' values, with shortest traces.
 
-Every search begins in Python, which needs nothing and is under way at once; most systems are done there. What is larger goes to
-NumPy when it is installed; to C when there is a compiler and what is known would need a hash table; to decision diagrams when more
-configurations are allowed than could be held. Else it stays in Python. Which engine it was is in `Found.engine`.
+Takes a machine and explores its closed system (S1-S12): any outside event that has rows there, any answer of an outstanding effect, any
+armed timer, each with every combination of the verdicts that its rows read. Gives an `Exploration`. Has no clock of its own: a caller who
+wants a time limit or the seconds passes one.
 
-Memory: Python takes up to 150 bytes for each configuration, NumPy up to 60, so a limit on configurations is one on memory; and no engine
-goes beyond a bound of its own, whatever is allowed: it stops, and the search is not complete.
+`automatic` chooses the engine by size, by shape, and by what is installed. Every search begins in Python, which needs nothing and starts at
+once; most systems are finished there. What is larger goes to NumPy when it is installed; to C when there is a compiler and the search would
+need a hash table; to decision diagrams when more configurations are allowed than could be held. Otherwise it stays in Python.
+`SearchResult.engine` names the engine. All engines but the one in Python are imported by name when they are asked for, which most checks
+never do. Python takes up to 150 bytes for each configuration and NumPy up to 60, so `max_states` bounds the memory; and no engine goes
+beyond a bound of its own: it stops there, and the search is not complete.
 
-Only the engine in Python is imported; the others are loaded by name when they are asked, which most checks never do.
-
-Shortest ways to what was found, from a second pass: a search keeps no predecessors, its layers are enough to find them.
-
-Takes a `Ground` and what a search found there. A way of k steps is found by looking through one layer for each step, from the last
-one back: in all at most as long as the search took. Of a search that kept no layers, ways are found by decision diagrams, or after
-searching again.
-
-Everything a machine can do at its parameters' values: exact exploration, with shortest traces.
-
-Takes a machine and explores its closed system (S1-S12): any outside event that has rows here, any answer of an outstanding
-effect, any armed timer, each with every combination of the verdicts that its rows read. Gives an `Exploration`. An engine does the
-search (`automatic` chooses it: by size, and by what is installed). A configuration takes at most some 150 bytes, often 8, so
-`max_states` bounds the memory. Knows no clock: who wants a time limit or the seconds hands one in.
+`ways` finds shortest ways in a second pass, since a search keeps no predecessors: its layers are enough. A way of k steps takes one look
+through a layer for each step, from the last one back: in all at most as long as the search took. Where a search kept no layers, decision
+diagrams find the ways, or the system is searched again.
 """
 
 import importlib
@@ -58,14 +51,14 @@ from dsa.trace import Trace, follow
 if TYPE_CHECKING:
     from dsa.checks.search.c_engine import Compile
 
-#: Up to so many trials of a rule on a configuration no other engine than Python's is asked. They take some tenths of a second, which is
+#: Up to this many trials of a rule on a configuration, only the engine in Python searches. They take some tenths of a second, which is
 #: what NumPy's import takes of the processor; for a million configurations, if two or three rules concern each.
 TRIALS = 3_000_000
-#: An engine that gives up after so many trials.
+#: An engine that gives up after a number of trials.
 First = Callable[[Ground, Sequence[GroundWatch], SearchLimits, float], SearchResult]
 #: More configurations than this are not held one by one.
 MAX_HELD = 1_000_000_000
-#: With fewer configurations at a distance than this, NumPy has nothing to gain.
+#: With fewer configurations at a distance than this, NumPy is not faster.
 _THIN = 32
 
 
@@ -75,7 +68,10 @@ def engine_module(engine: str) -> ModuleType:
 
 
 def automatic(compile_c: "Compile | None" = None, first: First = python_engine.search) -> Engine:
-    """Return the engine that chooses; `compile_c` makes a library of C text, where there is a compiler. `first` is asked first, for a search of so many trials."""
+    """Return the engine that chooses; `compile_c` makes a library of C text, where there is a compiler.
+
+    `first` searches first, with at most `TRIALS` trials.
+    """
 
     def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
         result = first(ground, watches, limits, TRIALS)
@@ -84,7 +80,7 @@ def automatic(compile_c: "Compile | None" = None, first: First = python_engine.s
         for engine in _for_large(ground, watches, result, limits, compile_c):
             try:
                 return engine(ground, watches, limits)
-            except (DsaError, MemoryError):  # no library came of it, or there is no room: the next one
+            except (DsaError, MemoryError):  # no library, or no room: try the next one
                 continue
         return python_engine.search(ground, watches, limits)
 
@@ -103,7 +99,7 @@ def _for_large(
     limits: SearchLimits,
     compile_c: "Compile | None",
 ) -> Iterator[Engine]:
-    """Yield the engines to ask for a system that is not small, the best first."""
+    """Yield the engines for a system that is not small, the best first."""
     assert first_result.layers is not None, "the engine in Python keeps its layers"
     if limits.max_states > MAX_HELD and diagrams_count(ground):
         yield engine_module("bdd_engine").search
@@ -129,7 +125,7 @@ class Leap:
 
 @attrs.frozen(slots=False)
 class Paths:
-    """The ways to what a search found. Raises ValueError when the search kept no layers."""
+    """The ways to the configurations that a search found. Raises ValueError when the search kept no layers."""
 
     ground: Ground
     result: SearchResult
@@ -215,7 +211,7 @@ class Paths:
 
 @attrs.frozen
 class _Diagrams:
-    """The ways to what decision diagrams found, as `Paths` gives them: each is a search of its own."""
+    """The ways to the configurations that decision diagrams found, as in `Paths`: each is a search of its own."""
 
     ground: Ground
     result: SearchResult
@@ -255,7 +251,7 @@ Ways = Paths | _Diagrams
 
 
 def ways(ground: Ground, result: SearchResult) -> Ways:
-    """Return what finds ways to what was found."""
+    """Return the ways to the configurations of a search."""
     if result.layers is not None:
         return Paths(ground, result)
     if result.engine == "bdd":
@@ -281,10 +277,10 @@ class Witness:
 class Exploration:
     """What was reached from the start at the machine's parameter values.
 
-    `transitions` counts accepted (configuration, event, verdicts). `states` are the leaves reached, `rows` the indexes of
-    the rows taken. `refusals` has a nearest witness for each reason and the rows concerned, `deadlocks` a nearest
-    configuration of each state. `complete` is False when a limit was met, which `limit` names: then what is not here is unknown. `also` has, for
-    each condition that was asked for besides, the number of a nearest configuration at which it is true.
+    `transitions` counts accepted (configuration, event, verdicts). `states` are the leaves reached, `rows` the indexes
+    of the rows taken. `refusals` has a nearest witness for each reason and the rows concerned, `deadlocks` a nearest
+    configuration of each state. `complete` is False when a limit was met, which `limit` names: then the rest is
+    unknown. `also` has, for each additional condition, the number of a nearest configuration at which it is true.
     """
 
     machine: Machine = attrs.field(repr=False)
@@ -371,10 +367,9 @@ def explore(
 ) -> Exploration:
     """Explore from `start(machine)` until nothing is new, or until a limit.
 
-    `time_limit_s` needs a `clock` that gives seconds; ValueError without one. `progress` is told now and then how many
+    `time_limit_s` needs a `clock` that gives seconds; ValueError without one. `progress` is called now and then with how many
     configurations were found, and how far from the start. The start is assumed to lie in its domains. `system` is the machine's closed
-    system, where it is known. `also` are conditions at locations to look out for besides: the exploration's `also` says where
-    each is met.
+    system, where it is known. `also` are additional conditions at locations to look out for: the exploration's `also` has where each is met.
     """
     limits = limits_until(max_states, time_limit_s, clock, progress)
     return explore_system(
@@ -416,7 +411,7 @@ def explore_system(
 
 
 class _Lookout:
-    """What an exploration looks out for besides the reachable: every fault, and every state without a way on."""
+    """The watches of an exploration: every fault, every state without a way on, and additional conditions."""
 
     def __init__(self, ground: Ground, also: Sequence[tuple[int, Expr]]) -> None:
         self.ground = ground
@@ -426,7 +421,7 @@ class _Lookout:
         watches = ground.watches([*faults, *deadlocks])
         things: list[SystemFault | None] = [*system.faults, *(None for _ in deadlocks)]
         pairs = [(watch, thing) for watch, thing in zip(watches, things, strict=True) if watch is not None]
-        if ground.hurries:  # what must not happen is all that is asked of a search then
+        if ground.hurries:  # then a search only has to find what must not happen
             pairs = [(attrs.evolve(watch, ends=_is_wrong(thing)), thing) for watch, thing in pairs]
         self._things = tuple(thing for _, thing in pairs)
         extra_watches = ground.watches(also)
@@ -469,7 +464,7 @@ def _is_wrong(thing: SystemFault | None) -> bool:
 
 
 def _seen_when(ground: Ground, fault: SystemFault) -> Expr:
-    """Return when a fault is one: what comes from outside to a run that is finished at an end is none."""
+    """Return when a fault counts: an event from outside to a run that is finished at an end does not."""
     end = ground.system.end_at(fault.location)
     if end == FALSE or fault.reason != "invalid_state":
         return fault.condition

@@ -1,7 +1,8 @@
-"""Search of systems that are nearly the same: what the first search found at a configuration is not worked out again.
+"""Incremental search of systems that are nearly the same: the steps that the first search found are taken again, not worked out again.
 
-As for the mutants of a machine: most rules of two of them are the same. An `Again` is an engine. Its first search is a usual one and is kept, step by step. In every later one, a
-configuration that was found then takes the steps it took then, but for those of rules that are gone, and only rules that are new are tried on it.
+The mutants of a machine are such systems: most of their rules are the same. An `Again` is an engine. Its first search is a usual one, whose
+steps are kept. In every later one, a configuration that was found before takes the same steps again, except those of rules that are gone,
+and only new rules are tried on it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,9 +20,9 @@ from dsa.expr import Expr
 from dsa.ground_system import Ground, GroundWatch, LateError
 from dsa.system import Location
 
-#: A first search that found more configurations is not kept: its steps would take some hundred bytes each.
+#: A first search that found more configurations is not stored: its steps would take some hundred bytes each.
 _MOST = 50_000
-#: A rule, wherever its location stands: where it leads, when it is taken, what it sets.
+#: A rule without its location: where it leads, when it is taken, what it sets.
 _Form = tuple[Location, Expr, tuple[tuple[int, Expr], ...]]
 
 
@@ -29,8 +30,9 @@ _Form = tuple[Location, Expr, tuple[tuple[int, Expr], ...]]
 class _Before:
     """What the first search found at one location.
 
-    `moves` has for each of its data the forms taken there, each with the data it leads to; `at` where each form is taken, with the same, and `leads` the same
-    moves by the location they lead to. `quiet` remembers which conditions are true nowhere here.
+    `moves` has for each of its data the forms taken there, each with the data it leads to; `at` where each form is
+    taken, with the same, and `leads` the same moves by the location they lead to. `quiet` remembers which conditions
+    are never true here.
     """
 
     moves: dict[int, list[tuple[_Form, int]]] = attrs.field(factory=dict)
@@ -53,7 +55,7 @@ class Again:
         self._before: dict[Location, _Before] = {}
 
     def __call__(self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
-        """Search a system: the first as `automatic` does, a later one by what is known of that."""
+        """Search a system: the first as `automatic` does, a later one with the steps of the first."""
         if self._first is None:
             result = automatic()(ground, watches, limits)
             self._first = ground
@@ -97,7 +99,10 @@ def _form(ground: Ground, target: int, condition: Expr, updates: tuple[tuple[int
 
 @attrs.frozen
 class _Change:
-    """What is otherwise at a location: `affected_data` are the data at which a form is taken that is `removed_forms`, `new_steps` leaves by the steps that are new."""
+    """The change at a location.
+
+    `removed_forms` are no longer there, `affected_data` are the data at which one of them was taken, `new_steps` takes the steps that are new.
+    """
 
     removed_forms: frozenset[_Form]
     affected_data: frozenset[int]
@@ -152,7 +157,7 @@ class _Later(Lists):
         return new
 
     def _enter(self, there: Location, data: set[int], following: dict[int, list[Data]]) -> int:
-        """Come to configurations; tell how many of them are new."""
+        """Enter configurations; return how many of them are new."""
         if not data:
             return 0
         target = self.ground.system.index[there]

@@ -1,8 +1,9 @@
 """Search with NumPy: whole frontiers at once, for a hundred thousand configurations and more.
 
-Data are arrays of 32 or 64 bits. What is known is a byte for each number at the locations that can be entered twice, when those bytes
-are not more than `MAX_BYTES`; else a hash table. Memory for one configuration: 4 or 8 bytes, and at a location where a hash table
-remembers it up to 50 more; a search that might take more than `MEMORY_BYTES` is stopped. Data, and what conditions and updates compute, must stay within 62 bits: `fits` tells.
+Data are arrays of 32 or 64 bits. What is known is a byte for each number at the locations that can be entered twice, when those bytes are
+not more than `MAX_BYTES`; else a hash table. Memory for one configuration: 4 or 8 bytes, and at a location where a hash table remembers it
+up to 50 more; a search that might take more than `MEMORY_BYTES` is stopped. Data, and what conditions and updates compute, must stay within
+62 bits: `fits` tells.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from numpy import int64
     from numpy.typing import NDArray
 
-#: What is known is a byte for each number when those are not more than this in all; only what is touched takes memory.
+#: A byte for each number is remembered when those are not more than this in all; only pages that are used take memory.
 MAX_BYTES = 2**31
 
 

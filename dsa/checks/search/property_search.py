@@ -1,12 +1,10 @@
 """Searches of a system at its machine's parameter values, and what is read off them.
 
-Takes a system and what to look out for, gives a `FinishedSearch`: where each thing is met first, shortest ways, the graph. What is found are
-numbers of a `Ground`; the graph has positions, the start's 0, nearest first.
+Takes a system and sights to look out for, gives a `FinishedSearch`: where each sight is met first, shortest ways, the graph. Configurations
+are numbers of a `Ground`; the graph has positions, the start's 0, nearest first.
 
-Whether Q may be owed for ever after P, in everything that a search found: `leads to`, under fairness.
-
-Takes a search of what was observed (`dsa.checks.observers`), gives the configurations at which a run may owe Q for ever, a way there, and the effects
-without whose answers it might.
+`Obligations` decides `leads to` under fairness, from a search of an observed system (`dsa.checks.observers`): it gives the configurations
+at which a run may owe Q for ever after P, a way there, and the effects without whose answers it might.
 """
 
 from collections import deque
@@ -52,7 +50,7 @@ class FinishedSearch:
 
     @property
     def complete(self) -> bool:
-        """Return whether everything was laid out and searched."""
+        """Return whether everything was searched."""
         return self.result.complete and not self.system.left_out
 
     @cached_property
@@ -90,7 +88,7 @@ class FinishedSearch:
 
     @cached_property
     def graph(self) -> StateGraph:
-        """Everything found and every step between; ValueError when the search is not complete, or found too much to list."""
+        """All configurations and every step between them; ValueError when the search is not complete, or found too much to list."""
         return graph(self.ground, attrs.evolve(self.result, layers=self._ways.layers))
 
     def position(self, number: int) -> int:
@@ -191,7 +189,7 @@ Move = tuple[GuardedCommand, int]
 
 @attrs.frozen
 class Lasso:
-    """A way to a configuration, and a cycle through it that can be gone round for ever; without a cycle the run rests there."""
+    """A way to a configuration, and a cycle through it that a run can repeat for ever; without a cycle the run rests there."""
 
     stem: tuple[GuardedCommand, ...]
     cycle: tuple[GuardedCommand, ...] = ()
@@ -225,7 +223,7 @@ class Obligations:
         return bool(self._ends_by_asking or self.endless_positions)
 
     def lasso(self, without: FinishedSearch | None = None) -> Lasso | None:
-        """Return a way to owe for ever with a shortest stem; only by ways of another search, when one is given."""
+        """Return a lasso on which Q is owed for ever, with a shortest stem; only by ways of another search, when one is given."""
         result = without or self._result
         lassos = [*self._nearest(result, self.endless_positions), *self._nearest_asking(result)]
         return min(lassos, key=lambda lasso: len(lasso.stem), default=None)
@@ -241,7 +239,7 @@ class Obligations:
                 return
 
     def _nearest_asking(self, result: FinishedSearch) -> Iterator[Lasso]:
-        """Yield the nearest way of a search to a moment at which an effect without answers is asked for, and may fail, while Q is owed."""
+        """Yield the nearest way of a search to a moment at which an effect without answers is emitted, and may fail, while Q is owed."""
         for before, command in sorted(self._ends_by_asking, key=lambda end: end[0]):
             number = int(self._graph.numbers[before])
             if result is self._result or result.has(number):
@@ -250,12 +248,12 @@ class Obligations:
 
     @cached_property
     def endless_positions(self) -> dict[int, frozenset[int]]:
-        """The positions at which a run may owe for ever: each with the component it goes round, or empty to rest or to end."""
+        """The positions at which a run may owe for ever: each with the component of its cycle, which is empty where the run rests or ends."""
         parts = {at: part for part in self._parts_by(self._silent) for at in part}
         return parts | dict.fromkeys((*self._resting_by(self._silent), *self._ends_outstanding()), frozenset())
 
     def relied_on(self) -> tuple[str, ...]:
-        """Return the effects without whose answers Q might be owed for ever, in the order of Effects: each is given up that can be (S12)."""
+        """Return the effects without whose answers Q might be owed for ever, in the order of Effects: as few as possible (S12)."""
         promised_effects = {promise for promise in self.promises() if isinstance(promise, str)}
         given_up, effects_needed = self._silent, []
         for effect in (name for name in self._system.machine.effects_with_answers if name in promised_effects):
@@ -308,7 +306,7 @@ class Obligations:
 
     @cached_property
     def _ends_by_asking(self) -> tuple[tuple[int, GuardedCommand], ...]:
-        """The moves at whose moment Q is owed and an effect without answers is asked for whose failure would end the run, each with where it starts."""
+        """The moves that emit an effect without answers, whose failure would end the run, while Q is owed; each with where it starts."""
         without_answers = self._failing_effects - self._system.machine.answers.keys()
         places = range(len(self._graph.numbers)) if without_answers else ()
         moves = ((position, *move) for position in self._timely(places) for move in self._moves(position))
@@ -343,7 +341,7 @@ class Obligations:
         return {self._result.index_at(step) for step, to in steps if to in part}
 
     def _broken_promises(self, part: frozenset[int]) -> frozenset[Promise]:
-        """Return what is promised all the way round and never kept: S12 allows no such run."""
+        """Return the promises that last all round a component and are never kept: S12 allows no such run."""
         places = {self._result.place(position) for position in part}
         always = frozenset.intersection(*map(self._system.promises, places))
         commands = self._inside(part) if always else ()
@@ -404,7 +402,7 @@ class Obligations:
         return happens_with(name, command) or (self._is_weak and not self._able(frozenset({target}), name))
 
     def _way(self, here: int, part: frozenset[int], is_wanted: Callable[[Move], bool]) -> list[Move]:
-        """Return a shortest way inside the component that ends with a move that is wanted."""
+        """Return a shortest way inside the component whose last move is wanted."""
         arrivals: dict[int, tuple[int, Move] | None] = {here: None}
         todo = deque([here])
         while todo:

@@ -1,13 +1,12 @@
-"""Breadth-first search over whole frontiers: what the engines for lists and for arrays have in common.
+"""Search with Python that is written for the machine: no dependency, and the fastest engine up to some hundred thousand configurations.
 
-Layer by layer and location by location, all data of a frontier go through a function that is generated for the location. What is
-known is remembered only at locations that can be entered twice (`plan.py`).
+`Frontiers` is what the engines for lists and for arrays have in common: a breadth-first search over whole frontiers. Layer by layer and location by
+location, all data of a frontier go through a function that is generated for the location. Configurations are remembered only at locations that can be
+entered twice (`plan`).
 
-Search with Python that is written for the machine: no dependency, and the fastest engine up to some hundred thousand configurations.
-
-Data are lists of whole numbers that go through comprehensions; what is known is a byte for each number, or a set when those would be too
-many. Memory for one configuration: 8 bytes where the data stay as they were, else about 40, and up to 100 more at a location where
-it is remembered in a set; a search that might take more than `MEMORY_BYTES` is stopped.
+`Lists` keeps data as lists of whole numbers that go through comprehensions; it remembers a byte for each number, or a set when those would
+be too many. Memory for one configuration: 8 bytes where the data stay as they were, else about 40, and up to 100 more at a location where a
+set remembers it; a search that might take more than `MEMORY_BYTES` is stopped.
 """
 
 from abc import ABC, abstractmethod
@@ -33,20 +32,20 @@ from dsa.checks.search.engine import (
 from dsa.expr import TRUE, Expr, any_of
 from dsa.ground_system import Ground, GroundWatch
 
-#: What configurations may take in all, in bytes; what is known comes to 2 GiB more at most.
+#: The most bytes for configurations; what is remembered takes at most 2 GiB more.
 MEMORY_BYTES = 8 * 2**30
 
-#: What remembers the data of a location.
+#: Remembers the data of a location.
 Memory = Any
-#: Leaves data: gives the locations entered, each with what is new there.
+#: Takes data, returns the locations entered, each with the data that are new there.
 Leave = Callable[[Data], list[tuple[int, Data]]]
 
 
 class Frontiers(ABC):
-    """One search. An engine says how data are kept, and writes the lines of the functions that leave a location."""
+    """One search. A subclass stores the data, and writes the lines of the functions that leave a location."""
 
     engine: ClassVar[str]
-    #: So many configurations are looked at between two looks at the limits.
+    #: The limits are checked once for this many configurations.
     slice_size: ClassVar[int]
 
     def __init__(self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, writer: Writer) -> None:
@@ -121,7 +120,7 @@ class Frontiers(ABC):
                     yield location, data[begin : begin + self.slice_size]
 
     def _pass(self, location: int, data: Data, following: dict[int, list[Data]]) -> int:
-        """Look at configurations of one location and leave them; tell how many new ones that gives."""
+        """Look at configurations of one location and leave them; return how many new ones that gives."""
         self._lookout.look(location, data)
         if location not in self._leave:
             self._leave[location] = self._make_leave(location)
@@ -183,7 +182,10 @@ class Frontiers(ABC):
 
 
 class Lookout:
-    """The watches of a search that were not hit yet; `hits` are numbers of configurations, or None. It `is_over` when one was hit that ends the search."""
+    """The watches of a search that were not hit yet; `hits` are numbers of configurations, or None.
+
+    It `is_over` when one was hit that ends the search.
+    """
 
     def __init__(self, writer: Writer, watches: Sequence[GroundWatch]) -> None:
         self.hits: list[int | None] = [None] * len(watches)
@@ -195,7 +197,7 @@ class Lookout:
         self._any: dict[int, Callable[[Data], int | None]] = {}
 
     def look(self, location: int, data: Data, quiet: Container[int] = ()) -> None:
-        """Look at configurations of one location, in the order of their discovery; the `quiet` watches are known to be true at none of them."""
+        """Look at configurations of one location, in the order of their discovery; the `quiet` watches are true at none of them."""
         pending = self._pending.get(location)
         if not pending or not self._may_be_any(location, pending, data):
             return
@@ -210,7 +212,7 @@ class Lookout:
         self._any.pop(location, None)
 
     def _may_be_any(self, location: int, pending: dict[int, Expr], data: Data) -> bool:
-        """Return whether some condition is true, all in one; in a hurry they are looked at one by one, since most are known from other searches."""
+        """Return whether some condition is true, all in one; in a hurry they are evaluated one by one, since most are known from other searches."""
         if self._writer.ground.hurries:
             return True
         if location not in self._any:
@@ -225,19 +227,19 @@ class Lookout:
         return first
 
 
-#: What is known is a byte for each number when that is not more than this at one location, and in all; else it is a set.
+#: A byte for each number is remembered when that is not more than this at one location, and in all; else a set.
 _MAX_BYTES_AT_ONE, _MAX_BYTES = 2**26, 2**28
 
 
 def search(
     ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, most_trials: float = inf
 ) -> SearchResult:
-    """Search everything that can happen, or as much of it as takes no more than so many trials of a rule on a configuration."""
+    """Search everything that can happen, or as much of it as takes at most `most_trials` trials of a rule on a configuration."""
     return Lists(ground, watches, limits, Writer(ground)).run(most_trials)
 
 
 class Lists(Frontiers):
-    """A search in lists; `in_bytes` tells whether what is known is a byte for each number."""
+    """A search in lists; with `in_bytes` it remembers a byte for each number, else a set."""
 
     engine: ClassVar[str] = "python"
     slice_size: ClassVar[int] = 2**16

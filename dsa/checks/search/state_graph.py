@@ -1,11 +1,10 @@
-"""The graph of what was found: every configuration and every step between them, as flat arrays.
+"""State graphs: every configuration that a search found and every step between them, as flat arrays.
 
-Takes a `Ground` and what a complete search found there, gives a `StateGraph`: in NumPy's arrays when it is installed and the graph is
-large, else in lists. A step takes 24 bytes as an array and up to 100 in lists, a configuration 16 or up to 200.
+Takes a `Ground` and what a complete search found there, gives a `StateGraph`: in NumPy's arrays when it is installed and the graph is large, else in
+lists. A step takes 24 bytes as an array and up to 100 in lists, a configuration 16 or up to 200.
 
-What hangs together in a graph: strongly connected components (Tarjan, 1972), and what a set can be reached from.
-
-Takes a `StateGraph` and marks on its positions. Graphs in arrays are left to SciPy where it is installed.
+`cycles` and `components` give the strongly connected components (Tarjan, 1972), `unable` the positions from which a set cannot be reached. Graphs in
+arrays are left to SciPy where it is installed.
 """
 
 from array import array
@@ -31,7 +30,7 @@ from dsa.checks.search.engine import (
 from dsa.expr import Expr
 from dsa.ground_system import Ground
 
-#: Below so many configurations, importing NumPy takes longer than doing without.
+#: With fewer configurations than this, importing NumPy takes longer than doing without.
 _SMALL = 50_000
 
 #: Whole numbers: a list, or a NumPy array of 64-bit integers.

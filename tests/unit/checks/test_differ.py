@@ -234,7 +234,7 @@ def test_words_tell_what_cannot_happen_to_one():
     asked = compared(row(FAILED, **{"if": "not g.passed and h.passed and n < most"}))
     assert (asked.divergence.old.words, asked.divergence.new.words) == ("asks g", "asks g, h")
     third = compared((EVENTS, f"{EVENTS}| third | work    |\n"))
-    assert third.divergence.old.words == "third is no answer of what is outstanding"
+    assert third.divergence.old.words == "third is not an answer of an outstanding effect"
     assert third.divergence.new.outcome.reason == "invalid_state"
 
 

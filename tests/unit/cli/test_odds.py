@@ -204,14 +204,14 @@ def test_a_plot_is_written(call, tmp_path, suffix):
         (["--pass", "0.7", "--event", "nothing=1"], "has no event 'nothing'"),
         (["--pass", "0.7", "--target", "0.9", "--vary", "n"], "has no number 'n' to vary (--vary); known here: rmax"),
         (["--pass", "0.7", "--target", "2"], "2.0 is not in the range"),
-        (["--pass", "nan"], "nan is no probability of guard g"),
+        (["--pass", "nan"], "nan is not a probability of guard g"),
         (["--from-runs", "nowhere"], "nowhere: there is no such file or folder"),
         (["--from-runs", "."], ".: holds no recorded run (*.jsonl)"),
         (
             ["--pass", "0.7", "--plot", "odds.gif"],
             "odds.gif: a plot is written to a file whose name ends in .svg, .png, .pdf",
         ),
-        (["--success", "generating", "--pass", "0.7"], "'generating' is no final state of dual_state"),
+        (["--success", "generating", "--pass", "0.7"], "'generating' is not a final state of dual_state"),
     ],
 )
 def test_bad_usage_is_one_sentence_and_exit_code_2(call, capsys, monkeypatch, arguments, message):

@@ -145,7 +145,7 @@ def test_counts_say_how_many_odds_they_bound():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [({"confidence": 1.0}, "no confidence"), ({"fatals": {"s0": [0.1, 0.2]}}, "one number")]
+    ("given", "message"), [({"confidence": 1.0}, "not a confidence"), ({"fatals": {"s0": [0.1, 0.2]}}, "one number")]
 )
 def test_what_makes_no_sense_is_refused(given, message):
     with pytest.raises(OddsError, match=message):

@@ -51,7 +51,7 @@ def test_runs_of_other_machines_and_other_guards_are_left_out_and_said_so():
     assert len(found.attempts) == 1
     assert found.notes == (
         "left out: 1 runs of other machines",
-        "left out: 1 verdicts of strange, which is no guard of chain",
+        "left out: 1 verdicts of strange, which chain does not have",
     )
 
 
@@ -91,10 +91,10 @@ def test_a_trace_is_one_run():
     ("text", "message"),
     [
         ('{"event": "verdict", "verdicts": [1]}', "runs.jsonl: the verdicts of an event are an object"),
-        ("{", "runs.jsonl:1: this is no JSON object"),
-        ("\n[1]", "runs.jsonl:2: this is no JSON object"),
+        ("{", "runs.jsonl:1: this is not a JSON object"),
+        ("\n[1]", "runs.jsonl:2: this is not a JSON object"),
         ('{"guard": "a"}', "runs.jsonl:1: neither a ledger's line nor an attempt"),
-        ('{"guard": "a", "verdict": "ok"}', "runs.jsonl:1: 'ok' is no verdict; there are: passed, failed, fatal"),
+        ('{"guard": "a", "verdict": "ok"}', "runs.jsonl:1: 'ok' is not a verdict; verdicts are: passed, failed, fatal"),
     ],
 )
 def test_what_is_no_recording_is_refused_with_its_line(text, message):

@@ -117,7 +117,7 @@ def test_what_is_varied_must_be_a_number():
     assert varied_parameter(chain("a", "b"), "rmax.a").parameters == ("rmax.a",)
     with pytest.raises(OddsError, match=r"has no number 'rmax' to vary \(--vary\); there are none"):
         varied_parameter(loads(TOOLS))
-    with pytest.raises(OddsError, match="lies above 0"):
+    with pytest.raises(OddsError, match="must be above 0"):
         wanted(ordered(1, 1), 0.0, passes={"g": [0.5]})
 
 
