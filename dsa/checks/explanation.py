@@ -37,7 +37,7 @@ class ValuationCase:
 
 
 @attrs.frozen
-class Why:
+class Explanation:
     """The answer: the source that supplies the rows (None: there are none), and the cases.
 
     `complete` is False when there are more cases than are tried.
@@ -84,7 +84,7 @@ def why(
     state: str,
     values: Mapping[str, Value] | None = None,
     verdicts: Mapping[str, Outcome] | None = None,
-) -> Why:
+) -> Explanation:
     """Explain an event or timer in a state, for all verdicts and values, or only for those given.
 
     Raises OccurrenceError for an unknown event, state, variable, guard or outcome. Answers are taken to be outstanding.
@@ -98,7 +98,7 @@ def why(
     if not rows:
         sources = machine.ancestry(full) if full not in machine.final_states else ()
         accepted = sorted({earlier_case for source in sources for earlier_case in machine.events_from.get(source, ())})
-        return Why(event, full, None, accepted=tuple(accepted), is_finished=full in machine.final_states)
+        return Explanation(event, full, None, accepted=tuple(accepted), is_finished=full in machine.final_states)
     cases: dict[object, ValuationCase] = {}
     verdict_choices = _verdicts(machine, rows, verdicts or {})
     combinations = (
@@ -111,7 +111,7 @@ def why(
         key = (case.verdicts, case.outcome, case.rows)
         earlier_case = cases.get(key)
         cases[key] = attrs.evolve(earlier_case, count=earlier_case.count + 1) if earlier_case else case
-    return Why(event, full, rows[0].source, tuple(cases.values()), complete=next(combinations, None) is None)
+    return Explanation(event, full, rows[0].source, tuple(cases.values()), complete=next(combinations, None) is None)
 
 
 def _require_known(machine: Machine, event: str, values: Mapping[str, Value], verdicts: Mapping[str, Outcome]) -> None:

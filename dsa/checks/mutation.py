@@ -24,9 +24,9 @@ from dsa.checks.report import check, violated_at
 from dsa.checks.scenarios import run_scenarios
 from dsa.checks.search.engine import Engine, SearchLimits, Writer, first_where
 from dsa.checks.search.exploration import MAX_STATES, Exploration, automatic, explore_system
-from dsa.checks.search.incremental_search import Again
+from dsa.checks.search.incremental_search import IncrementalEngine
 from dsa.checks.search.python_engine import search
-from dsa.checks.table_faults import dead_ends, definition4, said_otherwise, start_outside, vain_effects
+from dsa.checks.table_faults import dead_ends, definition4, spec_differences, start_outside, vain_effects
 from dsa.declarations import STAY, Assign, Effect, Emit, Revoke, RunParameter, Transition, Variable, kind_of, show
 from dsa.errors import Diagnostic
 from dsa.expr import (
@@ -65,7 +65,7 @@ class Mutant:
 
     @property
     def group(self) -> Group:
-        """What the fault is one of."""
+        """The group of the fault."""
         if isinstance(self.at, Transition):
             return "rows"
         return "Effects" if isinstance(self.at, Effect) else "declarations"
@@ -286,7 +286,7 @@ def _effects(machine: Machine, row: Transition) -> Iterator[tuple[str, Transitio
         yield f"effect {item} dropped", attrs.evolve(row, effects=(*items[:place], *items[place + 1 :]))
         if isinstance(item, Emit):
             yield f"effect {item} duplicated", attrs.evolve(row, effects=(*items[:place], item, *items[place:]))
-            for other in _kin(machine, item.effect):
+            for other in _similar_effects(machine, item.effect):
                 faulty_items = (*items[:place], Emit(other), *items[place + 1 :])
                 yield f"effect {other} instead of {item}", attrs.evolve(row, effects=faulty_items)
         if place and item != items[place - 1]:
@@ -313,7 +313,7 @@ def _is_number(machine: Machine, whole: expr.Expr) -> bool:
     return False
 
 
-def _kin(machine: Machine, effect: str) -> tuple[str, ...]:
+def _similar_effects(machine: Machine, effect: str) -> tuple[str, ...]:
     """Return the next two effects that have answers as this one has, or none as it."""
     kin = [each.name for each in machine.effects if (each.name in machine.answers) == (effect in machine.answers)]
     place = kin.index(effect) + 1
@@ -411,7 +411,7 @@ class _MutantJudge:
     ) -> None:
         self._machine, self._parameters, self._limits = machine, parameters, limits
         self._values = _valuations(machine, parameters)
-        self._engines = cache(lambda *_: Again())
+        self._engines = cache(lambda *_: IncrementalEngine())
         self._own = closed_system(machine, limits.is_expired)
         unsound = complaint(machine, self._values, limits, lambda: self._own, engines=self._engines)
         if unsound and not limits.is_expired():
@@ -470,7 +470,7 @@ def complaint(
     for result in run_scenarios(machine):
         if not result.ok:
             return f"scenario {result.name}"
-    static = (*said_otherwise(machine), *dead_ends(machine), *vain_effects(machine), *definition4(machine))
+    static = (*spec_differences(machine), *dead_ends(machine), *vain_effects(machine), *definition4(machine))
     places = [machine.at(there) for there in values]
     if code := _first_error((*static, *(fault for there in places for fault in start_outside(there)))):
         return code

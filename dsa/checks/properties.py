@@ -30,7 +30,7 @@ from dsa.checks.search.property_search import (
     search_all,
     search_ground,
 )
-from dsa.checks.search.state_graph import unable
+from dsa.checks.search.state_graph import unable_positions
 from dsa.declarations import (
     Always,
     AtMost,
@@ -184,7 +184,7 @@ class Questions:
         return conditions(self.groups)
 
     def search_from(self, exploration: Exploration) -> FinishedSearch:
-        """Return the search that an exploration of the system did."""
+        """Return the finished search of an exploration of the system."""
         return finish_search(exploration.ground, exploration.result, self.groups, exploration.also)
 
     def search(self, limits: SearchLimits, engine: Engine | None = None) -> FinishedSearch:
@@ -395,7 +395,7 @@ class _PropertyJudge:
             else result.ground.grounded(at_location(self._system, place, form.condition))
             for place in places
         }
-        dead_places = unable(result.graph, result.graph.marks_where(now))
+        dead_places = unable_positions(result.graph, result.graph.marks_where(now))
         if not dead_places:
             return PropertyValue("HOLDS")
         return self._counterexample(form, result, result.way_to(int(result.graph.numbers[dead_places[0]])))
@@ -425,17 +425,6 @@ def _timer_promise(promise: tuple[str, str]) -> str:
     """Write what S12 promises of a timer."""
     source, timer = promise
     return f"'{timer}' of {source} fires or is dropped"
-
-
-# -- P leads to Q -----------------------------------------------------------------------------------------------------
-# A run stays owed for ever when it rests where only outside events could go on, or goes round a cycle that S12 allows: every promise
-# (outstanding effect, armed timer) of the cycle is kept somewhere on it, or is absent somewhere. With fairness, what is possible again and again
-# must happen; a run that rests is in its last configuration again and again. Exact: of a component that breaks fairness, what is left without
-# the configurations where the event is possible is searched again. With weak fairness nothing is left then: where something is possible at every
-# configuration and never happens, that is so of every part too. What `even if` names is promised nothing, or may end the run where it fails.
-
-
-#: A step: the command, and the position of the configuration it leads to.
 
 
 # -- counterexamples explained ----------------------------------------------------------------------------------------
@@ -567,7 +556,7 @@ def passing_run(
 
     Rest: in a final state, or where only outside events could go on. None when there is no such run.
     """
-    bad = _Bad(result, sights)
+    bad = _BreachTest(result, sights)
     along = _along(result, way)
     hopeless: set[int] = set()
     for prefix in range(len(way) - 1, -1, -1):
@@ -577,7 +566,7 @@ def passing_run(
     return None
 
 
-class _Bad:
+class _BreachTest:
     """Decides which moments break a property."""
 
     def __init__(self, result: FinishedSearch, sights: Sequence[WatchedCondition]) -> None:
@@ -615,7 +604,7 @@ def _rest_from(
     result: FinishedSearch,
     start: int,
     other_than: GuardedCommand,
-    bad: _Bad,
+    bad: _BreachTest,
     well: Callable[[int], bool],
     hopeless: set[int],
 ) -> list[GuardedCommand] | None:

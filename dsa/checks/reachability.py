@@ -36,7 +36,7 @@ def from_explorations(
 
 
 def _findings(exploration: Exploration, *, with_warnings: bool) -> Iterator[tuple[tuple[object, ...], Diagnostic]]:
-    """Yield each finding of one exploration with what makes it one finding."""
+    """Yield each finding of one exploration, after a key that is the same for the same finding."""
     unhandled_cases: dict[tuple[object, ...], list[Witness]] = {}
     for witness in exploration.refusals:
         if witness.refusal.reason == "invalid_state":
@@ -57,7 +57,7 @@ def _findings(exploration: Exploration, *, with_warnings: bool) -> Iterator[tupl
 
 
 def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
-    """Return which missing cases are one fault: those of one event from outside, of one group of rows, or of one state without rows."""
+    """Return the key of a missing case; cases with the same key are one fault: those of one event from outside, of one group of rows, or of one state without rows."""
     if witness.occurrence.source is None and machine.event_named[witness.occurrence.event].origin == OUTSIDE:
         return (witness.occurrence.event,)
     rows = candidates(machine, witness.configuration.state, witness.occurrence)
@@ -131,7 +131,7 @@ def _unhandled_case(exploration: Exploration, witnesses: list[Witness]) -> Diagn
 
 
 def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
-    """Return that rows further out do not step in, where there are some (S3)."""
+    """Return a note that rows further out do not step in, where there are some (S3)."""
     outer = list(machine.ancestry(state))
     outer = outer[outer.index(row.source) + 1 :]
     sources = [source for source in outer if (source, row.event) in machine.rows_from]

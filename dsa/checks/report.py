@@ -110,7 +110,7 @@ def violated_at(
 
 
 def _odds(machine: Machine) -> Odds | None:
-    """Return what judges the two forms that speak of odds; it is loaded by name, since most documents have none of them."""
+    """Return the judge of the two forms about odds; it is loaded by name, since most documents have none of them."""
     if not any(isinstance(claim.form, Probability | ExpectedCount) for claim in machine.properties):
         return None
     odds: Odds = importlib.import_module("dsa.checks.odds.odds_properties").judge
@@ -155,7 +155,7 @@ def _combine(
 
 
 def relied_on(effects: Sequence[str], must_not_fail: Sequence[str]) -> str:
-    """Write what a verdict relies on: `ocr, classify answer and do not fail`; `must_not_fail` are those of the effects that must not fail."""
+    """Return what a verdict relies on: `ocr, classify answer and do not fail`; `must_not_fail` are those of the effects that must not fail."""
     if not effects:
         return ""
     answer = f"{', '.join(effects)} {'answers' if len(effects) == 1 else 'answer'}"
@@ -188,7 +188,7 @@ def _result(
 
 
 def from_judged(machine: Machine, reports: Sequence[ValuationReport]) -> tuple[Diagnostic, ...]:
-    """Return a warning for each property that speaks of what never happens in any exploration."""
+    """Return a warning for each property whose subject never happens in any exploration."""
     warnings = []
     at = "; ".join(filter(None, (show_values(_values(each.machine)) for each in reports)))
     for number, claim in enumerate(machine.properties):
@@ -333,11 +333,10 @@ def check(
 ) -> CheckReport:
     """Check a machine: structure, exploration, Definition 4, scenarios, properties.
 
-    Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given; with `each_value`
-    at every combination of values, those of `parameters` fixed (ParameterError when there are more than
-    `FEW_VALUATIONS`). `max_states` holds for each search, `time_limit_s` (which needs a `clock`) for all of it
-    together. With more than one of `traces`, a violated property has at most that many counterexamples. Raises
-    ParameterError for an unknown parameter or a value outside its domain.
+    Explores at all defaults and at all minima of the parameters, or only at `parameters` when given; with `each_value` at every combination of
+    values, those of `parameters` fixed (ParameterError when there are more than `FEW_VALUATIONS`). `max_states` holds for each search,
+    `time_limit_s` (which needs a `clock`) for all of it together. With more than one of `traces`, a violated property has at most that many
+    counterexamples. Raises ParameterError for an unknown parameter or a value outside its domain.
     """
     outside, missing = tuple[Diagnostic, ...](), dict[Use, Diagnostic]()
     outcomes: list[tuple[Exploration, ValuationReport]] = []
@@ -384,7 +383,7 @@ class _Look:
 
 
 def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:
-    """Return the leaves in which nothing is under way, in the order of the states."""
+    """Return the leaves in which a run may rest, in the order of the states."""
     leaves = {leaf for exploration in explorations for leaf in exploration.rests}
     return tuple(leaf for leaf in machine.leaves if leaf in leaves)
 

@@ -192,9 +192,11 @@ def _cancelled_in_vain(machine: Machine, row: Transition, emitted_effects: set[s
             continue
         if item.effect not in machine.answers:
             message = f"{item.effect} has no answers, so it is never outstanding and cannot be cancelled"
-            yield _wrong(row, item, message, "declare an event that answers it, or delete this")
+            yield _effect_error(row, item, message, "declare an event that answers it, or delete this")
         elif item.effect not in emitted_effects:
-            yield _wrong(row, item, f"no row emits {item.effect}, so it cannot be cancelled", "emit it, or delete this")
+            yield _effect_error(
+                row, item, f"no row emits {item.effect}, so it cannot be cancelled", "emit it, or delete this"
+            )
 
 
 def _cancelled_at_once(machine: Machine, row: Transition) -> Iterator[Diagnostic]:
@@ -206,7 +208,9 @@ def _cancelled_at_once(machine: Machine, row: Transition) -> Iterator[Diagnostic
         cancelled_effects = sorted(fresh & set(machine.answers) if item.effect is None else fresh & {item.effect})
         if cancelled_effects:
             hint = "to start it anew, write the cancel first"
-            yield _wrong(row, item, f"{', '.join(cancelled_effects)} is emitted and cancelled by the same row", hint)
+            yield _effect_error(
+                row, item, f"{', '.join(cancelled_effects)} is emitted and cancelled by the same row", hint
+            )
 
 
 def _emitted_into_final(machine: Machine, row: Transition) -> Iterator[Diagnostic]:
@@ -216,10 +220,10 @@ def _emitted_into_final(machine: Machine, row: Transition) -> Iterator[Diagnosti
         if isinstance(item, Emit) and item.effect in machine.answers:
             message = f"{item.effect} has answers, but {row.target} is final: nobody waits for them"
             hint = "emit an effect without answers, or wait in a state that is not final"
-            yield _wrong(row, item, message, hint)
+            yield _effect_error(row, item, message, hint)
 
 
-def _wrong(row: Transition, item: Emit | Cancel, message: str, hint: str) -> Diagnostic:
+def _effect_error(row: Transition, item: Emit | Cancel, message: str, hint: str) -> Diagnostic:
     return Diagnostic("DSA213", "error", message, place(item.span, cell(row, "effects")), hint)
 
 
@@ -231,8 +235,10 @@ def unused_names(machine: Machine) -> tuple[Diagnostic, ...]:
     diagnostics = list(_generators(machine))
     if not machine.steps:
         used_names = _used_values(machine)
-        diagnostics += _unless(used_names, "parameter", machine.parameters, "nothing reads it")
-        diagnostics += _unless(used_names, "variable", machine.variables, "no row, property or scenario uses it")
+        diagnostics += _unused_warnings(used_names, "parameter", machine.parameters, "nothing reads it")
+        diagnostics += _unused_warnings(
+            used_names, "variable", machine.variables, "no row, property or scenario uses it"
+        )
         diagnostics += _events(machine)
         diagnostics += _effects(machine)
         diagnostics += _guards(machine)
@@ -243,7 +249,7 @@ def _unused_warning(kind: str, name: str, why: str, span: Span | None) -> Diagno
     return Diagnostic("DSA212", "warning", f"{kind} {name} is never used: {why}", place(span), "use it, or delete it")
 
 
-def _unless(
+def _unused_warnings(
     used_names: frozenset[str], kind: str, declarations: tuple[RunParameter, ...] | tuple[Variable, ...], why: str
 ) -> Iterator[Diagnostic]:
     for item in declarations:
@@ -502,7 +508,7 @@ def require_sound(machine: Machine) -> None:
 def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
     """Return the findings of rows and declarations at any values of the parameters: errors, warnings, information."""
     return (
-        *said_otherwise(machine),
+        *spec_differences(machine),
         *dead_ends(machine),
         *vain_effects(machine),
         *definition4(machine),
@@ -511,7 +517,7 @@ def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
     )
 
 
-def said_otherwise(machine: Machine) -> tuple[Diagnostic, ...]:
+def spec_differences(machine: Machine) -> tuple[Diagnostic, ...]:
     """Return where a machine declares an effect or a variable differently from its spec."""
     diagnostics = []
     for statement in machine.stated:

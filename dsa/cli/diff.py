@@ -18,7 +18,7 @@ import attrs
 import click
 
 from dsa.checks.diff.document_diff import Aspect, Detail, DocumentChange, changes, same_control
-from dsa.checks.diff.equivalence import Both, Comparison, Divergence, Pair, Reaction, Trouble, compare
+from dsa.checks.diff.equivalence import Comparison, ConfigurationPair, Divergence, Pair, Reaction, Trouble, compare
 from dsa.checks.places import line_of, rows_at, show_false
 from dsa.checks.search.engine import SearchLimits
 from dsa.cli.command_line import (
@@ -361,7 +361,9 @@ def _after(parting: Divergence) -> str:
     return f"in step {len(parting.way) + 1}"
 
 
-def parting_lines(pair: Pair, here: Both, parting: Divergence | None, files: tuple[str, str]) -> Iterator[str]:
+def parting_lines(
+    pair: Pair, here: ConfigurationPair, parting: Divergence | None, files: tuple[str, str]
+) -> Iterator[str]:
     """Yield how two machines come to part, line by line, and what each does then."""
     if parting is not None:
         yield from way_lines((pair.old.machine, pair.new.machine), here, parting.way)
@@ -492,7 +494,7 @@ def _in_short(flight: Flight) -> str:
     return f": whether it goes on otherwise is UNKNOWN, stopped at {fit.future.limit}"
 
 
-def trouble_lines(machine: Machine, here: Both | None, trouble: Trouble, file: str) -> Iterator[str]:
+def trouble_lines(machine: Machine, here: ConfigurationPair | None, trouble: Trouble, file: str) -> Iterator[str]:
     """Yield how a machine comes to a fault."""
     assert here is not None, "a fault lies ahead of where the run is"
     yield from way_lines([machine], [here[1]], trouble.way)
@@ -557,7 +559,7 @@ def _compared_json(compared: MachineComparison) -> dict[str, Any]:
     return {"parameters": values, **_comparison_json(machines, pair.start, compared.found)}
 
 
-def _comparison_json(machines: Sequence[Machine], here: Both, found: Comparison) -> dict[str, Any]:
+def _comparison_json(machines: Sequence[Machine], here: ConfigurationPair, found: Comparison) -> dict[str, Any]:
     parting = found.divergence
     return {
         "verdict": found.verdict,
@@ -656,7 +658,7 @@ def _flight_json(flight: Flight) -> dict[str, Any]:
     return told
 
 
-def _trouble_json(machine: Machine, here: Both, trouble: Trouble) -> dict[str, Any]:
+def _trouble_json(machine: Machine, here: ConfigurationPair, trouble: Trouble) -> dict[str, Any]:
     refusal = {} if trouble.refusal is None else _refusal_json(trouble.refusal)
     way = _way_json([machine], [here[1]], trouble.way)
     return {"trace": way, **_occurrence_json(trouble.occurrence), "state": trouble.here.state, **refusal}

@@ -143,7 +143,7 @@ class Solver:
         self, facts: Sequence[Any], assumptions: Sequence[str], names: Names, value: Interpretation
     ) -> set[int] | None:
         """Return the indexes of the assumptions that together make the facts impossible; None when they do not. `value` evaluates a text."""
-        cores = self._cores.setdefault((_hashable(facts), _true(names)), [])
+        cores = self._cores.setdefault((_hashable(facts), _true_names(names)), [])
         known_core = next((core for core in cores if core <= set(assumptions)), None)
         if known_core is None:
             known_core = self._core(facts, assumptions, names, value)
@@ -227,7 +227,7 @@ def _hashable(facts: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(tuple(sorted(fact.terms.items())) for fact in facts)
 
 
-def _true(names: Names) -> frozenset[str]:
+def _true_names(names: Names) -> frozenset[str]:
     return frozenset(name for name, value in names.items() if value is True)
 
 
@@ -256,7 +256,7 @@ def explore_claim(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]
     full_claim = claim | {"proofs": []}
     try:
         if "possible" in claim["form"] or "leads to" in claim["form"] or claim["form"] == REST:
-            full_claim["ranks"] = _Graph(text, full_claim, most).ranks_found()
+            full_claim["ranks"] = _GraphKernel(text, full_claim, most).ranks_found()
         _BoundedKernel(text, full_claim, most).explore()
     except (ValueError, AssertionError, KeyError, IndexError) as why:
         raise NoProofError(f"the kernel refuses it: {why}") from why
@@ -267,7 +267,7 @@ def guard_claim(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
     """Return the claim that Definition 4 is kept, having let the kernel check every row. Raises NoProofError, also beyond `most` locations."""
     full_claim = claim | {"proofs": []}
     try:
-        _Free(text, full_claim, most).explore()
+        _GuardKernel(text, full_claim, most).explore()
     except AssertionError as why:
         raise NoProofError(f"the kernel refuses it: {why}") from why
     return full_claim
@@ -286,7 +286,7 @@ class _BoundedKernel(Claim):
             raise NoProofError(f"it has more than {self._most} configurations")
 
 
-class _Free(_BoundedKernel):
+class _GuardKernel(_BoundedKernel):
     """The kernel, which needs no evidence, and gives up where a move has too many paths."""
 
     def prove(self, _assumptions: Any, _names: Any, action: Any, *arguments: Any) -> None:  # noqa: ANN401
@@ -294,7 +294,7 @@ class _Free(_BoundedKernel):
             assert failure is None, failure
 
 
-class _Graph(_BoundedKernel):
+class _GraphKernel(_BoundedKernel):
     """The kernel's exploration, which notes what it sees and judges no progress."""
 
     def __init__(self, text: str, claim: dict[str, Any], most: int) -> None:
@@ -323,7 +323,7 @@ class _Graph(_BoundedKernel):
         if self.form == "possible {}":
             ranks = self._way(self._distances(flagged_places))
         elif "possible" in self.form:
-            ranks = {place: _one(number) for place, number in self._distances(flagged_places).items()}
+            ranks = {place: _single_rank(number) for place, number in self._distances(flagged_places).items()}
         else:
             ranks = self._levels(flagged_places)
         return {key: ranks[place] for key, place in self._number.items() if place in ranks}
@@ -349,7 +349,7 @@ class _Graph(_BoundedKernel):
         here = 0
         ranks: dict[int, Rank] = {}
         while here in distances and here not in ranks:
-            ranks[here] = _one(distances[here])
+            ranks[here] = _single_rank(distances[here])
             lower = distances[here] - 1
             here = next((step.target for step in self._steps[here] if distances.get(step.target) == lower), here)
         return ranks
@@ -385,7 +385,7 @@ class _Graph(_BoundedKernel):
         return "", frozenset()
 
 
-def _one(number: int) -> Rank:
+def _single_rank(number: int) -> Rank:
     return [[str(number), ""]]
 
 

@@ -80,7 +80,7 @@ class _Declaration:
     fields: Mapping[str, str]
 
 
-_Things = dict[str, _Declaration]
+_Declarations = dict[str, _Declaration]
 
 
 def declared_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
@@ -90,7 +90,7 @@ def declared_changes(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     yield from _claims(old, new)
 
 
-def _declarations(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Things, _Things]]:
+def _declarations(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Declarations, _Declarations]]:
     yield "control", "initial state", _initial(old), _initial(new)
     yield "control", "state", _states(old), _states(new)
     yield "control", "parameter", _parameters(old), _parameters(new)
@@ -108,7 +108,7 @@ def _declarations(old: Machine, new: Machine) -> Iterator[tuple[Aspect, str, _Th
     yield "content", "document", _document(old), _document(new)
 
 
-def _changes(aspect: Aspect, what: str, mine: _Things, theirs: _Things) -> Iterator[DocumentChange]:
+def _changes(aspect: Aspect, what: str, mine: _Declarations, theirs: _Declarations) -> Iterator[DocumentChange]:
     for name in dict.fromkeys([*mine, *theirs]):
         old, new = mine.get(name), theirs.get(name)
         if old is None or new is None:
@@ -137,12 +137,12 @@ def line_at(span: Span | None) -> int | None:
 # -- control ----------------------------------------------------------------------------------------------------------
 
 
-def _initial(machine: Machine) -> _Things:
+def _initial(machine: Machine) -> _Declarations:
     state = machine.state_named[machine.initial]
     return {"": _Declaration(state.span, {"": machine.entered(machine.initial)})}
 
 
-def _states(machine: Machine) -> _Things:
+def _states(machine: Machine) -> _Declarations:
     return {
         state.name: _Declaration(
             state.span,
@@ -162,14 +162,14 @@ def _entered_leaf(machine: Machine, parent: str) -> str:
     return _entered_leaf(machine, initial) if initial in machine.parents else initial
 
 
-def _parameters(machine: Machine) -> _Things:
+def _parameters(machine: Machine) -> _Declarations:
     return {
         p.name: _Declaration(p.span, {"domain": unparse_domain(p.domain), "default": show_value(p.default)})
         for p in machine.parameters
     }
 
 
-def _variables(machine: Machine) -> _Things:
+def _variables(machine: Machine) -> _Declarations:
     return {
         v.name: _Declaration(
             v.span, {"scope": v.scope, "domain": _domain(v.domain), "initial": unparse(canonical(v.initial))}
@@ -182,11 +182,11 @@ def _domain(domain: Domain) -> str:
     return unparse_domain(EnumDomain(tuple(sorted(domain.values))) if isinstance(domain, EnumDomain) else domain)
 
 
-def _events(machine: Machine) -> _Things:
+def _events(machine: Machine) -> _Declarations:
     return {event.name: _Declaration(event.span, {"from": event.origin}) for event in machine.events}
 
 
-def _guard_control(guards: Iterable[Guard]) -> _Things:
+def _guard_control(guards: Iterable[Guard]) -> _Declarations:
     return {
         guard.name: _Declaration(
             guard.span, {"judges": ", ".join(sorted(guard.judges)), "verdicts": ", ".join(sorted(guard.outcomes))}
@@ -198,7 +198,7 @@ def _guard_control(guards: Iterable[Guard]) -> _Things:
 # -- content ----------------------------------------------------------------------------------------------------------
 
 
-def _guard_bindings(machine: Machine, both: set[str]) -> _Things:
+def _guard_bindings(machine: Machine, both: set[str]) -> _Declarations:
     """Return what guards are bound to; one that only one document has is named as control already."""
     return {
         guard.name: _Declaration(
@@ -216,7 +216,7 @@ def _guard_bindings(machine: Machine, both: set[str]) -> _Things:
     }
 
 
-def _effects(machine: Machine, effect_names: set[str]) -> _Things:
+def _effects(machine: Machine, effect_names: set[str]) -> _Declarations:
     """Return how drivers handle effects; whether an effect is used at all is a matter of rows."""
     effects = {effect.name: effect for effect in machine.effects}
     return {
@@ -236,11 +236,11 @@ def _policy(effect: Effect | None) -> dict[str, str]:
     }
 
 
-def _generators(machine: Machine) -> _Things:
+def _generators(machine: Machine) -> _Declarations:
     return {g.name: _Declaration(g.span, {"is": g.kind, "options": _options(g.options)}) for g in machine.generators}
 
 
-def _steps(steps: Iterable[StepRow]) -> _Things:
+def _steps(steps: Iterable[StepRow]) -> _Declarations:
     return {
         step.name: _Declaration(
             step.span,
@@ -255,14 +255,14 @@ def _steps(steps: Iterable[StepRow]) -> _Things:
     }
 
 
-def _cases(machine: Machine) -> _Things:
+def _cases(machine: Machine) -> _Declarations:
     return {
         cases.name: _Declaration(cases.span, {"": "; ".join(f"{case.call} = {case.expected}" for case in cases.cases)})
         for cases in machine.cases
     }
 
 
-def _prompts(machine: Machine) -> _Things:
+def _prompts(machine: Machine) -> _Declarations:
     return {
         p.name: _Declaration(
             p.span,
@@ -278,7 +278,7 @@ def _prompts(machine: Machine) -> _Things:
     }
 
 
-def _document(machine: Machine) -> _Things:
+def _document(machine: Machine) -> _Declarations:
     return {
         "": _Declaration(
             machine.span,
@@ -306,7 +306,7 @@ def _claims(old: Machine, new: Machine) -> Iterator[DocumentChange]:
     yield from _changes("claims", "scenario", _scenarios(old.scenarios), _scenarios(new.scenarios))
 
 
-def _scenarios(scenarios: Iterable[Scenario]) -> _Things:
+def _scenarios(scenarios: Iterable[Scenario]) -> _Declarations:
     return {
         each.name: _Declaration(each.span, {"": "; ".join([show_values(each.parameters), *map(_percept, each.steps)])})
         for each in scenarios

@@ -123,9 +123,9 @@ def way_to(predecessors: Mapping[Place, tuple[Place, Occurrence] | None], place:
 
 
 #: Where both machines are: the configurations of the old one and of the new one.
-Both = tuple[Configuration, Configuration]
+ConfigurationPair = tuple[Configuration, Configuration]
 #: A text for the old machine and one for the new one.
-Words = tuple[str, str]
+TextPair = tuple[str, str]
 
 
 @attrs.frozen
@@ -162,7 +162,7 @@ class InputPlan:
     """
 
     ways: tuple[Arrival, ...]
-    apart: tuple[Arrival, Words] | None = None
+    apart: tuple[Arrival, TextPair] | None = None
 
 
 class Pair:
@@ -187,7 +187,7 @@ class Pair:
         self._plans: dict[tuple[str, frozenset[str], Precedence, Precedence], InputPlan] = {}
 
     @property
-    def start(self) -> Both:
+    def start(self) -> ConfigurationPair:
         """Where both begin."""
         return start(self.old.machine), start(self.new.machine)
 
@@ -197,7 +197,7 @@ class Pair:
         """Return the values of the variables that both machines have, in the old one's order."""
         return tuple(configuration.values[pair[of_new]] for pair in self._places)
 
-    def are_alike(self, here: Both) -> bool:
+    def are_alike(self, here: ConfigurationPair) -> bool:
         """Return whether both are in the same configuration: state, what is outstanding, values; and both at their end, or neither.
 
         The order of timers is not compared here: it shows in what may come next.
@@ -208,11 +208,11 @@ class Pair:
             return same and self._type_change is None and not self._is_over_for_one(here)
         return self.apart(here) is None
 
-    def _is_over_for_one(self, here: Both) -> bool:
+    def _is_over_for_one(self, here: ConfigurationPair) -> bool:
         old, new = here
         return old.state in self._finality and self.old.is_over(old) != self.new.is_over(new)
 
-    def apart(self, here: Both) -> Words | None:
+    def apart(self, here: ConfigurationPair) -> TextPair | None:
         """Return what is not the same where both are; None when all is."""
         old, new = here
         if old.state != new.state:
@@ -234,7 +234,7 @@ class Pair:
 
     # -- what may come there ------------------------------------------------------------------------------------
 
-    def plan(self, here: Both) -> InputPlan:
+    def plan(self, here: ConfigurationPair) -> InputPlan:
         """Return what may come where both are alike. Raises TooManyVerdictsError."""
         place = (here[0].state, here[0].outstanding, here[0].precedence, here[1].precedence)
         if place not in self._plans:
@@ -285,7 +285,7 @@ class Pair:
 
     # -- what they make of it -----------------------------------------------------------------------------------
 
-    def reactions(self, here: Both, way: Arrival, words: Words = ("", "")) -> tuple[Reaction, Reaction]:
+    def reactions(self, here: ConfigurationPair, way: Arrival, words: TextPair = ("", "")) -> tuple[Reaction, Reaction]:
         """Return how each machine reacts to an arrival, for reports; a text of `words` that is not empty takes the place of a reaction."""
         old = self._reaction(self.old, here[0], way.old, words[0])
         return old, self._reaction(self.new, here[1], way.new, words[1])
@@ -297,7 +297,7 @@ class Pair:
             return Reaction(here, outcome, "", moves.timers_started(here.state, outcome), is_final)
         return Reaction(here, outcome, words if outcome is not None else words or "means nothing to it")
 
-    def try_arrival(self, here: Both, way: Arrival) -> tuple[bool, Both | None]:
+    def try_arrival(self, here: ConfigurationPair, way: Arrival) -> tuple[bool, ConfigurationPair | None]:
         """Return whether both react in the same way, and where that leads; None when nothing is taken."""
         old, new = self.old.react(here[0], way.old), self.new.react(here[1], way.new)
         if isinstance(old, Taken) and isinstance(new, Taken):
@@ -308,7 +308,7 @@ class Pair:
         unknown = "invalid_state" if way.is_strange else ""
         return (old.reason if old else unknown) == (new.reason if new else unknown), None
 
-    def _alike_after(self, here: Both, old: Taken, new: Taken) -> bool:
+    def _alike_after(self, here: ConfigurationPair, old: Taken, new: Taken) -> bool:
         same_timers = self.old.timers_started(here[0].state, old) == self.new.timers_started(here[1].state, new)
         return same_timers and self.are_alike((old.configuration, new.configuration))
 
@@ -355,7 +355,7 @@ class Comparison:
     limit: str = ""
 
 
-def compare(pair: Pair, here: Both, limits: SearchLimits) -> Comparison:
+def compare(pair: Pair, here: ConfigurationPair, limits: SearchLimits) -> Comparison:
     """Compare two machines from where they are."""
     apart = pair.apart(here)
     if apart is not None:
@@ -371,10 +371,10 @@ def compare(pair: Pair, here: Both, limits: SearchLimits) -> Comparison:
 class _PairSearch:
     """A breadth-first search that ends where the machines diverge."""
 
-    def __init__(self, pair: Pair, here: Both) -> None:
+    def __init__(self, pair: Pair, here: ConfigurationPair) -> None:
         self._pair = pair
         self.order = [here]
-        self._predecessors: Predecessors[Both] = {here: None}
+        self._predecessors: Predecessors[ConfigurationPair] = {here: None}
 
     def run(self, limits: SearchLimits) -> Comparison:
         for count, here in enumerate(self.order):  # grows while it is walked
@@ -385,7 +385,7 @@ class _PairSearch:
                 return Comparison("DIFFERENT", len(self.order), divergence)
         return Comparison("EQUAL", len(self.order))
 
-    def _divergence(self, here: Both) -> Divergence | None:
+    def _divergence(self, here: ConfigurationPair) -> Divergence | None:
         """Try all that may come, and record where it leads; return the first divergence."""
         pair, plan = self._pair, self._pair.plan(here)
         if plan.apart is not None:
@@ -452,7 +452,7 @@ class Prospect:
     limit: str = ""
 
 
-def prospect(pair: Pair, here: Both, limits: SearchLimits) -> Prospect:
+def prospect(pair: Pair, here: ConfigurationPair, limits: SearchLimits) -> Prospect:
     """Look for a fault that the new machine can reach from where it is, and the old one cannot.
 
     It is the same fault when state, values of the variables that both have, and what is outstanding are the same there, and the same

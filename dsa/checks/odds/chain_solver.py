@@ -102,8 +102,8 @@ def as_float(value: Decimal) -> float:
 class Elimination:
     """A circle whose nodes are eliminated one by one (Grassmann, Taksar, Heyman 1985).
 
-    `rows` are the odds from node to node, `leaving` those of leaving the circle: together 1 for each node. Every node must be
-    able to leave some time. What a node lacks to 1 is never taken, it is added up from where else it leads. Of the nodes left,
+    `rows` are the odds from node to node, `exit_odds` those of leaving the circle: together 1 for each node. Every node must be
+    able to leave some time. What a node lacks to 1 is never subtracted: it is added up from the other nodes that it leads to. Of the nodes left,
     the one that links the fewest others comes first (Markowitz 1957). Digits are those of the decimal context.
     """
 
@@ -305,8 +305,6 @@ def unlimited(chain: Chain) -> frozenset[int]:
     )
 
 
-#: The clock is checked once for this many components.
-
 #: Digits that distinguish values, and those that arithmetic may lose; a circle adds those of the odds of leaving it.
 _VALUE_DIGITS, _SPARE_DIGITS = 25, 25
 #: In a circle that is left less often than once in 10 to this power, however one chooses, choices may be taken for equal.
@@ -366,7 +364,7 @@ class DecisionChain:
 
 
 def _digits(choices: Sequence[Choice]) -> int:
-    """Return the digits that the rarest of what a node's choices lead to takes."""
+    """Return the digits that the smallest odds in a node's choices take."""
     return ceil(-log10(min(edge[0] for choice in choices for edge in choice if edge[0] > 0)))
 
 
@@ -564,7 +562,7 @@ class OddsRange:
 
     @property
     def is_exact(self) -> bool:
-        """Return whether there is but one value, but for rounding."""
+        """Return whether there is only one value, apart from rounding."""
         return self.low == self.high or self.high - self.low <= _ROUNDING * max(1.0, self.low)
 
 

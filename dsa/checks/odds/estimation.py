@@ -20,7 +20,7 @@ import attrs
 
 from dsa.checks.odds.assumptions import Numbers, OddsError, left_over
 from dsa.checks.odds.chain_solver import OddsRange
-from dsa.checks.odds.markov_chain import Says
+from dsa.checks.odds.markov_chain import VerdictOdds
 from dsa.checks.odds.run_odds import OddsAssumptions, Question, RunOdds, question
 from dsa.errors import DsaError
 from dsa.expr import OUTCOMES, Outcome
@@ -33,7 +33,7 @@ def at_least(hits: int, tries: int, risk: float) -> float:
     """Return the largest lower bound that is above the truth with a probability of at most `risk`."""
     if hits == 0:
         return 0.0
-    return _bisection_point(lambda p: _more(hits, tries, p) < risk)
+    return _bisection_point(lambda p: _upper_tail(hits, tries, p) < risk)
 
 
 def at_most(hits: int, tries: int, risk: float) -> float:
@@ -49,8 +49,8 @@ def _bisection_point(below: Callable[[float], bool]) -> float:
     return low
 
 
-def _more(hits: int, tries: int, p: float) -> float:
-    """Return the probability of `hits` or more in `tries`: the regularised incomplete beta function I_p(seen, tries - seen + 1)."""
+def _upper_tail(hits: int, tries: int, p: float) -> float:
+    """Return the probability of `hits` or more in `tries`: the regularised incomplete beta function I_p(hits, tries - hits + 1)."""
     return incomplete_beta(hits, tries - hits + 1, p)
 
 
@@ -379,7 +379,7 @@ class Counts:
 
 
 @attrs.frozen
-class Within:
+class BoundedOdds:
     """A guard's odds when only bounds on them are known, the same for every retry number."""
 
     passed: tuple[float, float]
@@ -442,7 +442,7 @@ class Estimator:
     question: Question
     counts: tuple[Counts, ...]
     confidence: float
-    fixed_guards: Mapping[str, Says]
+    fixed_guards: Mapping[str, VerdictOdds]
 
     def bounded_question(self, *, sides: int = 1, scale: float = 1.0, fatal: bool = False) -> Question:
         """Return the question with bounds for odds: from below on passing and from above on fatal, or on both sides.
@@ -452,7 +452,7 @@ class Estimator:
         counts = [count.at_scale(scale) for count in self.counts]
         counts = [attrs.evolve(count, fatal_odds=None) if fatal else count for count in counts]
         risk = (1 - self.confidence) / (sides * max(1, sum(count.bounds for count in counts)))
-        guards = {count.guard: _within(count, risk, both=sides == 2) for count in counts}  # noqa: PLR2004
+        guards = {count.guard: _bounded_odds(count, risk, both=sides == 2) for count in counts}  # noqa: PLR2004
         return attrs.evolve(
             self.question, world=attrs.evolve(self.question.world, guards={**self.fixed_guards, **guards})
         )
@@ -465,13 +465,13 @@ class Estimator:
         )
 
 
-def _within(count: Counts, risk: float, *, both: bool) -> Within:
+def _bounded_odds(count: Counts, risk: float, *, both: bool) -> BoundedOdds:
     passed = (at_least(count.passed, count.total, risk), at_most(count.passed, count.total, risk) if both else 1.0)
     if count.fatal_odds is not None:
         fatal = (count.fatal_odds, count.fatal_odds)
-        return Within((min(passed[0], 1 - fatal[0]), max(min(passed[1], 1 - fatal[0]), 0.0)), fatal)
+        return BoundedOdds((min(passed[0], 1 - fatal[0]), max(min(passed[1], 1 - fatal[0]), 0.0)), fatal)
     least = at_least(count.fatal, count.total, risk) if both else 0.0
-    return Within(passed, (least, at_most(count.fatal, count.total, risk)))
+    return BoundedOdds(passed, (least, at_most(count.fatal, count.total, risk)))
 
 
 def estimator(
@@ -486,7 +486,7 @@ def estimator(
         raise OddsError(f"{confidence:g} is not a confidence: it must lie between 0 and 1")
     free = question(machine, **assumptions)
     guard_names = attrs.evolve(free, world=attrs.evolve(free.world, guards={})).chain().missing
-    fixed_guards: dict[str, Says] = {name: free.world.guards[name] for name in assumptions.get("passes") or {}}
+    fixed_guards: dict[str, VerdictOdds] = {name: free.world.guards[name] for name in assumptions.get("passes") or {}}
     fatals = assumptions.get("fatals") or {}
     counts = tuple(_counts(machine, record.attempts, name, fatals) for name in guard_names if name not in fixed_guards)
     for count in counts:
@@ -533,10 +533,10 @@ def estimate(this: Estimator, record: RecordedAttempts, *, target: float | None 
     )
 
 
-def _point(count: Counts) -> Within:
+def _point(count: Counts) -> BoundedOdds:
     fatal = count.fatal / count.total if count.fatal_odds is None else count.fatal_odds
     passed = min(count.passed / count.total, 1 - fatal)
-    return Within((passed, passed), (fatal, fatal))
+    return BoundedOdds((passed, passed), (fatal, fatal))
 
 
 def _guard(count: Counts, confidence: float) -> GuardEstimate:

@@ -40,7 +40,7 @@ Edge = tuple[float, int, int]
 Choice = tuple[Edge, ...]
 
 
-class Says(Protocol):
+class VerdictOdds(Protocol):
     """How likely each verdict of a guard is, at a retry number."""
 
     @property
@@ -92,7 +92,7 @@ class Chain:
         return not self.stop_reason
 
     def require_time(self) -> None:
-        """Raise TooLargeError when the time is over."""
+        """Raise ChainTooLargeError when the time is over."""
         if self.is_expired():
             raise ChainTooLargeError("the time limit was met before the odds were worked out")
 
@@ -127,7 +127,7 @@ class ChainAssumptions:
     run would wait or a timer would fire, by choice, for as long as any is accepted.
     """
 
-    guards: Mapping[str, Says]
+    guards: Mapping[str, VerdictOdds]
     events: Mapping[str, float] = attrs.field(factory=dict)
     outside: bool = False
 

@@ -375,7 +375,7 @@ class _TargetSearch:
         return chain.complete or not chain.numbers
 
     def _never(self, ceiling: float, low: int, *, refuses: bool) -> TargetResult:
-        """Return that the target is above the ceiling; and where the parameter ends, that of its largest value."""
+        """Return the result for a target above the ceiling; where the parameter has a largest value, the ceiling is the success there."""
         name, last, reason = self._what.name, self._what.high, ""
         try:
             if last is not None and not self._fault(last):
@@ -410,7 +410,7 @@ class _TargetSearch:
         return self._not_reached(ceiling, why)
 
     def _not_reached(self, ceiling: float | None, why: str) -> TargetResult:
-        """Return why no value that was tried is enough; where all have been, none is."""
+        """Return why no value that was tried is enough; where all values were tried, the target is impossible."""
         name, outcomes = self._what.name, sorted(self._outcomes.items())
         most = {value: outcome for value, outcome in outcomes if not isinstance(outcome, str)}
         last = max(most)
@@ -471,7 +471,7 @@ class _TargetSearch:
 
 
 def _bisection(low: int, high: int, is_so: Callable[[int], object]) -> int:
-    """Return a value up to `high`, which is so, that is so while the one below is not, as `low` is not."""
+    """Return a value up to `high` that is so while the value below is not; `low` is not so, and `high` is."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_so(middle) else (middle, high)

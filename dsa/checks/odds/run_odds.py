@@ -117,7 +117,7 @@ class Question:
         return _run_odds(self, self.chain(values))
 
     def success_at(self, values: Mapping[str, Value] | None = None) -> float:
-        """Return the least odds of success alone. Raises TooLargeError when a limit is met."""
+        """Return the least odds of success alone. Raises ChainTooLargeError when a limit is met."""
         chain = self.chain(values)
         if not chain.complete:
             at = f"at {show_values(values.items())}: " if values else ""

@@ -43,7 +43,7 @@ from dsa.system import GuardedCommand, Location, System
 from dsa.text import plural
 from dsa.trace import Trace, show_occurrence, show_values
 
-#: How observers' variables are called where people read.
+#: What people read for the observers' variables.
 OBSERVER_WORDS = {HISTORY: "seen before", OBLIGATION: "owed", NOW: "now", COUNT: "count", OPEN: "scope open"}
 
 
@@ -133,7 +133,7 @@ class Gap:
 
 
 def explain_gap(system: System, start: InductionGap, sample: Sample, variables: Sequence[str]) -> Gap:
-    """Return what about a start is not reached at a sample's parameter values, what comes nearest, and what would rule it out."""
+    """Return the gap at a start: what is not reached at a sample's parameter values, what comes nearest, and what would rule it out."""
     machine, location, command = system.machine, system.locations[start.location], start.command
     assert command is not None, "a step leads to what induction does not rule out"
     names = [parameter.name for parameter in machine.parameters]
@@ -311,7 +311,7 @@ def _sentence(condition: Expr, states: list[str]) -> str:
 
 
 def expression_text(expr: Expr) -> str:
-    """Write an expression with the observers' variables called what they are."""
+    """Return an expression as text, with words for the observers' variables."""
 
     def leaf(node: Leaf) -> Expr:
         return Name(OBSERVER_WORDS[node.name]) if isinstance(node, Name) and node.name in OBSERVER_WORDS else node

@@ -249,7 +249,7 @@ class ObligationProof:
         return bool(conditions) and self._needs.impossible(place, [_IS_OWED, negated(any_of(conditions))])
 
     def _awaitable(self, places: frozenset[int], inner: Sequence[int]) -> Expectation | None:
-        """Return what ends a loop although no number falls in it: a promise that it never keeps, or something fair it never does."""
+        """Return what ends a loop although no number falls in it: a promise that the loop never keeps, or something fair that it never does."""
         commands: list[GuardedCommand] = [self._system.commands[index] for index in inner]
         promises = frozenset.intersection(*(self._system.promises(place) for place in places))
         lasting_promises = sorted(promises.difference(*(command.ended for command in commands)), key=str)

@@ -281,7 +281,7 @@ class _Prover:
         return tuple(effect for effect in self._machine.effects_with_answers if effect in effects)
 
     def _idle(self, form: Form) -> str:
-        """Return what a property speaks of when it is not met at small values."""
+        """Return the subject of a property when it is not met at small values."""
         what = subject(form)
         if what is None:
             return ""

@@ -501,7 +501,7 @@ class _Clauses:
 
     def _rules(self) -> list[tuple[Any, list[Any]]]:
         term, system = self._logic.term, self._system
-        facts = [term(fact) for fact in self._logic.known_of([name.name for name in self._names])]
+        facts = [term(fact) for fact in self._logic.facts_about([name.name for name in self._names])]
         initial = start_values(system)
         begins = [term(compared(Name(v.name, "variable"), "==", initial[v.name])) for v in system.variables]
         rules = [(self._at[0](*self._terms), [*facts, *begins])]
@@ -515,7 +515,7 @@ class _Clauses:
         ]
 
     def _read(self, formula: Any) -> Expr:  # noqa: ANN401  (z3 has no types)
-        """Write a formula of z3 in our words; NotImplementedError for what has none."""
+        """Return a formula of z3 as an expression; raises NotImplementedError for one that cannot be written here."""
         z3 = self._z3
         if z3.is_var(formula):
             place: int = z3.get_var_index(formula)

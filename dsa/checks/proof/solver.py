@@ -75,7 +75,7 @@ class Logic:
             if variable.name in own:
                 self._facts[variable.name] = in_domain(variable, expr.Name(variable.name, "variable"))
 
-    def known_of(self, names: Iterable[str]) -> list[expr.Expr]:
+    def facts_about(self, names: Iterable[str]) -> list[expr.Expr]:
         """Return the facts about names, and about the names in these facts."""
         facts: dict[str, expr.Expr] = {}
         todo = list(names)
@@ -87,14 +87,14 @@ class Logic:
         return [fact for _, fact in sorted(facts.items()) if fact != expr.TRUE]
 
     def ask(self, conditions: Sequence[expr.Expr], *, track: bool = False) -> SolverAnswer:
-        """Return whether the conditions can all be true; with `track`, which of them (by index) were needed to show that not."""
+        """Return whether the conditions can all be true; with `track`, also which of them (by index) show that they cannot."""
         if FALSE in conditions:
             return SolverAnswer("no", core=frozenset({conditions.index(FALSE)}))
         if self._is_expired():
             return SolverAnswer("unknown")
         self.question_count += 1
         names = frozenset().union(*map(expr.names, conditions))
-        facts = self.known_of(names)
+        facts = self.facts_about(names)
         axioms, names = [self.term(fact) for fact in facts], names.union(*map(expr.names, facts))
         terms = [self.term(condition) for condition in conditions]
         answer = self._check(self._solver, axioms, terms, names, track=track)
@@ -147,7 +147,7 @@ class Logic:
         optimize = z3.Optimize()
         optimize.set("rlimit", EFFORT)
         every = sorted({name for condition in conditions for name in expr.names(condition)} | set(first))
-        optimize.add(*[self.term(condition) for condition in [*self.known_of(every), *conditions]])
+        optimize.add(*[self.term(condition) for condition in [*self.facts_about(every), *conditions]])
         whole = [name for name in every if not isinstance(self._domains[name], expr.BooleanDomain)]
         for group in (list(first), [name for name in whole if name not in first]):
             sizes = [self._variable_term(name) for name in group if name in whole]

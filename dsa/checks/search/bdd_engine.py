@@ -346,7 +346,7 @@ def relational_product(manager: Any, left: Node, right: Node, variables: frozens
 
 
 class Counter:
-    """How many assignments to some variables make nodes true, as exact whole numbers; dd's own count is a float.
+    """Counts the assignments to some variables that make nodes true, as exact whole numbers; dd's own count is a float.
 
     The nodes may depend on these variables alone, and the manager's order must not change meanwhile. Counts of some nodes are
     remembered from call to call.

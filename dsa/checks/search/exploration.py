@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 #: what NumPy's import takes of the processor; for a million configurations, if two or three rules concern each.
 TRIALS = 3_000_000
 #: An engine that gives up after a number of trials.
-First = Callable[[Ground, Sequence[GroundWatch], SearchLimits, float], SearchResult]
+FirstEngine = Callable[[Ground, Sequence[GroundWatch], SearchLimits, float], SearchResult]
 #: More configurations than this are not held one by one.
 MAX_HELD = 1_000_000_000
 #: With fewer configurations at a distance than this, NumPy is not faster.
@@ -67,7 +67,7 @@ def engine_module(engine: str) -> ModuleType:
     return importlib.import_module(f"dsa.checks.search.{engine}")
 
 
-def automatic(compile_c: "Compile | None" = None, first: First = python_engine.search) -> Engine:
+def automatic(compile_c: "Compile | None" = None, first: FirstEngine = python_engine.search) -> Engine:
     """Return the engine that chooses; `compile_c` makes a library of C text, where there is a compiler.
 
     `first` searches first, with at most `TRIALS` trials.

@@ -1,6 +1,6 @@
 """Incremental search of systems that are nearly the same: the steps that the first search found are taken again, not worked out again.
 
-The mutants of a machine are such systems: most of their rules are the same. An `Again` is an engine. Its first search is a usual one, whose
+The mutants of a machine are such systems: most of their rules are the same. An `IncrementalEngine` is an engine. Its first search is a usual one, whose
 steps are kept. In every later one, a configuration that was found before takes the same steps again, except those of rules that are gone,
 and only new rules are tried on it.
 """
@@ -14,7 +14,7 @@ import attrs
 
 from dsa.checks.search.engine import Data, RuleStep, SearchLimits, SearchPlan, SearchResult, Writer, first_where
 from dsa.checks.search.exploration import automatic
-from dsa.checks.search.python_engine import Leave, Lists
+from dsa.checks.search.python_engine import Leave, ListSearch
 from dsa.checks.search.state_graph import graph
 from dsa.expr import Expr
 from dsa.ground_system import Ground, GroundWatch, LateError
@@ -27,7 +27,7 @@ _Form = tuple[Location, Expr, tuple[tuple[int, Expr], ...]]
 
 
 @attrs.frozen
-class _Before:
+class _LocationHistory:
     """What the first search found at one location.
 
     `moves` has for each of its data the forms taken there, each with the data it leads to; `at` where each form is
@@ -47,12 +47,12 @@ class _Before:
         return self.quiet[condition]
 
 
-class Again:
+class IncrementalEngine:
     """An engine that keeps its first search, for systems that are nearly that one: they share what is known of their conditions (`Ground.known`)."""
 
     def __init__(self) -> None:
         self._first: Ground | None = None
-        self._before: dict[Location, _Before] = {}
+        self._before: dict[Location, _LocationHistory] = {}
 
     def __call__(self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits) -> SearchResult:
         """Search a system: the first as `automatic` does, a later one with the steps of the first."""
@@ -70,13 +70,13 @@ class Again:
     def _later(
         self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, most_trials: float
     ) -> SearchResult:
-        return _Later(ground, watches, limits, self._before).run(most_trials)
+        return _LaterSearch(ground, watches, limits, self._before).run(most_trials)
 
 
-def _steps_by_location(ground: Ground, result: SearchResult) -> dict[Location, _Before]:
+def _steps_by_location(ground: Ground, result: SearchResult) -> dict[Location, _LocationHistory]:
     """Sort the steps of a search by location."""
     locations, volume = ground.system.locations, ground.volume
-    before = {location: _Before() for location in locations}
+    before = {location: _LocationHistory() for location in locations}
     forms = [_form(ground, rule.target, rule.condition, rule.updates) for rule in ground.rules]
     for rule, form in zip(ground.rules, forms, strict=True):
         before[locations[rule.source]].at[form] = {}
@@ -110,11 +110,15 @@ class _Change:
     quiet: frozenset[int]
 
 
-class _Later(Lists):
+class _LaterSearch(ListSearch):
     engine: ClassVar[str] = "again"
 
     def __init__(
-        self, ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, before: Mapping[Location, _Before]
+        self,
+        ground: Ground,
+        watches: Sequence[GroundWatch],
+        limits: SearchLimits,
+        before: Mapping[Location, _LocationHistory],
     ) -> None:
         super().__init__(ground, watches, limits, Writer(ground))
         self.plan = SearchPlan(self.plan.steps, frozenset(range(len(ground.system.locations))))
@@ -131,9 +135,11 @@ class _Later(Lists):
         new = 0
         if len(known_data) < len(data):
             new = super()._pass(location, [each for each in data if each not in before.moves], following)
-        return new + self._again(location, before, known_data, following) if known_data else new
+        return new + self._leave_known(location, before, known_data, following) if known_data else new
 
-    def _again(self, location: int, before: _Before, data: list[int], following: dict[int, list[Data]]) -> int:
+    def _leave_known(
+        self, location: int, before: _LocationHistory, data: list[int], following: dict[int, list[Data]]
+    ) -> int:
         """Leave configurations of one location that the first search found."""
         if location not in self._changes:
             self._changes[location] = self._change(location, before)
@@ -168,7 +174,7 @@ class _Later(Lists):
             following.setdefault(target, []).append(list(data))
         return len(data)
 
-    def _change(self, location: int, before: _Before) -> _Change:
+    def _change(self, location: int, before: _LocationHistory) -> _Change:
         forms = {self._form_of(step): step for step in self.plan.steps[location]}
         removed_forms = before.at.keys() - forms.keys()
         affected_data = frozenset(chain.from_iterable(before.at[form] for form in removed_forms))

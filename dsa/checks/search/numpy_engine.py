@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dsa.checks.search.engine import DATA, Data, RuleStep, SearchLimits, SearchResult, Text, Writer, plan
-from dsa.checks.search.python_engine import Frontiers, Memory
+from dsa.checks.search.python_engine import FrontierSearch, Memory
 from dsa.expr import Arithmetic, Expr, Integer, Name, children
 from dsa.ground_system import Ground, GroundWatch
 
@@ -28,7 +28,7 @@ def search(ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits)
     """Search everything that can happen; ValueError when the system does not fit into 64 bits."""
     if not fits(ground, watches):
         raise ValueError("some number of this system has more than 62 bits, which NumPy's arrays do not hold")
-    return _Arrays(ground, watches, limits, Writer(ground, arrays=True)).run()
+    return _ArraySearch(ground, watches, limits, Writer(ground, arrays=True)).run()
 
 
 def is_installed() -> bool:
@@ -123,7 +123,7 @@ class HashTable:
         return new
 
 
-class _Arrays(Frontiers):
+class _ArraySearch(FrontierSearch):
     engine: ClassVar[str] = "numpy"
     slice_size: ClassVar[int] = 2**18
 

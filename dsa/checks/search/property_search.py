@@ -184,6 +184,15 @@ def _way(ground: Ground, to: Ways, number: int) -> tuple[GuardedCommand, ...]:
     return tuple(ground.system.commands[rule.command] for rule in rules)
 
 
+# -- P leads to Q -----------------------------------------------------------------------------------------------------
+# Q stays owed for ever on a run that rests where only outside events could go on, or that repeats a cycle which S12 allows: every promise
+# (outstanding effect, armed timer) of the cycle is kept somewhere on it, or is absent somewhere. With fairness, what is possible again and
+# again must happen; a run that rests is in its last configuration again and again. This is exact: when a component breaks fairness, the rest of
+# it, without the configurations where the event is possible, is searched again. With weak fairness nothing is left: an event that is possible
+# at every configuration and never happens is so in every part too. An effect after `even if` promises nothing, or may end the run where it fails.
+
+
+#: A step: the command, and the position of the configuration it leads to.
 Move = tuple[GuardedCommand, int]
 
 

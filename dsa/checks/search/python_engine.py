@@ -1,10 +1,10 @@
 """Search with Python that is written for the machine: no dependency, and the fastest engine up to some hundred thousand configurations.
 
-`Frontiers` is what the engines for lists and for arrays have in common: a breadth-first search over whole frontiers. Layer by layer and location by
+`FrontierSearch` is what the engines for lists and for arrays have in common: a breadth-first search over whole frontiers. Layer by layer and location by
 location, all data of a frontier go through a function that is generated for the location. Configurations are remembered only at locations that can be
 entered twice (`plan`).
 
-`Lists` keeps data as lists of whole numbers that go through comprehensions; it remembers a byte for each number, or a set when those would
+`ListSearch` keeps data as lists of whole numbers that go through comprehensions; it remembers a byte for each number, or a set when those would
 be too many. Memory for one configuration: 8 bytes where the data stay as they were, else about 40, and up to 100 more at a location where a
 set remembers it; a search that might take more than `MEMORY_BYTES` is stopped.
 """
@@ -41,7 +41,7 @@ Memory = Any
 Leave = Callable[[Data], list[tuple[int, Data]]]
 
 
-class Frontiers(ABC):
+class FrontierSearch(ABC):
     """One search. A subclass stores the data, and writes the lines of the functions that leave a location."""
 
     engine: ClassVar[str]
@@ -235,10 +235,10 @@ def search(
     ground: Ground, watches: Sequence[GroundWatch], limits: SearchLimits, most_trials: float = inf
 ) -> SearchResult:
     """Search everything that can happen, or as much of it as takes at most `most_trials` trials of a rule on a configuration."""
-    return Lists(ground, watches, limits, Writer(ground)).run(most_trials)
+    return ListSearch(ground, watches, limits, Writer(ground)).run(most_trials)
 
 
-class Lists(Frontiers):
+class ListSearch(FrontierSearch):
     """A search in lists; with `in_bytes` it remembers a byte for each number, else a set."""
 
     engine: ClassVar[str] = "python"

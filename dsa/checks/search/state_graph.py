@@ -3,7 +3,7 @@
 Takes a `Ground` and what a complete search found there, gives a `StateGraph`: in NumPy's arrays when it is installed and the graph is large, else in
 lists. A step takes 24 bytes as an array and up to 100 in lists, a configuration 16 or up to 200.
 
-`cycles` and `components` give the strongly connected components (Tarjan, 1972), `unable` the positions from which a set cannot be reached. Graphs in
+`cycles` and `components` give the strongly connected components (Tarjan, 1972), `unable_positions` those from which a set cannot be reached. Graphs in
 arrays are left to SciPy where it is installed.
 """
 
@@ -285,7 +285,7 @@ class _Tarjan:
         return component
 
 
-def unable(graph: StateGraph, marks: Numbers) -> list[int]:
+def unable_positions(graph: StateGraph, marks: Numbers) -> list[int]:
     """Return the positions from which no marked one can be reached, nearest to the start first."""
     if not isinstance(graph.numbers, list) and find_spec("scipy") is not None:
         return _unable_in_arrays(graph, marks)

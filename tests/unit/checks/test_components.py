@@ -6,7 +6,7 @@ from example_machines import states
 
 from dsa.checks.search.engine import SearchLimits
 from dsa.checks.search.property_search import search_all
-from dsa.checks.search.state_graph import cycles, marked_positions, unable
+from dsa.checks.search.state_graph import cycles, marked_positions, unable_positions
 from dsa.declarations import Event, Transition
 from dsa.edge.document_files import load
 from dsa.expr import TRUE, Name
@@ -38,7 +38,11 @@ def parts(machine, condition):
     )
     numbers = [int(number) for number in graph.numbers]
     found = {frozenset(numbers[position] for position in part) for part in cycles(graph, holding)}
-    return type(graph.numbers).__name__, found, sorted(numbers[position] for position in unable(graph, holding))
+    return (
+        type(graph.numbers).__name__,
+        found,
+        sorted(numbers[position] for position in unable_positions(graph, holding)),
+    )
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -235,7 +235,7 @@ def test_a_guard_without_a_record_is_named(call, tmp_path, capsys, monkeypatch):
 def test_more_configurations_than_are_laid_out_are_unknown():
     asked = question(load("dual_state").at({"rmax": 1000}), passes={"g": [0.7]}, max_nodes=50)
     found = asked.at()
-    assert (found.unknown, found.known) == (("more than 50 configurations",), False)
+    assert (found.unknown, found.is_known) == (("more than 50 configurations",), False)
     assert "UNKNOWN: more than 50 configurations" in show(OddsAnswer(asked, found, None))
 
 

@@ -7,7 +7,7 @@ from odds_documents import ceiling, chain, closed_form
 from odds_worlds import World
 
 from dsa.checks.odds.assumptions import OddsError
-from dsa.checks.odds.estimation import Counts, RecordedAttempts, VerdictSample, Within, estimate, estimator
+from dsa.checks.odds.estimation import BoundedOdds, Counts, RecordedAttempts, VerdictSample, estimate, estimator
 from dsa.checks.odds.odds_report import odds_answer
 
 FIVE = chain(*(f"s{number}" for number in range(5)))
@@ -132,7 +132,7 @@ def test_the_bound_covers_the_truth_in_many_worlds(world, worlds):
 
 
 def test_corners_are_odds_and_span_what_the_bounds_allow():
-    corners = Within((0.4, 1.0), (0.0, 0.3)).corners(0)
+    corners = BoundedOdds((0.4, 1.0), (0.0, 0.3)).corners(0)
     assert all(sum(corner.values()) == pytest.approx(1) for corner in corners)
     points = {(round(c["passed"], 9), round(c["fatal"], 9)) for c in corners}
     assert points == {(0.4, 0.0), (0.4, 0.3), (1.0, 0.0), (0.7, 0.3)}
