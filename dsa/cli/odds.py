@@ -439,7 +439,7 @@ def _bounds_json(found: OddsRange | None) -> dict[str, float | None] | None:
 def _needed_json(found: TargetResult | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    written = attrs.asdict(found, filter=lambda field, _: field.name != "reckoning")
+    written = attrs.asdict(found, filter=lambda field, _: field.name != "odds")
     if found.odds is not None:
         name, cost = found.odds.main_cost
         written |= {"success": _bounds_json(found.odds.success), "cost": _bounds_json(cost), "cost_is": name}

@@ -126,6 +126,8 @@ def test_json_has_every_number(call):
     found = json.loads(result.output)
     assert found["success"]["low"] == pytest.approx((1 - 0.3**4) ** 2)
     assert found["target"]["value"] == 4
+    keys = {"parameter", "target", "answer", "value", "ceiling", "is_ceiling", "reason", "success", "cost", "cost_is"}
+    assert found["target"].keys() == keys
     calls = pytest.approx(1.417 * (1 + 0.9919))
     per_success = pytest.approx(1.417 * (1 + 0.9919) / 0.9919**2)
     assert found["effects"][3] == {
