@@ -37,12 +37,12 @@ _AGAIN = re.compile(
     r"|\bfrom scratch\b|\boverwrite\b",
     re.IGNORECASE,
 )
-_NEGATED = re.compile(r"\b(?:do not|don't|dont|never|without|no need to|not)\s+(?:\w+\s+){0,2}$", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(?:do not|don't|dont|never|without|no need to|not)\s+(?:\w+\s+){0,2}$", re.IGNORECASE)
 
 
 def asks_again(text: str) -> bool:
     """Return whether a message asks for work to be done again."""
-    return any(not _NEGATED.search(text[: match.start()]) for match in _AGAIN.finditer(text))
+    return any(not _NEGATION.search(text[: match.start()]) for match in _AGAIN.finditer(text))
 
 
 def read_message(data: object) -> object:
@@ -176,7 +176,7 @@ async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     """Query the data. A fault in the query is a result for the model; only our own faults raise."""
     chat, call = _resources(context), _call_in(action)
     try:
-        result, digest, shared = await _interrupting(chat, partial(_query, chat, call))
+        result, digest, shared = await _query_in_thread(chat, partial(_query, chat, call))
     except SqlError as error:
         return [event_step(action.policy, "sql_failed", data=as_data(ChatResult(call.call_id, _error_result(error))))]
     table = ResultTable(digest, tuple(result.columns), tuple(result.types))
@@ -195,7 +195,7 @@ def _query(chat: ChatResources, call: ChatCall) -> _QueryResult:
     return result, chat.files.keep(result.csv), (chat.files.keep(shared), len(shared))
 
 
-async def _interrupting(chat: ChatResources, query: Callable[[], _QueryResult]) -> _QueryResult:
+async def _query_in_thread(chat: ChatResources, query: Callable[[], _QueryResult]) -> _QueryResult:
     """Query in a thread; cancelling the caller stops the query."""
     try:
         return await in_thread(query)

@@ -43,7 +43,7 @@ from machines.tool_use.tool_call import LEFT_OUT, ModelAnswer, ToolResult
 from machines.tool_use.transcript import notices_in
 
 _MOST_LINES = 12
-_PAUSING = frozenset({"decompose", "ask_model", "work_apart"})
+_MODEL_EFFECTS = frozenset({"decompose", "ask_model", "work_apart"})
 _STYLES = {
     "call_looping": "red", "path_outside_workspace": "red", "command_not_allowed": "red", "goal_complete": "green",
     "subtask_completed": "green",
@@ -169,7 +169,7 @@ class CodingDisplay(Lines):
             payload = step["payload"] if isinstance(step["payload"], dict) else {}
             if step["actor"] == "ask_approval" and not entry.has_failed:
                 self._question = str(payload.get("diff", ""))
-            is_shown_later = step["actor"] in _PAUSING  # the next pause shows it
+            is_shown_later = step["actor"] in _MODEL_EFFECTS  # the next pause shows it
             if entry.has_failed and payload.get("error") is True and not is_shown_later:
                 self.line(f"[failed] {step['actor']}: {one_line(str(payload.get('message')), 2 * LONGEST)}", "red")
         for notice in notices_in(entry, WorkNotice, REASONS):

@@ -92,7 +92,7 @@ def round_of(call: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> Roun
     if call.kind == "polling":
         return Round()
     again = _again(call, _with(others, past, call))
-    judgements = (again, _alternating(call.key, past[-WINDOW:]), _same_error(call, past))
+    judgements = (again, _alternation(call.key, past[-WINDOW:]), _same_error(call, past))
     return max(judgements, key=lambda each: (_ORDER[each.level], each.times))
 
 
@@ -164,7 +164,7 @@ def _same_last(key: str, window: Sequence[Did]) -> tuple[int, int]:
     return same, sum(each.refused for each in mine)
 
 
-def _alternating(key: str, window: Sequence[Did]) -> Round:
+def _alternation(key: str, window: Sequence[Did]) -> Round:
     """Judge patterns A-B-A-B and A-B-C-A-B-C that the call would complete."""
     for period in _PERIODS:
         before = window[-(2 * period - 1) :]

@@ -130,7 +130,7 @@ def _list_in(result: JsonObject, name: str) -> Iterable[Any]:
     return value if isinstance(value, list) else ()
 
 
-def lacking(subtask: str, results: Sequence[ToolEvidence]) -> str:
+def missing_evidence(subtask: str, results: Sequence[ToolEvidence]) -> str:
     """Return which evidence for a subtask is missing, or an empty text when a result matches it."""
     if not results:
         return "there is no tool result in this subtask"

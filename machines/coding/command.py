@@ -210,7 +210,7 @@ def _value_text(value: object) -> str:
 
 #: A setting that may change when a run is resumed.
 _CHANGES = "context_tokens"
-_INTERRUPTED, _UNREADABLE = 130, 2
+_INTERRUPT_CODE, _UNREADABLE = 130, 2
 _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Ollama's OLLAMA_MODEL."
 #: Final states that the model itself brings about.
 _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
@@ -347,7 +347,7 @@ def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
         runs = stack.enter_context(open_runs(root))
         watchers = stack.enter_context(options.watching.watched(environment_secrets(options.watching.chosen)))
         how = {"listen": display.listen, "notice": display.notice} if is_shown else {}
-        on_moment = _observing(root, display if is_shown else None, watchers)
+        on_moment = _observer(root, display if is_shown else None, watchers)
         agent = stack.enter_context(begin(runs, on_moment=on_moment, **how))
         if is_shown:
             agent.resources.toolbox.progress = show_line
@@ -364,7 +364,7 @@ def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
     return code
 
 
-def _observing(root: Path, display: CodingDisplay | None, watchers: RunWatchers) -> OnMoment:
+def _observer(root: Path, display: CodingDisplay | None, watchers: RunWatchers) -> OnMoment:
     """Return the observer of a run and its parts. Telemetry sees the whole run only: each part is a call in it."""
 
     def show(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
@@ -475,7 +475,7 @@ def _work_until_rest(agent: Agent, display: CodingDisplay, *, is_json: bool) -> 
             while agent.asks is not None and not is_json and sys.stdin.isatty():
                 runner.run(interruptible(_ask_permission(agent, agent.asks, display)))
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return _INTERRUPT_CODE
     except EOFError:
         pass  # the terminal is gone
     return exit_code(agent.state, agent.work)
@@ -519,7 +519,7 @@ def _report(agent: Agent, display: CodingDisplay, code: int, runs: Path) -> None
         display.asks(agent.asks.tool, agent.preview)
         display.can_be_sent(runs / agent.run_id)
         display.say(f"or answer here: {again}")
-    elif code == _INTERRUPTED:
+    elif code == _INTERRUPT_CODE:
         display.say(f"to continue: {again}")
     elif agent.is_paused:
         display.say(_how_to_go_on(agent, again))
@@ -597,7 +597,7 @@ def work_report(agent: Agent) -> WorkReport:
 
 def _write(agent: Agent, root: Path, code: int, seconds: float) -> None:
     """Print the run as a JSON object, with the report of the work."""
-    rest = Rest("interrupted", agent.run) if agent.rest is None or code == _INTERRUPTED else agent.rest
+    rest = Rest("interrupted", agent.run) if agent.rest is None or code == _INTERRUPT_CODE else agent.rest
     report = attrs.evolve(rest_report(rest, root / agent.run_id, seconds), exit_code=code)
     document = report.to_json() | {"work": as_data(work_report(agent))}
     write(f"{json.dumps(document, ensure_ascii=False)}\n")

@@ -22,7 +22,7 @@ from dsa.runtime.speech import as_unicode
 from machines.coding.coding_notices import resources_and_work
 from machines.coding.coding_resources import CodingResources, messages_for
 from machines.coding.coding_tools import COMPLETE, Did, WorkspaceTool, key_of, reminder_of, round_of, tool_of
-from machines.coding.coding_work import Work, lacking
+from machines.coding.coding_work import Work, missing_evidence
 from machines.coding.task_plan import (
     DECOMPOSE,
     INDEPENDENT,
@@ -120,7 +120,7 @@ async def _tools(agent: CodingResources) -> Mapping[str, WorkspaceTool]:
 
 def _whole(result: StreamResult) -> StreamResult:
     """Return an answer. Raises GenerationError when the connection broke off at every try, which is not the model's fault."""
-    if result.error is not None and result.error.code in _BROKEN:
+    if result.error is not None and result.error.code in _CONNECTION_ERRORS:
         raise GenerationError(str(result.error), "interrupted")
     return result
 
@@ -196,7 +196,7 @@ def key_arguments(call: ToolRequest[WorkspaceTool], look: Look, normal_path: Cal
 
 _LONGEST_FAULT = 300
 #: Errors of an answer that come from the connection or the provider.
-_BROKEN = frozenset({"interrupted", "provider_error"})
+_CONNECTION_ERRORS = frozenset({"interrupted", "provider_error"})
 #: Arguments that do not make a call different.
 _NO_DIFFERENCE = frozenset({"timeout_sec", "create_dirs"})
 _PATHS = ("path", "cwd", "tests_path")
@@ -212,7 +212,7 @@ def _completion(call: ToolRequest[WorkspaceTool], work: Work) -> CodingCall:
         arguments=call.arguments,
         reason=str(call.arguments.get("reason", "")),
         subtask="" if subtask is None else subtask.description,
-        lacks="" if subtask is None else lacking(subtask.description, work.evidence),
+        lacks="" if subtask is None else missing_evidence(subtask.description, work.evidence),
         results=0 if subtask is None else subtask.done,
     )
 

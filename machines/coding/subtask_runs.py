@@ -27,7 +27,7 @@ from machines.coding.coding_resources import RESOURCES, CodingResources
 from machines.coding.coding_tools import Did, in_order
 from machines.coding.coding_work import Work
 from machines.coding.task_plan import Goal, PartDone, PartsDone, Task
-from machines.coding.work_session import NAME, PAUSED, WorkRun
+from machines.coding.work_session import NAME, PAUSED_STATES, WorkRun
 from machines.coding.workspace_view import existing_parts, name_of, note_of, summary_of, sums
 from machines.tool_use.machine_session import begin_run, hold_run
 from machines.tool_use.records import as_data
@@ -39,7 +39,7 @@ class _HeldPart(WorkRun):
     async def go_on(self, goal: str, task: Task) -> str:
         """Work until the part rests; return why it is not over, or an empty text."""
         plan = Occurrence("planned", data=as_data(Goal(goal, task.subtasks[0], (task,))))
-        first = {"idle": (plan,)} | dict.fromkeys(PAUSED, (Occurrence("again"),))
+        first = {"idle": (plan,)} | dict.fromkeys(PAUSED_STATES, (Occurrence("again"),))
         rest = await self._handle.drive(*first.get(self.state, ()))
         if rest.failure is not None:
             return str(rest.failure)

@@ -25,7 +25,7 @@ from machines.coding.tools import command_runner
 from machines.coding.tools.command_runner import alone
 from machines.coding.tools.file_arguments import FILE_TOOLS, FileCall, ListDir, read
 from machines.coding.tools.git_tools import GitTools
-from machines.coding.tools.program_rules import Rules, executed
+from machines.coding.tools.program_rules import Rules, executed_files
 from machines.coding.tools.workspace import FileChanges, FileEdit, Workspace
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.chat_model import Model
@@ -161,11 +161,11 @@ class Toolbox:
     def _command(self, look: Look, arguments: CommandArguments) -> Look:
         """Return the look at a command: its words, or why it is not allowed."""
         try:
-            argv = command_runner.asked(arguments.cmd)
+            argv = command_runner.read_command(arguments.cmd)
         except WorkspaceToolError as error:
             return attrs.evolve(look, faults=CallFaults(command_allowed=str(error)))
         faults = CallFaults(command_allowed=_command_fault(argv, self.rules, self.root, arguments.cwd))
-        programs = executed(argv, self.root, arguments.cwd)
+        programs = executed_files(argv, self.root, arguments.cwd)
         return attrs.evolve(look, faults=faults, argv=tuple(argv), asks=f"run {argv[0]}", named=programs)
 
     def _file_look(self, look: Look, call: FileCall) -> Look:
@@ -223,7 +223,7 @@ class Toolbox:
         if not call.argv:
             return
         arguments = read_record(CommandArguments, call.arguments)
-        before, now = call.named, executed(call.argv, self.root, arguments.cwd)
+        before, now = call.named, executed_files(call.argv, self.root, arguments.cwd)
         paths = sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
         if paths:
             which = f"{', '.join(paths)} {'has' if len(paths) == 1 else 'have'} changed"
@@ -232,7 +232,7 @@ class Toolbox:
 
     def interrupted_call(self, call: CodingCall, key: str, stop: StopSwitch) -> CallDone:
         """Return the result of an interrupted call that is not made again: the changes since its start."""
-        content = fault_result(call.call_id, "interrupted", _INTERRUPTED).content
+        content = fault_result(call.call_id, "interrupted", _INTERRUPTION).content
         outcome = CallDone(CodingResult(call.call_id, content, error=f"{call.tool}: interrupted"), is_done=False)
         mark = self.history.interrupted_call(key, _StopCheck(stop))
         return outcome if mark is None else self._with_changes(outcome, mark)
@@ -355,7 +355,7 @@ def _failure(call: CodingCall, error: WorkspaceToolError) -> CallDone:
     )
 
 
-_INTERRUPTED = "it was interrupted, and its effects are unknown: check them before you call it again"
+_INTERRUPTION = "it was interrupted, and its effects are unknown: check them before you call it again"
 
 
 def _command_text(argv: Sequence[str], arguments: CommandArguments) -> str:

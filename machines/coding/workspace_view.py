@@ -139,7 +139,7 @@ def work_with_parts(entries: Iterable[Entry], runs: Runs, run_id: str) -> Work:
 LONGEST = 110
 _SHORT_ID, _MOST_FILES = 12, 20
 _OWN = frozenset(tool.name for tool in TOOLS)
-_LOOKING = frozenset(tool.name for tool in TOOLS if tool.kind == "looking")
+_LOOK_TOOLS = frozenset(tool.name for tool in TOOLS if tool.kind == "looking")
 _END_TEXTS = {
     "timed out": "timed out",
     "stopped": "stopped",
@@ -311,7 +311,7 @@ def log_lines(work_call: WorkCall) -> list[str]:
 def has_acted(call: WorkCall) -> bool:
     """Return whether a call wrote or ran something, or called a server's tool that is not read-only."""
     kind = call.about.kind if call.about else ""
-    return call.status == "done" and call.tool not in _LOOKING and kind != "looking"
+    return call.status == "done" and call.tool not in _LOOK_TOOLS and kind != "looking"
 
 
 def was_idle(work: Work) -> bool:

@@ -20,7 +20,7 @@ from conftest import NOT_TESTED
 from each_row import each_row
 
 from dsa.edge.sandbox.command_sandbox import probed
-from machines.coding.tools.command_runner import asked, fault, run
+from machines.coding.tools.command_runner import fault, read_command, run
 from machines.coding.tools.program_rules import Rules
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 
@@ -61,7 +61,7 @@ PIP_REFUSED = [
 @each_row("text", SYNTAX)
 def test_what_only_a_shell_understands_is_refused_with_another_way(text):
     with pytest.raises(WorkspaceToolError) as refused:
-        asked(text)
+        read_command(text)
     assert refused.value.code == "shell_syntax"
     assert "[" in str(refused.value) or "list of arguments" in str(refused.value)
 

@@ -251,7 +251,7 @@ _SEPARATOR = re.compile(r"[;\t]")
 _MUST_QUOTE = re.compile(r'[",\r\n]|^\s|\s$|^$')
 _CELL = re.compile(r'"(?:[^"]|"")*"|[^,\n"]+')
 _MAYBE_FORMULA = re.compile(rf'(?:^|[,;\t\n])"?[{_BEGIN}\t\r\n]')
-_NESTED = re.compile(r"(STRUCT|MAP|UNION|VARIANT)\b|.*\]$", re.DOTALL)
+_NESTED_TYPES = re.compile(r"(STRUCT|MAP|UNION|VARIANT)\b|.*\]$", re.DOTALL)
 Json = Any  # JSON
 Cell = Any  # a value from DuckDB
 _MARK = "\N{HORIZONTAL ELLIPSIS}"
@@ -261,7 +261,7 @@ def kind_of(type_name: str) -> str:
     """Return the kind of a DuckDB type: whole, float, bool, decimal, nested, bytes, time, text."""
     if WHOLE.match(type_name):
         return "whole"
-    if _NESTED.match(type_name):
+    if _NESTED_TYPES.match(type_name):
         return "nested"
     plain = {"BOOLEAN": "bool", "FLOAT": "float", "DOUBLE": "float", "JSON": "nested", "BLOB": "bytes"}
     if type_name.startswith(("DATE", "TIME")):

@@ -18,9 +18,9 @@ from secrets import token_hex
 import attrs
 
 from machines.coding.history import snapshots
-from machines.coding.history.snapshots import InTheWay, Kept, Snapshot, Snapshots
+from machines.coding.history.snapshots import FileVersion, InTheWay, Snapshot, Snapshots
 from machines.coding.history.workspace_scan import (
-    IGNORED,
+    IGNORED_AT_START,
     PROGRAM,
     SPECIAL,
     FileState,
@@ -35,7 +35,7 @@ from machines.coding.history.workspace_scan import (
     unkept,
 )
 from machines.coding.tools.file_writer import sweep
-from machines.coding.tools.git_process import GitBounds, ran
+from machines.coding.tools.git_process import GitBounds, run_git_process
 from machines.coding.tools.workspace_boundary import ROOT, Beneath
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 
@@ -53,11 +53,11 @@ class ChangedFile:
     mode_before: str | None = None
     mode_after: str | None = None
 
-    def first(self) -> Kept:
+    def first(self) -> FileVersion:
         """Return mode and id at the first mark, or None."""
         return (self.mode_before, self.before) if self.mode_before and self.before else None
 
-    def last(self) -> Kept:
+    def last(self) -> FileVersion:
         """Return mode and id at the last mark, or None."""
         return (self.mode_after, self.after) if self.mode_after and self.after else None
 
@@ -109,7 +109,7 @@ UNKEPT, UNKNOWN = "not kept", "not known"
 
 def lost_paths(first: Snapshot, last: Snapshot) -> list[str]:
     """Return the paths that were ignored at the start of the run, and are missing or stored now."""
-    return sorted(path for path, why in first.left_out.items() if why == IGNORED and path not in last.left_out)
+    return sorted(path for path, why in first.left_out.items() if why == IGNORED_AT_START and path not in last.left_out)
 
 
 def visible_changes(first: Snapshot, last: Snapshot, was_ignored: Callable[[str], bool]) -> tuple[ChangedFile, ...]:
@@ -329,7 +329,7 @@ class UndoPlan:
         return first & (now | (now & 0o444) >> 2 if mode == PROGRAM else now)
 
 
-_MISSING = f"it is missing, and its content is not stored: {IGNORED}"
+_MISSING = f"it is missing, and its content is not stored: {IGNORED_AT_START}"
 _STATES_FILE = "dsa-seen.json"
 _AT_ONCE_BYTES = 8_000_000  # Ctrl-C waits for one write of this size
 _MOST_NAMES, _MOST_PATHS = 1_000, 10
@@ -435,7 +435,7 @@ class WorkspaceHistory:
         then, now = self._read(first), self._read(last)
         paths = [path for path in lost_paths(then, now) if path not in now.files]
         more = f" and {len(paths) - _MOST_PATHS:,} more" if len(paths) > _MOST_PATHS else ""
-        text = f"missing, and an undo cannot restore it, because {IGNORED}: {', '.join(paths[:_MOST_PATHS])}{more}"
+        text = f"missing, and an undo cannot restore it, because {IGNORED_AT_START}: {', '.join(paths[:_MOST_PATHS])}{more}"
         return text if paths else ""
 
     def diff(self, first: str, last: str, *, most_bytes: int = 1_000_000) -> str:
@@ -448,7 +448,7 @@ class WorkspaceHistory:
         more = [f"Not kept: {path} ({why})\n" for path, why in islice(new.items(), _MOST_NAMES)]
         more += [f"Not kept: {len(new) - _MOST_NAMES:,} more files\n"] if len(new) > _MOST_NAMES else []
         more += [
-            f"Not kept: {path} is gone ({IGNORED})\n"
+            f"Not kept: {path} is gone ({IGNORED_AT_START})\n"
             for path in islice(lost_paths(then, now), _MOST_NAMES)
             if path not in now.files
         ]
@@ -457,7 +457,9 @@ class WorkspaceHistory:
         ]
         command = ["-c", "core.quotePath=false", *_DIFF, first, last]
         bounds = GitBounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
-        result = ran(command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder))
+        result = run_git_process(
+            command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder)
+        )
         if result.code:
             raise HistoryError(f"git diff-tree failed: {result.complaint}")
         return result.text() + "".join(more)

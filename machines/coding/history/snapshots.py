@@ -150,7 +150,7 @@ class Snapshots:
         above = parent.commit if parent else None
         permitted = permissions_text(state.permissions, state.kinds())
         left_out = json.dumps(dict(sorted(state.left_out.items())))
-        message = f"{_told(text)}\n\n{_PERMISSIONS}{permitted}\n{_LEFT_OUT}{left_out}\n"
+        message = f"{_message_text(text)}\n\n{_PERMISSIONS}{permitted}\n{_LEFT_OUT}{left_out}\n"
         commit = self._objects.write("commit", commit_bytes(folders[""], above, message.encode(), now_s=now_s))
         if not self._branch.advance(above, commit):
             raise HistoryError("somebody has moved the branch of this history meanwhile; mark again")
@@ -176,7 +176,7 @@ class Snapshots:
         return files, folders
 
 
-def _told(text: str) -> str:
+def _message_text(text: str) -> str:
     """Return a text as a message of a commit can have it."""
     text = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text[:_LONGEST_TEXT])
     return text.strip() or "mark"
@@ -217,9 +217,9 @@ def _packed_head(kind: str, size: int) -> bytes:
     return bytes(head)
 
 
-_CLOSED = 0o700
+_OWNER_ONLY = 0o700
 #: Mode and blob id of a file; None where there is none.
-Kept = tuple[str, str] | None
+FileVersion = tuple[str, str] | None
 
 
 class InTheWay(DsaError):  # noqa: N818  # it says what was found
@@ -235,16 +235,16 @@ class Content:
     data: bytes
 
 
-def put(workspace: Beneath, path: str, expected: Kept, wanted: Content) -> None:
+def put(workspace: Beneath, path: str, expected: FileVersion, wanted: Content) -> None:
     """Write a file or a link, whole or not at all, into a folder that is there. Raises InTheWay."""
     *above, name = path.split("/")
-    with _opened(workspace, above) as folder:
+    with _open_folder(workspace, above) as folder:
         _require(folder, name, expected)
         sweep(folder)
         temporary = temporary_name()
         try:
-            with _written(folder, temporary, wanted):
-                if expected is not None or not _linked(folder, temporary, name):
+            with _write_temporary(folder, temporary, wanted):
+                if expected is not None or not _link(folder, temporary, name):
                     os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
             raise InTheWay("something else stands there now") from None
@@ -258,10 +258,10 @@ def put(workspace: Beneath, path: str, expected: Kept, wanted: Content) -> None:
         os.fsync(folder)
 
 
-def remove(workspace: Beneath, path: str, expected: Kept) -> None:
+def remove(workspace: Beneath, path: str, expected: FileVersion) -> None:
     """Take a file or a link away. Raises InTheWay."""
     *above, name = path.split("/")
-    with _opened(workspace, above) as folder:
+    with _open_folder(workspace, above) as folder:
         _require(folder, name, expected)
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
@@ -270,7 +270,7 @@ def remove(workspace: Beneath, path: str, expected: Kept) -> None:
 def remove_special(workspace: Beneath, path: str, kind: str) -> None:
     """Take away what is no file: a pipe, a socket, a device. Raises InTheWay."""
     *above, name = path.split("/")
-    with _opened(workspace, above) as folder:
+    with _open_folder(workspace, above) as folder:
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -295,8 +295,8 @@ def remove_folder(workspace: Beneath, path: str) -> bool:
 def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[str, int]) -> None:
     """Make a folder and those that lead there, unless they are there, with permissions by path. Raises InTheWay."""
     for number in range(1, len(parts) + 1):
-        bits = permissions.get("/".join(parts[:number]), _CLOSED)
-        with _opened(workspace, parts[: number - 1]) as above:
+        bits = permissions.get("/".join(parts[:number]), _OWNER_ONLY)
+        with _open_folder(workspace, parts[: number - 1]) as above:
             try:
                 os.mkdir(parts[number - 1], bits, dir_fd=above)
             except FileExistsError:
@@ -307,12 +307,12 @@ def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[s
 
 def permit_folder(workspace: Beneath, parts: Sequence[str], permissions: int) -> None:
     """Have a folder have permissions. Raises InTheWay."""
-    with _opened(workspace, parts) as folder:
+    with _open_folder(workspace, parts) as folder:
         os.fchmod(folder, permissions)
 
 
 @contextmanager
-def _opened(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
+def _open_folder(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
     try:
         with workspace.folder(parts) as folder:
             yield folder
@@ -322,7 +322,7 @@ def _opened(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
         raise InTheWay("the system does not let us change it") from error
 
 
-def _require(folder: int, name: str, expected: Kept) -> None:
+def _require(folder: int, name: str, expected: FileVersion) -> None:
     """Raise InTheWay unless a file is as it is expected to be."""
     try:
         found = read_file(folder, name)
@@ -338,7 +338,7 @@ def _require(folder: int, name: str, expected: Kept) -> None:
         raise InTheWay("it was changed since")
 
 
-def _linked(folder: int, temporary: str, name: str) -> bool:
+def _link(folder: int, temporary: str, name: str) -> bool:
     """Return a file a name that nothing has; False where there are no links. Raises FileExistsError."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -356,7 +356,7 @@ def _exists(folder: int, name: str) -> bool:
 
 
 @contextmanager
-def _written(folder: int, name: str, wanted: Content) -> Iterator[None]:
+def _write_temporary(folder: int, name: str, wanted: Content) -> Iterator[None]:
     """Write a file or a link under a name of its own; a file is held, so that nobody sweeps it away."""
     if wanted.mode == LINK:
         os.symlink(os.fsdecode(wanted.data), name, dir_fd=folder)

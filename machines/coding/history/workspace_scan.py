@@ -132,11 +132,11 @@ def _parts(pattern: bytes) -> Iterator[re.Pattern[bytes] | None]:
     pieces: list[bytes] = []
     for piece in _pieces(pattern):
         if piece == b"/":
-            yield _compiled(pieces)
+            yield _part_pattern(pieces)
             pieces = []
         else:
             pieces.append(piece)
-    yield _compiled(pieces)
+    yield _part_pattern(pieces)
 
 
 def _pieces(pattern: bytes) -> Iterator[bytes]:
@@ -194,7 +194,7 @@ def _range(first: bytes, last: bytes) -> bytes:
     return re.escape(first) + b"-" + re.escape(last) if first <= last else b""
 
 
-def _compiled(pieces: Sequence[bytes]) -> re.Pattern[bytes] | None:
+def _part_pattern(pieces: Sequence[bytes]) -> re.Pattern[bytes] | None:
     """Return what one part of a path has to match; None for `**`.
 
     What stands between two stars is looked for once, as far left as it goes: more is never needed, and takes no more time.
@@ -220,8 +220,8 @@ LARGEST_BYTES = 5_000_000
 MOST_BYTES, MOST_S = 500_000_000, 60.0
 BEYOND, LATE = f"beyond {MOST_BYTES // 1_000_000} MB of content", f"not read within {MOST_S:g} s"
 #: What was there and was named by a .gitignore when the run began: it is left out to the end, and known by name, so that it is told when it is gone.
-IGNORED, MOST_IGNORED = "a .gitignore named it when the run began", 10_000
-UNFOLLOWED = f"beyond {MOST_IGNORED:,} names that a .gitignore named when the run began"
+IGNORED_AT_START, MOST_IGNORED = "a .gitignore named it when the run began", 10_000
+TOO_MANY_IGNORED = f"beyond {MOST_IGNORED:,} names that a .gitignore named when the run began"
 _SMALL_BYTES = 64_000  # code comes before data, wherever both lie
 #: What is no file, as it is told why it is left out.
 SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
@@ -254,7 +254,9 @@ def unkept(left_out: Mapping[str, str]) -> str:
         [f"not kept, so no diff shows what changes in it and no undo puts it back: {'; '.join(told)}"] if told else []
     )
     lines += [
-        f"not told when it is gone: what is {why}, as {path}" for path, why in left_out.items() if why == UNFOLLOWED
+        f"not told when it is gone: what is {why}, as {path}"
+        for path, why in left_out.items()
+        if why == TOO_MANY_IGNORED
     ]
     return "; ".join(lines)
 
@@ -352,7 +354,7 @@ def look(
     looking.folder(root, "", ())
     looking.large_ones(root)
     looking.sight.left_out |= ignored.told() | {
-        path: why for path, why in (left_out or {}).items() if why == UNFOLLOWED
+        path: why for path, why in (left_out or {}).items() if why == TOO_MANY_IGNORED
     }
     return looking.sight
 
@@ -388,7 +390,7 @@ class _IgnoredNames:
         if left_out is None:
             return cls(None, own)
         known: dict[str, set[str]] = {}
-        for path in (path for path, why in left_out.items() if why == IGNORED):
+        for path in (path for path, why in left_out.items() if why == IGNORED_AT_START):
             while path and path.rpartition("/")[2] not in known.setdefault(path.rpartition("/")[0], set()):
                 folder, _, name = path.rpartition("/")
                 known[folder].add(name)
@@ -445,7 +447,9 @@ class _IgnoredNames:
 
     def told(self) -> dict[str, str]:
         """Return them as what is left out."""
-        return dict.fromkeys(sorted(self.found), IGNORED) | ({self.beyond: UNFOLLOWED} if self.beyond else {})
+        return dict.fromkeys(sorted(self.found), IGNORED_AT_START) | (
+            {self.beyond: TOO_MANY_IGNORED} if self.beyond else {}
+        )
 
 
 @attrs.define

@@ -143,7 +143,7 @@ def prefix(server: str) -> str:
     return f"{_ODD_IN_A_NAME.sub('_', server)[: _LONGEST_NAME // 3]}__"
 
 
-def fitted(server: str, tool: str) -> str:
+def tool_name(server: str, tool: str) -> str:
     """Return the name of a tool for models: `SERVER__TOOL`, of at most 64 letters, digits, `_` and `-`.
 
     What has to be altered for that ends in a digest of both names, so that it stays apart from others, and is the same every time.
@@ -191,12 +191,12 @@ def _tool(name: str, server: McpServer, listed: ListedTool) -> ForeignTool:
     if size > _LONGEST_SCHEMA:
         raise _bad(name, f"{odd} `inputSchema` has {size:,} characters, and {_LONGEST_SCHEMA:,} are allowed; {_CHOOSE}")
     return ForeignTool(
-        fitted(name, listed.name), name, listed.name, _shortened(listed.description), schema,
+        tool_name(name, listed.name), name, listed.name, _short_description(listed.description), schema,
         listed.reads_only, listed.is_idempotent, server.approve,
     )  # fmt: skip
 
 
-def _shortened(description: str) -> str:
+def _short_description(description: str) -> str:
     text = _plain(description).strip()
     return text if len(text) <= _LONGEST_DESCRIPTION else f"{text[:_LONGEST_DESCRIPTION]} [..]"
 
@@ -223,7 +223,7 @@ def _bad(server: str, what: str) -> WorkspaceToolError:
 
 
 Redact = Callable[[str], str]
-_LONGEST_STRUCTURED = 2 * command_runner.KEPT
+_LONGEST_STRUCTURED = 2 * command_runner.SHOWN_CHARS
 _MOST_ATTACHMENTS, _LONGEST_URI = 20, 500
 
 
@@ -302,7 +302,7 @@ def result_of(answer: ServerAnswer, redact: Redact) -> ServerResult:
     text, omitted = command_runner.shortened_output("\n".join(texts).encode(errors="replace"), b"", 0, redact)
     if answer.is_error:
         raise WorkspaceToolError("tool_error", text.strip() or "the tool failed, and does not say why")
-    structured, structured_omitted = _structured(answer.structured, redact)
+    structured, structured_omitted = _structured_value(answer.structured, redact)
     attachments = [each for each in (_attachment(block, redact) for block in answer.blocks) if each is not None]
     beyond = max(0, len(attachments) - _MOST_ATTACHMENTS)
     return ServerResult(
@@ -340,7 +340,7 @@ def _size_bytes(base64: str) -> int:
     return len(base64.rstrip("=")) * 3 // 4
 
 
-def _structured(value: object, redact: Redact) -> tuple[object, int]:
+def _structured_value(value: object, redact: Redact) -> tuple[object, int]:
     """Return a structured value, or how many characters it has where these are too many."""
     if value is None:
         return None, 0

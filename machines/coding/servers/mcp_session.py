@@ -290,7 +290,7 @@ class Live:
                     await self._talk(from_server, into_server)
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await cancelled(writing)
+                        await cancel(writing)
                         await self.process.end()
                     pumps.cancel_scope.cancel()
 
@@ -322,7 +322,7 @@ class Live:
             self.stop(error)
         except (MCPError, ValueError, RuntimeError) as error:
             if not self.is_over:
-                self.stop(_not_started(f"{self.named} cannot be talked to: {told(error)}{self.garbled()}"))
+                self.stop(_not_started(f"{self.named} cannot be talked to: {error_text(error)}{self.garbled()}"))
         else:
             self.started.set_result(None)
         finally:
@@ -358,7 +358,7 @@ class Live:
             try:
                 page = await self._session.send_request(types.ListToolsRequest(params=params), _as_written())
             except ValueError as error:
-                odd = f"{self.named} lists its tools in a form that is not MCP's: {told(error)}"
+                odd = f"{self.named} lists its tools in a form that is not MCP's: {error_text(error)}"
                 raise WorkspaceToolError("bad_tools", odd) from error
             listed += map(read_tool, page["tools"])
             cursor = page.get("nextCursor")
@@ -460,13 +460,13 @@ def package_fault() -> str:
     except ModuleNotFoundError as error:
         if error.name == "mcp":
             return f"it is asked through the package mcp, which is not installed; run: {install_hint('mcp')}"
-        return _broken(error)
+        return _import_fault(error)
     except ImportError as error:
-        return _broken(error)
+        return _import_fault(error)
     return ""
 
 
-def _broken(error: ImportError) -> str:
+def _import_fault(error: ImportError) -> str:
     return f"the package mcp cannot be imported ({error}); install it anew: {install_hint('mcp')}"
 
 
@@ -495,7 +495,7 @@ def _require_levels(value: Any) -> None:  # noqa: ANN401  # JSON of any kind
     raise TooLarge(_TOO_DEEP)
 
 
-def told(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return what went wrong in a line."""
     from mcp import MCPError
     from pydantic import ValidationError
@@ -512,7 +512,7 @@ def _not_started(what: str) -> WorkspaceToolError:
     return WorkspaceToolError("server_not_started", what)
 
 
-async def cancelled(task: asyncio.Task[None]) -> None:
+async def cancel(task: asyncio.Task[None]) -> None:
     """Cancel a task and wait for its end; what it has raised before is raised."""
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):

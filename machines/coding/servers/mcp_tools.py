@@ -28,7 +28,7 @@ from machines.coding.servers.mcp_results import (
     result_of,
     shown_names,
 )
-from machines.coding.servers.mcp_session import Live, PendingCall, cancelled, package_fault, told
+from machines.coding.servers.mcp_session import Live, PendingCall, cancel, error_text, package_fault
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 from machines.tool_use.records import JsonObject
 
@@ -152,7 +152,7 @@ class Connection:
             return answer
         finally:
             if watching is not None:
-                await cancelled(watching)
+                await cancel(watching)
 
     async def _called(
         self, live: Live, asking: PendingCall, timeout_s: float, stopped: WorkspaceToolError
@@ -165,17 +165,17 @@ class Connection:
         answering = asyncio.create_task(live.asked(asking))
         answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
         try:
-            return _given(asking.tool, await asyncio.shield(answering))
+            return _require_answer(asking.tool, await asyncio.shield(answering))
         except MCPError as error:
             if not live.is_over and not asking.sent:
-                why = f"{live.named} does not list its tools any more: {told(error)}. {asking.told}"
+                why = f"{live.named} does not list its tools any more: {error_text(error)}. {asking.told}"
                 raise WorkspaceToolError("server_not_asked", why) from error
             if not live.is_over:
-                raise WorkspaceToolError("tool_error", f"{live.named} refuses the call: {told(error)}") from error
+                raise WorkspaceToolError("tool_error", f"{live.named} refuses the call: {error_text(error)}") from error
             raise live.why if live.why in {late, stopped} else await self._lost(live, asking) from error
         except ValueError as error:
             raise WorkspaceToolError(
-                "server_garbled", f"{live.named} answers in a form that is not MCP's: {told(error)}"
+                "server_garbled", f"{live.named} answers in a form that is not MCP's: {error_text(error)}"
             ) from error
         except asyncio.CancelledError:
             live.stop(stopped)  # at once: the next call finds it so
@@ -245,7 +245,7 @@ class Connection:
 _ADVICE = {"stopped": "", "tool_timeout": ". Ask for less, or go on without it"}
 
 
-def _given(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
+def _require_answer(tool: ForeignTool, answer: ServerAnswer) -> ServerAnswer:
     """Return an answer that is one: a question back is refused."""
     if answer.asks:
         asks = f"{tool.name} asks something back, which is refused: nobody answers a server"

@@ -58,7 +58,7 @@ from dsa.edge.sandbox.host_proxy import serving
 from dsa.edge.sandbox.rungs import Bounds, SandboxError, Visible
 from dsa.edge.sandbox.sandbox_runner import flatten
 from dsa.runtime.speech import is_unicode
-from machines.coding.tools.planted_files import SETTINGS, looked
+from machines.coding.tools.planted_files import SETTINGS, scan_planted
 from machines.coding.tools.program_rules import CHECKS, Rules, WorkingFolder, is_allowed, other_fault, python_start
 from machines.coding.tools.workspace_boundary import ROOT
 from machines.coding.tools.workspace_paths import Protection, WorkspaceToolError, shown_path
@@ -98,7 +98,7 @@ _OTHER_TOOLS = {
 }  # fmt: skip
 
 
-def asked(cmd: str | Sequence[str]) -> tuple[str, ...]:
+def read_command(cmd: str | Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of a command, its program first. Raises ToolError `shell_syntax`, `bad_command` or `empty_command`."""
     if isinstance(cmd, str):
         found = list_in(cmd)
@@ -256,7 +256,7 @@ class ProtectedState:
         kept: set[str] = set()
         for name in self._protection.plain_names:
             kept |= self._looked_at(Path(os.path.normpath(root / name)))
-        with looked(str(root), self._protection) as self._sight:
+        with scan_planted(str(root), self._protection) as self._sight:
             bare = [shape.folder for shape in self._sight.shapes.values() if shape.is_repository]
             inside = (f"{folder}/{name}" for folder in bare for name in SETTINGS)
             for found in (*self._sight.named, *inside):
@@ -291,46 +291,46 @@ class ProtectedState:
         """
         changed = [path for path in self._absent if not self._link_in(path.parent) and os.path.lexists(path)]
         for path in changed:
-            _removed(path)
+            _remove(path)
         for link, target in self._links.items():
             if self._link_in(link.parent) or (link.is_symlink() and str(link.readlink()) == target):
                 continue
             if os.path.lexists(link):
-                _removed(link)
+                _remove(link)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(target)
             changed.append(link)
-        return _told([str(path.relative_to(self._root)) for path in (*changed, *self._planted_removed())])
+        return _shown_paths([str(path.relative_to(self._root)) for path in (*changed, *self._planted_removed())])
 
     def _planted_removed(self) -> list[Path]:
-        with looked(str(self._root), self._protection, self._since_ns) as sight:
+        with scan_planted(str(self._root), self._protection, self._since_ns) as sight:
             own = {str(link) for link in self._links}
             planted = [Path(path) for path in sight.planted_since(self._sight) if path not in own]
             for path in planted:
                 with suppress(FileNotFoundError):  # somebody else has taken it away
-                    _removed(path)
-        self.changed = _told(sorted(str(Path(folder).relative_to(self._root)) for folder in sight.changed))
+                    _remove(path)
+        self.changed = _shown_paths(sorted(str(Path(folder).relative_to(self._root)) for folder in sight.changed))
         return planted
 
 
-def _told(paths: Sequence[str]) -> tuple[str, ...]:
+def _shown_paths(paths: Sequence[str]) -> tuple[str, ...]:
     more = len(paths) - _MOST_TOLD
     return (*map(shown_path, paths[:_MOST_TOLD]), *([f"and {more:,} more"] if more > 0 else []))
 
 
-def _removed(path: Path) -> None:
+def _remove(path: Path) -> None:
     """Remove a file, a link or a folder, however deep and closed it is, also from a closed folder. Raises OSError."""
     above = stat.S_IMODE(path.parent.stat().st_mode)
     if not os.access(path.parent, os.W_OK | os.X_OK):
         path.parent.chmod(above | stat.S_IRWXU)
     try:
-        _removed_from_open(path)
+        _remove_from_open(path)
     finally:
         if stat.S_IMODE(path.parent.stat().st_mode) != above:
             path.parent.chmod(above)
 
 
-def _removed_from_open(path: Path) -> None:
+def _remove_from_open(path: Path) -> None:
     if path.is_symlink() or not path.is_dir():
         path.unlink()
         return
@@ -340,7 +340,7 @@ def _removed_from_open(path: Path) -> None:
 
 
 #: How much of the beginning and of the end is given, in characters; what is read is more, so that no secret is cut before it is found.
-KEPT = 8_000
+SHOWN_CHARS = 8_000
 _CODES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\|\x9c|\Z)|[ -/]*[0-~]?)"  # CSI; OSC, DCS, SOS, PM, APC; the others
     r"|\x9b[0-?]*[ -/]*[@-~]|[\x9d\x90\x98\x9e\x9f].*?(?:\x07|\x1b\\|\x9c|\Z)",  # the same as one character
@@ -353,15 +353,15 @@ def shortened_output(head: bytes, tail: bytes, bytes_between: int, redact: Calla
     """Return the text of an output, and how many characters and bytes of it were left out."""
     if not bytes_between:
         whole = redact(_plain(head + tail))
-        if len(whole) <= 2 * KEPT:
+        if len(whole) <= 2 * SHOWN_CHARS:
             return whole, 0
-        return _joined(whole[:KEPT], whole[-KEPT:], len(whole) - 2 * KEPT)
+        return _join(whole[:SHOWN_CHARS], whole[-SHOWN_CHARS:], len(whole) - 2 * SHOWN_CHARS)
     first, last = redact(_plain(head)), redact(_plain(tail))
-    left_out = bytes_between + max(0, len(first) - KEPT) + max(0, len(last) - KEPT)
-    return _joined(first[:KEPT], last[-KEPT:], left_out)
+    left_out = bytes_between + max(0, len(first) - SHOWN_CHARS) + max(0, len(last) - SHOWN_CHARS)
+    return _join(first[:SHOWN_CHARS], last[-SHOWN_CHARS:], left_out)
 
 
-def _joined(first: str, last: str, left_out: int) -> tuple[str, int]:
+def _join(first: str, last: str, left_out: int) -> tuple[str, int]:
     return f"{first}\n[.. {left_out:,} characters are left out ..]\n{last}", left_out
 
 
@@ -446,7 +446,7 @@ def run(
     folder = _folder(root, cwd)
     if why := fault(argv, rules, root, cwd):
         raise WorkspaceToolError("refused", why)
-    command = _resolved(argv, root, folder)
+    command = _resolve(argv, root, folder)
     if not unconfined and (lacking := probed().fault):
         raise WorkspaceToolError(
             "no_sandbox", f"no command can be run here: the sandbox for commands is not there: {lacking}"
@@ -464,10 +464,10 @@ def run(
     finally:
         removed = before.restored()
     kept_from = frozenset[str]() if unconfined else KEPT_FROM - ({"no network"} if network else set())
-    return _ran(ended, (removed, before.changed), redact, kept_from)
+    return _finished_command(ended, (removed, before.changed), redact, kept_from)
 
 
-def _ran(
+def _finished_command(
     ended: CommandEnd,
     left: tuple[tuple[str, ...], tuple[str, ...]],
     redact: Callable[[str], str],
@@ -533,7 +533,7 @@ def _path(root: Path) -> list[str]:
     ]
 
 
-def _resolved(argv: Sequence[str], root: Path, folder: Path) -> tuple[str, ...]:
+def _resolve(argv: Sequence[str], root: Path, folder: Path) -> tuple[str, ...]:
     """Return what is really started. Raises ToolError `no_program`."""
     name, *arguments = argv
     if name in {"pytest", "py.test", "pip", "pip3"}:
@@ -545,19 +545,19 @@ def _resolved(argv: Sequence[str], root: Path, folder: Path) -> tuple[str, ...]:
         if start.kind != "module":
             return (python(), "-s", *arguments)
         name, arguments = "ruff", list(start.arguments)
-    found = _found(name, root)
+    found = _find(name, root)
     if found is None:
         raise WorkspaceToolError("no_program", f"{name} is allowed, but not installed on this machine")
     return (found, *arguments)
 
 
-def _found(name: str, root: Path) -> str | None:
+def _find(name: str, root: Path) -> str | None:
     return shutil.which(name, path=os.pathsep.join(_path(root)))
 
 
 def not_installed(rules: Rules, root: Path) -> tuple[str, ...]:
     """Name the programs that the settings allow and this machine does not have."""
-    return tuple(name for name in rules.programs if _found(name, root) is None)
+    return tuple(name for name in rules.programs if _find(name, root) is None)
 
 
 def _as_module(

@@ -9,7 +9,7 @@ from itertools import combinations
 import attrs
 
 from machines.coding.tools.file_view import LEAST_READ, MOST_READ, MOST_RESULTS
-from machines.coding.tools.workspace_paths import WorkspaceToolError, named
+from machines.coding.tools.workspace_paths import WorkspaceToolError, path_text
 from machines.tool_use.records import JsonObject
 
 LARGEST_FILE = 1_000_000
@@ -187,7 +187,7 @@ class _Arguments:
         return tuple(NewFile(each.path(), each.text("content")) for each in asked)
 
 
-def encoded(content: str, path: str) -> bytes:
+def encode(content: str, path: str) -> bytes:
     """Return the bytes of a file's text. Raises ToolError, `too_large` too."""
     try:
         data = content.encode()
@@ -207,8 +207,8 @@ def refuse_overlap(paths: list[tuple[str, ...]]) -> None:
         raise WorkspaceToolError("too_large", many)
     for one, other in combinations(sorted(paths), 2):
         if one == other:
-            raise WorkspaceToolError("bad_arguments", f"'{named(one)}' is there twice: give each file once")
+            raise WorkspaceToolError("bad_arguments", f"'{path_text(one)}' is there twice: give each file once")
         if other[: len(one)] == one:
             raise WorkspaceToolError(
-                "bad_arguments", f"'{named(one)}' cannot be a file and the folder of '{named(other)}'"
+                "bad_arguments", f"'{path_text(one)}' cannot be a file and the folder of '{path_text(other)}'"
             )

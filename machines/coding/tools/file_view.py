@@ -34,7 +34,7 @@ from machines.coding.tools.workspace_paths import (
     is_closed,
     is_record,
     is_temporary,
-    named,
+    path_text,
     shown_path,
 )
 from machines.tool_use.records import read_record
@@ -109,17 +109,17 @@ def with_line_ends(text: str, ending: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", ending)
 
 
-def listed(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> FolderListing:
+def list_folder(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> FolderListing:
     """Return what stands in a folder, by name, but for the first `offset` names. Raises ToolError."""
     refuse_closed(parts)
     found = beneath.look(parts)
     if found is not None and kind_of(found.st_mode) != "folder":
-        raise WorkspaceToolError("not_a_folder", f"'{named(parts)}' is no folder: read it with read_file")
+        raise WorkspaceToolError("not_a_folder", f"'{path_text(parts)}' is no folder: read it with read_file")
     names = [(name, entry) for name, entry in names_in(beneath, parts) if not _is_hidden(name)]
     entries = tuple(_entry(name, entry) for name, entry in names[offset : offset + _MOST_NAMES])
     end = offset + len(entries)
     more = max(0, len(names) - end)
-    said = f"{len(names)} {'entry' if len(names) == 1 else 'entries'} in {named(parts)}"
+    said = f"{len(names)} {'entry' if len(names) == 1 else 'entries'} in {path_text(parts)}"
     if offset:
         said += f"; those before number {offset + 1} are not shown"
     if more:
@@ -131,7 +131,8 @@ def refuse_closed(parts: Sequence[str]) -> None:
     """Raise ToolError where a folder is not listed or searched."""
     if is_closed(parts) or is_record(parts):
         raise WorkspaceToolError(
-            "protected_path", f"the inside of '{named(parts)}' is not listed or searched; the rest of the workspace is"
+            "protected_path",
+            f"the inside of '{path_text(parts)}' is not listed or searched; the rest of the workspace is",
         )
 
 
@@ -161,7 +162,7 @@ def _entry(name: str, found: os.stat_result) -> ListedName:
 
 def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) -> FileText:
     """Return the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises ToolError, `binary_file` for what is no text."""
-    name = named(parts)
+    name = path_text(parts)
     with beneath.file(parts) as (file, found):
         head = os.pread(file, _LOOKED_AT, 0)
         if b"\0" in head:
@@ -174,7 +175,7 @@ def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) ->
     whole = len(data) < max_bytes or offset + len(data) >= size
     if form is not None and form.is_crlf and not whole:
         data = data.removesuffix(b"\r")  # its other half comes the next time
-    text, used = _decoded(data, whole=whole)
+    text, used = _decode(data, whole=whole)
     end = offset + used
     said = _sentence(name, text, offset, end, size, form)
     if form is not None:
@@ -206,7 +207,7 @@ def _unusual(form: TextForm | None) -> str:
     return told
 
 
-def _decoded(data: bytes, *, whole: bool) -> tuple[str, int]:
+def _decode(data: bytes, *, whole: bool) -> tuple[str, int]:
     """Return the text, and how many bytes it is of: a character that is cut off at the end is left for the next time."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=whole)
@@ -251,15 +252,15 @@ def refuse_missing(beneath: Beneath, parts: Sequence[str]) -> None:
     """Raise ToolError where nothing stands at a path, with the names beside it that are alike."""
     if beneath.look(parts) is not None:
         return
-    said = f"there is no '{named(parts)}'"
+    said = f"there is no '{path_text(parts)}'"
     above = parts[:-1]
     if beneath.look(above) is None:
         raise WorkspaceToolError(
-            "no_such_file", f"{said}, nor a folder '{named(above)}': see what there is with list_dir"
+            "no_such_file", f"{said}, nor a folder '{path_text(above)}': see what there is with list_dir"
         )
     names = [name for name, _ in names_in(beneath, above) if not _is_hidden(name)]
     alike = difflib.get_close_matches(parts[-1], names[:_MOST_COMPARED], n=3)
-    told = [f"'{named((*above, name))}'" for name in alike]
+    told = [f"'{path_text((*above, name))}'" for name in alike]
     raise WorkspaceToolError(
         "no_such_file", f"{said}; there is {', '.join(told)}" if told else f"{said}: see what there is with list_dir"
     )
@@ -282,7 +283,7 @@ def bytes_of(beneath: Beneath, parts: Sequence[str], most: int = _MOST_WHOLE) ->
         data = _read_at(file, 0, most + 1)
     if len(data) > most:
         raise WorkspaceToolError(
-            "too_large", f"'{named(parts)}' has {found.st_size} bytes; {most} can be taken at once"
+            "too_large", f"'{path_text(parts)}' has {found.st_size} bytes; {most} can be taken at once"
         )
     return data
 
@@ -308,7 +309,7 @@ class Matches:
     skipped: Mapping[str, int]
 
 
-def searched(
+def search_files(
     beneath: Beneath, parts: Sequence[str], pattern: str, glob: str, *, is_regex: bool, max_results: int
 ) -> Matches:
     """Return the lines that have a text, or match an expression. Raises ToolError, `bad_pattern` or `too_slow` for an expression."""
@@ -321,7 +322,7 @@ def searched(
     for name, text in reader.texts(parts):
         names.append(name)
         texts.append(text)
-    all_hits = _matching(pattern, texts, _MOST_COUNTED) if is_regex else _having(pattern, texts, _MOST_COUNTED)
+    all_hits = _regex_hits(pattern, texts, _MOST_COUNTED) if is_regex else _text_hits(pattern, texts, _MOST_COUNTED)
     hits = all_hits[:max_results]
     more = len(all_hits) - len(hits)
     files = len({number for number, _, _ in hits})
@@ -355,7 +356,7 @@ class _FolderReader:
             data = self._data(file)
             if data is not None:
                 taken_bytes += len(data)
-                yield named(file), data.decode("utf-8", "replace")
+                yield path_text(file), data.decode("utf-8", "replace")
 
     def _data(self, file: Sequence[str]) -> bytes | None:
         try:
@@ -373,7 +374,7 @@ class _FolderReader:
         """Yield every regular file below a folder, or the file itself. Raises ToolError where there is none."""
         found = self.beneath.look(top)
         if found is None:
-            raise WorkspaceToolError("no_such_file", f"there is no '{named(top)}'")
+            raise WorkspaceToolError("no_such_file", f"there is no '{path_text(top)}'")
         waiting = [(top, kind_of(found.st_mode))]
         while waiting:
             parts, kind = waiting.pop()
@@ -417,7 +418,7 @@ def _glob(text: str) -> PathPattern | None:
         ) from error
 
 
-def _having(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
+def _text_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
     found = []
     for number, text in enumerate(texts):
         if pattern not in text:
@@ -431,7 +432,7 @@ def _having(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
     return found
 
 
-_BROKEN = "it breaks the matcher down"
+_CRASH = "it breaks the matcher down"
 
 
 @attrs.frozen
@@ -442,7 +443,7 @@ class _ChildAnswer:
     error: str = ""
 
 
-def _matching(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
+def _regex_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
     asked = json.dumps({"pattern": pattern, "most": most, "texts": texts}).encode()
     try:
         done = subprocess.run(  # noqa: S603  # our own interpreter and text
@@ -459,7 +460,7 @@ def _matching(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
         raise WorkspaceToolError("too_slow", text) from error
     if done.returncode > 0:
         raise RuntimeError(f"the process that searches failed: {done.stderr.decode(errors='replace')[-2_000:]}")
-    found = read_record(_ChildAnswer, json.loads(done.stdout)) if done.returncode == 0 else _ChildAnswer(error=_BROKEN)
+    found = read_record(_ChildAnswer, json.loads(done.stdout)) if done.returncode == 0 else _ChildAnswer(error=_CRASH)
     if found.error:
         text = (
             f"the expression cannot be used: {shown_path(found.error)[:200]}. For the text as it is, say is_regex=false"

@@ -18,7 +18,7 @@ import attrs
 from dsa.edge.file_locks import locked
 from machines.coding.tools.file_view import pieces_of
 from machines.coding.tools.workspace_boundary import FOLDER, NEW, READ, Beneath, kind_of
-from machines.coding.tools.workspace_paths import TEMPORARY, WorkspaceToolError, named
+from machines.coding.tools.workspace_paths import TEMPORARY, WorkspaceToolError, path_text
 
 _OURS = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
@@ -32,7 +32,7 @@ def refuse_unwritable(found: os.stat_result | None, parts: Sequence[str], twins:
     """Raise ToolError where what stands at a path is not replaced. `twins` of its names are such as a process that died has left."""
     if found is None:
         return
-    name = named(parts)
+    name = path_text(parts)
     if kind_of(found.st_mode) != "file":
         raise WorkspaceToolError("not_a_file", f"'{name}' is there and is no regular file: write another one")
     if found.st_nlink > 1 + twins:
@@ -119,7 +119,7 @@ class _Steps:
         """Put a content on disk, and what it replaces: not where a file is written alone, for its name is the last step."""
         folder = self._folder(parts[:-1])
         sweep(folder)
-        replaced = _found(folder, parts)
+        replaced = _replaced_status(folder, parts)
         temporary = self._put(folder, [content], replaced)
         backup = ""
         if replaced is not None and not alone:
@@ -188,7 +188,7 @@ class _Steps:
                 return name, file
 
 
-def _found(folder: int, parts: Sequence[str]) -> os.stat_result | None:
+def _replaced_status(folder: int, parts: Sequence[str]) -> os.stat_result | None:
     """Return the file that will be replaced. Raises ToolError."""
     try:
         found = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)

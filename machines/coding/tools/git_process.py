@@ -80,7 +80,7 @@ class GitOutput:
         return self.omitted_bytes + len(self.head.rpartition(b"\n")[2]) + len(self.tail.partition(b"\n")[0])
 
 
-def ran(
+def run_git_process(
     arguments: Sequence[str], *, folder: Path, bounds: GitBounds = GitBounds(), given: bytes = b"", **variables: str
 ) -> GitOutput:
     """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and return what came of it.

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import attrs
 
-from machines.coding.tools.git_process import GitBounds, GitFailedError, GitOutput, ran
+from machines.coding.tools.git_process import GitBounds, GitFailedError, GitOutput, run_git_process
 from machines.coding.tools.workspace_boundary import NEW, READ
 from machines.coding.tools.workspace_paths import (
-    PROTECTED,
+    PROTECTED_NAMES,
     RECORDS,
     TEMPORARY,
     WorkspaceToolError,
@@ -133,7 +133,9 @@ class Repository:
             "GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email,
         }  # fmt: skip
         try:
-            return ran(arguments, folder=self._root, bounds=bounds or self._bounds, given=given, **variables)
+            return run_git_process(
+                arguments, folder=self._root, bounds=bounds or self._bounds, given=given, **variables
+            )
         except GitFailedError as fault:
             raise WorkspaceToolError("git_timeout", str(fault)) from fault
 
@@ -175,7 +177,7 @@ class Repository:
         text = _text(self.place.common / name)
         (self.shadow / "said").write_text(text, "utf-8", "surrogateescape")
         try:
-            done = ran(
+            done = run_git_process(
                 ["config", "--file", str(self.shadow / "said"), "--no-includes", "-z", "--list"],
                 folder=self.shadow, bounds=self._bounds, GIT_DIR=str(self.shadow),
             )  # fmt: skip
@@ -230,7 +232,7 @@ class Repository:
 
 
 @contextmanager
-def opened(root: Path, bounds: GitBounds) -> Iterator[Repository]:
+def open_repository(root: Path, bounds: GitBounds) -> Iterator[Repository]:
     """Open the repository of a workspace. Raises ToolError `no_repository`, `unsafe_repository`."""
     place = find(root)
     with tempfile.TemporaryDirectory(prefix="dsa-git-") as shadow:
@@ -280,11 +282,13 @@ _STATUS = (
     "status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--no-renames", "--ignore-submodules=all", "--no-ahead-behind",
 )  # fmt: skip
 _LOG = "--format=%H%x00%an%x00%aI%x00%s%x00%b"
-_SHOWN, _SHOWN_BYTES, _LISTED_BYTES = 200, 12_000, 4_000_000
+_MOST_SHOWN, _SHOWN_BYTES, _LISTED_BYTES = 200, 12_000, 4_000_000
 _MOST_COMMITS, _LONGEST_BODY, _LONGEST_MESSAGE = 100, 1_000, 10_000
 _LARGEST_FILE_BYTES = 50_000_000
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./~^{}+-]{0,199}")
-_LOCKED = "the commit is made, but another git holds the index: git_status shows the files of the commit as staged"
+_INDEX_LOCK_NOTE = (
+    "the commit is made, but another git holds the index: git_status shows the files of the commit as staged"
+)
 _CHANGES = {"A": "added", "M": "changed", "D": "deleted", "T": "type changed", "R": "renamed", "C": "copied"}
 
 
@@ -389,7 +393,7 @@ class GitTools:
 
     def git_status(self) -> GitStatus:
         """Tell the branch, and which files are staged, changed, new or in conflict; of many the first, and how many are not shown."""
-        with opened(self._root, self._bounds) as repository:
+        with open_repository(self._root, self._bounds) as repository:
             head, entries, is_whole = _status(repository, ["."])
             under_way = repository.under_way()
         staged = tuple(_change(e.path, e.staged) for e in entries if e.staged not in ".?u")
@@ -397,10 +401,10 @@ class GitTools:
         untracked = tuple(shown_path(e.path) for e in entries if e.staged == "?")
         conflicts = tuple(shown_path(e.path) for e in entries if e.staged == "u")
         lists = {"staged": staged, "changed": changed, "untracked": untracked, "conflicts": conflicts}
-        more = {name: len(found) - _SHOWN for name, found in lists.items() if len(found) > _SHOWN}
+        more = {name: len(found) - _MOST_SHOWN for name, found in lists.items() if len(found) > _MOST_SHOWN}
         return GitStatus(
             head.branch, head.commit, not entries,
-            staged[:_SHOWN], changed[:_SHOWN], untracked[:_SHOWN], conflicts[:_SHOWN],
+            staged[:_MOST_SHOWN], changed[:_MOST_SHOWN], untracked[:_MOST_SHOWN], conflicts[:_MOST_SHOWN],
             more, not is_whole, _left_out(more, is_whole=is_whole), under_way,
         )  # fmt: skip
 
@@ -410,21 +414,21 @@ class GitTools:
         `against` is a commit to compare with instead. Raises ToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
         """
         where = self._where(path)
-        with opened(self._root, self._bounds) as repository:
+        with open_repository(self._root, self._bounds) as repository:
             revision = [] if against is None else [_revision(repository, against)]
             options = ["--cached"] if staged is True else []
             asked = (*_DIFF, *options)
             of = (*revision, "--", f":(literal){where}", *_NOT_RECORDS)
             counted = repository.asked(*asked, "--numstat", "-z", *of)
             done = repository.asked(*asked, *of, bounds=self._shown)
-        files = tuple(_counted(line) for line in _records(counted.head))
-        beyond = max(0, len(files) - _SHOWN)
+        files = tuple(_line_counts(line) for line in _records(counted.head))
+        beyond = max(0, len(files) - _MOST_SHOWN)
         left_out = ""
         if done.omitted_bytes or beyond or counted.omitted_bytes:
             of_list = f"{beyond:,}{' or more' if counted.omitted_bytes else ''} files of the list"
             of_both = f"{done.omitted_in_text:,} bytes of the diff and {of_list}"
             left_out = f"{of_both} are left out: say a path to see its part"
-        return GitDiff(files[:_SHOWN], done.text(), done.omitted_in_text, beyond, left_out)
+        return GitDiff(files[:_MOST_SHOWN], done.text(), done.omitted_in_text, beyond, left_out)
 
     def git_log(self, count: object = 10, path: object = None) -> GitLog:
         """Tell the newest commits that have changed something in the workspace, or at a path.
@@ -434,7 +438,7 @@ class GitTools:
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_COMMITS:
             raise WorkspaceToolError("bad_count", f"count is a whole number from 1 to {_MOST_COMMITS}")
         where = self._where(path)
-        with opened(self._root, self._bounds) as repository:
+        with open_repository(self._root, self._bounds) as repository:
             head = repository.head()
             if head is None:
                 return GitLog(())
@@ -465,13 +469,13 @@ class GitTools:
         if written is not None and not written:
             raise WorkspaceToolError("nothing_to_commit", "this run has changed no file")
         wanted = list(written) if written else None if paths is None else self._wanted(paths)
-        with opened(self._root, self._bounds) as repository:
+        with open_repository(self._root, self._bounds) as repository:
             if what := repository.under_way():
                 raise WorkspaceToolError(
                     "under_way", f"{what} is under way in the repository: a person has to end it first"
                 )
             files, left = self._chosen(repository, wanted, each=written is None)
-            return attrs.evolve(_committed(repository, text, files), left_staged=tuple(map(shown_path, left)))
+            return attrs.evolve(_commit(repository, text, files), left_staged=tuple(map(shown_path, left)))
 
     def _where(self, path: object) -> str:
         return "." if path is None else "/".join(parts_of(path, (str(self._root),))) or "."
@@ -554,12 +558,12 @@ def _entry(record: str, prefix: str) -> _Entry | None:
     path = rest if kind == "?" else rest.split(" ", 7 if kind == "1" else 9)[-1]
     path = path.removeprefix(prefix)
     parts = path.split("/")
-    if is_record(parts) or any(part in PROTECTED or part.startswith(TEMPORARY) for part in parts):
+    if is_record(parts) or any(part in PROTECTED_NAMES or part.startswith(TEMPORARY) for part in parts):
         return None
     return _Entry(path, rest[0], rest[1]) if kind == "1" else _Entry(path, kind, kind)
 
 
-def _committed(repository: Repository, message: str, files: Sequence[str]) -> GitCommit:
+def _commit(repository: Repository, message: str, files: Sequence[str]) -> GitCommit:
     """Commit files as they are, in an index of our own; afterwards the repository's gets the same files, and keeps all others."""
     index = repository.shadow / "index"
     head = repository.head()
@@ -574,7 +578,9 @@ def _committed(repository: Repository, message: str, files: Sequence[str]) -> Gi
     _move(repository, head, new, message.splitlines()[0])
     changed = repository.asked("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-commit-id", "--root", new).head
     names, is_taken = _taken_over(repository, changed)
-    return GitCommit(new, tuple(names[:_SHOWN]), "" if is_taken else _LOCKED, max(0, len(names) - _SHOWN))
+    return GitCommit(
+        new, tuple(names[:_MOST_SHOWN]), "" if is_taken else _INDEX_LOCK_NOTE, max(0, len(names) - _MOST_SHOWN)
+    )
 
 
 def _move(repository: Repository, old: str | None, new: str, subject: str) -> None:
@@ -634,7 +640,7 @@ def _change(path: str, letter: str) -> GitChange:
     return GitChange(shown_path(path), _CHANGES.get(letter, letter))
 
 
-def _counted(record: str) -> CountedLines:
+def _line_counts(record: str) -> CountedLines:
     """Read a line of `git diff --numstat`."""
     added, deleted, path = record.split("\t", 2)
     if added == "-":

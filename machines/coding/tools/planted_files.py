@@ -21,7 +21,7 @@ import attrs
 from machines.coding.tools.workspace_paths import TEMPORARY, PathPattern, Protection
 
 #: How much of each pattern a path can have been.
-Reached = tuple[frozenset[int], ...]
+Positions = tuple[frozenset[int], ...]
 
 
 @attrs.define(eq=False)
@@ -29,8 +29,8 @@ class FolderPath:
     """What leads to a folder. `into` gives the way of what lies in it."""
 
     patterns: Sequence[PathPattern]
-    reached: Reached
-    _known: dict[Reached, "FolderPath"]
+    reached: Positions
+    _known: dict[Positions, "FolderPath"]
     _names: frozenset[str] = attrs.field(init=False)
     _globs: re.Pattern[str] | None = attrs.field(init=False)
 
@@ -75,7 +75,7 @@ SETTINGS = ("HEAD", "config", "config.worktree", "commondir", "hooks")
 _PARTS = ("head", "commondir", "refs", "objects")
 _BYTECODE, _CACHE, _VIRTUAL = ".pyc", "__pycache__", "pyvenv.cfg"
 #: Of what the history leaves out, the folders from which programs are run.
-_INSTALLED = frozenset({".venv", "node_modules", ".tox", ".nox", ".eggs"})
+_PROGRAM_FOLDERS = frozenset({".venv", "node_modules", ".tox", ".nox", ".eggs"})
 
 #: Device and number of a file.
 Number = tuple[int, int]
@@ -140,7 +140,7 @@ class ProtectedFiles:
 
 
 @contextmanager
-def looked(root: str, protection: Protection, since_ns: int | None = None) -> Iterator[ProtectedFiles]:
+def scan_planted(root: str, protection: Protection, since_ns: int | None = None) -> Iterator[ProtectedFiles]:
     """Look at a workspace. Folders that are closed to their owner are open to us until the end, and then as they were.
 
     With `since_ns` it is asked too which folders of installed programs have something that has changed at that time, or after it.
@@ -186,7 +186,7 @@ class _Folder:
                 further.append(self._below(entry, plain, way))
             if self.is_unseen or plain.endswith((_BYTECODE, _CACHE)) or plain.startswith(TEMPORARY):
                 self._note_unseen(entry, plain, found)
-            if self.installed or plain in _INSTALLED:
+            if self.installed or plain in _PROGRAM_FOLDERS:
                 self._note_changed(self.installed or entry.path, entry, found)
             if plain in _PARTS or plain == _VIRTUAL:
                 parts[plain] = name
@@ -200,7 +200,7 @@ class _Folder:
 
     def _below(self, entry: os.DirEntry[str], plain: str, way: FolderPath) -> "_Folder":
         is_unseen = self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY)
-        installed = self.installed or (entry.path if plain in _INSTALLED else "")
+        installed = self.installed or (entry.path if plain in _PROGRAM_FOLDERS else "")
         return _Folder(entry.path, way, self.since_ns, is_unseen, installed)
 
     def _note_unseen(self, entry: os.DirEntry[str], plain: str, found: ProtectedFiles) -> None:

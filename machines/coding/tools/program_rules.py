@@ -262,10 +262,10 @@ def is_own(module: str, place: WorkingFolder) -> bool:
     if not top.isidentifier() or top in sys.stdlib_module_names or top in sys.builtin_module_names:
         return False
     there = Path(place.folder, top).is_dir() or Path(place.folder, f"{top}.py").is_file()
-    return there and PathFinder.find_spec(top, _installed(place)) is None
+    return there and PathFinder.find_spec(top, _package_folders(place)) is None
 
 
-def _installed(place: WorkingFolder) -> list[str]:
+def _package_folders(place: WorkingFolder) -> list[str]:
     """Return the folders in which packages are installed; one in the workspace is the workspace's own."""
     folders = [entry for entry in sys.path if Path(entry).name in {"site-packages", "dist-packages"}]
     return [folder for folder in folders if not _is_in(os.path.realpath(folder), os.path.realpath(place.root))]
@@ -393,7 +393,7 @@ MOST_FILES, MOST_BYTES = 10_000, 100_000_000
 _PIECE_BYTES = 1 << 20
 
 
-def executed(argv: Sequence[str], root: Path, cwd: str) -> dict[str, str]:
+def executed_files(argv: Sequence[str], root: Path, cwd: str) -> dict[str, str]:
     """Return digests of the files of a workspace that a command executes, by path; of folders of tests one for all the Python files in each (`tests/*.py`)."""
     looking = _DigestCache(os.path.realpath(root), posixpath.join(os.path.realpath(root), cwd))
     name, *arguments = argv

@@ -26,19 +26,19 @@ from machines.coding.tools.file_view import (
     digest_of,
     form_of,
     refuse_missing,
-    searched,
+    search_files,
     with_line_ends,
 )
 from machines.coding.tools.file_writer import refuse_unwritable, settle, twins_of, write_all
 from machines.coding.tools.planted_files import is_head
 from machines.coding.tools.workspace_boundary import Beneath, WorkspaceGoneError
 from machines.coding.tools.workspace_paths import (
-    PROTECTED,
+    PROTECTED_NAMES,
     Protection,
     WorkspaceToolError,
     file_parts_of,
-    named,
     parts_of,
+    path_text,
     shown_path,
 )
 
@@ -46,7 +46,7 @@ _LINES_COMPARED, _WIDTH_COMPARED = 2_000, 120
 _LINES_SHOWN = 6
 
 
-def edited(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str:
+def edit_text(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str:
     """Return the text of file `name` with `old` replaced by `new`.
 
     Raises ToolError: `not_found`, with the lines that are most alike; `ambiguous`, with the lines where it stands; `bad_arguments`.
@@ -106,10 +106,10 @@ def _missing(name: str, text: str, old: str) -> str:
     spaced = _but_for_whitespace(lines, old)
     if spaced is not None:
         first, last = spaced
-        return f"{said}, but for whitespace it does. Copy it exactly from there:\n{_numbered(lines, range(first, last + 1))}"
+        return f"{said}, but for whitespace it does. Copy it exactly from there:\n{_numbered_lines(lines, range(first, last + 1))}"
     alike = _alike(lines, old)
     if alike:
-        return f"{said}. Most alike are:\n{_numbered(lines, alike)}"
+        return f"{said}. Most alike are:\n{_numbered_lines(lines, alike)}"
     return f"{said}, nor anything like it ({len(text)} chars, {text.count(chr(10)) + 1} lines): read the file again"
 
 
@@ -145,7 +145,7 @@ def _alike(lines: Sequence[str], old: str) -> list[int]:
     return sorted(candidates[line] for line in difflib.get_close_matches(wanted, list(candidates), n=3, cutoff=0.6))
 
 
-def _numbered(lines: Sequence[str], chosen: Sequence[int]) -> str:
+def _numbered_lines(lines: Sequence[str], chosen: Sequence[int]) -> str:
     told = [f"{number + 1}: {shown_path(lines[number][:200], kept=chr(9))}" for number in chosen[:_LINES_SHOWN]]
     return "\n".join(told) + ("\n.." if len(chosen) > _LINES_SHOWN else "")
 
@@ -153,7 +153,7 @@ def _numbered(lines: Sequence[str], chosen: Sequence[int]) -> str:
 _MOST_COMPARED = 3_000
 
 
-def unified(name: str, before: bytes | None, after: bytes) -> str:
+def unified_diff(name: str, before: bytes | None, after: bytes) -> str:
     """Return the difference of a file, with the place of each line; None before is a new file.
 
     What is written stands there whole, whatever its length: a person lets it happen, or not, by what is seen.
@@ -162,13 +162,13 @@ def unified(name: str, before: bytes | None, after: bytes) -> str:
         return f"{name}: stays as it is\n"
     head = f"--- {'/dev/null' if before is None else name}\n+++ {name}\n"
     if before is not None and b"\0" in before[:8_192]:
-        return f"{head}(binary, {len(before)} bytes, is replaced)\n" + added(after)
-    return head + _told(_body(_lines(before or b""), _lines(after)))
+        return f"{head}(binary, {len(before)} bytes, is replaced)\n" + added_lines(after)
+    return head + _shown_lines(_body(_lines(before or b""), _lines(after)))
 
 
-def added(after: bytes) -> str:
+def added_lines(after: bytes) -> str:
     """Return the text that a file has afterwards, each line as one that is added."""
-    return _told([f"+{line}" for line in _lines(after)])
+    return _shown_lines([f"+{line}" for line in _lines(after)])
 
 
 def _lines(data: bytes) -> list[str]:
@@ -212,7 +212,7 @@ def _span(start: int, count: int) -> str:
     return f"{start + 1 if count else start},{count}"
 
 
-def _told(lines: Sequence[str]) -> str:
+def _shown_lines(lines: Sequence[str]) -> str:
     return "".join(f"{shown_path(line, kept=chr(9))}\n" for line in lines)
 
 
@@ -241,12 +241,12 @@ class FileChanges:
 class Workspace:
     """A folder in which files are read and written. May be used from any thread.
 
-    `protected` are glob patterns of files that are never written, besides `PROTECTED`: without '/' they are of a name in any folder, with
+    `protected` are glob patterns of files that are never written, besides `PROTECTED_NAMES`: without '/' they are of a name in any folder, with
     it of a path (`tests/**`); they cover what lies in a folder, and letter case makes no difference. `by_walk` opens paths name by name,
     as is done where the kernel cannot do it in one. Raises OSError when the folder cannot be opened, ValueError for an empty pattern.
     """
 
-    def __init__(self, root: Path, protected: Iterable[str] = PROTECTED, *, by_walk: bool = False) -> None:
+    def __init__(self, root: Path, protected: Iterable[str] = PROTECTED_NAMES, *, by_walk: bool = False) -> None:
         self._protection = Protection.of(protected)
         self._root = root
         self._roots = tuple(dict.fromkeys((str(root.absolute()), str(root.resolve()))))
@@ -276,14 +276,14 @@ class Workspace:
             case given.ReadFile():
                 return self._read(call)
             case given.Search():
-                return searched(
+                return search_files(
                     self._beneath, self._parts(call.path), call.pattern, call.glob, is_regex=call.is_regex, max_results=call.max_results
                 )  # fmt: skip
         return self.write(call, planned)
 
     def listed(self, call: given.ListDir) -> FolderListing:
         """List a folder, as `apply` does."""
-        return file_view.listed(self._beneath, self._parts(call.path), call.offset)
+        return file_view.list_folder(self._beneath, self._parts(call.path), call.offset)
 
     def write(self, call: given.WriteCall, planned: Sequence[FileEdit] = ()) -> FileChanges:
         """Do a call that writes, as `apply` does."""
@@ -295,7 +295,7 @@ class Workspace:
             contents = self._contents(call, paths)
             changes = self._changes(contents)
             if planned:
-                changes = _agreed(changes, planned)
+                changes = _checked_plan(changes, planned)
             write_all(self._beneath, {parts: data for parts, data in contents.items() if self._differs(parts, data)})
         if planned:  # then it may be the second time
             settle(self._beneath, paths)
@@ -315,10 +315,12 @@ class Workspace:
         for parts, data in self._contents(call, self._written_paths(call)).items():
             found = self._beneath.look(parts)
             if found is not None and found.st_size > _LARGEST_COMPARED:
-                told.append(f"{named(parts)}: {found.st_size} bytes are replaced by {len(data)}\n{added(data)}")
+                told.append(
+                    f"{path_text(parts)}: {found.st_size} bytes are replaced by {len(data)}\n{added_lines(data)}"
+                )
                 continue
             before = None if found is None else bytes_of(self._beneath, parts, _LARGEST_COMPARED)
-            told.append(unified(named(parts), before, data))
+            told.append(unified_diff(path_text(parts), before, data))
         return "".join(told)
 
     def fault(self, call: given.FileCall) -> str:
@@ -345,7 +347,7 @@ class Workspace:
     def known_as(self, path: str) -> str:
         """Return a path as it is recorded, however it was written; of one that is none of the workspace what is left of it by name."""
         try:
-            return named(self._parts(path))
+            return path_text(self._parts(path))
         except WorkspaceToolError:
             return posixpath.normpath(path)
 
@@ -365,7 +367,7 @@ class Workspace:
         if isinstance(call, given.Edit):
             return {paths[0]: self._edited(paths[0], call)}
         files = zip(paths, call.files, strict=True)
-        return {parts: given.encoded(self._fitted(parts, file.content), named(parts)) for parts, file in files}
+        return {parts: given.encode(self._fitted(parts, file.content), path_text(parts)) for parts, file in files}
 
     def _fitted(self, parts: tuple[str, ...], content: str) -> str:
         """Return a content with the BOM and the line ends of the file that it replaces."""
@@ -385,12 +387,12 @@ class Workspace:
         parts = self._file_parts(path)
         self._protection.check(parts)
         if is_head(parts[-1]):
-            text = f"'{named(parts)}' would make its folder a git repository, whose settings run programs: use another name"
+            text = f"'{path_text(parts)}' would make its folder a git repository, whose settings run programs: use another name"
             raise WorkspaceToolError("protected_path", text)
         found = self._beneath.look(parts)
         refuse_unwritable(found, parts, self._twins(found, parts))
         if not create_dirs and self._beneath.look(parts[:-1]) is None:
-            text = f"there is no folder '{named(parts[:-1])}': say create_dirs=true to make it"
+            text = f"there is no folder '{path_text(parts[:-1])}': say create_dirs=true to make it"
             raise WorkspaceToolError("no_such_folder", text)
         return parts
 
@@ -402,7 +404,7 @@ class Workspace:
             return twins_of(folder, found)
 
     def _edited(self, parts: tuple[str, ...], call: given.Edit) -> bytes:
-        name = named(parts)
+        name = path_text(parts)
         refuse_missing(self._beneath, parts)
         data = bytes_of(self._beneath, parts, given.LARGEST_FILE)
         try:
@@ -412,11 +414,11 @@ class Workspace:
             raise WorkspaceToolError("binary_file", text) from error
         bom = BOM if text.startswith(BOM) else ""
         old, new = call.old.removeprefix(bom), call.new.removeprefix(bom)
-        return given.encoded(bom + edited(name, text.removeprefix(bom), old, new, everywhere=call.all), name)
+        return given.encode(bom + edit_text(name, text.removeprefix(bom), old, new, everywhere=call.all), name)
 
     def _changes(self, contents: Mapping[tuple[str, ...], bytes]) -> tuple[FileEdit, ...]:
         return tuple(
-            FileEdit(named(parts), digest_of(self._beneath, parts), hashlib.sha256(data).hexdigest())
+            FileEdit(path_text(parts), digest_of(self._beneath, parts), hashlib.sha256(data).hexdigest())
             for parts, data in contents.items()
         )
 
@@ -425,7 +427,7 @@ class Workspace:
 
     def _is_done(self, paths: Sequence[tuple[str, ...]], planned: Sequence[FileEdit]) -> bool:
         """Return whether all that was planned has happened already."""
-        if [named(parts) for parts in paths] != [change.path for change in planned]:
+        if [path_text(parts) for parts in paths] != [change.path for change in planned]:
             return False
         return all(digest_of(self._beneath, p) == change.after for p, change in zip(paths, planned, strict=True))
 
@@ -447,13 +449,15 @@ def _sentence(call: given.WriteCall, changes: Sequence[FileEdit], contents: Sequ
         lines = len(contents[0].splitlines())
         return f"Edited {changes[0].path}: it has {lines} {'line' if lines == 1 else 'lines'} now"
     written = zip(call.files, changes, contents, strict=True)
-    told = [f"{len(file.content)} chars to {change.path}{_kept(file.content, data)}" for file, change, data in written]
+    told = [
+        f"{len(file.content)} chars to {change.path}{_form_note(file.content, data)}" for file, change, data in written
+    ]
     same = "; it was the same before" if len(changes) == 1 and changes[0].before == changes[0].after else ""
     many = f"{len(told)} files: " if len(told) > 1 else ""
     return f"Wrote {many}{', '.join(told)}{same}"
 
 
-def _kept(content: str, data: bytes) -> str:
+def _form_note(content: str, data: bytes) -> str:
     """Return what a file has of the one that it replaces, where that was not asked for."""
     text = data.decode("utf-8", "replace")
     kept = ["its BOM"] if text.startswith(BOM) > content.startswith(BOM) else []
@@ -461,7 +465,7 @@ def _kept(content: str, data: bytes) -> str:
     return f" (which keeps {' and '.join(kept)})" if kept else ""
 
 
-def _agreed(changes: Sequence[FileEdit], planned: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
+def _checked_plan(changes: Sequence[FileEdit], planned: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
     """Return what was planned, where the files and the call still are what they were then. Raises ToolError."""
     if [(c.path, c.after) for c in changes] != [(p.path, p.after) for p in planned]:
         names = ", ".join(change.path for change in changes)

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from dsa.errors import DsaError
-from machines.coding.tools.workspace_paths import LONGEST_PATH, WorkspaceToolError, named
+from machines.coding.tools.workspace_paths import LONGEST_PATH, WorkspaceToolError, path_text
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)
@@ -93,7 +93,7 @@ class Beneath:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise WorkspaceToolError(
-                    "not_a_file", f"'{named(parts)}' is {_kind(found.st_mode)}, not a regular file"
+                    "not_a_file", f"'{path_text(parts)}' is {_kind(found.st_mode)}, not a regular file"
                 )
             yield descriptor, found
         finally:
@@ -112,9 +112,9 @@ class Beneath:
                 return None
             raise
         except OSError as error:
-            raise _told(error, parts) from error
+            raise _tool_error(error, parts) from error
         if stat.S_ISLNK(found.st_mode):
-            raise _told(OSError(errno.ELOOP, "a link"), parts)
+            raise _tool_error(OSError(errno.ELOOP, "a link"), parts)
         return found
 
     @contextmanager
@@ -128,7 +128,7 @@ class Beneath:
     def _explanation(self, error: OSError, parts: Sequence[str]) -> DsaError:
         if error.errno == errno.ENOENT and os.fstat(self.fileno()).st_nlink == 0:
             return WorkspaceGoneError("the folder of the workspace was deleted")
-        return _told(error, parts)
+        return _tool_error(error, parts)
 
     def _stat(self, parts: Sequence[str]) -> os.stat_result:
         """Look at a path, from the folder above it: many times in a round, so without a context manager."""
@@ -141,16 +141,16 @@ class Beneath:
             os.close(above)
 
     def _descriptor(self, parts: Sequence[str], flags: int) -> int:
-        opener = _walked if self.by_walk else _resolved
+        opener = _open_by_walk if self.by_walk else _open_in_kernel
         try:
             return opener(self.fileno(), parts, flags)
         except OSError as error:
             raise self._explanation(error, parts) from error
 
 
-def _told(error: OSError, parts: Sequence[str]) -> WorkspaceToolError:
+def _tool_error(error: OSError, parts: Sequence[str]) -> WorkspaceToolError:
     """Return what an error means for a call. One that no call can help is raised again as it is."""
-    name = named(parts)
+    name = path_text(parts)
     match error.errno:
         case errno.ENOENT:
             return WorkspaceToolError("no_such_file", f"there is no '{name}'")
@@ -174,7 +174,7 @@ def _told(error: OSError, parts: Sequence[str]) -> WorkspaceToolError:
     raise error
 
 
-def _walked(root: int, parts: Sequence[str], flags: int) -> int:
+def _open_by_walk(root: int, parts: Sequence[str], flags: int) -> int:
     """Open name by name, each from the folder before it."""
     if len(os.fsencode("/".join(parts))) > LONGEST_PATH:  # as the kernel would
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
@@ -191,7 +191,7 @@ def _walked(root: int, parts: Sequence[str], flags: int) -> int:
     return at
 
 
-def _resolved(root: int, parts: Sequence[str], flags: int) -> int:
+def _open_in_kernel(root: int, parts: Sequence[str], flags: int) -> int:
     """Have the kernel open the whole path."""
     path = os.fsencode("/".join(parts) or ".")
     how = struct.pack("QQQ", flags, 0, _BENEATH)
@@ -210,7 +210,7 @@ def _kernel_can(root: int) -> bool:
     if sys.platform != "linux" or os.uname().machine == "alpha":  # where its number is another
         return False
     try:
-        os.close(_resolved(root, (), ROOT))
+        os.close(_open_in_kernel(root, (), ROOT))
     except OSError:
         return False
     return True

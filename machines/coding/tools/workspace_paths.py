@@ -26,16 +26,16 @@ class WorkspaceToolError(DsaError):
 
 
 #: Never written, at any depth; the patterns of a user come on top.
-PROTECTED = (".git", ".dsa", ".agent_context", "agent_ledger.log")
+PROTECTED_NAMES = (".git", ".dsa", ".agent_context", "agent_ledger.log")
 #: What we write into a workspace about the work on it, for people: it is no part of that work, so no tool shows it, and no change of it counts.
-RECORDS = PROTECTED[2:]
+RECORDS = PROTECTED_NAMES[2:]
 #: Left out wherever they stand: what other programs keep for themselves, and can make again.
 TOOL_FOLDERS = frozenset({
     ".git", ".dsa", *RECORDS, "__pycache__", ".venv", "node_modules", ".cache", ".mypy_cache", ".pytest_cache",
     ".ruff_cache", ".hypothesis", ".tox", ".nox", ".ipynb_checkpoints", ".eggs", ".ds_store",
 })  # fmt: skip
 #: What tools neither list nor search from the inside. A file in it may be read by its path.
-CLOSED = frozenset({".git", ".dsa"})
+CLOSED_FOLDERS = frozenset({".git", ".dsa"})
 #: How the names begin under which files are written before they get their own.
 TEMPORARY = ".dsa~"
 #: Bytes of a path, and how many names it has, at most.
@@ -51,7 +51,7 @@ def shown_path(text: str, kept: str = "") -> str:
     return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
 
 
-def named(parts: Sequence[str]) -> str:
+def path_text(parts: Sequence[str]) -> str:
     """Return a path as it is shown and recorded; the workspace itself is '.'. If all of it prints, `parts_of` takes it back."""
     text = shown_path("/".join(parts))
     needs_dot = text.startswith("~") or _DRIVE.match(text) or not text.strip()
@@ -64,7 +64,7 @@ def parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
     An absolute path is taken as a relative one if it begins with one of `roots`. Raises ToolError: `bad_path`, or
     `path_outside_workspace`.
     """
-    text = _written(path)
+    text = _require_path(path)
     pieces = [piece for piece in text.split("/") if piece not in ("", ".")]
     if text.startswith("/"):
         pieces = _below(pieces, roots, text)
@@ -91,7 +91,7 @@ def file_parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
     return parts
 
 
-def _written(path: object) -> str:
+def _require_path(path: object) -> str:
     """Return the path as a text that can be a path. Raises ToolError."""
     if not isinstance(path, str) or not path.strip():
         raise WorkspaceToolError("bad_path", "a path is needed, like 'src/app.py'")
@@ -206,14 +206,14 @@ def _plain(name: str) -> str:
 
 @attrs.frozen
 class Protection:
-    """What is never written: `PROTECTED`, and what the patterns of a user say."""
+    """What is never written: `PROTECTED_NAMES`, and what the patterns of a user say."""
 
     patterns: tuple[PathPattern, ...]
 
     @classmethod
     def of(cls, further: Iterable[str]) -> "Protection":
         """Return the protection that has these patterns too."""
-        return cls(tuple(PathPattern(text) for text in dict.fromkeys((*PROTECTED, *further))))
+        return cls(tuple(PathPattern(text) for text in dict.fromkeys((*PROTECTED_NAMES, *further))))
 
     @property
     def plain_names(self) -> tuple[str, ...]:
@@ -228,13 +228,13 @@ class Protection:
         """See that a file may be written. Raises ToolError: `protected_path`, or `bad_path` for names that nobody should make."""
         for pattern in self.patterns:
             if pattern.covers(parts):
-                text = f"'{named(parts)}' is protected ('{shown_path(pattern.text)}') and never written: write another file"
+                text = f"'{path_text(parts)}' is protected ('{shown_path(pattern.text)}') and never written: write another file"
                 raise WorkspaceToolError("protected_path", text)
         if any(is_temporary(part) for part in parts):
             raise WorkspaceToolError("protected_path", f"names that begin with '{TEMPORARY}' are kept for the tools")
         if not all(part.isprintable() for part in parts):
             raise WorkspaceToolError(
-                "bad_path", f"'{named(parts)}' has characters that do not print: leave them out of the name"
+                "bad_path", f"'{path_text(parts)}' has characters that do not print: leave them out of the name"
             )
 
 
@@ -245,7 +245,7 @@ def is_temporary(name: str) -> bool:
 
 def is_closed(parts: Sequence[str]) -> bool:
     """Return whether a path is of, or in, a folder that is not listed or searched."""
-    return any(_plain(part) in CLOSED for part in parts)
+    return any(_plain(part) in CLOSED_FOLDERS for part in parts)
 
 
 def is_record(parts: Iterable[str]) -> bool:

@@ -139,7 +139,7 @@ def test_long_output_keeps_its_beginning_and_its_end(workspace):
     ran = run(("python", "-c", code), root=workspace, rules=CODE)
     assert ran.output.startswith("first\nxxx")
     assert ran.output.endswith("xxx\nlast\n")
-    assert ran.omitted == 6 + 100_000 + 5 - 2 * command_runner.KEPT
+    assert ran.omitted == 6 + 100_000 + 5 - 2 * command_runner.SHOWN_CHARS
     assert f"[.. {ran.omitted:,} characters are left out ..]" in ran.output
 
 
@@ -218,12 +218,12 @@ def test_secrets_are_left_out_also_where_the_output_is_cut():
     def redact(text):
         return text.replace(secret, "[secret]")
 
-    for before in (command_runner.KEPT - 250, command_runner.KEPT - 10, 5):
+    for before in (command_runner.SHOWN_CHARS - 250, command_runner.SHOWN_CHARS - 10, 5):
         raw = b"a" * before + secret.encode() + b"b" * 900_000
         head, rest = raw[: 9 << 10], raw[9 << 10 :]
         text, _ = command_runner.shortened_output(head, rest[-(9 << 10) :], len(rest) - (9 << 10), redact)
         assert "kk" not in text
-    raw = b"b" * 900_000 + secret.encode() + b"a" * (command_runner.KEPT - 250)
+    raw = b"b" * 900_000 + secret.encode() + b"a" * (command_runner.SHOWN_CHARS - 250)
     assert "kk" not in command_runner.shortened_output(raw[: 9 << 10], raw[-(9 << 10) :], 1, redact)[0]
     assert "kk" not in command_runner.shortened_output(b"\x1b[1m".join((b"k" * 250, b"k" * 250)), b"", 0, redact)[0]
 

@@ -8,7 +8,7 @@ from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.command_runner import asked, fault
+from machines.coding.tools.command_runner import fault, read_command
 from machines.coding.tools.program_rules import Rules, python_start
 from machines.coding.tools.workspace_paths import WorkspaceToolError
 
@@ -33,7 +33,7 @@ from machines.coding.tools.workspace_paths import WorkspaceToolError
     ],
 )
 def test_a_command_is_a_list_of_arguments(cmd, argv):
-    assert asked(cmd) == argv
+    assert read_command(cmd) == argv
 
 
 @each_row(
@@ -62,7 +62,7 @@ def test_a_command_is_a_list_of_arguments(cmd, argv):
 )  # fmt: skip
 def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
     with pytest.raises(WorkspaceToolError) as refused:
-        asked(cmd)
+        read_command(cmd)
     assert (refused.value.code, says in str(refused.value)) == (code, True), str(refused.value)
 
 
@@ -73,13 +73,13 @@ def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
 def test_an_operator_of_a_shell_is_no_argument(operator):
     for cmd in (["python", "a.py", operator, "b"], ["python", "a.py", operator]):
         with pytest.raises(WorkspaceToolError, match="there is no shell here"):
-            asked(cmd)
+            read_command(cmd)
 
 
 @given(st.text(max_size=40) | st.lists(st.text(max_size=8), max_size=4))
 def test_anything_gives_arguments_or_a_tool_error(cmd):
     try:
-        argv = asked(cmd)
+        argv = read_command(cmd)
     except WorkspaceToolError:
         return
     assert all(argv[:1])
@@ -90,7 +90,7 @@ def test_anything_gives_arguments_or_a_tool_error(cmd):
 def test_a_text_is_split_as_a_shell_would_or_refused(words):
     """Quoted by the library's own rules, every list of arguments comes back as it was."""
     if words[0].strip() and not words[0].startswith("[") and "=" not in words[0]:
-        assert asked(shlex.join(words)) == tuple(words)
+        assert read_command(shlex.join(words)) == tuple(words)
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from file_tools import given_or_refused, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.workspace import edited, unified
+from machines.coding.tools.workspace import edit_text, unified_diff
 
 
 def test_a_difference_is_shown_for_a_person(workspace, tmp_path):
@@ -64,7 +64,7 @@ LINES = st.lists(st.sampled_from("abc"), min_size=1, max_size=30).map("\n".join)
 
 @given(LINES, LINES)
 def test_a_difference_leads_from_one_text_to_the_other(before, after):
-    shown = unified("x", f"{before}\n".encode(), f"{after}\n".encode())
+    shown = unified_diff("x", f"{before}\n".encode(), f"{after}\n".encode())
     if before == after:
         assert shown == "x: stays as it is\n"
     else:
@@ -79,7 +79,7 @@ def test_a_difference_leads_from_one_text_to_the_other(before, after):
 def test_an_edit_is_a_replacement_with_any_line_endings(text, old, new):
     for crlf, ending in itertools.product((False, True), repeat=2):
         there, asked = text.replace("\n", "\r\n") if crlf else text, old.replace("\n", "\r\n") if ending else old
-        found, error = given_or_refused(edited, "x", there, asked, new, everywhere=True)
+        found, error = given_or_refused(edit_text, "x", there, asked, new, everywhere=True)
         if error is not None:
             assert error.code == ("not_found" if old not in text else "bad_arguments")
             continue

@@ -12,7 +12,14 @@ from workspaces import state
 
 from dsa.runtime.artifacts import ArtifactStoreError
 from machines.coding.history import ChangedFile, WorkspaceHistory
-from machines.coding.history.workspace_scan import IGNORED, LARGEST_BYTES, FileState, HistoryError, blob_id, look
+from machines.coding.history.workspace_scan import (
+    IGNORED_AT_START,
+    LARGEST_BYTES,
+    FileState,
+    HistoryError,
+    blob_id,
+    look,
+)
 
 UNKNOWN = "0" * 40
 
@@ -126,7 +133,7 @@ def test_what_is_left_out(history, root):
         ".gitignore", "fits", "link", "run.sh", "src/a.py", "src/b.py",
     ]  # fmt: skip
     assert dict(history.left_out(mark)) == dict(history.left_out(after)) == {
-        "big": "over 5,000,000 bytes", "own": "a virtual environment", "pipe": "a pipe", "build/x": IGNORED, "src/x.log": IGNORED,
+        "big": "over 5,000,000 bytes", "own": "a virtual environment", "pipe": "a pipe", "build/x": IGNORED_AT_START, "src/x.log": IGNORED_AT_START,
     }  # fmt: skip
 
 

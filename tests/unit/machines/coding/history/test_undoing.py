@@ -202,7 +202,7 @@ def test_ignored_names_are_bounded_and_what_is_beyond_is_told(history, root, mon
     for number in range(5):
         (root / "many" / f"{number}.txt").write_text("x", "utf-8")
     mark = history.mark("first")
-    assert list(history.left_out(mark).values()).count(workspace_scan.IGNORED) == 3
+    assert list(history.left_out(mark).values()).count(workspace_scan.IGNORED_AT_START) == 3
     assert "not told when it is gone: what is beyond" in history.unkept(mark)
     (root / "many" / "0.txt").unlink()
     assert "not told when it is gone" in history.unkept(history.mark("last"))

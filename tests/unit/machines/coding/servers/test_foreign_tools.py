@@ -5,7 +5,7 @@ import re
 import pytest
 from foreign_servers import real, refused, rogue, text
 
-from machines.coding.servers.mcp_results import MOST_TOOLS, fitted, read_tool, tools_of
+from machines.coding.servers.mcp_results import MOST_TOOLS, read_tool, tool_name, tools_of
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 
@@ -96,12 +96,12 @@ def test_names_are_made_to_fit(opened):
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names), names
     assert len(set(names)) == len(names) == 16
     assert "odd__plain_name-1" in names
-    assert text(foreign, fitted("odd", "with a space"))
+    assert text(foreign, tool_name("odd", "with a space"))
 
 
 def test_names_are_the_same_every_time_and_apart():
-    assert fitted("a", "b") == "a__b"
-    assert fitted("my server", "b") == "my_server__b_b3149e18"
+    assert tool_name("a", "b") == "a__b"
+    assert tool_name("my server", "b") == "my_server__b_b3149e18"
     apart = [
         ("a", "_b"),
         ("a_", "b"),
@@ -112,7 +112,7 @@ def test_names_are_the_same_every_time_and_apart():
         ("x", "y" * 80),
         ("x", "y" * 81),
     ]
-    assert len({fitted(*each) for each in apart}) == len(apart)
+    assert len({tool_name(*each) for each in apart}) == len(apart)
 
 
 def test_two_servers_whose_names_look_alike_are_refused_where_tools_would_be_one(opened):
