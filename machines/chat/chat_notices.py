@@ -278,23 +278,23 @@ async def present(action: Action, context: PolicyContext) -> list[Step]:
     """Answer with the files that an answer lacks, and with the report if the user wants one and nothing is missing."""
     chat, conversation = _resources(context)
     chat.files.publish(conversation.inventory)
-    lacking = what_is_missing(conversation, {table.source for table in chat.database.tables})
-    report = report_files(conversation, chat.files) if chat.wants_report and not lacking else ()
-    return [event_step(action.policy, "presented", data=as_data(PresentedAnswer(report, tuple(lacking))))]
+    missing = what_is_missing(conversation, {table.source for table in chat.database.tables})
+    report = report_files(conversation, chat.files) if chat.wants_report and not missing else ()
+    return [event_step(action.policy, "presented", data=as_data(PresentedAnswer(report, tuple(missing))))]
 
 
 def what_is_missing(conversation: ChatConversation, sources: Iterable[str]) -> list[str]:
     """Return the files that an answer names and that do not exist, and the kinds of files that the user asked for and does not get."""
     turn, inventory, source_names = conversation.turn, conversation.inventory, set(sources)
     names = [name for name in dict.fromkeys(_FILE.findall(turn.answer)) if name not in source_names]
-    lacking = [f"the file {name}, which the answer names" for name in names if inventory.by_name(name) is None]
+    missing = [f"the file {name}, which the answer names" for name in names if inventory.by_name(name) is None]
     artifacts = [inventory[artifact_id] for call in turn.calls for artifact_id in call.artifacts]
     here = [*artifacts, *(artifact for name in names if (artifact := inventory.by_name(name)) is not None)]
     for what, (words, kinds) in _FILE_KINDS.items():
         is_asked_for = words.search(turn.text) and not _NEGATION.search(turn.text)
         if is_asked_for and not _is_there(here, kinds):
-            lacking.append(f"a {what}, which the user asked for")
-    return lacking
+            missing.append(f"a {what}, which the user asked for")
+    return missing
 
 
 def _is_there(artifacts: Iterable[ChatArtifact], kinds: set[str]) -> bool:

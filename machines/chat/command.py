@@ -89,7 +89,7 @@ def show_counters(entries: Iterable[Entry]) -> dict[str, int | float | str]:
 
 def counters_of(conversation: ChatConversation) -> ConversationCounters:
     """Return the counters of a conversation."""
-    guided, helped = conversation.guided, conversation.guided_well
+    retries, successes = conversation.retry_count, conversation.retry_successes
     return ConversationCounters(
         len(conversation.turns),
         conversation.transcript.answers,
@@ -97,8 +97,8 @@ def counters_of(conversation: ChatConversation) -> ConversationCounters:
         dict(sorted(conversation.reasons.items())),
         dict(sorted(conversation.transcript.rescues.items())),
         len(conversation.inventory),
-        RetryCounts(guided, helped),
-        helped / guided if guided else None,
+        RetryCounts(retries, successes),
+        successes / retries if retries else None,
     )
 
 

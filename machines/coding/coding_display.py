@@ -56,7 +56,7 @@ class CodingDisplay(Lines):
     def __init__(self, console: Console, part: str = "") -> None:
         super().__init__(console, part)
         self._run, self._parts = "", dict[str, CodingDisplay]()
-        self._arrived: EventEntry | None = None
+        self._last_event: EventEntry | None = None
         self._bounds: Mapping[str, Value] = {}
         self._tokens, self._usd, self._seconds = 0, 0.0, 0.0
         self._tool = ""
@@ -86,11 +86,11 @@ class CodingDisplay(Lines):
         if isinstance(entry, MachineEntry):
             self._bounds = dict(entry.parameters)
         elif isinstance(entry, EventEntry):
-            self._arrived = entry
-        elif isinstance(entry, RowEntry) and self._arrived is not None:
-            self._place = self._arrived.seq  # a refused event takes no row and leaves the question open
+            self._last_event = entry
+        elif isinstance(entry, RowEntry) and self._last_event is not None:
+            self._place = self._last_event.seq  # a refused event takes no row and leaves the question open
             self._question = None  # any row answers the question
-            self._take_event(self._arrived.event, self._arrived.data, entry)
+            self._take_event(self._last_event.event, self._last_event.data, entry)
         elif isinstance(entry, ResultEntry):
             self._seconds += entry.seconds
             self._take_result(entry)

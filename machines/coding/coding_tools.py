@@ -197,9 +197,9 @@ def _same_error(call: Did, past: Sequence[Did]) -> Round:
     if call.polled:  # `_same_again` counts its outcomes
         return Round()
     actions = [each for each in past if not each.polled]
-    failing = takewhile(lambda each: each.tool == call.tool and bool(each.error or each.refused), reversed(actions))
+    failures = takewhile(lambda each: each.tool == call.tool and bool(each.error or each.refused), reversed(actions))
     ways: dict[int, set[str]] = {}
-    for each in failing:
+    for each in failures:
         if each.error and each.answer < call.answer:
             ways.setdefault(each.answer, set()).add(each.error)
     last = list(ways.values())[:_SAME_ERRORS]

@@ -194,7 +194,7 @@ class Work:
         self.spans: list[tuple[str, str]] = []
         self.commands: list[str] = []
         self.errors: list[str] = []
-        self.blocked: dict[str, str] = {}
+        self.blocked_calls: dict[str, str] = {}
         self.permissions: set[str] = set()
         self.probe: Probe | None = None
         self.answer = self.paused_for = ""
@@ -205,16 +205,16 @@ class Work:
         self.seconds = 0.0
         self.doubts: set[str] = set()
         self._run, self._is_shown = "", False
-        self._arrived: EventEntry | None = None
+        self._last_event: EventEntry | None = None
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Read further entries."""
         for entry in entries:
             self.count += 1
             if isinstance(entry, EventEntry):
-                self._arrived = entry
-            elif isinstance(entry, RowEntry) and self._arrived is not None:
-                self._take_event(self._arrived, entry.target)  # a refused event changes nothing
+                self._last_event = entry
+            elif isinstance(entry, RowEntry) and self._last_event is not None:
+                self._take_event(self._last_event, entry.target)  # a refused event changes nothing
             elif isinstance(entry, ResultEntry):
                 self.seconds += entry.seconds
                 if not entry.has_failed and (key := self._key(entry.key)) in self.under_way:
@@ -251,8 +251,8 @@ class Work:
     @property
     def next_waiting(self) -> Subtask | None:
         """The next subtask, or None."""
-        waiting = (each for chapter in self.chapters for each in chapter.subtasks if each.status == "waiting")
-        return next(waiting, None)
+        subtasks = (each for chapter in self.chapters for each in chapter.subtasks if each.status == "waiting")
+        return next(subtasks, None)
 
     @property
     def places(self) -> list[tuple[str, Chapter, Subtask]]:
@@ -269,16 +269,16 @@ class Work:
         return [each.description for _, _, each in self.places if each.status == "completed" and not each.shown]
 
     @property
-    def uncompleted(self) -> list[str]:
+    def subtasks_left(self) -> list[str]:
         """The subtasks that were not completed."""
         return [each.description for _, _, each in self.places if each.status != "completed"]
 
     def independent_next(self) -> list[str]:
         """Return the places of the subtasks that may run at the same time now: those left of an independent task."""
-        waiting = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
-        if not waiting or not waiting[0][1].independent:
+        places = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
+        if not places or not places[0][1].independent:
             return []
-        return [place for place, chapter in waiting if chapter is waiting[0][1]]
+        return [place for place, chapter in places if chapter is places[0][1]]
 
     @property
     def files_written(self) -> list[str]:
@@ -287,7 +287,7 @@ class Work:
 
     @property
     def _now_ms(self) -> int:
-        return (self._arrived.at_ms if self._arrived is not None else None) or 0
+        return (self._last_event.at_ms if self._last_event is not None else None) or 0
 
     # --- events ---
 
@@ -422,7 +422,7 @@ class Work:
             self.reasons.update(part.reasons)
             self.transcript.rescues.update(part.rescues)
             self.tools.update(part.tools)
-            self.blocked |= part.blocked
+            self.blocked_calls |= part.blocked
             self.commands += part.commands
             self.errors += part.errors
             self.answers_apart += part.asked
@@ -464,7 +464,7 @@ class Work:
         """Record a refused call, so that the model does not try it again."""
         call = self.call
         if notice.blocked and call is not None:
-            self.blocked[call.key] = f"{call.tool} {_short(call.arguments)}: {notice.text}"
+            self.blocked_calls[call.key] = f"{call.tool} {_short(call.arguments)}: {notice.text}"
             at_ms, answer = self._now_ms, self.transcript.answers
             did = Did(call.key, tool_of(call.tool, call.argv), call.kind, refused=True, at_ms=at_ms, answer=answer)
             self.past.append(attrs.evolve(did, polled=call.polled))

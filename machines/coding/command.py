@@ -82,11 +82,11 @@ def show_counters(entries: Iterable[Entry]) -> dict[str, int | str]:
     """Return the counters that `dsa show --counters` adds for a coding run."""
     work = work_of(entries)
     subtasks = [each.status for _, _, each in work.places]
-    blocked = ("call_looping", "path_outside_workspace", "command_not_allowed")
+    block_reasons = ("call_looping", "path_outside_workspace", "command_not_allowed")
     return {
         "answers of the model": work.transcript.answers + work.answers_apart,
         "calls of tools": sum(work.tools.values()),
-        "calls blocked": sum(work.reasons[reason] for reason in blocked),
+        "calls blocked": sum(work.reasons[reason] for reason in block_reasons),
         "subtasks completed": f"{subtasks.count('completed')} of {len(subtasks)}",
         "files written": len(work.files_written),
         "rescues": sum(work.transcript.rescues.values()),
@@ -530,7 +530,7 @@ def _doubts(state: str, work: Work) -> Iterator[str]:
     if state in _BY_ITS_WORD and was_idle(work):
         yield "nothing was written or run"
     if state == "answered":
-        left, all_of_them = len(work.uncompleted), len(work.places)
+        left, all_of_them = len(work.subtasks_left), len(work.places)
         yield f"not done: {left} of {plural(all_of_them, 'subtask')} not completed, because an answer completes none"
     if state == "goal_complete" and work.unshown:
         yield f"no result proves that this is done: {'; '.join(work.unshown)}"

@@ -195,13 +195,13 @@ def _require_polling(settings: CodingSettings, rules: Rules) -> None:
 
     The history does not record the changes of a polling tool; it does record those of a command.
     """
-    foreign, polling = tuple(map(prefix, settings.mcp or {})), settings.polling or ()
-    _require_each("polling", polling, polled_command)
-    for text in polling:
+    foreign, entries = tuple(map(prefix, settings.mcp or {})), settings.polling or ()
+    _require_each("polling", entries, polled_command)
+    for text in entries:
         if text in _LOOK_TOOLS or (foreign and text.startswith(foreign)) or polled_command(text)[0] in rules.names:
             continue
         raise ValueError(
-            f"polling = {list(polling)!r}: '{text}' is unknown; use a tool that only looks ({', '.join(_LOOK_TOOLS)}), "
+            f"polling = {list(entries)!r}: '{text}' is unknown; use a tool that only looks ({', '.join(_LOOK_TOOLS)}), "
             f"SERVER__TOOL of a server in [code.mcp], or a command of one of these programs: {', '.join(rules.names)}"
         )
 

@@ -108,7 +108,7 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     room = first_room(transcript.room, agent.context_chars, agent.model_name)
     beside = sum(tool.size for tool in tools)
     result, used_chars = await ask_within(ask, messages_within, room, beside=beside, notice=agent.tell)
-    kind, answer = answer_of(_whole(result), transcript.free_id, tools, misplaced=transcript.misplaced)
+    kind, answer = answer_of(_whole(result), transcript.free_id, tools, misplaced_count=transcript.misplaced_count)
     answer = attrs.evolve(answer, room=room_of(used_chars, agent.context_chars, agent.model_name))
     return [event_step(action.policy, kind, data=as_data(answer))]
 
@@ -145,19 +145,19 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def _read_queued(
-    queued: ToolCall, agent: CodingResources, work: Work, tools: Mapping[str, WorkspaceTool]
+    queued_call: ToolCall, agent: CodingResources, work: Work, tools: Mapping[str, WorkspaceTool]
 ) -> tuple[str, dict[str, object]]:
     """Return the event of a queued call, and its data with the effects that the call would have. Raises what the look raises."""
-    call = read_call(queued, tools)
+    call = read_call(queued_call, tools)
     if call.tool is None:
         return "unknown_call", as_data(CodingCall(call_id=call.call_id, rescues=call.rescues, fault=call.fault))
     if call.tool.name == COMPLETE:
         return "completion" if call.arguments["success"] else "giving_up", as_data(_completion(call, work))
     look = await in_thread(partial(agent.toolbox.look_at, call))
     key = key_of(call.tool.name, key_arguments(call, look, agent.toolbox.workspace.known_as))
-    polled = agent.polls(look.argv)
+    is_polling = agent.polls(look.argv)
     tool = tool_of(call.tool.name, look.argv)
-    did = Did(key, tool, call.tool.kind, answer=work.transcript.answers, polled=polled)
+    did = Did(key, tool, call.tool.kind, answer=work.transcript.answers, polled=is_polling)
     approval = agent.approval(call.tool.needs, look.asks, work.permissions)
     if approval.leave == "ask" and look.cannot is not None:
         approval = Approval("yes", "the call cannot work, and changes nothing")
@@ -171,7 +171,7 @@ async def _read_queued(
         key=key,
         round=round_of(did, tuple(work.past), (*work.past_apart, *agent.others())),
         approval=approval,
-        polled=polled,
+        polled=is_polling,
         files=tuple(work.changes) if call.tool.name == "git_commit" else (),
     )
     return "tool_call", as_data(read_as)

@@ -52,7 +52,7 @@ def summary_of(place: str, run_id: str, work: Work, state: str) -> PartDone:
         reasons={name: count for name, count in work.reasons.items() if name not in _ENDINGS},
         rescues=dict(work.transcript.rescues),
         tools=dict(work.tools),
-        blocked=dict(work.blocked),
+        blocked=dict(work.blocked_calls),
         commands=tuple(work.commands),
         errors=tuple(work.errors),
         asked=work.transcript.answers,
@@ -443,9 +443,9 @@ def state(work: Work, values: Mapping[str, Value]) -> StateFile:
         )
         for chapter in work.chapters
     )
-    blocked = tuple(work.blocked.values())
+    blocked_calls = tuple(work.blocked_calls.values())
     probe = {} if work.probe is None else as_data(work.probe)
-    return StateFile(work.goal, tasks, task, subtask, blocked, probe, dict(values), work.answer)
+    return StateFile(work.goal, tasks, task, subtask, blocked_calls, probe, dict(values), work.answer)
 
 
 def _history_lines(call: WorkCall) -> list[str]:

@@ -80,8 +80,8 @@ def with_tool_list(messages: Sequence[ChatMessage], tools: Iterable[Tool]) -> li
 
 def _signature(tool: Tool) -> str:
     schema = tool.arguments_schema()
-    required, properties = schema.get("required"), schema.get("properties")
-    necessary = required if isinstance(required, list | tuple) else ()
+    required_names, properties = schema.get("required"), schema.get("properties")
+    necessary = required_names if isinstance(required_names, list | tuple) else ()
     names = [name if name in necessary else f"{name}?" for name in properties] if isinstance(properties, dict) else []
     return f"{tool.name}({', '.join(names)})"
 

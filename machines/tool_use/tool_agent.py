@@ -175,21 +175,21 @@ class AgentConversation:
         self.count = 0
         self.first: Entry | None = None
         self.transcript = Transcript(_summary_of)
-        self._arrived: EventEntry | None = None
+        self._last_event: EventEntry | None = None
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Read further entries. Raises ValueError for one that is not valid; the next call reads it again."""
         for entry in entries:
             if isinstance(entry, EventEntry):
-                self._arrived = entry
-            elif isinstance(entry, RowEntry) and self._arrived is not None:
-                self._take_event(self._arrived)  # a refused event changes nothing
+                self._last_event = entry
+            elif isinstance(entry, RowEntry) and self._last_event is not None:
+                self._take_event(self._last_event)  # a refused event changes nothing
             elif isinstance(entry, ResultEntry):
                 self._take_notices(entry)
             self.first = self.first or entry
             self.count += 1
 
-    def unanswered(self) -> list[ChatMessage]:
+    def results_of_open_calls(self) -> list[ChatMessage]:
         """Return results for the calls without one: a provider refuses a request that has such calls."""
         open_calls = map(self.transcript.open_call, self.transcript.open_ids())
         return [
@@ -297,7 +297,7 @@ class ToolAgent:
         tools = tuple(self.tools.values())
         name, seed = str(config.get("model") or ""), config.get("seed") or 0
         most_chars = int(config.get("context_tokens") or CONTEXT_TOKENS) * CHARS_PER_TOKEN
-        head, open_calls = ChatMessage("system", self.instructions), conversation.unanswered()
+        head, open_calls = ChatMessage("system", self.instructions), conversation.results_of_open_calls()
         model = model_of(name, ModelOptions(seed))
 
         async def ask(messages: list[ChatMessage]) -> StreamResult:
@@ -318,7 +318,7 @@ class ToolAgent:
             result, used_chars = await ask_within(ask, messages_within, room, beside=beside, notice=context.show)
         finally:
             await model.aclose()
-        kind, answer = answer_of(result, transcript.free_id, tools, misplaced=transcript.misplaced)
+        kind, answer = answer_of(result, transcript.free_id, tools, misplaced_count=transcript.misplaced_count)
         answer = attrs.evolve(answer, room=room_of(used_chars, most_chars, name))
         return [event_step(action.policy, kind, data=as_data(answer))]
 

@@ -265,11 +265,11 @@ class ModelAnswer:
 
 
 def answer_of(
-    result: streams.StreamResult, free_id: FreeId, tools: Iterable[Tool] = (), *, misplaced: int = 0
+    result: streams.StreamResult, free_id: FreeId, tools: Iterable[Tool] = (), *, misplaced_count: int = 0
 ) -> tuple[AnswerKind, ModelAnswer]:
     """Return the kind of an answer, and the answer.
 
-    A text that seems to call one of `tools` counts as cut off, unless the last `MOST_MISPLACED` answers were such texts (`misplaced` counts them).
+    A text that seems to call one of `tools` counts as cut off, unless the last `MOST_MISPLACED` answers were such texts (`misplaced_count` counts them).
     """
     count = result.count
     usage = ModelUsage(count("prompt_tokens"), count("completion_tokens"), result.cost_usd)
@@ -280,7 +280,7 @@ def answer_of(
     if result.tool_calls:
         return "asked", attrs.evolve(answer, calls=_calls(result.tool_calls, free_id))
     registry = offered([tool.as_openai for tool in tools])
-    if misplaced < MOST_MISPLACED and (name := misplaced_call(result.content, registry)):
+    if misplaced_count < MOST_MISPLACED and (name := misplaced_call(result.content, registry)):
         why = f"its text contains a call of {name}"
         return "cut_off", attrs.evolve(answer, why=why, advice=_CALL_IT, misplaced=name)
     return "said", answer

@@ -149,9 +149,9 @@ def _inner_statement(parts: list[tuple[str, str]]) -> str:
 
 def _query_statement(connection: "DuckDBPyConnection", sql: str) -> Statement:
     """Return a query with the tables in its syntax tree. Raises SqlError when it does more than read tables."""
-    serialized = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0]
+    tree_json = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0]
     try:
-        tree = json.loads(serialized)
+        tree = json.loads(tree_json)
         names = _StatementNames()
         if not tree["error"]:
             names.walk(tree["statements"], frozenset())

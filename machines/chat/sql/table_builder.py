@@ -54,12 +54,14 @@ def _reserved_words() -> frozenset[str]:
         return frozenset(row[0] for row in connection.execute(query).fetchall())
 
 
-def unique(name: str, used: Container[str], *, instead: str = "") -> str:
+def unique(name: str, taken_names: Container[str], *, instead: str = "") -> str:
     """Return a free name: `name`, or `instead`, or one of them with a number."""
     base = instead or name
     with_numbers = (f"{base}_{number}" for number in range(2, 1_000_000))
     return (
-        next(candidate for candidate in (name, base, *with_numbers) if candidate not in used) if name in used else name
+        next(candidate for candidate in (name, base, *with_numbers) if candidate not in taken_names)
+        if name in taken_names
+        else name
     )
 
 

@@ -47,9 +47,9 @@ def permissions_text(permissions: Mapping[str, int], kinds: Mapping[str, str]) -
 
 def permissions_of(text: str, kinds: Mapping[str, str]) -> dict[str, int]:
     """Return the permissions that a line tells, by path; links have none."""
-    said = json.loads(text)
-    usual = {kind: int(bits, 8) for kind, bits in said["usual"].items()}
-    others = {path: int(bits, 8) for path, bits in said["others"].items()}
+    data = json.loads(text)
+    usual = {kind: int(bits, 8) for kind, bits in data["usual"].items()}
+    others = {path: int(bits, 8) for path, bits in data["others"].items()}
     return {path: usual[kind] for path, kind in kinds.items() if kind in usual} | others
 
 
@@ -105,7 +105,7 @@ class Snapshots:
         self._branch = Branch(folder, _NAME, _PATIENCE_S, _GC_PATIENCE_S)
 
     @contextmanager
-    def held(self) -> Iterator[str | None]:
+    def hold(self) -> Iterator[str | None]:
         """Hold the branch against others; gives the newest commit, None before the first. The system lets go of it for a killed process."""
         with self._branch.held():
             yield self._branch.read()
@@ -115,19 +115,19 @@ class Snapshots:
         if not _OBJECT_ID.fullmatch(commit):
             raise HistoryError("a mark is named by 40 hex digits, as it was given")
         try:
-            found = read_commit(commit, self._objects.read(commit))
+            record = read_commit(commit, self._objects.read(commit))
         except ArtifactStoreError as fault:
             raise HistoryError(f"there is no mark {commit} in this history") from fault
-        if not _OBJECT_ID.fullmatch(found.tree):
+        if not _OBJECT_ID.fullmatch(record.tree):
             raise HistoryError(f"{commit} is no mark")
-        files, folders = self._listed(found.tree)
+        files, folders = self._list_tree(record.tree)
         snapshot = Snapshot(commit, files, folders, {}, {})
-        permitted, left_out = ["", "", *found.message.rstrip("\n").split("\n")][-2:]
+        permissions_line, left_out = ["", "", *record.message.rstrip("\n").split("\n")][-2:]
         if left_out.startswith(_LEFT_OUT):
             snapshot = attrs.evolve(snapshot, left_out=json.loads(left_out.removeprefix(_LEFT_OUT)))
-        if permitted.startswith(_PERMISSIONS):
-            known = permissions_of(permitted.removeprefix(_PERMISSIONS), snapshot.kinds())
-            snapshot = attrs.evolve(snapshot, permissions=known)
+        if permissions_line.startswith(_PERMISSIONS):
+            permissions = permissions_of(permissions_line.removeprefix(_PERMISSIONS), snapshot.kinds())
+            snapshot = attrs.evolve(snapshot, permissions=permissions)
         return snapshot
 
     def content(self, blob: str) -> bytes:
@@ -145,18 +145,18 @@ class Snapshots:
     def write(self, state: Snapshot, parent: Snapshot | None, text: str, *, now_s: float) -> Snapshot:
         """Write a commit of a state whose blobs are written; `state` needs no ids of trees and no commit. Only while it is held."""
         folders, bodies = _trees(state.files, state.folders)
-        known = parent.objects() if parent else set()
-        self.write_objects("tree", {tree: body for tree, body in bodies.items() if tree not in known})
+        stored_ids = parent.objects() if parent else set()
+        self.write_objects("tree", {tree: body for tree, body in bodies.items() if tree not in stored_ids})
         above = parent.commit if parent else None
-        permitted = permissions_text(state.permissions, state.kinds())
+        permissions_line = permissions_text(state.permissions, state.kinds())
         left_out = json.dumps(dict(sorted(state.left_out.items())))
-        message = f"{_message_text(text)}\n\n{_PERMISSIONS}{permitted}\n{_LEFT_OUT}{left_out}\n"
+        message = f"{_message_text(text)}\n\n{_PERMISSIONS}{permissions_line}\n{_LEFT_OUT}{left_out}\n"
         commit = self._objects.write("commit", commit_bytes(folders[""], above, message.encode(), now_s=now_s))
         if not self._branch.advance(above, commit):
             raise HistoryError("somebody has moved the branch of this history meanwhile; mark again")
         return Snapshot(commit, state.files, folders, state.left_out, state.permissions)
 
-    def _listed(self, tree: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    def _list_tree(self, tree: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
         """Return files and folders beneath a tree, reading all trees of one depth together."""
         files: dict[str, tuple[str, str]] = {}
         folders: dict[str, str] = {}
@@ -235,16 +235,16 @@ class Content:
     data: bytes
 
 
-def put(workspace: Beneath, path: str, expected: FileVersion, wanted: Content) -> None:
+def put(workspace: Beneath, path: str, expected_version: FileVersion, content: Content) -> None:
     """Write a file or a link, whole or not at all, into a folder that is there. Raises InTheWay."""
     *above, name = path.split("/")
     with _open_folder(workspace, above) as folder:
-        _require(folder, name, expected)
+        _require(folder, name, expected_version)
         sweep(folder)
         temporary = temporary_name()
         try:
-            with _write_temporary(folder, temporary, wanted):
-                if expected is not None or not _link(folder, temporary, name):
+            with _write_temporary(folder, temporary, content):
+                if expected_version is not None or not _link(folder, temporary, name):
                     os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
             raise InTheWay("something else stands there now") from None
@@ -258,11 +258,11 @@ def put(workspace: Beneath, path: str, expected: FileVersion, wanted: Content) -
         os.fsync(folder)
 
 
-def remove(workspace: Beneath, path: str, expected: FileVersion) -> None:
+def remove(workspace: Beneath, path: str, expected_version: FileVersion) -> None:
     """Take a file or a link away. Raises InTheWay."""
     *above, name = path.split("/")
     with _open_folder(workspace, above) as folder:
-        _require(folder, name, expected)
+        _require(folder, name, expected_version)
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
 
@@ -272,10 +272,10 @@ def remove_special(workspace: Beneath, path: str, kind: str) -> None:
     *above, name = path.split("/")
     with _open_folder(workspace, above) as folder:
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             raise InTheWay("it is gone") from None
-        if SPECIAL.get(stat.S_IFMT(found.st_mode)) != kind:
+        if SPECIAL.get(stat.S_IFMT(status.st_mode)) != kind:
             raise InTheWay("something else stands there now")
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
@@ -322,19 +322,19 @@ def _open_folder(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
         raise InTheWay("the system does not let us change it") from error
 
 
-def _require(folder: int, name: str, expected: FileVersion) -> None:
+def _require(folder: int, name: str, expected_version: FileVersion) -> None:
     """Raise InTheWay unless a file is as it is expected to be."""
     try:
-        found = read_file(folder, name)
+        file = read_file(folder, name)
     except (HistoryError, OSError) as error:
         raise InTheWay(f"it is something else now: {error}") from error
-    if found is None:
+    if file is None:
         is_there = _exists(folder, name)
-        if is_there or expected is not None:
+        if is_there or expected_version is not None:
             raise InTheWay("something else stands there now" if is_there else "it is gone")
-    elif expected is None:
+    elif expected_version is None:
         raise InTheWay("there is another file now")
-    elif (found[0], blob_id(found[1])) != expected:
+    elif (file[0], blob_id(file[1])) != expected_version:
         raise InTheWay("it was changed since")
 
 
@@ -356,17 +356,17 @@ def _exists(folder: int, name: str) -> bool:
 
 
 @contextmanager
-def _write_temporary(folder: int, name: str, wanted: Content) -> Iterator[None]:
+def _write_temporary(folder: int, name: str, content: Content) -> Iterator[None]:
     """Write a file or a link under a name of its own; a file is held, so that nobody sweeps it away."""
-    if wanted.mode == LINK:
-        os.symlink(os.fsdecode(wanted.data), name, dir_fd=folder)
+    if content.mode == LINK:
+        os.symlink(os.fsdecode(content.data), name, dir_fd=folder)
         yield
         return
     file = os.open(name, NEW, 0o600, dir_fd=folder)
     try:
         locked(file)
-        write_whole(file, wanted.data)
-        os.fchmod(file, wanted.permissions)
+        write_whole(file, content.data)
+        os.fchmod(file, content.permissions)
         os.fsync(file)
         yield
     finally:

@@ -42,7 +42,7 @@ class IgnoreRule:
 
     parts: tuple[re.Pattern[bytes] | None, ...]
     by_name: bool
-    negated: bool
+    is_negated: bool
     folders_only: bool
 
     def matches(self, path: Sequence[bytes], *, is_folder: bool) -> bool:
@@ -55,8 +55,8 @@ class IgnoreRule:
 def rules_of(text: bytes) -> tuple[IgnoreRule, ...]:
     """Read a `.gitignore`; a line that git gives no meaning names nothing."""
     lines = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    found = (_rule(line.removesuffix(b"\r")) for line in lines if line and not line.startswith(b"#"))
-    return tuple(rule for rule in found if rule is not None)
+    rules = (_rule(line.removesuffix(b"\r")) for line in lines if line and not line.startswith(b"#"))
+    return tuple(rule for rule in rules if rule is not None)
 
 
 def is_named(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], parts: Sequence[bytes], *, is_folder: bool) -> bool:
@@ -69,7 +69,7 @@ def is_named(chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], parts: Sequenc
         below = parts[depth:]
         for rule in reversed(rules):
             if rule.matches(below, is_folder=is_folder):
-                return not rule.negated
+                return not rule.is_negated
     return False
 
 
@@ -80,8 +80,8 @@ def parts_of(path: str) -> tuple[bytes, ...]:
 
 def _rule(line: bytes) -> IgnoreRule | None:
     line = _without_spaces(line)
-    negated = line.startswith(b"!")
-    line = line[1:] if negated else line
+    is_negated = line.startswith(b"!")
+    line = line[1:] if is_negated else line
     folders_only = line.endswith(b"/")
     line = line[:-1] if folders_only else line
     by_name = b"/" not in line
@@ -95,21 +95,21 @@ def _rule(line: bytes) -> IgnoreRule | None:
         parts = [part or _ANY for part in parts]
     elif parts[-1] is None:
         parts.append(_ANY)  # what stands below a folder is at least one part
-    return IgnoreRule(tuple(parts), by_name, negated, folders_only)
+    return IgnoreRule(tuple(parts), by_name, is_negated, folders_only)
 
 
 def _without_spaces(line: bytes) -> bytes:
     """Take spaces from the end, unless a backslash stands before one."""
-    kept = re.match(rb"(?:\\.|[^\\ ]|\\\Z| +(?=[^ ]))*", line, re.DOTALL)
-    return kept[0] if kept else b""
+    match = re.match(rb"(?:\\.|[^\\ ]|\\\Z| +(?=[^ ]))*", line, re.DOTALL)
+    return match[0] if match else b""
 
 
-def _match(wanted: Sequence[re.Pattern[bytes] | None], path: Sequence[bytes]) -> bool:
+def _match(patterns: Sequence[re.Pattern[bytes] | None], path: Sequence[bytes]) -> bool:
     at = start = 0
-    star, count = -1, len(wanted)
+    star, count = -1, len(patterns)
     position = 0
     while position < len(path):
-        part = wanted[at] if at < count else _NOTHING
+        part = patterns[at] if at < count else _NOTHING
         if part is None:
             star, start = at, position
             at += 1
@@ -120,7 +120,7 @@ def _match(wanted: Sequence[re.Pattern[bytes] | None], path: Sequence[bytes]) ->
             at, position = star + 1, start
         else:
             return False
-    return all(part is None for part in wanted[at:])
+    return all(part is None for part in patterns[at:])
 
 
 class _Meaningless(Exception):  # noqa: N818  # it is no fault
@@ -152,8 +152,8 @@ def _pieces(pattern: bytes) -> Iterator[bytes]:
                 raise _Meaningless
             yield byte if byte == b"/" else re.escape(byte)
         elif byte == b"[":
-            found, at = _class(pattern, at)
-            yield found
+            expression, at = _class(pattern, at)
+            yield expression
         elif byte in b"*/":
             yield byte
         else:
@@ -162,25 +162,25 @@ def _pieces(pattern: bytes) -> Iterator[bytes]:
 
 def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
     """Read a bracket expression from behind its bracket; give it, and where it ends."""
-    negated = pattern[at : at + 1] in (b"!", b"^")
-    at += negated
-    found, first, last = b"", True, None
+    is_negated = pattern[at : at + 1] in (b"!", b"^")
+    at += is_negated
+    members, first, last = b"", True, None
     while first or pattern[at : at + 1] != b"]":
         name = re.compile(rb"\[:([a-z]*):\]").match(pattern, at)
         if name is not None:
             if name[1] not in _CLASSES:
                 raise _Meaningless
-            found, at, last = found + _CLASSES[name[1]], name.end(), None
+            members, at, last = members + _CLASSES[name[1]], name.end(), None
         elif pattern[at : at + 1] == b"-" and last is not None and pattern[at + 1 : at + 2] not in (b"]", b""):
             end, at = _literal(pattern, at + 1)
-            found += _range(last, end)
+            members += _range(last, end)
             last = None
         else:
             last, at = _literal(pattern, at)
-            found += re.escape(last)
+            members += re.escape(last)
         first = False
-    found = found.replace(b"&&", rb"&\&").replace(b"||", rb"|\|")  # they may get a meaning in classes of `re`
-    return b"[" + (b"^" if negated else b"") + found + b"]", at + 1
+    members = members.replace(b"&&", rb"&\&").replace(b"||", rb"|\|")  # they may get a meaning in classes of `re`
+    return b"[" + (b"^" if is_negated else b"") + members + b"]", at + 1
 
 
 def _literal(pattern: bytes, at: int) -> tuple[bytes, int]:
@@ -244,14 +244,18 @@ class HistoryError(DsaError):
 
 def unkept(left_out: Mapping[str, str]) -> str:
     """Say in a line which files were left out because there was too much of them; nothing where none was."""
-    found = {why: sorted(path for path, reason in left_out.items() if reason == why) for why in (BEYOND, LATE)}
-    told = [
+    paths_by_reason = {
+        why: sorted(path for path, reason in left_out.items() if reason == why) for why in (BEYOND, LATE)
+    }
+    phrases = [
         f"{len(paths):,} file{'' if len(paths) == 1 else 's'} {why}, as {', '.join(paths[:3])}"
-        for why, paths in found.items()
+        for why, paths in paths_by_reason.items()
         if paths
     ]
     lines = (
-        [f"not kept, so no diff shows what changes in it and no undo puts it back: {'; '.join(told)}"] if told else []
+        [f"not kept, so no diff shows what changes in it and no undo puts it back: {'; '.join(phrases)}"]
+        if phrases
+        else []
     )
     lines += [
         f"not told when it is gone: what is {why}, as {path}"
@@ -302,7 +306,7 @@ class FileState:
     stamp: Stamp
     mode: str
     blob: str
-    settled: bool
+    is_settled: bool
 
     @property
     def permissions(self) -> int | None:
@@ -348,24 +352,24 @@ def look(
     """
     above = {"/".join(parts[:depth]) for parts in (path.split("/") for path in also) for depth in range(1, len(parts))}
     effort = effort or ScanBudget()
-    effort.room_bytes -= sum(seen.stamp[1] for seen in before.values())
-    ignored = _IgnoredNames.of(left_out, own)
-    looking = _Scan(before, folders, frozenset(also), above, keep, own, left_out or {}, effort, ignored)
-    looking.folder(root, "", ())
-    looking.large_ones(root)
-    looking.sight.left_out |= ignored.told() | {
+    effort.room_bytes -= sum(state.stamp[1] for state in before.values())
+    ignored_names = _IgnoredNames.of(left_out, own)
+    scan = _Scan(before, folders, frozenset(also), above, keep, own, left_out or {}, effort, ignored_names)
+    scan.folder(root, "", ())
+    scan.large_ones(root)
+    scan.sight.left_out |= ignored_names.left_out() | {
         path: why for path, why in (left_out or {}).items() if why == TOO_MANY_IGNORED
     }
-    return looking.sight
+    return scan.sight
 
 
 def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
     """Return mode and content of a file or link, None where neither is. Raises OSError, and HistoryError for one that is too large."""
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
             return LINK, os.fsencode(os.readlink(name, dir_fd=folder))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return None
         read = _read(folder, name)
     except FileNotFoundError:
@@ -379,9 +383,9 @@ def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
 class _IgnoredNames:
     """The names of what was there and ignored at the first look: found there, and looked for later among those that are `known`, by folder."""
 
-    known: Mapping[str, Collection[str]] | None
+    known_names: Mapping[str, Collection[str]] | None
     own: tuple[int, int]
-    found: set[str] = attrs.field(factory=set)
+    paths: set[str] = attrs.field(factory=set)
     beyond: str = ""
 
     @classmethod
@@ -389,65 +393,65 @@ class _IgnoredNames:
         """Return what was known at the last look; None where there was none."""
         if left_out is None:
             return cls(None, own)
-        known: dict[str, set[str]] = {}
+        known_names: dict[str, set[str]] = {}
         for path in (path for path, why in left_out.items() if why == IGNORED_AT_START):
-            while path and path.rpartition("/")[2] not in known.setdefault(path.rpartition("/")[0], set()):
+            while path and path.rpartition("/")[2] not in known_names.setdefault(path.rpartition("/")[0], set()):
                 folder, _, name = path.rpartition("/")
-                known[folder].add(name)
+                known_names[folder].add(name)
                 path = folder  # noqa: PLW2901  (up to the top)
-        return cls(known, own)
+        return cls(known_names, own)
 
     def has(self, path: str) -> bool:
         """Return whether a file was ignored at the first look; it is found again."""
         folder, _, name = path.rpartition("/")
-        is_known = self.known is not None and name in self.known.get(folder, ())
+        is_known = self.known_names is not None and name in self.known_names.get(folder, ())
         if is_known:
-            self.found.add(path)
+            self.paths.add(path)
         return is_known
 
     def file(self, path: str) -> None:
         """Take a file that is ignored now: at the first look it counts."""
-        if self.known is not None:
+        if self.known_names is not None:
             self.has(path)
-        elif len(self.found) < MOST_IGNORED:
-            self.found.add(path)
+        elif len(self.paths) < MOST_IGNORED:
+            self.paths.add(path)
         else:
             self.beyond = self.beyond or path
 
     def folder(self, above: int, path: str) -> None:
         """Take what lies in a folder that is ignored now, but for what other programs keep."""
-        is_of_none = self.known is not None and path not in self.known
+        is_of_none = self.known_names is not None and path not in self.known_names
         if self.beyond or is_of_none or path.count("/") >= _DEEPEST:
             return
         try:
-            opened = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
+            descriptor = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
         except OSError:  # gone, or something else, since it was listed, or not for us
             return
         try:
-            for name, mode in () if self._is_left_out(opened) else self._inside(opened, path):
+            for name, mode in () if self._is_left_out(descriptor) else self._inside(descriptor, path):
                 take = self.folder if stat.S_ISDIR(mode) else lambda _, inner: self.file(inner)
-                take(opened, f"{path}/{name}")
+                take(descriptor, f"{path}/{name}")
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
-    def _is_left_out(self, opened: int) -> bool:
-        found = os.fstat(opened)
-        return (found.st_dev, found.st_ino) == self.own or _has(opened, _VIRTUAL)
+    def _is_left_out(self, descriptor: int) -> bool:
+        status = os.fstat(descriptor)
+        return (status.st_dev, status.st_ino) == self.own or _has(descriptor, _VIRTUAL)
 
-    def _inside(self, opened: int, path: str) -> Iterator[tuple[str, int]]:
+    def _inside(self, descriptor: int, path: str) -> Iterator[tuple[str, int]]:
         """Yield the names in a folder with their modes: of a very large one some more than are taken, later those that are known."""
-        if self.known is not None:
-            names = sorted(self.known[path])
+        if self.known_names is not None:
+            names = sorted(self.known_names[path])
         else:
-            with os.scandir(opened) as entries:
+            with os.scandir(descriptor) as entries:
                 names = sorted(entry.name for entry in islice(entries, MOST_IGNORED + 1) if not _is_closed(entry.name))
         for name in names:
             with suppress(FileNotFoundError):
-                yield name, os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode
+                yield name, os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
 
-    def told(self) -> dict[str, str]:
+    def left_out(self) -> dict[str, str]:
         """Return them as what is left out."""
-        return dict.fromkeys(sorted(self.found), IGNORED_AT_START) | (
+        return dict.fromkeys(sorted(self.paths), IGNORED_AT_START) | (
             {self.beyond: TOO_MANY_IGNORED} if self.beyond else {}
         )
 
@@ -462,46 +466,51 @@ class _Scan:
     own: tuple[int, int]
     left_out: Mapping[str, str]
     effort: ScanBudget
-    ignored: _IgnoredNames
+    ignored_names: _IgnoredNames
     sight: WorkspaceState = attrs.field(factory=WorkspaceState)
     later: list[tuple[int, str]] = attrs.field(factory=list)
 
     def folder(
-        self, opened: int, prefix: str, chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], *, is_closed: bool = False
+        self,
+        descriptor: int,
+        prefix: str,
+        chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]],
+        *,
+        is_closed: bool = False,
     ) -> None:
         """Look at everything in a folder; `prefix` ends with a slash, or is empty. `chain` are the rules of the folders above it.
 
         In one that `is_closed` only what was asked for is looked at, or was looked at the last time.
         """
-        with os.scandir(opened) as entries:
-            listed = list(entries)
-        here, names = prefix[:-1], {entry.name for entry in listed}
+        with os.scandir(descriptor) as entries:
+            all_entries = list(entries)
+        here, names = prefix[:-1], {entry.name for entry in all_entries}
         if here and _VIRTUAL in names and f"{prefix}{_VIRTUAL}" not in self.before:
             if here not in self.folders and here not in self.above:
                 self.sight.left_out[here] = "a virtual environment"
                 return
             is_closed = True
-        found = [
+        entries_to_scan = [
             entry
-            for entry in listed
+            for entry in all_entries
             if not (is_closed or _is_closed(entry.name)) or self._is_wanted(prefix + entry.name)
         ]
-        self.sight.folders[here] = os.fstat(opened).st_mode & _PERMISSIONS
-        rules = self._rules(opened) if _IGNORE in names else ()
+        self.sight.folders[here] = os.fstat(descriptor).st_mode & _PERMISSIONS
+        rules = self._rules(descriptor) if _IGNORE in names else ()
         chain = [*chain, (prefix.count("/"), rules)] if rules else chain
-        for entry in found:
+        for entry in entries_to_scan:
             path = prefix + entry.name
             is_wanted = self._is_wanted(path)
             if entry.is_dir(follow_symlinks=False):
                 if is_wanted or not _is_ignored(chain, path, is_folder=True):
-                    self._into(opened, path, chain, is_closed=is_closed or _is_closed(entry.name))
+                    self._into(descriptor, path, chain, is_closed=is_closed or _is_closed(entry.name))
                 else:
-                    self.ignored.folder(opened, path)
+                    self.ignored_names.folder(descriptor, path)
             elif not is_wanted and _is_ignored(chain, path, is_folder=False):
-                self.ignored.file(path)
-            elif is_wanted or not self.ignored.has(path):
+                self.ignored_names.file(path)
+            elif is_wanted or not self.ignored_names.has(path):
                 with suppress(FileNotFoundError):  # gone since it was listed
-                    self._file(opened, entry.name, path, entry.stat(follow_symlinks=False))
+                    self._file(descriptor, entry.name, path, entry.stat(follow_symlinks=False))
         if len(self.sight.files) + len(self.sight.left_out) + len(self.later) > _MOST:
             raise HistoryError(
                 f"the workspace has more than {_MOST:,} files: name what is not worked on in a .gitignore"
@@ -511,9 +520,9 @@ class _Scan:
         """Return whether something is looked at whatever its name is."""
         return path in self.before or path in self.folders or path in self.also or path in self.above
 
-    def _rules(self, opened: int) -> tuple[IgnoreRule, ...]:
+    def _rules(self, descriptor: int) -> tuple[IgnoreRule, ...]:
         try:
-            read = _read(opened, _IGNORE)
+            read = _read(descriptor, _IGNORE)
         except OSError:  # a link, as git has it, or gone, or not for us: it names nothing
             return ()
         return rules_of(read[1]) if read else ()
@@ -525,33 +534,33 @@ class _Scan:
             self.sight.left_out[path] = f"deeper than {_DEEPEST} folders"
             return
         try:
-            opened = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
+            descriptor = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
         except (FileNotFoundError, NotADirectoryError):  # gone, or something else, since it was listed
             return
         except PermissionError:
             self.sight.left_out[path] = "cannot be read"
             return
         try:
-            found = os.fstat(opened)
-            if (found.st_dev, found.st_ino) != self.own:
-                self.folder(opened, path + "/", chain, is_closed=is_closed)
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) != self.own:
+                self.folder(descriptor, path + "/", chain, is_closed=is_closed)
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
-    def _file(self, folder: int, name: str, path: str, found: os.stat_result) -> None:
+    def _file(self, folder: int, name: str, path: str, status: os.stat_result) -> None:
         self.effort.go_on()
-        seen = self.before.get(path)
-        if seen is not None and seen.settled and seen.stamp == _stamp(found):
-            self.sight.files[path] = seen
-        elif stat.S_ISLNK(found.st_mode):
+        earlier = self.before.get(path)
+        if earlier is not None and earlier.is_settled and earlier.stamp == _stamp(status):
+            self.sight.files[path] = earlier
+        elif stat.S_ISLNK(status.st_mode):
             target = os.fsencode(os.readlink(name, dir_fd=folder))
-            self._keep(path, LINK, target, found, settled=True)  # a link is never changed, only replaced
-        elif stat.S_ISREG(found.st_mode):
-            self._bounded(folder, name, path, found.st_size)
+            self._keep(path, LINK, target, status, is_settled=True)  # a link is never changed, only replaced
+        elif stat.S_ISREG(status.st_mode):
+            self._read_within_bounds(folder, name, path, status.st_size)
         else:
-            self.sight.left_out[path] = SPECIAL[stat.S_IFMT(found.st_mode)]
+            self.sight.left_out[path] = SPECIAL[stat.S_IFMT(status.st_mode)]
 
-    def _bounded(self, folder: int, name: str, path: str, size: int) -> None:
+    def _read_within_bounds(self, folder: int, name: str, path: str, size: int) -> None:
         """Read a file that is known or asked for; another one as far as there is room, a large one later."""
         if path in self.before or path in self.also:
             self._regular(folder, name, path)
@@ -576,11 +585,11 @@ class _Scan:
         for size, path in sorted(self.later):
             self.effort.go_on()
             *above, name = path.split("/")
-            with ExitStack() as opened, suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # gone since
+            with ExitStack() as stack, suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # gone since
                 folder = root
                 for part in above:
                     folder = os.open(part, FOLDER, dir_fd=folder)
-                    opened.callback(os.close, folder)
+                    stack.callback(os.close, folder)
                 self._new(folder, name, path, size)
 
     def _regular(self, folder: int, name: str, path: str) -> None:
@@ -595,30 +604,32 @@ class _Scan:
         if read is None:
             self.sight.left_out[path] = f"over {LARGEST_BYTES:,} bytes"
             return
-        found, content = read
-        tick_ns = _TICK_NS if found.st_ctime_ns % _SECOND_NS else 2 * _SECOND_NS  # such a file system counts seconds
-        self._keep(path, _mode(found.st_mode), content, found, settled=found.st_ctime_ns < now_ns - tick_ns)
+        status, content = read
+        tick_ns = _TICK_NS if status.st_ctime_ns % _SECOND_NS else 2 * _SECOND_NS  # such a file system counts seconds
+        self._keep(path, _mode(status.st_mode), content, status, is_settled=status.st_ctime_ns < now_ns - tick_ns)
 
-    def _keep(self, path: str, mode: str, content: bytes, found: os.stat_result, *, settled: bool) -> None:
+    def _keep(self, path: str, mode: str, content: bytes, status: os.stat_result, *, is_settled: bool) -> None:
         self.effort.go_on(len(content))
         blob = blob_id(content)
         self.keep(blob, content)
-        self.sight.files[path] = FileState(_stamp(found), mode, blob, settled)
+        self.sight.files[path] = FileState(_stamp(status), mode, blob, is_settled)
 
 
 def _read(folder: int, name: str) -> tuple[os.stat_result, bytes] | None:
     """Read a regular file, with how it was before that; None when it is none, or too large. Raises OSError."""
-    opened = os.open(name, READ, dir_fd=folder)
+    descriptor = os.open(name, READ, dir_fd=folder)
     try:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_BYTES:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_BYTES:
             return None
         content = bytearray()
-        while len(content) <= LARGEST_BYTES and (piece := os.read(opened, max(found.st_size - len(content), 0) + 1)):
+        while len(content) <= LARGEST_BYTES and (
+            piece := os.read(descriptor, max(status.st_size - len(content), 0) + 1)
+        ):
             content += piece
     finally:
-        os.close(opened)
-    return (found, bytes(content)) if len(content) <= LARGEST_BYTES else None
+        os.close(descriptor)
+    return (status, bytes(content)) if len(content) <= LARGEST_BYTES else None
 
 
 def _has(folder: int, name: str) -> bool:
@@ -629,8 +640,8 @@ def _has(folder: int, name: str) -> bool:
     return True
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def _mode(mode: int) -> str:

@@ -48,34 +48,34 @@ class McpServer:
     start_s: float = 20.0
 
     @classmethod
-    def from_mapping(cls, name: str, said: object) -> Self:
+    def from_mapping(cls, name: str, table: object) -> Self:
         """Read the table `[mcp.NAME]`. Raises ParameterError."""
         where = f"[mcp.{name}]"
-        if not isinstance(said, Mapping):
+        if not isinstance(table, Mapping):
             raise ParameterError(f'{where} is a table with `command = ["PROGRAM", "ARGUMENT", ..]`')
-        if unknown := sorted(set(said) - set(_SETTINGS)):
+        if unknown := sorted(set(table) - set(_SETTINGS)):
             raise ParameterError(f"{where} has no setting `{unknown[0]}`; there are: {', '.join(_SETTINGS)}")
-        if fault := _fault(said):
+        if fault := _fault(table):
             raise ParameterError(f"{where}: {fault}")
-        return read_record(cls, said)
+        return read_record(cls, table)
 
 
-def _fault(said: JsonObject) -> str:
+def _fault(table: JsonObject) -> str:
     """Return what is wrong with a table whose settings are all known; nothing where nothing is."""
-    env, command = said.get("env", {}), said.get("command")
+    env, command = table.get("env", {}), table.get("command")
     if not _are_texts(command) or not command or not command[0]:
         return '`command` is needed: a list of texts, the program first, such as ["uvx", "some-server"]'
     if not isinstance(env, Mapping) or not all(_is_text(each) for pair in env.items() for each in pair):
         return '`env` is a table of texts, such as { API_TOKEN = ".." }'
     if any(not name or "=" in name for name in env):
         return "`env` has a name that no variable can have: it is empty, or has a `=`"
-    if not _is_text(said.get("cwd", "")):
+    if not _is_text(table.get("cwd", "")):
         return "`cwd` is a folder, as a text"
-    if odd := [name for name in _SECONDS if not _is_time(said.get(name, 1.0))]:
+    if odd := [name for name in _SECONDS if not _is_time(table.get(name, 1.0))]:
         return f"`{odd[0]}` is a number of seconds, above 0 and up to {_LONGEST_S:g}"
-    if said.get("tools") is not None and not _are_texts(said["tools"]):
+    if table.get("tools") is not None and not _are_texts(table["tools"]):
         return "`tools` is a list of names of tools"
-    if said.get("approve", "ask") not in get_args(Approve):
+    if table.get("approve", "ask") not in get_args(Approve):
         return f"`approve` is one of: {', '.join(get_args(Approve))}"
     return ""
 
@@ -128,14 +128,14 @@ class ListedTool:
     is_idempotent: bool
 
 
-def read_tool(said: JsonObject) -> ListedTool:
+def read_tool(entry: JsonObject) -> ListedTool:
     """Return a tool of a list. The package mcp has looked at the form of the list before."""
-    hints = said.get("annotations")
+    hints = entry.get("annotations")
     hints = hints if isinstance(hints, Mapping) else {}
     reads_only = hints.get("readOnlyHint") is True
     is_idempotent = reads_only or hints.get("idempotentHint") is True
-    about = str(said.get("description") or said.get("title") or "")
-    return ListedTool(str(said["name"]), about, said.get("inputSchema"), reads_only, is_idempotent)
+    about = str(entry.get("description") or entry.get("title") or "")
+    return ListedTool(str(entry["name"]), about, entry.get("inputSchema"), reads_only, is_idempotent)
 
 
 def prefix(server: str) -> str:
@@ -148,26 +148,26 @@ def tool_name(server: str, tool: str) -> str:
 
     What has to be altered for that ends in a digest of both names, so that it stays apart from others, and is the same every time.
     """
-    made = prefix(server) + _ODD_IN_A_NAME.sub("_", tool)
-    is_as_it_was = _PLAIN_SERVER.fullmatch(server) and made == f"{server}__{tool}"
-    if is_as_it_was and len(made) <= _LONGEST_NAME:
-        return made
+    name = prefix(server) + _ODD_IN_A_NAME.sub("_", tool)
+    is_as_it_was = _PLAIN_SERVER.fullmatch(server) and name == f"{server}__{tool}"
+    if is_as_it_was and len(name) <= _LONGEST_NAME:
+        return name
     digest = sha256(f"{server}\0{tool}".encode(errors="surrogatepass")).hexdigest()[:8]
-    return f"{made[: _LONGEST_NAME - 9]}_{digest}"
+    return f"{name[: _LONGEST_NAME - 9]}_{digest}"
 
 
-def tools_of(name: str, server: McpServer, listed: Sequence[ListedTool]) -> tuple[ForeignTool, ...]:
+def tools_of(name: str, server: McpServer, listed_tools: Sequence[ListedTool]) -> tuple[ForeignTool, ...]:
     """Return the tools that may be used, in the server's order. Raises ToolError `bad_tools`."""
-    known = Counter(each.name for each in listed)
-    wanted = known.keys() if server.tools is None else set(server.tools)
-    if missing := sorted(wanted - known.keys()):
-        raise _bad(name, f"has no tool '{one_line(missing[0])}', which its `tools` name; it has: {shown_names(known)}")
-    used = [each for each in listed if each.name in wanted]
-    if len(used) > MOST_TOOLS:
-        raise _bad(name, f"lists {len(used):,} tools, and {MOST_TOOLS} may be used; {_CHOOSE}")
-    if twice := [each for each, count in known.items() if count > 1 and each in wanted]:
+    counts = Counter(each.name for each in listed_tools)
+    names = counts.keys() if server.tools is None else set(server.tools)
+    if missing := sorted(names - counts.keys()):
+        raise _bad(name, f"has no tool '{one_line(missing[0])}', which its `tools` name; it has: {shown_names(counts)}")
+    tools = [each for each in listed_tools if each.name in names]
+    if len(tools) > MOST_TOOLS:
+        raise _bad(name, f"lists {len(tools):,} tools, and {MOST_TOOLS} may be used; {_CHOOSE}")
+    if twice := [each for each, count in counts.items() if count > 1 and each in names]:
         raise _bad(name, f"lists two tools of the name '{one_line(twice[0])}'; {_CHOOSE}")
-    return tuple(_tool(name, server, each) for each in used)
+    return tuple(_tool(name, server, each) for each in tools)
 
 
 def check_apart(tools: Sequence[ForeignTool]) -> None:
@@ -183,16 +183,16 @@ def check_apart(tools: Sequence[ForeignTool]) -> None:
 _CHOOSE = 'name those to be used in its settings: tools = ["..", ".."]'
 
 
-def _tool(name: str, server: McpServer, listed: ListedTool) -> ForeignTool:
-    schema, odd = listed.schema, f"has a tool '{one_line(listed.name)}' whose"
+def _tool(name: str, server: McpServer, listed_tool: ListedTool) -> ForeignTool:
+    schema, odd = listed_tool.schema, f"has a tool '{one_line(listed_tool.name)}' whose"
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise _bad(name, f"{odd} `inputSchema` is no schema of an object; {_CHOOSE}")
     size = len(json.dumps(schema))
     if size > _LONGEST_SCHEMA:
         raise _bad(name, f"{odd} `inputSchema` has {size:,} characters, and {_LONGEST_SCHEMA:,} are allowed; {_CHOOSE}")
     return ForeignTool(
-        tool_name(name, listed.name), name, listed.name, _short_description(listed.description), schema,
-        listed.reads_only, listed.is_idempotent, server.approve,
+        tool_name(name, listed_tool.name), name, listed_tool.name, _short_description(listed_tool.description), schema,
+        listed_tool.reads_only, listed_tool.is_idempotent, server.approve,
     )  # fmt: skip
 
 
@@ -243,26 +243,26 @@ class ServerAnswer:
     """An answer to a call as it came. `asks`: it is a question back. `restarted` says why its server was started again before the call."""
 
     blocks: tuple[Block, ...] = ()
-    structured: object = None
+    structured_content: object = None
     is_error: bool = False
     asks: bool = False
-    restarted: str = ""
+    restart_reason: str = ""
 
 
-def read_answer(said: JsonObject) -> ServerAnswer:
+def read_answer(message: JsonObject) -> ServerAnswer:
     """Return the answer that a message has as its result. The package mcp has looked at its form before."""
-    listed = said.get("content")
-    blocks = tuple(map(_block, listed)) if isinstance(listed, list) else ()
-    asks = said.get("resultType") == "input_required"
-    return ServerAnswer(blocks, said.get("structuredContent"), said.get("isError") is True, asks)
+    content = message.get("content")
+    blocks = tuple(map(_block, content)) if isinstance(content, list) else ()
+    asks = message.get("resultType") == "input_required"
+    return ServerAnswer(blocks, message.get("structuredContent"), message.get("isError") is True, asks)
 
 
-def _block(said: JsonObject) -> Block:
-    inner = said.get("resource")
-    inner = inner if isinstance(inner, Mapping) else said
+def _block(block: JsonObject) -> Block:
+    inner = block.get("resource")
+    inner = inner if isinstance(inner, Mapping) else block
     data = inner.get("data", inner.get("blob"))
     text, media_type, uri = (_text(inner.get(name)) for name in ("text", "mimeType", "uri"))
-    return Block(str(said["type"]), text, data if isinstance(data, str) else None, media_type, uri)
+    return Block(str(block["type"]), text, data if isinstance(data, str) else None, media_type, uri)
 
 
 def _text(value: object) -> str:
@@ -299,27 +299,27 @@ def result_of(answer: ServerAnswer, redact: Redact) -> ServerResult:
     Raises ToolError `tool_error` with the text where the tool says that it failed, `bad_result` where a value is not valid JSON.
     """
     texts = [each.text for each in answer.blocks if each.kind in {"text", "resource"} and each.text]
-    text, omitted = command_runner.shortened_output("\n".join(texts).encode(errors="replace"), b"", 0, redact)
+    text, omitted_count = command_runner.shortened_output("\n".join(texts).encode(errors="replace"), b"", 0, redact)
     if answer.is_error:
         raise WorkspaceToolError("tool_error", text.strip() or "the tool failed, and does not say why")
-    structured, structured_omitted = _structured_value(answer.structured, redact)
+    structured_value, structured_omitted = _structured_value(answer.structured_content, redact)
     attachments = [each for each in (_attachment(block, redact) for block in answer.blocks) if each is not None]
     beyond = max(0, len(attachments) - _MOST_ATTACHMENTS)
     return ServerResult(
-        text, structured, structured_omitted, omitted, tuple(attachments[:_MOST_ATTACHMENTS]), beyond,
-        redact(answer.restarted), _left_out(omitted, structured_omitted, beyond),
+        text, structured_value, structured_omitted, omitted_count, tuple(attachments[:_MOST_ATTACHMENTS]), beyond,
+        redact(answer.restart_reason), _left_out(omitted_count, structured_omitted, beyond),
     )  # fmt: skip
 
 
-def _left_out(text: int, structured: int, attachments: int) -> str:
+def _left_out(text: int, structured_size: int, attachments: int) -> str:
     """Return what was left out; nothing where all is there."""
     left = [
         (text, "characters of the text are left out"),
-        (structured, "characters of a structured value are left out"),
+        (structured_size, "characters of a structured value are left out"),
         (attachments, "attachments are not named"),
     ]
-    told = [f"{count:,} {what}" for count, what in left if count]
-    return f"{', '.join(told)}: ask the tool for less" if told else ""
+    phrases = [f"{count:,} {what}" for count, what in left if count]
+    return f"{', '.join(phrases)}: ask the tool for less" if phrases else ""
 
 
 def _attachment(block: Block, redact: Redact) -> Attachment | None:
@@ -350,5 +350,5 @@ def _structured_value(value: object, redact: Redact) -> tuple[object, int]:
             return None, len(text)
         return each_text(json.loads(text.encode(errors="replace")), redact, with_names=True), 0
     except (ValueError, RecursionError) as error:
-        told = "the tool gave a structured value with a number that JSON has not, or nested too deep"
-        raise WorkspaceToolError("bad_result", told) from error
+        message = "the tool gave a structured value with a number that JSON has not, or nested too deep"
+        raise WorkspaceToolError("bad_result", message) from error

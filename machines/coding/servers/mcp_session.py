@@ -86,12 +86,12 @@ class ServerProcess:
         pieces: list[bytes] = []
         size = 0
         while piece := await _read(self._stdout.fileno()):
-            *ended, begun = piece.split(b"\n")
-            for line in ended:
+            *complete_lines, rest = piece.split(b"\n")
+            for line in complete_lines:
                 yield b"".join([*pieces, line])
                 pieces, size = [], 0
-            pieces.append(begun)
-            size += len(begun)
+            pieces.append(rest)
+            size += len(rest)
             if size > LONGEST_BYTES:
                 raise TooLarge(f"of more than {LONGEST_BYTES >> 20} MiB")
 
@@ -145,8 +145,8 @@ class ServerProcess:
         code = self._process.poll()
         how = "" if code is None else f"exit code {code}" if code >= 0 else f"ended by {_signal_name(-code)}"
         lines = [line for line in self._complaints.decode(errors="replace").splitlines() if line.strip()]
-        said = f"its last words: {one_line(lines[-1], 300)}" if lines else ""
-        return "; ".join(filter(None, (how, said)))
+        last_words = f"its last words: {one_line(lines[-1], 300)}" if lines else ""
+        return "; ".join(filter(None, (how, last_words)))
 
     async def _is_over_soon(self) -> bool:
         import anyio
@@ -192,12 +192,12 @@ class PendingCall:
 
     tool: ForeignTool
     arguments: JsonObject
-    sent: bool = False
+    is_sent: bool = False
 
     @property
-    def told(self) -> str:
+    def outcome_text(self) -> str:
         """What is known of a call that has brought nothing."""
-        return "It may have done what was asked" if self.sent else "It was not asked: the call was not made"
+        return "It may have done what was asked" if self.is_sent else "It was not asked: the call was not made"
 
 
 class Live:
@@ -207,12 +207,12 @@ class Live:
         self._name, self._server = name, server
         self.process = ServerProcess(name, server)
         self.why: WorkspaceToolError | None = None
-        self.restarted = ""
+        self.restart_reason = ""
         self.tools: tuple[ForeignTool, ...] = ()
-        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session: ClientSession | None = None
-        self._over, self._garbled, self._is_stale = asyncio.Event(), b"", False
-        self._asking: deque[PendingCall] = deque()
+        self._over, self._garbled_line, self._is_stale = asyncio.Event(), b"", False
+        self._pending_calls: deque[PendingCall] = deque()
         self.task = asyncio.create_task(self._lead())
 
     @property
@@ -226,40 +226,40 @@ class Live:
             self.why = why
             self._over.set()
 
-    async def asked(self, asking: PendingCall) -> ServerAnswer:
+    async def call_tool(self, pending_call: PendingCall) -> ServerAnswer:
         """Return what a call gave. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
         from mcp import types
 
-        tool = asking.tool
+        tool = pending_call.tool
         if self._is_stale:
             await self._list()
         current = {each.tool: each for each in self.tools}.get(tool.tool)
         if current is None:
             raise WorkspaceToolError(
-                "tool_gone", f"{self.named} has no '{one_line(tool.tool)}' any more; {self._has()}"
+                "tool_gone", f"{self.label} has no '{one_line(tool.tool)}' any more; {self._has()}"
             )
         if current != tool:
-            changed = f"{self.named} has changed '{one_line(tool.tool)}' since its tools were listed; do without it"
-            raise WorkspaceToolError("tool_changed", changed)
-        params = types.CallToolRequestParams(name=tool.tool, arguments=dict(asking.arguments))
+            message = f"{self.label} has changed '{one_line(tool.tool)}' since its tools were listed; do without it"
+            raise WorkspaceToolError("tool_changed", message)
+        params = types.CallToolRequestParams(name=tool.tool, arguments=dict(pending_call.arguments))
         assert self._session is not None
-        self._asking.append(asking)
+        self._pending_calls.append(pending_call)
         try:
-            said = await self._session.send_request(types.CallToolRequest(params=params), _as_written())
+            result = await self._session.send_request(types.CallToolRequest(params=params), _as_written())
         finally:
-            if asking in self._asking:
-                self._asking.remove(asking)
-        return read_answer(said)
+            if pending_call in self._pending_calls:
+                self._pending_calls.remove(pending_call)
+        return read_answer(result)
 
     @property
-    def named(self) -> str:
+    def label(self) -> str:
         """The server, as sentences begin."""
         return f"the MCP server '{self._name}'"
 
-    def garbled(self) -> str:
+    def garbled_text(self) -> str:
         """Return what it has written that is no message; nothing where all were."""
-        said = one_line(self._garbled.decode(errors="replace"))
-        return f"; its output has lines that are no MCP messages, such as '{said}'" if said else ""
+        line = one_line(self._garbled_line.decode(errors="replace"))
+        return f"; its output has lines that are no MCP messages, such as '{line}'" if line else ""
 
     # -- its life -------------------------------------------------------------------------------------------------------
 
@@ -270,9 +270,9 @@ class Live:
         finally:
             self._over.set()
             self.process.close()
-            self.why = self.why or self._ended()
-            if not self.started.done():
-                self.started.set_result(None)
+            self.why = self.why or self._end_error()
+            if not self.ready.done():
+                self.ready.set_result(None)
 
     async def _live(self) -> None:
         """Read, write and talk until it is over."""
@@ -285,31 +285,34 @@ class Live:
             async with anyio.create_task_group() as pumps:
                 pumps.start_soon(self._read, into_session)
                 pumps.start_soon(self.process.listen_to_complaints)
-                writing = asyncio.create_task(self._write(from_session))
+                write_task = asyncio.create_task(self._write(from_session))
                 try:
                     await self._talk(from_server, into_server)
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await cancel(writing)
+                        await cancel(write_task)
                         await self.process.end()
                     pumps.cancel_scope.cancel()
 
     async def _talk(
         self,
-        reading: "MemoryObjectReceiveStream[SessionMessage | Exception]",
-        writing: "MemoryObjectSendStream[SessionMessage]",
+        receive_stream: "MemoryObjectReceiveStream[SessionMessage | Exception]",
+        send_stream: "MemoryObjectSendStream[SessionMessage]",
     ) -> None:
         """Introduce ourselves, and have the talk go on until it is over."""
         from mcp import ClientSession, types
 
         async with ClientSession(
-            reading, writing, client_info=types.Implementation(name=_US[0], version=_US[1]), message_handler=self._heard
+            receive_stream,
+            send_stream,
+            client_info=types.Implementation(name=_US[0], version=_US[1]),
+            message_handler=self._on_message,
         ) as session:
-            introducing = asyncio.create_task(self._introduced(session))
+            introduction = asyncio.create_task(self._introduce(session))
             await self._over.wait()
-        await introducing  # it has no session any more: it ends
+        await introduction  # it has no session any more: it ends
 
-    async def _introduced(self, session: "ClientSession") -> None:
+    async def _introduce(self, session: "ClientSession") -> None:
         from mcp import MCPError
 
         seconds = self._server.start_s
@@ -322,28 +325,28 @@ class Live:
             self.stop(error)
         except (MCPError, ValueError, RuntimeError) as error:
             if not self.is_over:
-                self.stop(_not_started(f"{self.named} cannot be talked to: {error_text(error)}{self.garbled()}"))
+                self.stop(_not_started(f"{self.label} cannot be talked to: {error_text(error)}{self.garbled_text()}"))
         else:
-            self.started.set_result(None)
+            self.ready.set_result(None)
         finally:
             late.cancel()
-            if not self.started.done():
+            if not self.ready.done():
                 self._over.set()
 
     def _is_late(self, seconds: float) -> None:
         ending = self.process.ending()
-        late = f"{self.named} is not ready within {seconds:g} s{f' ({ending})' if ending else ''}{self.garbled()}"
+        late = f"{self.label} is not ready within {seconds:g} s{f' ({ending})' if ending else ''}{self.garbled_text()}"
         self.stop(
             _not_started(
                 f"{late}. Run its command by itself to see what it waits for, or raise `start_s` in its settings"
             )
         )
 
-    def _ended(self) -> WorkspaceToolError:
+    def _end_error(self) -> WorkspaceToolError:
         """Return why it is over where it has ended by itself."""
         ending = self.process.ending()
-        said = f"{self.named} has ended{f' ({ending})' if ending else ''}{self.garbled()}"
-        return WorkspaceToolError("server_ended", said) if self.started.done() else _not_started(said)
+        message = f"{self.label} has ended{f' ({ending})' if ending else ''}{self.garbled_text()}"
+        return WorkspaceToolError("server_ended", message) if self.ready.done() else _not_started(message)
 
     async def _list(self) -> None:
         """Read its tools. Raises ToolError `bad_tools`, MCPError."""
@@ -351,27 +354,27 @@ class Live:
 
         assert self._session is not None
         self._is_stale = False
-        listed: list[ListedTool] = []
+        listed_tools: list[ListedTool] = []
         cursor = None
         for _ in range(_MOST_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
             try:
                 page = await self._session.send_request(types.ListToolsRequest(params=params), _as_written())
             except ValueError as error:
-                odd = f"{self.named} lists its tools in a form that is not MCP's: {error_text(error)}"
+                odd = f"{self.label} lists its tools in a form that is not MCP's: {error_text(error)}"
                 raise WorkspaceToolError("bad_tools", odd) from error
-            listed += map(read_tool, page["tools"])
+            listed_tools += map(read_tool, page["tools"])
             cursor = page.get("nextCursor")
-            if not cursor or len(listed) > _MOST_LISTED:
+            if not cursor or len(listed_tools) > _MOST_LISTED:
                 break
         if cursor:
-            raise WorkspaceToolError("bad_tools", f"{self.named} has a list of tools that does not end")
-        self.tools = tools_of(self._name, self._server, listed)
+            raise WorkspaceToolError("bad_tools", f"{self.label} has a list of tools that does not end")
+        self.tools = tools_of(self._name, self._server, listed_tools)
 
     def _has(self) -> str:
         return f"it has: {shown_names([each.tool for each in self.tools])}"
 
-    async def _heard(self, message: "IncomingMessage") -> None:
+    async def _on_message(self, message: "IncomingMessage") -> None:
         """Remember that its tools are others now; all else that it tells is nothing to us."""
         from mcp import types
 
@@ -389,7 +392,7 @@ class Live:
             except TooLarge as large:
                 self.stop(
                     WorkspaceToolError(
-                        "too_large", f"{self.named} was ended: it writes a message {large}; ask it for less"
+                        "too_large", f"{self.label} was ended: it writes a message {large}; ask it for less"
                     )
                 )
             self.stop()
@@ -399,34 +402,34 @@ class Live:
     async def _pass_on(self, into: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
         from mcp.shared.message import SessionMessage
 
-        garbled = 0
+        garbled_count = 0
         async with contextlib.aclosing(self.process.lines()) as lines:
             async for line in lines:
                 if (message := _message(line)) is not None:
-                    garbled = 0
+                    garbled_count = 0
                     await into.send(SessionMessage(message))
                 elif line.strip():
-                    garbled, self._garbled = garbled + 1, self._garbled or line[:200]
-                if garbled > _MOST_GARBLED:
+                    garbled_count, self._garbled_line = garbled_count + 1, self._garbled_line or line[:200]
+                if garbled_count > _MOST_GARBLED:
                     return self.stop(
-                        WorkspaceToolError("server_garbled", f"{self.named} does not speak MCP{self.garbled()}")
+                        WorkspaceToolError("server_garbled", f"{self.label} does not speak MCP{self.garbled_text()}")
                     )
 
     async def _write(self, messages: "MemoryObjectReceiveStream[SessionMessage]") -> None:
         """Pass on what we say, until nobody reads it."""
         async with messages:
             async for each in messages:
-                is_call = getattr(each.message, "method", "") == "tools/call" and self._asking
-                asking = self._asking.popleft() if is_call else None
-                if asking is not None:
-                    asking.sent = True
+                is_call = getattr(each.message, "method", "") == "tools/call" and self._pending_calls
+                pending_call = self._pending_calls.popleft() if is_call else None
+                if pending_call is not None:
+                    pending_call.is_sent = True
                 try:
                     await self.process.write(
                         each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
                     )
                 except BrokenPipeError:  # nobody has read the line to its end
-                    if asking is not None:
-                        asking.sent = False
+                    if pending_call is not None:
+                        pending_call.is_sent = False
                     return self.stop()
 
 
@@ -475,9 +478,9 @@ def _message(line: bytes) -> "types.JSONRPCMessage | None":
     from mcp import types
 
     try:
-        said = json.loads(line)
-        _require_levels(said)
-        return types.jsonrpc_message_adapter.validate_python(said, by_name=False)
+        data = json.loads(line)
+        _require_levels(data)
+        return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
     except ValueError:
         return None
     except RecursionError:

@@ -75,11 +75,11 @@ class BesideLoop:
         self._thread = threading.Thread(target=self._run, name="mcp", daemon=True)
         self._thread.start()
 
-    def done(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Have work done and wait for it, or raise what it raised. Ctrl-C and the like cancel it. Raises Ended."""
         job = _LoopJob(work)
         try:
-            return self._begun(job).result()
+            return self._submit(job).result()
         except concurrent.futures.CancelledError as error:
             raise LoopClosedError from error
         except BaseException:  # Ctrl-C may come at any moment since, also before there is a future to cancel
@@ -87,7 +87,7 @@ class BesideLoop:
                 self._loop.call_soon_threadsafe(job.give_up)
             raise
 
-    def _begun(self, job: _LoopJob[T]) -> "concurrent.futures.Future[T]":
+    def _submit(self, job: _LoopJob[T]) -> "concurrent.futures.Future[T]":
         with self._one_at_a_time:
             if self._is_ended:
                 job.forget()
@@ -129,56 +129,60 @@ class Connection:
 
     async def tools(self) -> tuple[ForeignTool, ...]:
         """Return the tools as it lists them. Raises ToolError."""
-        return (await self._opened()).tools
+        return (await self._open()).tools
 
-    async def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
+    async def call(self, pending_call: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
         """Return what a call gave; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
-        tool = asking.tool
-        stopped = WorkspaceToolError("stopped", f"{tool.name} was stopped, and its server was ended")
+        tool = pending_call.tool
+        stop_error = WorkspaceToolError("stopped", f"{tool.name} was stopped, and its server was ended")
         if stop is not None and select.select([stop], [], [], 0)[0]:
-            raise WorkspaceToolError("stopped", f"{tool.name} was stopped. {asking.told}")
-        watching = None if stop is None else asyncio.create_task(self._when_readable(stop, stopped))
+            raise WorkspaceToolError("stopped", f"{tool.name} was stopped. {pending_call.outcome_text}")
+        watch_task = None if stop is None else asyncio.create_task(self._when_readable(stop, stop_error))
         try:
-            live = await self._opened()
-            if watching is not None and watching.done():
-                live.stop(stopped)
-            answer = attrs.evolve(await self._called(live, asking, timeout_s, stopped), restarted=live.restarted)
-            live.restarted = ""
+            live = await self._open()
+            if watch_task is not None and watch_task.done():
+                live.stop(stop_error)
+            answer = attrs.evolve(
+                await self._call_server(live, pending_call, timeout_s, stop_error), restart_reason=live.restart_reason
+            )
+            live.restart_reason = ""
         except WorkspaceToolError as error:
             if error.code not in _ADVICE:
                 raise
-            raise WorkspaceToolError(error.code, f"{error}. {asking.told}{_ADVICE[error.code]}") from error
+            raise WorkspaceToolError(
+                error.code, f"{error}. {pending_call.outcome_text}{_ADVICE[error.code]}"
+            ) from error
         else:
             return answer
         finally:
-            if watching is not None:
-                await cancel(watching)
+            if watch_task is not None:
+                await cancel(watch_task)
 
-    async def _called(
-        self, live: Live, asking: PendingCall, timeout_s: float, stopped: WorkspaceToolError
+    async def _call_server(
+        self, live: Live, pending_call: PendingCall, timeout_s: float, stop_error: WorkspaceToolError
     ) -> ServerAnswer:
         from mcp import MCPError
 
-        nothing = f"{asking.tool.name} gave nothing within {timeout_s:g} s"
-        late = WorkspaceToolError("tool_timeout", f"{nothing}, and its server was ended{live.garbled()}")
+        nothing = f"{pending_call.tool.name} gave nothing within {timeout_s:g} s"
+        late = WorkspaceToolError("tool_timeout", f"{nothing}, and its server was ended{live.garbled_text()}")
         timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
-        answering = asyncio.create_task(live.asked(asking))
-        answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
+        answer_task = asyncio.create_task(live.call_tool(pending_call))
+        answer_task.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
         try:
-            return _require_answer(asking.tool, await asyncio.shield(answering))
+            return _require_answer(pending_call.tool, await asyncio.shield(answer_task))
         except MCPError as error:
-            if not live.is_over and not asking.sent:
-                why = f"{live.named} does not list its tools any more: {error_text(error)}. {asking.told}"
+            if not live.is_over and not pending_call.is_sent:
+                why = f"{live.label} does not list its tools any more: {error_text(error)}. {pending_call.outcome_text}"
                 raise WorkspaceToolError("server_not_asked", why) from error
             if not live.is_over:
-                raise WorkspaceToolError("tool_error", f"{live.named} refuses the call: {error_text(error)}") from error
-            raise live.why if live.why in {late, stopped} else await self._lost(live, asking) from error
+                raise WorkspaceToolError("tool_error", f"{live.label} refuses the call: {error_text(error)}") from error
+            raise live.why if live.why in {late, stop_error} else await self._loss_error(live, pending_call) from error
         except ValueError as error:
             raise WorkspaceToolError(
-                "server_garbled", f"{live.named} answers in a form that is not MCP's: {error_text(error)}"
+                "server_garbled", f"{live.label} answers in a form that is not MCP's: {error_text(error)}"
             ) from error
         except asyncio.CancelledError:
-            live.stop(stopped)  # at once: the next call finds it so
+            live.stop(stop_error)  # at once: the next call finds it so
             raise
         finally:
             timer.cancel()
@@ -190,14 +194,16 @@ class Connection:
         if self._live is not None:
             self._live.stop(why)
 
-    async def _lost(self, live: Live, asking: PendingCall) -> WorkspaceToolError:
+    async def _loss_error(self, live: Live, pending_call: PendingCall) -> WorkspaceToolError:
         """Return why a server has ended in the middle of a call that is not to blame."""
         await asyncio.shield(live.task)
         assert live.why is not None
         code, why = live.why.code, str(live.why)
         if code in {"tool_timeout", "stopped"}:
-            code, why = "server_ended", f"{live.named} was ended because of another call"
-        return WorkspaceToolError(code, f"{why}. {asking.told}. The server is started again at the next call")
+            code, why = "server_ended", f"{live.label} was ended because of another call"
+        return WorkspaceToolError(
+            code, f"{why}. {pending_call.outcome_text}. The server is started again at the next call"
+        )
 
     async def close(self) -> None:
         """End the server, for good."""
@@ -213,7 +219,7 @@ class Connection:
         if self._live is not None:
             self._live.process.kill()
 
-    async def _opened(self) -> Live:
+    async def _open(self) -> Live:
         async with self._one_at_a_time:
             if self._live is not None and self._live.process.has_ended:
                 self._live.stop()  # nobody may have seen it yet
@@ -226,7 +232,7 @@ class Connection:
                 raise WorkspaceToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
             live = self._live = Live(self._name, self._server)
             try:
-                await asyncio.shield(live.started)
+                await asyncio.shield(live.ready)
             except asyncio.CancelledError:
                 live.stop()
                 raise
@@ -235,7 +241,7 @@ class Connection:
                 assert live.why is not None
                 raise live.why
             if before is not None:
-                live.restarted = (
+                live.restart_reason = (
                     f"{before.why}; it was started again before this call, and knows nothing of those before"
                 )
             return live
@@ -273,7 +279,7 @@ class Foreign:
     def __init__(self, servers: Mapping[str, McpServer], redact: Redact = str) -> None:
         self._servers, self._redact = dict(servers), redact
         self._one_at_a_time = threading.Lock()
-        self._known: dict[str, tuple[ForeignTool, ...]] = {}
+        self._tools_by_server: dict[str, tuple[ForeignTool, ...]] = {}
         self._life: _Life | None = None
 
     def __enter__(self) -> Self:
@@ -285,9 +291,9 @@ class Foreign:
     def tools(self) -> tuple[ForeignTool, ...]:
         """Return the tools of all servers, by server and in its order. Raises ToolError: what is wrong with any of them, in one text."""
         self._learn(self._servers)
-        found = tuple(tool for name in self._servers for tool in self._known[name])
-        check_apart(found)
-        return found
+        tools = tuple(tool for name in self._servers for tool in self._tools_by_server[name])
+        check_apart(tools)
+        return tools
 
     def call(
         self, name: str, arguments: JsonObject, timeout_s: float | None = None, stop: StopSignal | None = None
@@ -308,7 +314,7 @@ class Foreign:
         seconds = server.timeout_s if timeout_s is None else timeout_s
         file = None if stop is None else os.dup(stop.fileno())  # several calls may wait for one
         try:
-            answer = self._asked(lambda life: life.call(PendingCall(tool, arguments), seconds, file))
+            answer = self._ask(lambda life: life.call(PendingCall(tool, arguments), seconds, file))
         finally:
             if file is not None:
                 os.close(file)
@@ -324,28 +330,28 @@ class Foreign:
     def _tool(self, name: str) -> ForeignTool:
         """Return a tool by its name for models, asking only the servers that may have it. Raises ToolError `unknown_tool`."""
         self._learn([server for server in self._servers if name.startswith(prefix(server))])
-        known = {tool.name: tool for tools in self._known.values() for tool in tools}
-        if name not in known:
+        tools_by_name = {tool.name: tool for tools in self._tools_by_server.values() for tool in tools}
+        if name not in tools_by_name:
             raise WorkspaceToolError(
-                "unknown_tool", f"there is no tool '{name[:100]}'; there are: {shown_names(known)}"
+                "unknown_tool", f"there is no tool '{name[:100]}'; there are: {shown_names(tools_by_name)}"
             )
-        return known[name]
+        return tools_by_name[name]
 
     def _learn(self, servers: Iterable[str]) -> None:
         """Have servers list their tools that have not. Raises ToolError."""
-        new = [name for name in servers if name not in self._known]
+        new = [name for name in servers if name not in self._tools_by_server]
         if not new:
             return
-        said = dict(zip(new, self._asked(lambda life: life.listed(new)), strict=True))
-        self._known |= {name: each for name, each in said.items() if not isinstance(each, BaseException)}
-        faults = [each for each in said.values() if isinstance(each, WorkspaceToolError)]
-        for each in said.values():
+        results = dict(zip(new, self._ask(lambda life: life.tools_of(new)), strict=True))
+        self._tools_by_server |= {name: each for name, each in results.items() if not isinstance(each, BaseException)}
+        faults = [each for each in results.values() if isinstance(each, WorkspaceToolError)]
+        for each in results.values():
             if isinstance(each, BaseException) and not isinstance(each, WorkspaceToolError):
                 raise each
         if faults:
             raise WorkspaceToolError(faults[0].code, self._redact("; ".join(map(str, faults))))
 
-    def _asked(self, ask: "Callable[[_Life], T]") -> T:
+    def _ask(self, ask: "Callable[[_Life], T]") -> T:
         with self._one_at_a_time:
             if self._life is None:
                 self._life = _Life(self._servers)
@@ -368,28 +374,28 @@ class _Life:
         self._connections = {name: Connection(name, server) for name, server in servers.items()}
         self._loop = BesideLoop()
 
-    def listed(self, names: Iterable[str]) -> list[tuple[ForeignTool, ...] | BaseException]:
+    def tools_of(self, names: Iterable[str]) -> list[tuple[ForeignTool, ...] | BaseException]:
         """Return the tools of each server, or why there are none."""
 
-        async def listed() -> list[tuple[ForeignTool, ...] | BaseException]:
+        async def gather_tools() -> list[tuple[ForeignTool, ...] | BaseException]:
             return await asyncio.gather(*(self._connections[name].tools() for name in names), return_exceptions=True)
 
-        return self._loop.done(listed())
+        return self._loop.run(gather_tools())
 
-    def call(self, asking: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
+    def call(self, pending_call: PendingCall, timeout_s: float, stop: int | None) -> ServerAnswer:
         """Return what a call gave."""
-        return self._loop.done(self._connections[asking.tool.server].call(asking, timeout_s, stop))
+        return self._loop.run(self._connections[pending_call.tool.server].call(pending_call, timeout_s, stop))
 
     def end(self) -> None:
         """End the servers; when that is interrupted, kill them."""
 
-        async def closed() -> None:
+        async def close_all() -> None:
             await asyncio.gather(*(each.close() for each in self._connections.values()))
 
         try:
             if not self._loop.is_here:
                 with suppress(LoopClosedError):  # somebody else was faster
-                    self._loop.done(closed())
+                    self._loop.run(close_all())
         finally:
             for each in self._connections.values():
                 each.kill()

@@ -101,9 +101,9 @@ _OTHER_TOOLS = {
 def read_command(cmd: str | Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of a command, its program first. Raises ToolError `shell_syntax`, `bad_command` or `empty_command`."""
     if isinstance(cmd, str):
-        found = list_in(cmd)
-        argv = _split(cmd.strip()) if found is None else found
-        _refuse_operators(found or ())
+        items = list_in(cmd)
+        argv = _split(cmd.strip()) if items is None else items
+        _refuse_operators(items or ())
     else:
         argv = list(cmd)
         _refuse_operators(argv)
@@ -178,13 +178,13 @@ def _split(text: str) -> list[str]:
 def _refuse_operators(argv: Sequence[object]) -> None:
     """Raise ToolError where an item of a list is a shell's operator: the program would get it as a text, and nobody would be told."""
     words = [each for each in argv if isinstance(each, str)]
-    meant = next((each for each in words if _OPERATOR.fullmatch(each)), "")
-    if meant:
+    operator = next((each for each in words if _OPERATOR.fullmatch(each)), "")
+    if operator:
         text = " ".join(each if _OPERATOR.fullmatch(each) else shlex.quote(each) for each in words)
         what = _shell_syntax(text)
         raise WorkspaceToolError(
             "shell_syntax",
-            f"there is no shell here, and the list has {what} as an argument, '{meant}': {_advice(text, what)}; where the program is to be "
+            f"there is no shell here, and the list has {what} as an argument, '{operator}': {_advice(text, what)}; where the program is to be "
             "given that text, write the command as one text with quotes around it",
         )
 
@@ -195,10 +195,10 @@ def _shell_syntax(text: str) -> str:
     signs = iter(text)
     for sign in signs:
         if sign == "\\" and quote != "'":
-            escaped = next(signs, "")
-            if escaped == "\n":
+            next_sign = next(signs, "")
+            if next_sign == "\n":
                 return "a line break"
-            word += escaped
+            word += next_sign
         elif quote:
             if quote == '"' and sign in "$`":
                 return _SPECIAL[sign]
@@ -253,16 +253,16 @@ class ProtectedState:
         self._root, self._protection = root, Protection.of(patterns)
         self._links: dict[Path, str] = {}
         self._absent: list[Path] = []
-        kept: set[str] = set()
+        paths: set[str] = set()
         for name in self._protection.plain_names:
-            kept |= self._looked_at(Path(os.path.normpath(root / name)))
+            paths |= self._looked_at(Path(os.path.normpath(root / name)))
         with scan_planted(str(root), self._protection) as self._sight:
             bare = [shape.folder for shape in self._sight.shapes.values() if shape.is_repository]
             inside = (f"{folder}/{name}" for folder in bare for name in SETTINGS)
-            for found in (*self._sight.named, *inside):
-                kept |= self._looked_at(Path(found))
-        self.kept = tuple(sorted(kept))
-        self.changed: tuple[str, ...] = ()
+            for path in (*self._sight.protected_numbers, *inside):
+                paths |= self._looked_at(Path(path))
+        self.mount_paths = tuple(sorted(paths))
+        self.changed_folders: tuple[str, ...] = ()
         # A command begins to write much later than the system's clock for files is behind.
         self._since_ns = time.time_ns()
 
@@ -284,13 +284,13 @@ class ProtectedState:
         inside = (each for each in reversed(way) if each.is_relative_to(self._root) and each != self._root)
         return next((each for each in inside if each.is_symlink()), None)
 
-    def restored(self) -> tuple[str, ...]:
+    def restore(self) -> tuple[str, ...]:
         """Remove what is protected and was made, what makes a folder a repository, and what no diff shows; set links as they were.
 
-        Names what was changed so, of very much the first. `changed` then names the folders of installed programs that are not as they were.
+        Names what was changed so, of very much the first. `changed_paths` then names the folders of installed programs that are not as they were.
         """
-        changed = [path for path in self._absent if not self._link_in(path.parent) and os.path.lexists(path)]
-        for path in changed:
+        changed_paths = [path for path in self._absent if not self._link_in(path.parent) and os.path.lexists(path)]
+        for path in changed_paths:
             _remove(path)
         for link, target in self._links.items():
             if self._link_in(link.parent) or (link.is_symlink() and str(link.readlink()) == target):
@@ -299,18 +299,20 @@ class ProtectedState:
                 _remove(link)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(target)
-            changed.append(link)
-        return _shown_paths([str(path.relative_to(self._root)) for path in (*changed, *self._planted_removed())])
+            changed_paths.append(link)
+        return _shown_paths([str(path.relative_to(self._root)) for path in (*changed_paths, *self._planted_removed())])
 
     def _planted_removed(self) -> list[Path]:
         with scan_planted(str(self._root), self._protection, self._since_ns) as sight:
             own = {str(link) for link in self._links}
-            planted = [Path(path) for path in sight.planted_since(self._sight) if path not in own]
-            for path in planted:
+            planted_paths = [Path(path) for path in sight.planted_since(self._sight) if path not in own]
+            for path in planted_paths:
                 with suppress(FileNotFoundError):  # somebody else has taken it away
                     _remove(path)
-        self.changed = _shown_paths(sorted(str(Path(folder).relative_to(self._root)) for folder in sight.changed))
-        return planted
+        self.changed_folders = _shown_paths(
+            sorted(str(Path(folder).relative_to(self._root)) for folder in sight.changed_folders)
+        )
+        return planted_paths
 
 
 def _shown_paths(paths: Sequence[str]) -> tuple[str, ...]:
@@ -416,30 +418,30 @@ class FinishedCommand:
     code: int | None
     signal: str
     output: str
-    omitted: int
+    omitted_count: int
     seconds: float
-    ended: How
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
+    end_reason: How
+    removed_paths: tuple[str, ...]
+    changed_folders: tuple[str, ...]
     rung: str
     features: frozenset[str]
 
     @property
     def timed_out(self) -> bool:
         """Whether it was ended at its time limit."""
-        return self.ended == "timeout"
+        return self.end_reason == "timeout"
 
 
 def run(
-    argv: Sequence[str], *, root: Path, cwd: str = ".", stdin: str | None = None, timeout_s: float = 60.0, protected: Sequence[str] = (),
-    network: Sequence[str] = (), rules: Rules | None = None, redact: Callable[[str], str] = str, unconfined: bool = False,
+    argv: Sequence[str], *, root: Path, cwd: str = ".", stdin: str | None = None, timeout_s: float = 60.0, protected_patterns: Sequence[str] = (),
+    network: Sequence[str] = (), rules: Rules | None = None, redact: Callable[[str], str] = str, is_unconfined: bool = False,
     stop: StopSwitch | None = None, bounds: Bounds = BOUNDS,
 ) -> FinishedCommand:  # fmt: skip
     """Run a command in a workspace, at most `timeout_s` long; `network` names the hosts that it may reach, as NAME or NAME:PORT.
 
-    `protected` are patterns of what it may not write, as for `Workspace`.
+    `protected_patterns` are patterns of what it may not write, as for `Workspace`.
 
-    Raises ToolError `refused` by the rules, `bad_cwd`, `no_program`, and `no_sandbox` where this machine cannot confine it; with `unconfined`
+    Raises ToolError `refused` by the rules, `bad_cwd`, `no_program`, and `no_sandbox` where this machine cannot confine it; with `is_unconfined`
     it is then run all the same, with this user's rights. Whatever was started is gone when this returns or raises.
     """
     rules, root = rules or Rules(), Path(os.path.realpath(root))
@@ -447,39 +449,39 @@ def run(
     if why := fault(argv, rules, root, cwd):
         raise WorkspaceToolError("refused", why)
     command = _resolve(argv, root, folder)
-    if not unconfined and (lacking := probed().fault):
+    if not is_unconfined and (sandbox_fault := probed().fault):
         raise WorkspaceToolError(
-            "no_sandbox", f"no command can be run here: the sandbox for commands is not there: {lacking}"
+            "no_sandbox", f"no command can be run here: the sandbox for commands is not there: {sandbox_fault}"
         )
-    before = ProtectedState(root, protected)
+    before = ProtectedState(root, protected_patterns)
     try:
-        with serving(network) if network and not unconfined else _nothing() as hosts:
-            asked = ShellCommand(
-                command, str(root), str(folder), _environment(root), _visible(root, with_network=bool(hosts)), before.kept,
-                (stdin or "").encode(), hosts, confined=not unconfined,
+        with serving(network) if network and not is_unconfined else _nothing() as hosts:
+            shell_command = ShellCommand(
+                command, str(root), str(folder), _environment(root), _visible(root, with_network=bool(hosts)), before.mount_paths,
+                (stdin or "").encode(), hosts, confined=not is_unconfined,
             )  # fmt: skip
-            ended = run_command(asked, attrs.evolve(bounds, timeout_s=timeout_s), stopped=stop)
+            end = run_command(shell_command, attrs.evolve(bounds, timeout_s=timeout_s), stopped=stop)
     except SandboxError as error:
         raise WorkspaceToolError("no_sandbox", f"no command can be run here: {error}") from error
     finally:
-        removed = before.restored()
-    kept_from = frozenset[str]() if unconfined else KEPT_FROM - ({"no network"} if network else set())
-    return _finished_command(ended, (removed, before.changed), redact, kept_from)
+        removed_paths = before.restore()
+    kept_from = frozenset[str]() if is_unconfined else KEPT_FROM - ({"no network"} if network else set())
+    return _finished_command(end, (removed_paths, before.changed_folders), redact, kept_from)
 
 
 def _finished_command(
-    ended: CommandEnd,
+    end: CommandEnd,
     left: tuple[tuple[str, ...], tuple[str, ...]],
     redact: Callable[[str], str],
     features: frozenset[str],
 ) -> FinishedCommand:
-    text, omitted = shortened_output(ended.head, ended.tail, ended.bytes_between, redact)
-    status = ended.status
+    text, omitted_count = shortened_output(end.head, end.tail, end.bytes_between, redact)
+    status = end.status
     name = signal.Signals(-status).name if status is not None and -status in set(signal.Signals) else ""
     name = f"signal {-status}" if not name and status is not None and status < 0 else name
     code = status if status is not None and status >= 0 else None
     rung = "bubblewrap" if features else "none"
-    return FinishedCommand(code, name, text, omitted, ended.seconds, ended.how, *left, rung, features)
+    return FinishedCommand(code, name, text, omitted_count, end.seconds, end.how, *left, rung, features)
 
 
 @contextmanager
@@ -516,9 +518,11 @@ def _packages(root: Path) -> list[str]:
     own = (os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix))
     parent = str(Path(dsa.__file__).parent.parent)
     ours = [parent] if parent in os.environ.get("PYTHONPATH", "").split(os.pathsep) else []
-    known = [os.path.realpath(path) for path in sys.path if Path(path).name in {"site-packages", "dist-packages"}]
-    told = [path for path in known if not any(Path(path).is_relative_to(prefix) for prefix in own)]
-    return [*dict.fromkeys((*told, *ours)), *([str(root / _PACKAGES)] if (root / _PACKAGES).is_dir() else [])]
+    package_folders = [
+        os.path.realpath(path) for path in sys.path if Path(path).name in {"site-packages", "dist-packages"}
+    ]
+    extra_folders = [path for path in package_folders if not any(Path(path).is_relative_to(prefix) for prefix in own)]
+    return [*dict.fromkeys((*extra_folders, *ours)), *([str(root / _PACKAGES)] if (root / _PACKAGES).is_dir() else [])]
 
 
 def _path(root: Path) -> list[str]:
@@ -545,10 +549,10 @@ def _resolve(argv: Sequence[str], root: Path, folder: Path) -> tuple[str, ...]:
         if start.kind != "module":
             return (python(), "-s", *arguments)
         name, arguments = "ruff", list(start.arguments)
-    found = _find(name, root)
-    if found is None:
+    path = _find(name, root)
+    if path is None:
         raise WorkspaceToolError("no_program", f"{name} is allowed, but not installed on this machine")
-    return (found, *arguments)
+    return (path, *arguments)
 
 
 def _find(name: str, root: Path) -> str | None:
@@ -603,13 +607,13 @@ _BUSY = "somebody else is changing the workspace: another run, or another part o
 @contextmanager
 def alone(workspace: Path, stop: StopSwitch, wait_s: float = WAIT_S) -> Iterator[None]:
     """Hold a workspace. Raises ToolError `workspace_busy` when somebody else holds it for too long, or the caller is stopped meanwhile."""
-    opened = os.open(workspace, ROOT)
+    descriptor = os.open(workspace, ROOT)
     try:
         until = time.monotonic() + wait_s
-        while not locked(opened):
-            stopped, _, _ = select.select([stop], [], [], _LOOK_S)
-            if stopped or time.monotonic() > until:
+        while not locked(descriptor):
+            readable, _, _ = select.select([stop], [], [], _LOOK_S)
+            if readable or time.monotonic() > until:
                 raise WorkspaceToolError("workspace_busy", _BUSY)
         yield
     finally:
-        os.close(opened)
+        os.close(descriptor)

@@ -121,26 +121,26 @@ def read(tool: str, arguments: JsonObject) -> FileCall:
     kind = FILE_TOOLS.get(tool)
     if kind is None:
         raise WorkspaceToolError("unknown_tool", f"there is no file tool '{tool}'; there are: {', '.join(FILE_TOOLS)}")
-    known = [each.name for each in attrs.fields(kind)]
-    if unknown := [name for name in arguments if name not in known]:
-        raise WorkspaceToolError("bad_arguments", f"{tool} has no argument '{unknown[0]}'; it has: {', '.join(known)}")
-    asked = _Arguments(arguments)
+    names = [each.name for each in attrs.fields(kind)]
+    if unknown := [name for name in arguments if name not in names]:
+        raise WorkspaceToolError("bad_arguments", f"{tool} has no argument '{unknown[0]}'; it has: {', '.join(names)}")
+    reader = _Arguments(arguments)
     match tool:
         case "list_dir":
-            return ListDir(asked.path("."), asked.number("offset", 0, 0, _FARTHEST))
+            return ListDir(reader.path("."), reader.number("offset", 0, 0, _FARTHEST))
         case "read_file":
-            most = asked.number("max_bytes", 65_536, LEAST_READ, MOST_READ)
-            return ReadFile(asked.path(), most, asked.number("offset", 0, 0, _FARTHEST))
+            most = reader.number("max_bytes", 65_536, LEAST_READ, MOST_READ)
+            return ReadFile(reader.path(), most, reader.number("offset", 0, 0, _FARTHEST))
         case "search":
-            most = asked.number("max_results", 100, 1, MOST_RESULTS)
-            is_regex = asked.flag("is_regex", default=False)
-            return Search(asked.text("pattern"), asked.path("."), asked.text("glob", ""), is_regex, most)
+            most = reader.number("max_results", 100, 1, MOST_RESULTS)
+            is_regex = reader.flag("is_regex", default=False)
+            return Search(reader.text("pattern"), reader.path("."), reader.text("glob", ""), is_regex, most)
         case "write_file":
-            return WriteFile(asked.path(), asked.text("content"), asked.flag("create_dirs", default=True))
+            return WriteFile(reader.path(), reader.text("content"), reader.flag("create_dirs", default=True))
         case "write_files":
-            return WriteFiles(asked.files(), asked.flag("create_dirs", default=True))
+            return WriteFiles(reader.files(), reader.flag("create_dirs", default=True))
         case "edit":
-            return Edit(asked.path(), asked.text("old"), asked.text("new"), asked.flag("all", default=False))
+            return Edit(reader.path(), reader.text("old"), reader.text("new"), reader.flag("all", default=False))
     raise AssertionError(f"nothing reads the arguments of {tool}")
 
 
@@ -148,43 +148,43 @@ def read(tool: str, arguments: JsonObject) -> FileCall:
 class _Arguments:
     """Arguments as they came, read by their types. Raises ToolError."""
 
-    given: JsonObject
+    values: JsonObject
 
     def text(self, name: str, default: str | None = None) -> str:
-        value = self.given.get(name)
+        value = self.values.get(name)
         value = default if value is None else value
         if not isinstance(value, str):
             raise WorkspaceToolError("bad_arguments", f"'{name}' is a text and is needed")
         return value
 
     def path(self, default: str | None = None) -> str:
-        value = self.given.get("path")
+        value = self.values.get("path")
         value = default if value is None else value
         if not isinstance(value, str):
             raise WorkspaceToolError("bad_path", "a path is needed, like 'src/app.py'")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        value = self.given.get(name, default)
+        value = self.values.get(name, default)
         if not isinstance(value, bool):
             raise WorkspaceToolError("bad_arguments", f"'{name}' is true or false")
         return value
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        value = self.given.get(name, default)
+        value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
             raise WorkspaceToolError("bad_arguments", f"'{name}' is a whole number, from {least} to {most}")
         return max(least, min(value, most))
 
     def files(self) -> tuple[NewFile, ...]:
-        value = self.given.get("files")
+        value = self.values.get("files")
         form = "'files' is a list of objects, each with 'path' and 'content'"
         if not isinstance(value, list | tuple) or not value:
             raise WorkspaceToolError("bad_arguments", form)
         if not all(isinstance(each, Mapping) and set(each) == {"path", "content"} for each in value):
             raise WorkspaceToolError("bad_arguments", form)
-        asked = map(_Arguments, value)
-        return tuple(NewFile(each.path(), each.text("content")) for each in asked)
+        entries = map(_Arguments, value)
+        return tuple(NewFile(each.path(), each.text("content")) for each in entries)
 
 
 def encode(content: str, path: str) -> bytes:

@@ -28,27 +28,27 @@ def temporary_name() -> str:
     return f"{TEMPORARY}{secrets.token_hex(16)}"
 
 
-def refuse_unwritable(found: os.stat_result | None, parts: Sequence[str], twins: int = 0) -> None:
+def refuse_unwritable(status: os.stat_result | None, parts: Sequence[str], twins: int = 0) -> None:
     """Raise ToolError where what stands at a path is not replaced. `twins` of its names are such as a process that died has left."""
-    if found is None:
+    if status is None:
         return
     name = path_text(parts)
-    if kind_of(found.st_mode) != "file":
+    if kind_of(status.st_mode) != "file":
         raise WorkspaceToolError("not_a_file", f"'{name}' is there and is no regular file: write another one")
-    if found.st_nlink > 1 + twins:
-        text = f"'{name}' has {found.st_nlink} hard links, so that it may be a file outside too: write another one"
+    if status.st_nlink > 1 + twins:
+        text = f"'{name}' has {status.st_nlink} hard links, so that it may be a file outside too: write another one"
         raise WorkspaceToolError("linked_file", text)
-    if not found.st_mode & 0o222:
+    if not status.st_mode & 0o222:
         raise WorkspaceToolError("read_only", f"'{name}' is marked as read-only: write another file")
 
 
-def twins_of(folder: int, found: os.stat_result) -> int:
+def twins_of(folder: int, status: os.stat_result) -> int:
     """Count the names that an undo has left of a file when it died between giving it its own and taking the other one away."""
-    names = (name for name in os.listdir(folder) if _OURS.fullmatch(name)) if found.st_nlink > 1 else ()
+    names = (name for name in os.listdir(folder) if _OURS.fullmatch(name)) if status.st_nlink > 1 else ()
     twins = 0
     for name in names:
         with suppress(FileNotFoundError):
-            twins += os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), found)
+            twins += os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), status)
     return twins
 
 
@@ -58,17 +58,17 @@ def write_all(beneath: Beneath, contents: Mapping[tuple[str, ...], bytes]) -> No
     Raises ToolError for what a call can help: then nothing has changed. Raises OSError for what it cannot: then files are put back as far
     as the disk still lets us.
     """
-    with ExitStack() as held, _undone_on_error() as undo:
-        steps = _Steps(beneath, held, undo)
-        staged = []
+    with ExitStack() as cleanup, _undone_on_error() as undo:
+        steps = _Steps(beneath, cleanup, undo)
+        staged_files = []
         for parts, content in contents.items():
-            with beneath.explained(parts):
-                staged.append(steps.stage(parts, content, alone=len(contents) == 1))
-        for each in staged:
-            with beneath.explained(each.parts):
+            with beneath.explain_errors(parts):
+                staged_files.append(steps.stage(parts, content, alone=len(contents) == 1))
+        for each in staged_files:
+            with beneath.explain_errors(each.parts):
                 steps.take_name(each)
-        for each in staged:
-            with beneath.explained(each.parts):
+        for each in staged_files:
+            with beneath.explain_errors(each.parts):
                 os.fsync(each.folder)
 
 
@@ -78,7 +78,7 @@ def settle(beneath: Beneath, files: Iterable[Sequence[str]]) -> None:
     Raises ToolError.
     """
     for parts in dict.fromkeys(tuple(file[:length]) for file in files for length in range(len(file))):
-        with beneath.folder(parts) as folder, beneath.explained(parts):
+        with beneath.folder(parts) as folder, beneath.explain_errors(parts):
             sweep(folder)
             os.fsync(folder)
 
@@ -111,7 +111,7 @@ class _Steps:
     """The steps of one write: `held` lets go of descriptors and backups in the end, `undo` undoes the steps."""
 
     beneath: Beneath
-    held: ExitStack
+    cleanup: ExitStack
     undo: ExitStack
     folders: dict[tuple[str, ...], int] = attrs.field(factory=dict)
 
@@ -119,30 +119,30 @@ class _Steps:
         """Put a content on disk, and what it replaces: not where a file is written alone, for its name is the last step."""
         folder = self._folder(parts[:-1])
         sweep(folder)
-        replaced = _replaced_status(folder, parts)
-        temporary = self._put(folder, [content], replaced)
+        old_status = _replaced_status(folder, parts)
+        temporary = self._put(folder, [content], old_status)
         backup = ""
-        if replaced is not None and not alone:
+        if old_status is not None and not alone:
             file = os.open(parts[-1], READ, dir_fd=folder)
-            self.held.callback(os.close, file)
-            backup = self._put(folder, pieces_of(file), replaced)
-            self.held.callback(_unlink, folder, backup)  # also when all went well
-        return _StagedFile(folder, parts, temporary, backup, replaced is None)
+            self.cleanup.callback(os.close, file)
+            backup = self._put(folder, pieces_of(file), old_status)
+            self.cleanup.callback(_unlink, folder, backup)  # also when all went well
+        return _StagedFile(folder, parts, temporary, backup, old_status is None)
 
-    def take_name(self, staged: _StagedFile) -> None:
+    def take_name(self, staged_file: _StagedFile) -> None:
         """Return a content its name."""
-        name, folder = staged.parts[-1], staged.folder
-        os.rename(staged.temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        if staged.backup:
-            self.undo.callback(os.rename, staged.backup, name, src_dir_fd=folder, dst_dir_fd=folder)
-        elif staged.is_new:
+        name, folder = staged_file.parts[-1], staged_file.folder
+        os.rename(staged_file.temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        if staged_file.backup:
+            self.undo.callback(os.rename, staged_file.backup, name, src_dir_fd=folder, dst_dir_fd=folder)
+        elif staged_file.is_new:
             self.undo.callback(_unlink, folder, name)
 
     def _folder(self, parts: tuple[str, ...]) -> int:
         """Open a folder, made if need be."""
         if parts not in self.folders:
             try:
-                self.folders[parts] = self.held.enter_context(self.beneath.folder(parts))
+                self.folders[parts] = self.cleanup.enter_context(self.beneath.folder(parts))
             except WorkspaceToolError as error:
                 if error.code != "no_such_file" or not parts:
                     raise
@@ -158,9 +158,9 @@ class _Steps:
         try:
             folder = os.open(name, FOLDER, dir_fd=above)
         except NotADirectoryError as error:  # so is a link
-            found = os.stat(name, dir_fd=above, follow_symlinks=False)
-            raise OSError(errno.ELOOP if stat.S_ISLNK(found.st_mode) else errno.ENOTDIR, error.strerror) from error
-        self.held.callback(os.close, folder)
+            status = os.stat(name, dir_fd=above, follow_symlinks=False)
+            raise OSError(errno.ELOOP if stat.S_ISLNK(status.st_mode) else errno.ENOTDIR, error.strerror) from error
+        self.cleanup.callback(os.close, folder)
         return folder
 
     def _put(self, folder: int, content: Iterable[bytes], like: os.stat_result | None) -> str:
@@ -182,7 +182,7 @@ class _Steps:
         while True:
             name = temporary_name()
             file = os.open(name, NEW, mode, dir_fd=folder)
-            self.held.callback(os.close, file)
+            self.cleanup.callback(os.close, file)
             self.undo.callback(_unlink, folder, name)
             if locked(file) and os.fstat(file).st_nlink:  # else somebody sweeps it away before it was locked
                 return name, file
@@ -191,13 +191,13 @@ class _Steps:
 def _replaced_status(folder: int, parts: Sequence[str]) -> os.stat_result | None:
     """Return the file that will be replaced. Raises ToolError."""
     try:
-        found = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+        status = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "a link")
-    refuse_unwritable(found, parts)
-    return found
+    refuse_unwritable(status, parts)
+    return status
 
 
 def _remove_folder(above: int, name: str) -> None:

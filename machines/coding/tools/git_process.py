@@ -81,7 +81,12 @@ class GitOutput:
 
 
 def run_git_process(
-    arguments: Sequence[str], *, folder: Path, bounds: GitBounds = GitBounds(), given: bytes = b"", **variables: str
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    bounds: GitBounds = GitBounds(),
+    stdin_data: bytes = b"",
+    **variables: str,
 ) -> GitOutput:
     """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and return what came of it.
 
@@ -92,7 +97,7 @@ def run_git_process(
         raise GitFailedError("git is not installed where it is looked for: " + _PATH)
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     with tempfile.TemporaryFile() as stdin:
-        stdin.write(given)
+        stdin.write(stdin_data)
         stdin.seek(0)
         process = subprocess.Popen(  # noqa: S603  # a fixed program, no shell
             [git, *_GLOBAL, *settings, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -101,16 +106,16 @@ def run_git_process(
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout as stdout, process.stderr as stderr:
-        printed, complaint = _BoundedOutput(bounds.head_bytes, bounds.tail_bytes), _BoundedOutput(_COMPLAINT_BYTES, 0)
+        output, complaint = _BoundedOutput(bounds.head_bytes, bounds.tail_bytes), _BoundedOutput(_COMPLAINT_BYTES, 0)
         try:
-            _read({stdout: printed, stderr: complaint}, time.monotonic() + bounds.timeout_s)
+            _read({stdout: output, stderr: complaint}, time.monotonic() + bounds.timeout_s)
             code = process.wait(_GRACE_S)
         except (TimeoutError, subprocess.TimeoutExpired):
             raise GitFailedError(f"git was ended after {bounds.timeout_s:g} s: ask for less") from None
         finally:
             _end(process)
-    said = bytes(complaint.head).decode("utf-8", "replace").strip()
-    return GitOutput(code, bytes(printed.head), bytes(printed.tail), printed.omitted(), said)
+    message = bytes(complaint.head).decode("utf-8", "replace").strip()
+    return GitOutput(code, bytes(output.head), bytes(output.tail), output.omitted_bytes(), message)
 
 
 @attrs.define
@@ -131,25 +136,25 @@ class _BoundedOutput:
         if len(self.tail) > self.tail_bytes:
             del self.tail[: len(self.tail) - self.tail_bytes]
 
-    def omitted(self) -> int:
+    def omitted_bytes(self) -> int:
         return self.read_bytes - len(self.head) - len(self.tail)
 
 
 def _read(pipes: dict[IO[bytes], _BoundedOutput], deadline_s: float) -> None:
     """Read all pipes to their ends. Raises TimeoutError."""
-    with selectors.DefaultSelector() as waiting:
+    with selectors.DefaultSelector() as selector:
         for pipe in pipes:
-            waiting.register(pipe, selectors.EVENT_READ)
-        while waiting.get_map():
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            for key, _ in waiting.select(left_s):
+            for key, _ in selector.select(left_s):
                 piece = os.read(key.fd, _PIECE)
                 if piece:
                     pipes[key.fileobj].add(piece)  # type: ignore[index]  # it is one of the pipes
                 else:
-                    waiting.unregister(key.fileobj)
+                    selector.unregister(key.fileobj)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

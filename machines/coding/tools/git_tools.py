@@ -70,8 +70,8 @@ def find(root: Path) -> RepositoryPaths:
     root = root.resolve()
     device, owner = root.stat().st_dev, root.stat().st_uid
     for top in (root, *root.parents):
-        found = top.stat()
-        if found.st_dev != device:
+        status = top.stat()
+        if status.st_dev != device:
             break
         control = top / ".git"
         try:
@@ -114,14 +114,14 @@ class Repository:
         self.shadow = shadow
         self.prefix = "" if root.resolve() == place.top else f"{root.resolve().relative_to(place.top).as_posix()}/"
         self._root, self._bounds = root, bounds
-        said = self._said("config")
+        settings = self._read_settings("config")
         if place.is_apart:
-            self._require_named(said)
-        self.who = (said.get("user.name") or "dsa", said.get("user.email") or "dsa@localhost")
-        self._set_up(said)
+            self._require_named(settings)
+        self.who = (settings.get("user.name") or "dsa", settings.get("user.email") or "dsa@localhost")
+        self._set_up(settings)
 
     def run(
-        self, *arguments: str, given: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
+        self, *arguments: str, stdin_data: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
     ) -> GitOutput:
         """Run git in the workspace. `index` is another one than the repository's. Raises ToolError `git_timeout`."""
         name, email = self.who
@@ -134,20 +134,20 @@ class Repository:
         }  # fmt: skip
         try:
             return run_git_process(
-                arguments, folder=self._root, bounds=bounds or self._bounds, given=given, **variables
+                arguments, folder=self._root, bounds=bounds or self._bounds, stdin_data=stdin_data, **variables
             )
         except GitFailedError as fault:
             raise WorkspaceToolError("git_timeout", str(fault)) from fault
 
-    def asked(
-        self, *arguments: str, given: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
+    def run_checked(
+        self, *arguments: str, stdin_data: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
     ) -> GitOutput:
         """Run git, which is to succeed. Raises ToolError `git_failed` with what it has complained of."""
-        done = self.run(*arguments, given=given, bounds=bounds, index=index)
-        if done.code:
+        output = self.run(*arguments, stdin_data=stdin_data, bounds=bounds, index=index)
+        if output.code:
             command = next(word for word in arguments if not word.startswith("-"))
-            raise WorkspaceToolError("git_failed", f"git {command} failed: {_short(done.complaint)}")
-        return done
+            raise WorkspaceToolError("git_failed", f"git {command} failed: {_short(output.complaint)}")
+        return output
 
     def head(self) -> str | None:
         """Return the commit that is checked out; None in a repository without any."""
@@ -155,8 +155,8 @@ class Repository:
 
     def commit(self, revision: str) -> str | None:
         """Return the id of a commit that is named; None when there is none of the name."""
-        done = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        return done.head.decode("ascii", "replace").strip() if not done.code else None
+        output = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        return output.head.decode("ascii", "replace").strip() if not output.code else None
 
     def under_way(self) -> str | None:
         """Name what somebody has begun in the repository and not ended; None for nothing."""
@@ -164,38 +164,42 @@ class Repository:
 
     # -- the control folder -------------------------------------------------------------------------------------------
 
-    def _require_named(self, said: Mapping[str, str]) -> None:
+    def _require_named(self, settings: Mapping[str, str]) -> None:
         """Raise ToolError where the settings of a submodule do not name this work tree."""
-        if said.get("extensions.worktreeconfig", "").lower() in {"true", "yes", "on", "1"}:
-            said = {**said, **self._said("config.worktree")}
-        named = said.get("core.worktree")
-        if not named or (self.place.own / named).resolve() != self.place.top:
+        if settings.get("extensions.worktreeconfig", "").lower() in {"true", "yes", "on", "1"}:
+            settings = {**settings, **self._read_settings("config.worktree")}
+        work_tree = settings.get("core.worktree")
+        if not work_tree or (self.place.own / work_tree).resolve() != self.place.top:
             raise WorkspaceToolError("unsafe_repository", _UNKNOWN)
 
-    def _said(self, name: str) -> dict[str, str]:
+    def _read_settings(self, name: str) -> dict[str, str]:
         """Read settings of the repository, as text: git tells them, and does nothing by them. Includes are not read."""
         text = _text(self.place.common / name)
         (self.shadow / "said").write_text(text, "utf-8", "surrogateescape")
         try:
-            done = run_git_process(
+            output = run_git_process(
                 ["config", "--file", str(self.shadow / "said"), "--no-includes", "-z", "--list"],
                 folder=self.shadow, bounds=self._bounds, GIT_DIR=str(self.shadow),
             )  # fmt: skip
         except GitFailedError as fault:
             raise WorkspaceToolError("git_timeout", str(fault)) from fault
-        if done.code:
+        if output.code:
             raise WorkspaceToolError("unsafe_repository", "'.git/config' cannot be read; work without git")
-        lines = done.head.decode("utf-8", "replace").split("\0")
+        lines = output.head.decode("utf-8", "replace").split("\0")
         return {name: value for name, _, value in (line.partition("\n") for line in lines)}
 
-    def _set_up(self, said: Mapping[str, str]) -> None:
-        if said.get("extensions.refstorage", "files") != "files":
+    def _set_up(self, settings: Mapping[str, str]) -> None:
+        if settings.get("extensions.refstorage", "files") != "files":
             raise WorkspaceToolError(
                 "unsafe_repository", "the repository keeps its branches in a way that is not read here"
             )
-        taken = {name: said[name] for name, values in _TAKEN.items() if said.get(name, "?").lower() in values}
-        taken["core.repositoryformatversion"] = "1" if "extensions.objectformat" in taken else "0"
-        text = "".join(f"[{name.split('.')[0]}]\n\t{name.split('.')[1]} = {value}\n" for name, value in taken.items())
+        own_settings = {
+            name: settings[name] for name, values in _TAKEN.items() if settings.get(name, "?").lower() in values
+        }
+        own_settings["core.repositoryformatversion"] = "1" if "extensions.objectformat" in own_settings else "0"
+        text = "".join(
+            f"[{name.split('.')[0]}]\n\t{name.split('.')[1]} = {value}\n" for name, value in own_settings.items()
+        )
         (self.shadow / "config").write_text(text + "[core]\n\tbare = false\n\tlogAllRefUpdates = true\n", "utf-8")
         (self.shadow / "HEAD").write_text(_text(self.place.own / "HEAD"), "utf-8", "surrogateescape")
         (self.shadow / "info").mkdir()
@@ -297,8 +301,8 @@ class _Entry:
     """A file that git calls changed: `staged` and `unstaged` are its letters, '.' for none; '?' new, 'u' in conflict."""
 
     path: str
-    staged: str
-    unstaged: str
+    index_letter: str
+    worktree_letter: str
 
 
 @attrs.frozen
@@ -389,22 +393,27 @@ class GitTools:
     def __init__(self, root: Path, timeout_s: float = 20.0) -> None:
         self._root = root
         self._bounds = GitBounds(timeout_s, _LISTED_BYTES)
-        self._shown = GitBounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
+        self._shown_bounds = GitBounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
 
     def git_status(self) -> GitStatus:
         """Tell the branch, and which files are staged, changed, new or in conflict; of many the first, and how many are not shown."""
         with open_repository(self._root, self._bounds) as repository:
             head, entries, is_whole = _status(repository, ["."])
             under_way = repository.under_way()
-        staged = tuple(_change(e.path, e.staged) for e in entries if e.staged not in ".?u")
-        changed = tuple(_change(e.path, e.unstaged) for e in entries if e.unstaged not in ".?u")
-        untracked = tuple(shown_path(e.path) for e in entries if e.staged == "?")
-        conflicts = tuple(shown_path(e.path) for e in entries if e.staged == "u")
-        lists = {"staged": staged, "changed": changed, "untracked": untracked, "conflicts": conflicts}
-        more = {name: len(found) - _MOST_SHOWN for name, found in lists.items() if len(found) > _MOST_SHOWN}
+        staged_changes = tuple(_change(e.path, e.index_letter) for e in entries if e.index_letter not in ".?u")
+        unstaged_changes = tuple(_change(e.path, e.worktree_letter) for e in entries if e.worktree_letter not in ".?u")
+        untracked_paths = tuple(shown_path(e.path) for e in entries if e.index_letter == "?")
+        conflicts = tuple(shown_path(e.path) for e in entries if e.index_letter == "u")
+        lists = {
+            "staged": staged_changes,
+            "changed": unstaged_changes,
+            "untracked": untracked_paths,
+            "conflicts": conflicts,
+        }
+        more = {name: len(items) - _MOST_SHOWN for name, items in lists.items() if len(items) > _MOST_SHOWN}
         return GitStatus(
             head.branch, head.commit, not entries,
-            staged[:_MOST_SHOWN], changed[:_MOST_SHOWN], untracked[:_MOST_SHOWN], conflicts[:_MOST_SHOWN],
+            staged_changes[:_MOST_SHOWN], unstaged_changes[:_MOST_SHOWN], untracked_paths[:_MOST_SHOWN], conflicts[:_MOST_SHOWN],
             more, not is_whole, _left_out(more, is_whole=is_whole), under_way,
         )  # fmt: skip
 
@@ -417,18 +426,18 @@ class GitTools:
         with open_repository(self._root, self._bounds) as repository:
             revision = [] if against is None else [_revision(repository, against)]
             options = ["--cached"] if staged is True else []
-            asked = (*_DIFF, *options)
+            command = (*_DIFF, *options)
             of = (*revision, "--", f":(literal){where}", *_NOT_RECORDS)
-            counted = repository.asked(*asked, "--numstat", "-z", *of)
-            done = repository.asked(*asked, *of, bounds=self._shown)
-        files = tuple(_line_counts(line) for line in _records(counted.head))
+            count_output = repository.run_checked(*command, "--numstat", "-z", *of)
+            diff_output = repository.run_checked(*command, *of, bounds=self._shown_bounds)
+        files = tuple(_line_counts(line) for line in _records(count_output.head))
         beyond = max(0, len(files) - _MOST_SHOWN)
         left_out = ""
-        if done.omitted_bytes or beyond or counted.omitted_bytes:
-            of_list = f"{beyond:,}{' or more' if counted.omitted_bytes else ''} files of the list"
-            of_both = f"{done.omitted_in_text:,} bytes of the diff and {of_list}"
+        if diff_output.omitted_bytes or beyond or count_output.omitted_bytes:
+            of_list = f"{beyond:,}{' or more' if count_output.omitted_bytes else ''} files of the list"
+            of_both = f"{diff_output.omitted_in_text:,} bytes of the diff and {of_list}"
             left_out = f"{of_both} are left out: say a path to see its part"
-        return GitDiff(files[:_MOST_SHOWN], done.text(), done.omitted_in_text, beyond, left_out)
+        return GitDiff(files[:_MOST_SHOWN], diff_output.text(), diff_output.omitted_in_text, beyond, left_out)
 
     def git_log(self, count: object = 10, path: object = None) -> GitLog:
         """Tell the newest commits that have changed something in the workspace, or at a path.
@@ -451,36 +460,40 @@ class GitTools:
                 f"-{count + 1}",
             ]
             only = ["--", where] if where != "." or repository.prefix else []
-            done = repository.asked("log", "-z", *options, _LOG, head, *only)
-        fields = _records(done.head)
+            output = repository.run_checked("log", "-z", *options, _LOG, head, *only)
+        fields = _records(output.head)
         whole = [fields[at : at + 5] for at in range(0, len(fields) - 4, 5)]
         commits = tuple(LoggedCommit(*map(_cut, each)) for each in whole[:count])
         more = f"older commits are not shown: say a larger count, up to {_MOST_COMMITS}, or a path"
-        return GitLog(commits, more if len(whole) > count or done.omitted_bytes else "")
+        return GitLog(commits, more if len(whole) > count or output.omitted_bytes else "")
 
-    def git_commit(self, message: object, paths: object = None, written: Sequence[str] | None = None) -> GitCommit:
+    def git_commit(
+        self, message: object, paths: object = None, written_paths: Sequence[str] | None = None
+    ) -> GitCommit:
         """Commit files as they are in the workspace: those at `paths`, else all that are changed or new and in which nothing is staged.
 
-        `written` are the files that a run has changed, in place of `paths`: those of them that git still calls changed, for an earlier commit has
+        `written_paths` are the files that a run has changed, in place of `paths`: those of them that git still calls changed, for an earlier commit has
         taken the others; of none there is no commit. What is staged and not committed stays staged, as it was. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`,
         `path_outside_workspace`, `nothing_to_commit`, `under_way`, `too_large`, `moved`.
         """
         text = _message(message)
-        if written is not None and not written:
+        if written_paths is not None and not written_paths:
             raise WorkspaceToolError("nothing_to_commit", "this run has changed no file")
-        wanted = list(written) if written else None if paths is None else self._wanted(paths)
+        requested_paths = (
+            list(written_paths) if written_paths else None if paths is None else self._requested_paths(paths)
+        )
         with open_repository(self._root, self._bounds) as repository:
             if what := repository.under_way():
                 raise WorkspaceToolError(
                     "under_way", f"{what} is under way in the repository: a person has to end it first"
                 )
-            files, left = self._chosen(repository, wanted, each=written is None)
+            files, left = self._choose_files(repository, requested_paths, each=written_paths is None)
             return attrs.evolve(_commit(repository, text, files), left_staged=tuple(map(shown_path, left)))
 
     def _where(self, path: object) -> str:
         return "." if path is None else "/".join(parts_of(path, (str(self._root),))) or "."
 
-    def _wanted(self, paths: object) -> list[str]:
+    def _requested_paths(self, paths: object) -> list[str]:
         if isinstance(paths, str):
             paths = [paths]
         if not isinstance(paths, Sequence) or not paths:
@@ -489,27 +502,29 @@ class GitTools:
             )
         return [self._where(path) for path in paths]
 
-    def _chosen(self, repository: Repository, wanted: list[str] | None, *, each: bool) -> tuple[list[str], list[str]]:
+    def _choose_files(
+        self, repository: Repository, requested_paths: list[str] | None, *, each: bool
+    ) -> tuple[list[str], list[str]]:
         """Return the files to commit, and those in which something is staged that stays so; `each` of the wanted ones has to be among them."""
-        _, entries, is_whole = _status(repository, wanted or ["."])
+        _, entries, is_whole = _status(repository, requested_paths or ["."])
         if not is_whole:
             raise WorkspaceToolError(
                 "too_large", "too many files are changed to commit them in one call: name fewer in paths"
             )
-        if conflicts := [entry.path for entry in entries if entry.staged == "u"]:
+        if conflicts := [entry.path for entry in entries if entry.index_letter == "u"]:
             raise WorkspaceToolError(
                 "under_way", f"'{shown_path(conflicts[0])}' is in conflict: a person has to end the merge first"
             )
         # A repository in the workspace is left alone.
         entries = [entry for entry in entries if not entry.path.endswith("/")]
-        is_staged = {entry.path: entry.staged not in ".?" for entry in entries}
-        files = [path for path, staged in is_staged.items() if wanted or not staged]
-        for path in wanted or () if each else ():
+        is_staged = {entry.path: entry.index_letter not in ".?" for entry in entries}
+        files = [path for path, has_staged in is_staged.items() if requested_paths or not has_staged]
+        for path in requested_paths or () if each else ():
             if not any(path in (".", file) or file.startswith(f"{path}/") for file in files):
                 raise WorkspaceToolError(
                     "nothing_to_commit", f"nothing has changed at '{shown_path(path)}', or git ignores it"
                 )
-        left = [] if wanted else [path for path, staged in is_staged.items() if staged]
+        left = [] if requested_paths else [path for path, has_staged in is_staged.items() if has_staged]
         if not files:
             what = "in the workspace" if each else "of what this run has written, but for what git ignores,"
             hint = "; name what is staged in paths to commit it" if left else ""
@@ -535,10 +550,10 @@ class _Head:
 
 def _status(repository: Repository, where: Sequence[str]) -> tuple[_Head, list[_Entry], bool]:
     """Return what is checked out, what is changed beneath paths of the workspace, and whether that is all."""
-    done = repository.asked(*_STATUS, "--", *where)
+    output = repository.run_checked(*_STATUS, "--", *where)
     head = _Head()
     entries = []
-    for record in _records(done.head):
+    for record in _records(output.head):
         if record.startswith("# branch.head "):
             name = record.removeprefix("# branch.head ")
             head = attrs.evolve(head, branch=None if name == "(detached)" else name)
@@ -547,7 +562,7 @@ def _status(repository: Repository, where: Sequence[str]) -> tuple[_Head, list[_
             head = attrs.evolve(head, commit=None if commit == "(initial)" else commit)
         elif (entry := _entry(record, repository.prefix)) is not None:
             entries.append(entry)
-    return head, entries, not done.omitted_bytes
+    return head, entries, not output.omitted_bytes
 
 
 def _entry(record: str, prefix: str) -> _Entry | None:
@@ -567,17 +582,25 @@ def _commit(repository: Repository, message: str, files: Sequence[str]) -> GitCo
     """Commit files as they are, in an index of our own; afterwards the repository's gets the same files, and keeps all others."""
     index = repository.shadow / "index"
     head = repository.head()
-    repository.asked("read-tree", *([head] if head else ["--empty"]), index=index)
-    listed = b"".join(os.fsencode(path) + b"\0" for path in files)
-    repository.asked("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=listed, index=index)
-    tree = repository.asked("write-tree", index=index).head.decode().strip()
-    if head and tree == repository.asked("rev-parse", f"{head}^{{tree}}").head.decode().strip():
+    repository.run_checked("read-tree", *([head] if head else ["--empty"]), index=index)
+    path_list = b"".join(os.fsencode(path) + b"\0" for path in files)
+    repository.run_checked(
+        "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin_data=path_list, index=index
+    )
+    tree = repository.run_checked("write-tree", index=index).head.decode().strip()
+    if head and tree == repository.run_checked("rev-parse", f"{head}^{{tree}}").head.decode().strip():
         raise WorkspaceToolError("nothing_to_commit", "these files are as they were at the last commit")
     parent = ["-p", head] if head else []
-    new = repository.asked("commit-tree", tree, *parent, "-F", "-", given=message.encode()).head.decode().strip()
+    new = (
+        repository.run_checked("commit-tree", tree, *parent, "-F", "-", stdin_data=message.encode())
+        .head.decode()
+        .strip()
+    )
     _move(repository, head, new, message.splitlines()[0])
-    changed = repository.asked("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-commit-id", "--root", new).head
-    names, is_taken = _taken_over(repository, changed)
+    raw_changes = repository.run_checked(
+        "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-commit-id", "--root", new
+    ).head
+    names, is_taken = _taken_over(repository, raw_changes)
     return GitCommit(
         new, tuple(names[:_MOST_SHOWN]), "" if is_taken else _INDEX_LOCK_NOTE, max(0, len(names) - _MOST_SHOWN)
     )
@@ -588,8 +611,8 @@ def _move(repository: Repository, old: str | None, new: str, subject: str) -> No
     head = repository.shadow / "HEAD"
     before = head.read_bytes()
     real = repository.place.own / "HEAD"
-    done = repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", new, old or "0" * len(new))
-    if done.code:
+    output = repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", new, old or "0" * len(new))
+    if output.code:
         raise WorkspaceToolError(
             "moved", "the branch was moved or is locked by another git: look at git_status, then try again"
         )
@@ -618,22 +641,22 @@ def _taken_over(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
         _, mode, _, blob, _ = about.removeprefix(":").split(" ")
         lines.append(f"{mode} {blob}\t{path}\0")
         names.append(shown_path(path.removeprefix(repository.prefix)))
-    done = repository.run("update-index", "-z", "--index-info", given=os.fsencode("".join(lines)))
-    return names, not done.code
+    output = repository.run("update-index", "-z", "--index-info", stdin_data=os.fsencode("".join(lines)))
+    return names, not output.code
 
 
-def _records(printed: bytes) -> list[str]:
+def _records(data: bytes) -> list[str]:
     """Return what was ended by NUL each; what was cut off is left out."""
-    return [os.fsdecode(record) for record in printed.split(b"\0")[:-1]]
+    return [os.fsdecode(record) for record in data.split(b"\0")[:-1]]
 
 
 def _left_out(more: Mapping[str, int], *, is_whole: bool) -> str:
     """Return how many of each list are not shown; nothing where all are."""
     if not more and is_whole:
         return ""
-    added = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
+    counts_text = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
     beyond = "" if is_whole else ", and git names more files than are read here"
-    return f"{added} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
+    return f"{counts_text} are not shown{beyond}: list_dir and git_diff with a path show more of a folder"
 
 
 def _change(path: str, letter: str) -> GitChange:
@@ -642,10 +665,10 @@ def _change(path: str, letter: str) -> GitChange:
 
 def _line_counts(record: str) -> CountedLines:
     """Read a line of `git diff --numstat`."""
-    added, deleted, path = record.split("\t", 2)
-    if added == "-":
+    added_count, deleted_count, path = record.split("\t", 2)
+    if added_count == "-":
         return CountedLines(shown_path(path), binary=True)
-    return CountedLines(shown_path(path), added=int(added), deleted=int(deleted))
+    return CountedLines(shown_path(path), added=int(added_count), deleted=int(deleted_count))
 
 
 def _cut(text: str) -> str:

@@ -29,14 +29,16 @@ class FolderPath:
     """What leads to a folder. `into` gives the way of what lies in it."""
 
     patterns: Sequence[PathPattern]
-    reached: Positions
-    _known: dict[Positions, "FolderPath"]
+    positions: Positions
+    _cache: dict[Positions, "FolderPath"]
     _names: frozenset[str] = attrs.field(init=False)
     _globs: re.Pattern[str] | None = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Take together what goes on from here: names, and one expression for all that are not written out."""
-        names = {name for pattern, at in zip(self.patterns, self.reached, strict=True) for name in pattern.expected(at)}
+        names = {
+            name for pattern, at in zip(self.patterns, self.positions, strict=True) for name in pattern.next_names(at)
+        }
         globs = sorted(name for name in names if set(name) & set("*?["))
         self._names = frozenset(names.difference(globs))
         self._globs = re.compile("|".join(map(fnmatch.translate, globs))) if globs else None
@@ -44,25 +46,25 @@ class FolderPath:
     @classmethod
     def of(cls, protection: Protection) -> "FolderPath":
         """Return the way to the workspace itself."""
-        return cls(protection.patterns, tuple(pattern.begun for pattern in protection.patterns), {})
+        return cls(protection.patterns, tuple(pattern.start for pattern in protection.patterns), {})
 
     def into(self, name: str, small: str) -> "FolderPath | None":
         """Return the way of what has a name there, which is given in small letters too; None if it is protected."""
         may_go_on = small in self._names or (self._globs is not None and self._globs.match(small))
-        return self._judged(name) if may_go_on or _is_odd(name) else self._passed
+        return self._child(name) if may_go_on or _is_odd(name) else self._unnamed_child
 
     @cached_property
-    def _passed(self) -> "FolderPath | None":
+    def _unnamed_child(self) -> "FolderPath | None":
         """The way of what no pattern has a name for."""
-        return self._judged(None)
+        return self._child(None)
 
-    def _judged(self, name: str | None) -> "FolderPath | None":
-        reached = tuple(pattern.onward(at, name) for pattern, at in zip(self.patterns, self.reached, strict=True))
-        if any(pattern.is_whole(at) for pattern, at in zip(self.patterns, reached, strict=True)):
+    def _child(self, name: str | None) -> "FolderPath | None":
+        positions = tuple(pattern.onward(at, name) for pattern, at in zip(self.patterns, self.positions, strict=True))
+        if any(pattern.is_whole(at) for pattern, at in zip(self.patterns, positions, strict=True)):
             return None
-        if reached not in self._known:
-            self._known[reached] = FolderPath(self.patterns, reached, self._known)
-        return self._known[reached]
+        if positions not in self._cache:
+            self._cache[positions] = FolderPath(self.patterns, positions, self._cache)
+        return self._cache[positions]
 
 
 def _is_odd(name: str) -> bool:
@@ -95,12 +97,14 @@ class RepositoryShape:
         """Return whether git would take it for a repository without a work tree."""
         return "head" in self.names and ("commondir" in self.names or {"objects", "refs"} <= self.names.keys())
 
-    def added(self, before: "RepositoryShape | None") -> str | None:
+    def new_part(self, before: "RepositoryShape | None") -> str | None:
         """Return the path of what has made it a repository; None if it is none, or was one."""
         if not self.is_repository or (before is not None and before.is_repository):
             return None
-        known = before.names if before is not None else {}
-        return next(f"{self.folder}/{self.names[part]}" for part in _PARTS if part in self.names and part not in known)
+        old_names = before.names if before is not None else {}
+        return next(
+            f"{self.folder}/{self.names[part]}" for part in _PARTS if part in self.names and part not in old_names
+        )
 
 
 @attrs.frozen
@@ -111,15 +115,15 @@ class ProtectedFiles:
     something is newer than was asked for.
     """
 
-    named: dict[str, Number] = attrs.field(factory=dict)
+    protected_numbers: dict[str, Number] = attrs.field(factory=dict)
     links: set[str] = attrs.field(factory=set)
     shapes: dict[Number, RepositoryShape] = attrs.field(factory=dict)
     unseen: dict[str, Stamp] = attrs.field(factory=dict)
-    changed: set[str] = attrs.field(factory=set)
+    changed_folders: set[str] = attrs.field(factory=set)
 
     def name(self, entry: os.DirEntry[str]) -> None:
         """Take down what is protected."""
-        self.named[entry.path] = _number(entry.stat(follow_symlinks=False))
+        self.protected_numbers[entry.path] = _number(entry.stat(follow_symlinks=False))
         if entry.is_symlink():
             self.links.add(entry.path)
 
@@ -128,9 +132,9 @@ class ProtectedFiles:
 
         The number of a link is that of another file as soon as the link is gone, which no mount prevents: so a link is never known by it.
         """
-        known = {number for path, number in before.named.items() if path not in before.links}
-        new = {path for path, number in self.named.items() if number not in known}
-        new |= {path for number, shape in self.shapes.items() if (path := shape.added(before.shapes.get(number)))}
+        old_numbers = {number for path, number in before.protected_numbers.items() if path not in before.links}
+        new = {path for path, number in self.protected_numbers.items() if number not in old_numbers}
+        new |= {path for number, shape in self.shapes.items() if (path := shape.new_part(before.shapes.get(number)))}
         new |= {path for path, stamp in self.unseen.items() if before.unseen.get(path) != stamp}
         uppermost: list[str] = []
         for path in sorted(new, key=lambda path: path.split("/")):
@@ -145,19 +149,19 @@ def scan_planted(root: str, protection: Protection, since_ns: int | None = None)
 
     With `since_ns` it is asked too which folders of installed programs have something that has changed at that time, or after it.
     """
-    closed: list[tuple[str, int]] = []
-    found = ProtectedFiles()
+    closed_folders: list[tuple[str, int]] = []
+    findings = ProtectedFiles()
     try:
-        waiting = [_Folder(root, FolderPath.of(protection), since_ns)]
-        while waiting:
-            folder = waiting.pop()
-            _open_up(folder.path, closed)
+        stack = [_Folder(root, FolderPath.of(protection), since_ns)]
+        while stack:
+            folder = stack.pop()
+            _open_up(folder.path, closed_folders)
             # Gone, of somebody else, or too long a path: for git too.
             with suppress(OSError), os.scandir(folder.path) as entries:
-                waiting += folder.looked_into(entries, found)
-        yield found
+                stack += folder.look_into(entries, findings)
+        yield findings
     finally:
-        for path, mode in reversed(closed):
+        for path, mode in reversed(closed_folders):
             with suppress(FileNotFoundError):
                 os.chmod(path, mode)  # noqa: PTH101  (a walk of many)
 
@@ -170,9 +174,9 @@ class _Folder:
     way: FolderPath
     since_ns: int | None
     is_unseen: bool = False
-    installed: str = ""
+    program_folder: str = ""
 
-    def looked_into(self, entries: Iterator[os.DirEntry[str]], found: ProtectedFiles) -> "list[_Folder]":
+    def look_into(self, entries: Iterator[os.DirEntry[str]], findings: ProtectedFiles) -> "list[_Folder]":
         """Take down what is in it; return the folders to look at next."""
         further: list[_Folder] = []
         parts: dict[str, str] = {}
@@ -181,43 +185,43 @@ class _Folder:
             plain = name.lower()
             way = self.way.into(name, plain)
             if way is None:
-                found.name(entry)
+                findings.name(entry)
             elif entry.is_dir(follow_symlinks=False):
                 further.append(self._below(entry, plain, way))
             if self.is_unseen or plain.endswith((_BYTECODE, _CACHE)) or plain.startswith(TEMPORARY):
-                self._note_unseen(entry, plain, found)
-            if self.installed or plain in _PROGRAM_FOLDERS:
-                self._note_changed(self.installed or entry.path, entry, found)
+                self._note_unseen(entry, plain, findings)
+            if self.program_folder or plain in _PROGRAM_FOLDERS:
+                self._note_changed(self.program_folder or entry.path, entry, findings)
             if plain in _PARTS or plain == _VIRTUAL:
                 parts[plain] = name
-        if parts.pop(_VIRTUAL, "") and not self.installed:
-            further = [attrs.evolve(each, installed=self.path) for each in further]
+        if parts.pop(_VIRTUAL, "") and not self.program_folder:
+            further = [attrs.evolve(each, program_folder=self.path) for each in further]
             for each in further:
-                self._note_changed(self.path, Path(each.path), found)
+                self._note_changed(self.path, Path(each.path), findings)
         if parts:
-            found.shapes[_number(os.stat(self.path))] = RepositoryShape(self.path, parts)  # noqa: PTH116
+            findings.shapes[_number(os.stat(self.path))] = RepositoryShape(self.path, parts)  # noqa: PTH116
         return further
 
     def _below(self, entry: os.DirEntry[str], plain: str, way: FolderPath) -> "_Folder":
         is_unseen = self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY)
-        installed = self.installed or (entry.path if plain in _PROGRAM_FOLDERS else "")
-        return _Folder(entry.path, way, self.since_ns, is_unseen, installed)
+        program_folder = self.program_folder or (entry.path if plain in _PROGRAM_FOLDERS else "")
+        return _Folder(entry.path, way, self.since_ns, is_unseen, program_folder)
 
-    def _note_unseen(self, entry: os.DirEntry[str], plain: str, found: ProtectedFiles) -> None:
+    def _note_unseen(self, entry: os.DirEntry[str], plain: str, findings: ProtectedFiles) -> None:
         is_folder = entry.is_dir(follow_symlinks=False)
         if not (self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY) or not is_folder):
             return  # a folder that is only called so
         with suppress(FileNotFoundError):  # somebody else has taken it away
             at = entry.stat(follow_symlinks=False)
             times = () if is_folder else (at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
-            found.unseen[entry.path] = (*_number(at), *times)
+            findings.unseen[entry.path] = (*_number(at), *times)
 
-    def _note_changed(self, installed: str, entry: os.DirEntry[str] | Path, found: ProtectedFiles) -> None:
+    def _note_changed(self, program_folder: str, entry: os.DirEntry[str] | Path, findings: ProtectedFiles) -> None:
         """Take down that something was changed in a folder of installed programs; once it is known, nothing more is asked of it."""
-        if self.since_ns is not None and installed not in found.changed:
+        if self.since_ns is not None and program_folder not in findings.changed_folders:
             with suppress(FileNotFoundError):
                 if entry.stat(follow_symlinks=False).st_ctime_ns >= self.since_ns:
-                    found.changed.add(installed)
+                    findings.changed_folders.add(program_folder)
 
 
 def is_head(name: str) -> bool:
@@ -225,13 +229,13 @@ def is_head(name: str) -> bool:
     return name.lower() == "head"
 
 
-def _number(found: os.stat_result) -> Number:
-    return found.st_dev, found.st_ino
+def _number(status: os.stat_result) -> Number:
+    return status.st_dev, status.st_ino
 
 
-def _open_up(folder: str, closed: list[tuple[str, int]]) -> None:
+def _open_up(folder: str, closed_folders: list[tuple[str, int]]) -> None:
     if not os.access(folder, os.R_OK | os.X_OK):
         with suppress(OSError):
             mode = stat.S_IMODE(os.lstat(folder).st_mode)
             os.chmod(folder, mode | stat.S_IRWXU)  # noqa: PTH101
-            closed.append((folder, mode))
+            closed_folders.append((folder, mode))

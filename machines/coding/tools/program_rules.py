@@ -80,10 +80,10 @@ def _arguments(name: str, table: object) -> tuple[str, ...] | None:
         )
     if not isinstance(table, Mapping) or set(table) != {"arguments"}:
         raise ValueError(f'[programs.{name}] has exactly `arguments`: "any", or a list')
-    allowed = table["arguments"]
-    if allowed != "any" and not _is_texts(allowed):
-        raise ValueError(f'[programs.{name}] arguments = {allowed!r} is neither "any" nor a list of texts')
-    return None if allowed == "any" else tuple(allowed)
+    arguments = table["arguments"]
+    if arguments != "any" and not _is_texts(arguments):
+        raise ValueError(f'[programs.{name}] arguments = {arguments!r} is neither "any" nor a list of texts')
+    return None if arguments == "any" else tuple(arguments)
 
 
 def _is_texts(value: object) -> bool:
@@ -151,16 +151,20 @@ def is_allowed(name: str, rules: Rules) -> bool:
 
 def other_fault(name: str, arguments: Sequence[str], rules: Rules, place: WorkingFolder) -> str:
     """Judge the arguments of a program that was allowed by configuration."""
-    allowed = rules.programs[name]
-    if allowed is None:
+    allowed_arguments = rules.programs[name]
+    if allowed_arguments is None:
         return place.fault(arguments)
-    known = [each for each in allowed if each]
+    known_arguments = [each for each in allowed_arguments if each]
     if not arguments:
-        return "" if len(known) < len(allowed) or not known else f"{name} is run with an argument: {', '.join(known)}"
-    wrong = [each for each in arguments if each not in known]
+        return (
+            ""
+            if len(known_arguments) < len(allowed_arguments) or not known_arguments
+            else f"{name} is run with an argument: {', '.join(known_arguments)}"
+        )
+    wrong = [each for each in arguments if each not in known_arguments]
     if not wrong:
         return ""
-    return f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(known) or 'none'}"
+    return f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(known_arguments) or 'none'}"
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------
@@ -395,23 +399,23 @@ _PIECE_BYTES = 1 << 20
 
 def executed_files(argv: Sequence[str], root: Path, cwd: str) -> dict[str, str]:
     """Return digests of the files of a workspace that a command executes, by path; of folders of tests one for all the Python files in each (`tests/*.py`)."""
-    looking = _DigestCache(os.path.realpath(root), posixpath.join(os.path.realpath(root), cwd))
+    cache = _DigestCache(os.path.realpath(root), posixpath.join(os.path.realpath(root), cwd))
     name, *arguments = argv
     for word in argv:
         for text in filter(None, (word, word.partition("=")[2], word.partition("::")[0], _of_option(word))):
-            looking.file(text)
+            cache.file(text)
             for each in _IN_FOLDER:
-                looking.file(posixpath.join(text, each))
+                cache.file(posixpath.join(text, each))
     for folder in (".", *_folders(arguments)):
         for each in BUILD_FILES.get(name, ()):
-            looking.file(posixpath.join(folder, each))
+            cache.file(posixpath.join(folder, each))
     start = python_start(arguments) if name in {"python", "python3"} else PythonStart()
     if start.kind == "module":
         for each in _of_module(start.what):
-            looking.file(each)
+            cache.file(each)
     if name in {"pytest", "py.test"} or (start.kind == "module" and start.what in {"pytest", "unittest"}):
-        looking.tests(arguments if start.kind != "module" else start.arguments)
-    return looking.found
+        cache.tests(arguments if start.kind != "module" else start.arguments)
+    return cache.digests
 
 
 def _of_option(word: str) -> str:
@@ -444,7 +448,7 @@ class _DigestCache:
 
     def __init__(self, root: str, folder: str) -> None:
         self._root, self._folder = root, folder
-        self.found: dict[str, str] = {}
+        self.digests: dict[str, str] = {}
         self._left_files, self._left_bytes = MOST_FILES, MOST_BYTES
 
     def file(self, text: str) -> None:
@@ -453,17 +457,17 @@ class _DigestCache:
         if path is None:
             return
         name = posixpath.relpath(posixpath.normpath(posixpath.join(self._folder, text)), self._root)
-        if name not in self.found and (digest := _digest(path)):
-            self.found[name] = digest
+        if name not in self.digests and (digest := _digest(path)):
+            self.digests[name] = digest
 
     def tests(self, arguments: Sequence[str]) -> None:
         """Take all the Python files in the folders of tests that are named, or of dotted names, and what is read above them."""
-        named = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
-        named += [word.rpartition(".")[0].replace(".", "/") for word in named if "/" not in word]
-        for word in named:
+        words = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
+        words += [word.rpartition(".")[0].replace(".", "/") for word in words if "/" not in word]
+        for word in words:
             for each in _of_module(word) if word.replace(".", "").isidentifier() else ():
                 self.file(each)
-        places = [word for word in named if word and self._inside(word) is not None] or ["."]
+        places = [word for word in words if word and self._inside(word) is not None] or ["."]
         for place in dict.fromkeys(places):
             path = self._inside(place)
             if path is not None and os.path.isdir(path):  # noqa: PTH112  (a text that may be no path)
@@ -483,7 +487,7 @@ class _DigestCache:
         """Take the Python files beneath a folder as one digest."""
         name = posixpath.relpath(folder, self._root)
         key = posixpath.normpath(f"{name}/*.py")
-        if key in self.found:
+        if key in self.digests:
             return
         whole = sha256()
         for path in _python_files(folder):
@@ -491,11 +495,11 @@ class _DigestCache:
                 break
             size = os.path.getsize(path) if os.path.exists(path) else 0  # noqa: PTH110, PTH202  (of many files)
             self._left_files, self._left_bytes = self._left_files - 1, self._left_bytes - size
-            said = _digest(path) if self._left_bytes > 0 else ""
+            digest = _digest(path) if self._left_bytes > 0 else ""
             whole.update(
-                f"{posixpath.relpath(path, folder)}\0{said or _stamp(path)}\n".encode(errors="surrogateescape")
+                f"{posixpath.relpath(path, folder)}\0{digest or _stamp(path)}\n".encode(errors="surrogateescape")
             )
-        self.found[key] = whole.hexdigest()
+        self.digests[key] = whole.hexdigest()
 
     def _inside(self, text: str) -> str | None:
         """Return the real path of a text, if it is one in the workspace."""
@@ -515,20 +519,20 @@ def _python_files(folder: str) -> Iterator[str]:
 def _digest(path: str) -> str:
     """Return the SHA-256 of a regular file; of a very large one what the system says of it, of what is not one nothing."""
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return ""
-    with ExitStack() as closing:
-        closing.callback(os.close, opened)
-        about = os.fstat(opened)
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             return ""
         if about.st_size > MOST_BYTES:
             return f"{about.st_size} bytes, changed at {about.st_mtime_ns}"
-        found = sha256()
-        while piece := os.read(opened, _PIECE_BYTES):
-            found.update(piece)
-        return found.hexdigest()
+        digest = sha256()
+        while piece := os.read(descriptor, _PIECE_BYTES):
+            digest.update(piece)
+        return digest.hexdigest()
 
 
 def _stamp(path: str) -> str:

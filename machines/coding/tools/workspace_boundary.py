@@ -90,12 +90,12 @@ class Beneath:
         """Open a regular file for reading. Raises ToolError, `not_a_file` for folders, FIFOs, devices and sockets."""
         descriptor = self._descriptor(parts, READ)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise WorkspaceToolError(
-                    "not_a_file", f"'{path_text(parts)}' is {_kind(found.st_mode)}, not a regular file"
+                    "not_a_file", f"'{path_text(parts)}' is {_kind(status.st_mode)}, not a regular file"
                 )
-            yield descriptor, found
+            yield descriptor, status
         finally:
             os.close(descriptor)
 
@@ -104,7 +104,7 @@ class Beneath:
         if not parts:
             return os.fstat(self.fileno())
         try:
-            found = self._stat(parts)
+            status = self._stat(parts)
         except FileNotFoundError:
             return None
         except WorkspaceToolError as error:
@@ -113,12 +113,12 @@ class Beneath:
             raise
         except OSError as error:
             raise _tool_error(error, parts) from error
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise _tool_error(OSError(errno.ELOOP, "a link"), parts)
-        return found
+        return status
 
     @contextmanager
-    def explained(self, parts: Sequence[str]) -> Iterator[None]:
+    def explain_errors(self, parts: Sequence[str]) -> Iterator[None]:
         """Have an error of the system say what it means for a call: raise ToolError, WorkspaceGoneError, or what no call can help."""
         try:
             yield
@@ -183,8 +183,8 @@ def _open_by_walk(root: int, parts: Sequence[str], flags: int) -> int:
         try:
             onward = os.open(part, (flags if number == len(parts) else STEP) | NO_LINK, dir_fd=at)
         except NotADirectoryError as error:  # so is a link where a folder is asked for
-            found = os.stat(part, dir_fd=at, follow_symlinks=False)
-            raise OSError(errno.ELOOP if stat.S_ISLNK(found.st_mode) else errno.ENOTDIR, error.strerror) from error
+            status = os.stat(part, dir_fd=at, follow_symlinks=False)
+            raise OSError(errno.ELOOP if stat.S_ISLNK(status.st_mode) else errno.ENOTDIR, error.strerror) from error
         finally:
             os.close(at)
         at = onward
@@ -196,9 +196,9 @@ def _open_in_kernel(root: int, parts: Sequence[str], flags: int) -> int:
     path = os.fsencode("/".join(parts) or ".")
     how = struct.pack("QQQ", flags, 0, _BENEATH)
     for _ in range(_TRIES):
-        opened = int(_libc().syscall(_OPENAT2, root, ctypes.c_char_p(path), how, len(how)))
-        if opened >= 0:
-            return opened
+        descriptor = int(_libc().syscall(_OPENAT2, root, ctypes.c_char_p(path), how, len(how)))
+        if descriptor >= 0:
+            return descriptor
         number = ctypes.get_errno()
         if number not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: somebody moves folders about
             break

@@ -46,9 +46,9 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BESIDE = "write it as it is seen from the workspace, like 'src/app.py'"
 
 
-def shown_path(text: str, kept: str = "") -> str:
-    """Return a text with everything escaped that does not print, but for the characters in `kept`: line breaks, controls, bad bytes."""
-    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
+def shown_path(text: str, plain_chars: str = "") -> str:
+    """Return a text with everything escaped that does not print, but for the characters in `plain_chars`: line breaks, controls, bad bytes."""
+    return "".join(c if c.isprintable() or c in plain_chars else ascii(c)[1:-1] for c in text)
 
 
 def path_text(parts: Sequence[str]) -> str:
@@ -144,9 +144,9 @@ class PathPattern:
         if "/" not in self.text.rstrip("/"):
             names = ["**", *names]
         globs = tuple(name if name == "**" else _plain(name) for name in names)
-        made = tuple(None if name == "**" else re.compile(fnmatch.translate(name)) for name in globs)
+        patterns = tuple(None if name == "**" else re.compile(fnmatch.translate(name)) for name in globs)
         object.__setattr__(self, "_globs", globs)
-        object.__setattr__(self, "_names", made)
+        object.__setattr__(self, "_names", patterns)
 
     def matches(self, parts: Sequence[str]) -> bool:
         """Return whether it is the pattern of a path."""
@@ -154,35 +154,35 @@ class PathPattern:
 
     def covers(self, parts: Sequence[str]) -> bool:
         """Return whether it is the pattern of a path, or of a folder above it."""
-        return any(self.is_whole(reached) for reached in self._lengths(parts)[1:])
+        return any(self.is_whole(positions) for positions in self._lengths(parts)[1:])
 
     def _lengths(self, parts: Sequence[str]) -> list[frozenset[int]]:
         """Give, for each number of names of the path, how much of the pattern they can be."""
-        reached = [self.begun]
+        lengths = [self.start]
         for part in parts:
-            reached.append(self.onward(reached[-1], part))
-        return reached
+            lengths.append(self.onward(lengths[-1], part))
+        return lengths
 
     # -- name by name -------------------------------------------------------------------------------------------------------
 
     @property
-    def begun(self) -> frozenset[int]:
+    def start(self) -> frozenset[int]:
         """How much of it the path of the workspace itself can be, which has no names."""
         return self._with_nothing({0})
 
-    def onward(self, reached: frozenset[int], name: str | None) -> frozenset[int]:
+    def onward(self, positions: frozenset[int], name: str | None) -> frozenset[int]:
         """Return how much of it a path can be that goes on with a name; None is one that only `**` can stand for."""
         plain = None if name is None else _plain(name)
-        left = [(at, self._names[at]) for at in reached if at < len(self._names)]
+        left = [(at, self._names[at]) for at in positions if at < len(self._names)]
         return self._with_nothing({at if each is None else at + 1 for at, each in left if _stands_for(each, plain)})
 
-    def is_whole(self, reached: frozenset[int]) -> bool:
+    def is_whole(self, positions: frozenset[int]) -> bool:
         """Return whether so much is all of it."""
-        return len(self._names) in reached
+        return len(self._names) in positions
 
-    def expected(self, reached: frozenset[int]) -> list[str]:
+    def next_names(self, positions: frozenset[int]) -> list[str]:
         """Return what stands in it for the names with which a path goes on otherwise than by a `**`, as such names are compared."""
-        return [self._globs[at] for at in reached if at < len(self._names) and self._names[at] is not None]
+        return [self._globs[at] for at in positions if at < len(self._names) and self._names[at] is not None]
 
     def _with_nothing(self, places: set[int]) -> frozenset[int]:
         """Add the places behind a `**` that stands for nothing."""
@@ -199,9 +199,9 @@ def _stands_for(pattern: re.Pattern[str] | None, name: str | None) -> bool:
 @lru_cache(4096)  # each call asks of the same few names, pattern by pattern
 def _plain(name: str) -> str:
     """Return what a name is to the file system that tells fewest names apart (letter case, invisible characters, dots at the end)."""
-    seen = "".join(c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf").casefold()
-    seen = seen.split(":")[0] or seen  # a stream of NTFS: `.git::$INDEX_ALLOCATION`
-    return re.sub(r"^git~\d$", ".git", seen.rstrip(" .") or seen)
+    plain = "".join(c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf").casefold()
+    plain = plain.split(":")[0] or plain  # a stream of NTFS: `.git::$INDEX_ALLOCATION`
+    return re.sub(r"^git~\d$", ".git", plain.rstrip(" .") or plain)
 
 
 @attrs.frozen

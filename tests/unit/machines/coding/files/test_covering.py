@@ -33,7 +33,7 @@ PATTERNS = (
 def covered_below(root, protection):
     """Return the paths of what is protected in a folder, the uppermost only."""
     with scan_planted(str(root), protection) as sight:
-        return sorted(str(Path(path).relative_to(root)) for path in sight.named)
+        return sorted(str(Path(path).relative_to(root)) for path in sight.protected_numbers)
 
 
 def told_slowly(root, protection):

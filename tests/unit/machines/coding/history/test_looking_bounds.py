@@ -38,7 +38,7 @@ def test_what_is_beyond_the_bound_of_bytes_is_left_out_and_told(history, root):
     assert set(history.left_out(first)) >= {f"a/f{number:03}" for number in range(FIT, FIT + 5)}
     (root / "z.txt").write_text("changed")
     (root / "a" / "f104").write_text("changed")
-    assert [each.path for each in history.changed(first, history.mark("last"))] == ["z.txt"]
+    assert [each.path for each in history.changed_files(first, history.mark("last"))] == ["z.txt"]
 
 
 def test_what_was_left_out_never_seems_to_be_new(history, root, tmp_path):
@@ -48,7 +48,7 @@ def test_what_was_left_out_never_seems_to_be_new(history, root, tmp_path):
         (root / "a" / f"f{number:03}").unlink()
     history.mark("some are gone, and there is room")
     again = WorkspaceHistory(tmp_path / "history", root).mark("last")
-    assert {each.path for each in history.changed(first, again)} == {f"a/f{number:03}" for number in range(50)}
+    assert {each.path for each in history.changed_files(first, again)} == {f"a/f{number:03}" for number in range(50)}
     assert history.unkept(again) == history.unkept(first)
 
 
@@ -57,8 +57,8 @@ def test_a_file_that_is_named_is_kept_whatever_else_there_is(history, root):
     first = history.mark("first", ["a/f104"])
     (root / "a" / "f104").write_text("changed")
     last = history.mark("last", ["a/f104"])
-    assert [each.path for each in history.changed(first, last)] == ["a/f104"]
-    assert history.undo(first, last).restored == ("a/f104",)
+    assert [each.path for each in history.changed_files(first, last)] == ["a/f104"]
+    assert history.undo(first, last).restored_paths == ("a/f104",)
     assert (root / "a" / "f104").stat().st_size == SIZE
 
 
@@ -71,7 +71,7 @@ def test_what_was_read_once_is_looked_at_however_late_it_is(history, root, monke
     first = history.mark("first")
     monkeypatch.setattr(workspace_scan, "MOST_S", -1.0)
     (root / "src" / "a.py").write_text("changed")
-    assert [each.path for each in history.changed(first, history.mark("last"))] == ["src/a.py"]
+    assert [each.path for each in history.changed_files(first, history.mark("last"))] == ["src/a.py"]
 
 
 def test_a_mark_that_is_stopped_leaves_nothing(history, root):
@@ -84,7 +84,7 @@ def test_a_mark_that_is_stopped_leaves_nothing(history, root):
 def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp_path):
     toolbox = Toolbox({"workspace": str(root)}, tmp_path)
     write = {"path": "new.txt", "content": "x"}
-    planned = tuple(toolbox.workspace.planned(WriteFile(**write)))
+    planned = tuple(toolbox.workspace.plan(WriteFile(**write)))
     call = CodingCall(call_id="c1", tool="write_file", kind="changing", arguments=write, planned=planned)
     with stop() as stopped:
         stopped.set()
