@@ -196,7 +196,7 @@ def _notice(
 
 
 async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model that an equal call was made, with its result."""
+    """Answer a repeated call with the result of the equal one."""
     _, conversation = _resources(context)
     call = _call_in(action)
     earlier_call = call.earlier
@@ -215,7 +215,7 @@ async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model why a call cannot be made."""
+    """Answer a call that cannot be made with the reason."""
     call = _call_in(action)
     reason = "invalid_tool_payload" if call.tool else "unknown_tool"
     why = call.fault or _fault_of(action, context)
@@ -223,7 +223,7 @@ async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def refuse_state(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model that this phase does not accept such a call."""
+    """Answer a call that this phase does not accept."""
     call = _call_in(action)
     phase = context.run.configuration.state.rpartition(".")[2]
     why = f"{call.tool} is not available while {phase}: answer with what you have, or use another tool"
@@ -245,7 +245,7 @@ def _fault_of(action: Action, context: PolicyContext) -> str:
 
 
 async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell the model that its waiting calls are not made."""
+    """Answer the waiting calls, which are not made."""
     _, conversation = _resources(context)
     results = _fault_results(conversation, LEFT_OUT, "this turn allows no more calls; answer with what you have")
     return _notice(action, LEFT_OUT, f"{plural(len(results), 'call')} left out", *results, drops=True)
@@ -256,7 +256,7 @@ def _fault_results(conversation: ChatConversation, reason: str, why: str) -> lis
 
 
 async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
-    """Tell people which artifacts existed already."""
+    """Report the artifacts that existed already, for people."""
     _, conversation = _resources(context)
     result = read_record(ChatResult, {"result": {}, "call_id": "", **action.payload["data"]})
     names = [(each.name, each.equal_to) for each in result.artifacts if each.equal_to]
@@ -268,7 +268,7 @@ async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
 
 
 async def note_cut_off(action: Action, _context: PolicyContext) -> list[Step]:
-    """Tell the model that its answer cannot be used."""
+    """Send the model a note that its answer cannot be used."""
     answer = read_record(ModelAnswer, action.payload["data"])
     return _notice(action, "answer_cut_off", answer.why, note=answer.note)
 
@@ -302,14 +302,14 @@ def _is_there(artifacts: Iterable[ChatArtifact], kinds: set[str]) -> bool:
 
 
 async def remind(action: Action, _context: PolicyContext) -> list[Step]:
-    """Tell the model what is missing from its answer."""
+    """Send the model a note on what its answer lacks."""
     lacks = "; ".join(read_record(PresentedAnswer, action.payload["data"]).missing)
     note = f"[Missing: {lacks}. Make it with a tool, or answer without it.]"
     return _notice(action, "answer_incomplete", lacks, note=note)
 
 
 async def note_missing(action: Action, _context: PolicyContext) -> list[Step]:
-    """Tell the user what is missing from an answer."""
+    """Report to the user what an answer lacks."""
     lacks = "; ".join(read_record(PresentedAnswer, action.payload["data"]).missing)
     return _notice(action, "answer_incomplete", lacks)
 

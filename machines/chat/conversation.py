@@ -406,7 +406,7 @@ class ChatConversation:
             self.intents = deque([*others, call.intent], maxlen=self.intents.maxlen)
 
     def _copy_results(self, call: DataCall) -> None:
-        """Give a skipped call the results of its equal: the table becomes the latest, the artifacts get their names again."""
+        """Copy the results of the equal call to a skipped one: the table becomes the latest, the artifacts get their names again."""
         equal = self.transcript.call(call.equal_to)
         if equal is not None and equal.status == "done":
             call.new_artifacts, call.artifacts = equal.new_artifacts, equal.artifacts
@@ -457,7 +457,7 @@ class ChatConversation:
             self.transcript.result(result)
 
     def _close_open(self, reason: str) -> None:
-        """Give every open call a result: a provider refuses a conversation with open calls."""
+        """Add a result for every open call: a provider refuses a conversation with open calls."""
         self.transcript.drop()
         self.transcript.current = None
         for call_id in self.transcript.open_ids():

@@ -20,7 +20,7 @@ from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.run import Run
 from dsa.runtime.run_store import StoredRun
 from dsa.runtime.timeline import OnMoment
-from machines.coding.coding_tools import Did
+from machines.coding.coding_tools import CallAction
 from machines.coding.coding_work import Work
 from machines.coding.task_plan import Approval
 from machines.coding.toolbox import Toolbox
@@ -199,7 +199,7 @@ class CodingResources:
         self.notice: Listener = lambda _text: None
         self.watch_part: OnMoment | None = None
         self.runs: Runs | None = None
-        self.others: Callable[[], Iterable[Did]] = tuple
+        self.others: Callable[[], Iterable[CallAction]] = tuple
 
     def work(self, run: Run) -> Work:
         """Return the work up to the end of the run's ledger."""
@@ -209,7 +209,7 @@ class CodingResources:
         return self._work
 
     @property
-    def past(self) -> tuple[Did, ...]:
+    def past(self) -> tuple[CallAction, ...]:
         """The last actions."""
         return tuple(self._work.past)
 

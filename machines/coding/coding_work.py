@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, ResumedEntry, RowEntry
-from machines.coding.coding_tools import MEMORY, TOOLS, WINDOW, Did, tool_of
+from machines.coding.coding_tools import MEMORY, TOOLS, WINDOW, CallAction, tool_of
 from machines.coding.task_plan import (
     REASONS,
     Apart,
@@ -32,7 +32,7 @@ from machines.coding.task_plan import (
     Subtask,
     Task,
     WorkNotice,
-    did_of,
+    action_of,
     fallback,
 )
 from machines.tool_use.records import JsonObject, read_record
@@ -185,8 +185,8 @@ class Work:
         self.transcript = Transcript(_work_call)
         self.calls: list[WorkCall] = []
         self.evidence: list[ToolEvidence] = []
-        self.past: deque[Did] = deque(maxlen=MEMORY)
-        self.past_apart: deque[Did] = deque(maxlen=MEMORY)
+        self.past: deque[CallAction] = deque(maxlen=MEMORY)
+        self.past_apart: deque[CallAction] = deque(maxlen=MEMORY)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
         self.moves: list[FileChange] = []
         self.new_files: set[str] = set()
@@ -381,7 +381,7 @@ class Work:
             return
         work_call.status = "done" if is_done else "failed"
         self.tools[f"{work_call.tool} {work_call.status}"] += 1
-        self.past.append(did_of(call, result, self._now_ms, self.transcript.answers))
+        self.past.append(action_of(call, result, self._now_ms, self.transcript.answers))
         if result.changes:
             self._add_change(FileChange(result.before, result.after, result.changes, result.made, self._now_ms))
         self._add_usage(result.usage)
@@ -429,7 +429,9 @@ class Work:
             self.calls += [WorkCall(**attrs.asdict(call, recurse=False)) for call in part.calls]
         for move in sorted((move for part in parts for move in part.moves), key=lambda move: move.at_ms):
             self._add_change(move)
-        self.past_apart.extend(sorted((did for part in parts for did in part.past), key=lambda did: did.at_ms))
+        self.past_apart.extend(
+            sorted((action for part in parts for action in part.past), key=lambda action: action.at_ms)
+        )
         self._add_usage(usage)
 
     # --- notices ---
@@ -466,11 +468,13 @@ class Work:
         if notice.blocked and call is not None:
             self.blocked_calls[call.key] = f"{call.tool} {_short(call.arguments)}: {notice.text}"
             at_ms, answer = self._now_ms, self.transcript.answers
-            did = Did(call.key, tool_of(call.tool, call.argv), call.kind, refused=True, at_ms=at_ms, answer=answer)
-            self.past.append(attrs.evolve(did, polled=call.polled))
+            action = CallAction(
+                call.key, tool_of(call.tool, call.argv), call.kind, refused=True, at_ms=at_ms, answer=answer
+            )
+            self.past.append(attrs.evolve(action, polled=call.polled))
 
     def _interrupt_call(self) -> None:
-        """Give the interrupted call a result. The calls after it never started; they get results when the queue is dropped."""
+        """Add a result for the interrupted call. The calls after it never started; they get results when the queue is dropped."""
         call = self.transcript.current
         if call is not None:
             call.status = "interrupted"

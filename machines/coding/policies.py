@@ -21,7 +21,7 @@ from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, 
 from dsa.runtime.speech import as_unicode
 from machines.coding.coding_notices import resources_and_work
 from machines.coding.coding_resources import CodingResources, messages_for
-from machines.coding.coding_tools import COMPLETE, Did, WorkspaceTool, key_of, reminder_of, round_of, tool_of
+from machines.coding.coding_tools import COMPLETE, CallAction, WorkspaceTool, key_of, reminder_of, round_of, tool_of
 from machines.coding.coding_work import Work, missing_evidence
 from machines.coding.task_plan import (
     DECOMPOSE,
@@ -32,7 +32,7 @@ from machines.coding.task_plan import (
     Decomposition,
     Goal,
     Look,
-    did_of,
+    action_of,
     read_plan,
     tasks_from,
 )
@@ -157,7 +157,7 @@ async def _read_queued(
     key = key_of(call.tool.name, key_arguments(call, look, agent.toolbox.workspace.known_as))
     is_polling = agent.polls(look.argv)
     tool = tool_of(call.tool.name, look.argv)
-    did = Did(key, tool, call.tool.kind, answer=work.transcript.answers, polled=is_polling)
+    action = CallAction(key, tool, call.tool.kind, answer=work.transcript.answers, polled=is_polling)
     approval = agent.approval(call.tool.needs, look.asks, work.permissions)
     if approval.leave == "ask" and look.cannot is not None:
         approval = Approval("yes", "the call cannot work, and changes nothing")
@@ -169,7 +169,7 @@ async def _read_queued(
         kind=call.tool.kind,
         arguments=call.arguments,
         key=key,
-        round=round_of(did, tuple(work.past), (*work.past_apart, *agent.others())),
+        round=round_of(action, tuple(work.past), (*work.past_apart, *agent.others())),
         approval=approval,
         polled=is_polling,
         files=tuple(work.changes) if call.tool.name == "git_commit" else (),
@@ -234,7 +234,7 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
         was_asked = action.payload["event"] == "permitted"
         outcome = await _stoppable(lambda stop: agent.toolbox.do(call, key=effect, stop=stop, was_asked=was_asked))
     result = outcome.result
-    reminder = reminder_of(did_of(call, result), tuple(work.past), (*work.past_apart, *agent.others()))
+    reminder = reminder_of(action_of(call, result), tuple(work.past), (*work.past_apart, *agent.others()))
     if reminder:
         result = attrs.evolve(result, seen=result.result, result={**result.result, "note": reminder})
     event = "tool_done" if outcome.is_done else "tool_failed"

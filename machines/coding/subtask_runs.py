@@ -24,7 +24,7 @@ from dsa.runtime.speech import as_unicode
 from dsa.semantics import Occurrence
 from machines.coding.coding_notices import resources_and_work
 from machines.coding.coding_resources import RESOURCES, CodingResources
-from machines.coding.coding_tools import Did, in_order
+from machines.coding.coding_tools import CallAction, in_order
 from machines.coding.coding_work import Work
 from machines.coding.task_plan import Goal, PartDone, PartsDone, Task
 from machines.coding.work_session import NAME, PAUSED_STATES, WorkRun
@@ -65,7 +65,7 @@ class _Group:
         self._agent, self._runs = agent, runs
         self._share = _share(work, context, len(tasks))
         self._turns = asyncio.Semaphore(agent.parallel)
-        self._actions: dict[str, Callable[[], Iterable[Did]]] = {
+        self._actions: dict[str, Callable[[], Iterable[CallAction]]] = {
             "": partial(in_order, tuple(work.past), tuple(work.past_apart))
         }
         earlier = existing_parts(runs, self._whole, tasks)
@@ -111,7 +111,7 @@ class _Group:
             handle = begin_run(self._runs, NAME, self._share, run_id=run_id, on_moment=watch)
         return _HeldPart(handle, RESOURCES, prepare)
 
-    def _other_actions(self, place: str) -> tuple[Did, ...]:
+    def _other_actions(self, place: str) -> tuple[CallAction, ...]:
         return in_order((), chain.from_iterable(actions() for at, actions in self._actions.items() if at != place))
 
 

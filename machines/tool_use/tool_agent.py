@@ -227,7 +227,7 @@ class AgentConversation:
                 self.transcript.say(notice.note)
 
     def _close(self) -> None:
-        """Give every open call a result: a provider refuses a conversation with open calls."""
+        """Add a result for every open call: a provider refuses a conversation with open calls."""
         self.transcript.drop()
         for call_id in self.transcript.open_ids():
             self.transcript.result(fault_result(call_id, "not_made", _NOT_MADE))
@@ -364,7 +364,7 @@ class ToolAgent:
         return [text_step(action.policy, f"allow {call.tool} {arguments}?{f' ({why})' if why else ''}")]
 
     async def refuse_call(self, action: Action, context: PolicyContext) -> list[Step]:
-        """Tell the model why the current call is not made: its fault, a person's reason, or a guard's."""
+        """Answer the current call, which is not made, with the reason: its fault, a person's reason, or a guard's."""
         call, trigger = self._current(context), action.payload
         denial = _person_message(trigger["data"]).text if trigger["event"] == "denied" else ""
         why = call.fault or denial or "; ".join(_reasons(context)) or "it is not allowed"
@@ -372,7 +372,7 @@ class ToolAgent:
         return [Notice("not_made", why, results=results).as_step(action.policy)]
 
     async def drop_calls(self, action: Action, context: PolicyContext) -> list[Step]:
-        """Tell the model that its waiting calls are not made."""
+        """Answer the waiting calls, which are not made."""
         open_ids = self.conversation(context.run).transcript.open_ids()
         results = result_contents(*(fault_result(name, LEFT_OUT, "no more calls are made here") for name in open_ids))
         return [
@@ -382,12 +382,12 @@ class ToolAgent:
         ]
 
     async def note_cut_off(self, action: Action, _context: PolicyContext) -> list[Step]:
-        """Tell the model that its answer cannot be used."""
+        """Send the model a note that its answer cannot be used."""
         answer = read_record(ModelAnswer, action.payload["data"])
         return [Notice("answer_cut_off", answer.why, answer.note).as_step(action.policy)]
 
     async def reply(self, action: Action, _context: PolicyContext) -> list[Step]:
-        """Give the user the answer."""
+        """Show the answer to the user."""
         return [text_step(action.policy, read_record(ModelAnswer, action.payload["data"]).content)]
 
 

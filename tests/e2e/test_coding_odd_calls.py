@@ -30,7 +30,7 @@ def came_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
     [
         ("read_file", {"path": "a", "max_bytes": 10**400}, "failed", "no_such_file", "there is no 'a'"),
         ("run_cmd", {"cmd": ["python", "x.py"], "cwd": "a\0b"}, "command_not_allowed", "command_not_allowed", "cannot be there: embedded null byte"),
-        ("run_cmd", {"cmd": ["python", "x.py"], "cwd": LONG}, "failed", "bad_cwd", "is no folder of the workspace"),
+        ("run_cmd", {"cmd": ["python", "x.py"], "cwd": LONG}, "failed", "bad_cwd", "is not a folder of the workspace"),
         ("run_cmd", {"cmd": ["python", "-m", LONG]}, "command_not_allowed", "command_not_allowed", "cannot be there: File name too long"),
     ],
 )  # fmt: skip

@@ -150,7 +150,7 @@ def test_a_run_that_has_changed_nothing_commits_nothing_of_the_users(tmp_path):
     subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
     act = at_once(("list_dir", {}), ("git_commit", {"message": "all of it"}))
     told, _ = shown(tmp_path, act, commit=True)
-    assert "nothing_to_commit: this run has changed no file" in told
+    assert "nothing_to_commit: this run has not changed any file" in told
     status = subprocess.run(["git", "status", "--short"], cwd=workspace, capture_output=True, text=True, check=True)
     assert "?? mine.py" in status.stdout.splitlines()
 

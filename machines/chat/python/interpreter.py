@@ -381,7 +381,7 @@ def _hint(types: list[str], message: str, columns: Sequence[str]) -> str:
     if types[0] == "KeyError" and columns:
         return f"The columns of LATEST_SQL_RESULT are: {_clip(', '.join(columns), _MOST_MESSAGE)}"
     if types[0] == "NameError" and ("'df'" in message or "'LATEST_SQL_RESULT'" in message):
-        return "There is no table yet: run a SQL query first."
+        return "No table exists yet: run a SQL query first."
     return next((_HINTS[name] for name in types if name in _HINTS), "")
 
 

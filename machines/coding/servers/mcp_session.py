@@ -1,7 +1,7 @@
-"""A talk with an MCP server, from its start to its end: it is introduced, lists its tools, answers calls.
+"""A session with an MCP server, from its start to its end: handshake, list of tools, calls.
 
-Takes a `McpServer`, gives its tools and what a call gave. Its process has little of an environment, and is ended with all that it has started.
-All on one event loop. What a server asks of us (models, people, folders) is refused; nothing is offered to it.
+`Live` starts the process of a `McpServer`, and returns its tools and the answers to calls. The process has a small environment, and is ended together with all
+processes that it has started. Everything runs on one event loop. The server's own requests (for models, people, folders) are refused.
 """
 
 import asyncio
@@ -47,17 +47,17 @@ _PIECE_BYTES, _COMPLAINT_BYTES = 1 << 16, 4_096
 _GRACE_S, _LOOK_AGAIN_S = 1.0, 0.01
 
 
-class TooLarge(Exception):  # noqa: N818  # it says what is the case
-    """Raised for a line that does not end, or whose JSON is nested too deep; the text says how much it may be."""
+class TooLarge(Exception):  # noqa: N818  # named like a condition
+    """Raised for a line that is too long, or whose JSON is nested too deep; the text has the limit."""
 
 
 class ServerProcess:
-    """A server's process, in a process group of its own. Raises ToolError `server_not_started`."""
+    """A server's process, in a process group of its own. Raises WorkspaceToolError `server_not_started`."""
 
     def __init__(self, name: str, server: McpServer) -> None:
         ours = {each: os.environ[each] for each in _FROM_OURS if each in os.environ}
         try:
-            self._process = subprocess.Popen(  # noqa: S603  # what the user has configured
+            self._process = subprocess.Popen(  # noqa: S603  # the user has configured it
                 server.command,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
                 cwd=server.cwd or None, env={**ours, **server.env}, start_new_session=True,
@@ -96,17 +96,17 @@ class ServerProcess:
                 raise TooLarge(f"of more than {LONGEST_BYTES >> 20} MiB")
 
     async def drain(self) -> None:
-        """Read the rest of its output for nothing, so that it is not stopped by a full pipe."""
+        """Read and drop the rest of its output, so that a full pipe does not block it."""
         while await _read(self._stdout.fileno()):
             pass
 
     async def listen_to_complaints(self) -> None:
-        """Keep the end of what it writes to stderr."""
+        """Record the end of its stderr."""
         while piece := await _read(self._stderr.fileno()):
             self._complaints = (self._complaints + piece)[-_COMPLAINT_BYTES:]
 
     async def write(self, data: bytes) -> None:
-        """Write to its input. Raises BrokenPipeError once nobody reads it."""
+        """Write to its input. Raises BrokenPipeError when nobody reads it."""
         import anyio
 
         left = memoryview(data)
@@ -117,7 +117,7 @@ class ServerProcess:
                 await anyio.wait_writable(self._stdin.fileno())
 
     async def end(self) -> None:
-        """End it: its input is closed, then it is told, then killed; and so are the processes that it leaves in its group."""
+        """End it and the processes in its group: close its input, then send SIGTERM, then kill them."""
         self._stdin.close()
         if not await self._is_over_soon():
             self._signal(signal.SIGTERM)
@@ -127,12 +127,12 @@ class ServerProcess:
         self._is_ended = True
 
     def kill(self) -> None:
-        """Kill it with its group, from any thread; nothing once it has been ended, for its id may be somebody else's then."""
+        """Kill it with its group, from any thread. Nothing happens once it has ended, because its id may belong to another process."""
         if not self._is_ended:
             self._signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Close its pipes: nobody may read or write any more. A process that was not ended is killed."""
+        """Close its pipes, after the last read and write. A process that was not ended is killed."""
         if not self._is_ended:
             self.kill()
             self._process.wait()
@@ -141,7 +141,7 @@ class ServerProcess:
             pipe.close()
 
     def ending(self) -> str:
-        """Return how it ended, and the last line of what it has complained of."""
+        """Return its exit code or signal, and the last line of its stderr."""
         code = self._process.poll()
         how = "" if code is None else f"exit code {code}" if code >= 0 else f"ended by {_signal_name(-code)}"
         lines = [line for line in self._complaints.decode(errors="replace").splitlines() if line.strip()]
@@ -152,12 +152,12 @@ class ServerProcess:
         import anyio
 
         with anyio.move_on_after(_GRACE_S):
-            while self._process.poll() is None:  # noqa: ASYNC110  # nothing tells its end on every system
+            while self._process.poll() is None:  # noqa: ASYNC110  # no system call waits for its end everywhere
                 await anyio.sleep(_LOOK_AGAIN_S)
         return self._process.poll() is not None
 
     def _signal(self, number: signal.Signals) -> None:
-        # Nobody is left; or, on some systems, only dead ones.
+        # No process is left; or, on some systems, only dead ones.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
@@ -167,7 +167,7 @@ def _signal_name(number: int) -> str:
 
 
 async def _read(file: int) -> bytes:
-    """Wait for bytes and give them; none at the end."""
+    """Wait for bytes and return them; no bytes at the end."""
     import anyio
 
     while True:
@@ -177,7 +177,7 @@ async def _read(file: int) -> bytes:
             await anyio.wait_readable(file)
 
 
-for _name in ("mcp", "client"):  # what a server does wrong is told in errors; without a handler Python would print it
+for _name in ("mcp", "client"):  # errors report a server's faults; without a handler Python would print them too
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 _MOST_PAGES, _MOST_LISTED, _MOST_GARBLED = 100, 10_000, 100
@@ -188,7 +188,7 @@ _US = ("dual-state-agents", "0.1")
 
 @attrs.define(eq=False)
 class PendingCall:
-    """A call, and whether its server has been sent it: only then may the server have done anything of it."""
+    """A call, and whether it was sent to its server: before that it cannot have an effect."""
 
     tool: ForeignTool
     arguments: JsonObject
@@ -196,12 +196,12 @@ class PendingCall:
 
     @property
     def outcome_text(self) -> str:
-        """What is known of a call that has brought nothing."""
-        return "It may have done what was asked" if self.is_sent else "It was not asked: the call was not made"
+        """A sentence about the effects of a call without a result."""
+        return "It may have done what was asked" if self.is_sent else "The call was not made"
 
 
 class Live:
-    """A server that runs, from its start to its end. `task` is done when nothing is left of it; `why` says then why it has ended, `restarted` why the one before it had."""
+    """A running server, from its start to its end. When `task` is done, nothing is left of it, and `why` is the reason. `restart_reason` is why the server before it ended."""
 
     def __init__(self, name: str, server: McpServer) -> None:
         self._name, self._server = name, server
@@ -221,13 +221,13 @@ class Live:
         return self._over.is_set()
 
     def stop(self, why: WorkspaceToolError | None = None) -> None:
-        """Have it ended; the first reason is kept. What waits for an answer of it fails at once."""
+        """End it; the first reason counts. Calls that wait for an answer fail at once."""
         if not self.is_over:
             self.why = why
             self._over.set()
 
     async def call_tool(self, pending_call: PendingCall) -> ServerAnswer:
-        """Return what a call gave. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
+        """Return the answer to a call. Raises WorkspaceToolError `tool_gone` and `tool_changed`, MCPError, and ValueError when the answer is not MCP."""
         from mcp import types
 
         tool = pending_call.tool
@@ -253,18 +253,18 @@ class Live:
 
     @property
     def label(self) -> str:
-        """The server, as sentences begin."""
+        """The server at the start of a sentence."""
         return f"the MCP server '{self._name}'"
 
     def garbled_text(self) -> str:
-        """Return what it has written that is no message; nothing where all were."""
+        """Return a clause about output that is not a message, or an empty text."""
         line = one_line(self._garbled_line.decode(errors="replace"))
-        return f"; its output has lines that are no MCP messages, such as '{line}'" if line else ""
+        return f"; its output has lines that are not MCP messages, such as '{line}'" if line else ""
 
     # -- its life -------------------------------------------------------------------------------------------------------
 
     async def _lead(self) -> None:
-        """Live from the start to the end; whatever happens, no process is left, and nobody waits any more."""
+        """Run from the start to the end; in any case no process is left, and no caller waits any more."""
         try:
             await self._live()
         finally:
@@ -299,7 +299,7 @@ class Live:
         receive_stream: "MemoryObjectReceiveStream[SessionMessage | Exception]",
         send_stream: "MemoryObjectSendStream[SessionMessage]",
     ) -> None:
-        """Introduce ourselves, and have the talk go on until it is over."""
+        """Open the session, and keep it open until it is over."""
         from mcp import ClientSession, types
 
         async with ClientSession(
@@ -310,7 +310,7 @@ class Live:
         ) as session:
             introduction = asyncio.create_task(self._introduce(session))
             await self._over.wait()
-        await introduction  # it has no session any more: it ends
+        await introduction  # it ends, because its session is closed
 
     async def _introduce(self, session: "ClientSession") -> None:
         from mcp import MCPError
@@ -325,7 +325,11 @@ class Live:
             self.stop(error)
         except (MCPError, ValueError, RuntimeError) as error:
             if not self.is_over:
-                self.stop(_not_started(f"{self.label} cannot be talked to: {error_text(error)}{self.garbled_text()}"))
+                self.stop(
+                    _not_started(
+                        f"{self.label} does not answer as an MCP server: {error_text(error)}{self.garbled_text()}"
+                    )
+                )
         else:
             self.ready.set_result(None)
         finally:
@@ -343,13 +347,13 @@ class Live:
         )
 
     def _end_error(self) -> WorkspaceToolError:
-        """Return why it is over where it has ended by itself."""
+        """Return the reason when it has ended by itself."""
         ending = self.process.ending()
         message = f"{self.label} has ended{f' ({ending})' if ending else ''}{self.garbled_text()}"
         return WorkspaceToolError("server_ended", message) if self.ready.done() else _not_started(message)
 
     async def _list(self) -> None:
-        """Read its tools. Raises ToolError `bad_tools`, MCPError."""
+        """Read its tools. Raises WorkspaceToolError `bad_tools`, MCPError."""
         from mcp import types
 
         assert self._session is not None
@@ -375,7 +379,7 @@ class Live:
         return f"it has: {shown_names([each.tool for each in self.tools])}"
 
     async def _on_message(self, message: "IncomingMessage") -> None:
-        """Remember that its tools are others now; all else that it tells is nothing to us."""
+        """Record that its tools have changed; other notifications do not matter."""
         from mcp import types
 
         self._is_stale = self._is_stale or isinstance(message, types.ToolListChangedNotification)
@@ -383,10 +387,10 @@ class Live:
     # -- lines ----------------------------------------------------------------------------------------------------------
 
     async def _read(self, into: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
-        """Pass on what it says; when that is over, so is the talk."""
+        """Pass its messages on to the session; at their end the session is over too."""
         import anyio
 
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the talk was over before
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session was over before
             try:
                 await self._pass_on(into)
             except TooLarge as large:
@@ -416,7 +420,7 @@ class Live:
                     )
 
     async def _write(self, messages: "MemoryObjectReceiveStream[SessionMessage]") -> None:
-        """Pass on what we say, until nobody reads it."""
+        """Pass our messages on to it, until it no longer reads."""
         async with messages:
             async for each in messages:
                 is_call = getattr(each.message, "method", "") == "tools/call" and self._pending_calls
@@ -427,14 +431,14 @@ class Live:
                     await self.process.write(
                         each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
                     )
-                except BrokenPipeError:  # nobody has read the line to its end
+                except BrokenPipeError:  # it has not read the whole line
                     if pending_call is not None:
                         pending_call.is_sent = False
                     return self.stop()
 
 
 async def _shake_hands(session: "ClientSession") -> None:
-    """Agree on a version: most servers know the handshake, and some end at anything that comes before it; newer ones have none."""
+    """Agree on a version. Most servers know the handshake, and some end when anything comes before it; newer ones do not have it."""
     from mcp import MCPError, types
 
     try:
@@ -450,19 +454,19 @@ async def _shake_hands(session: "ClientSession") -> None:
 
 @functools.cache
 def _as_written() -> "TypeAdapter[Any]":
-    """Return what takes a result as it is; the session has looked at its form before."""
+    """Return an adapter that takes a result as it is; the session has checked its form."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(dict)
 
 
 def package_fault() -> str:
-    """Return why the package mcp cannot be used; nothing where it can."""
+    """Return why the package mcp cannot be used, or an empty text."""
     try:
-        import mcp.shared.message  # noqa: F401  # with all that mcp has itself
+        import mcp.shared.message  # noqa: F401  # with the dependencies of mcp
     except ModuleNotFoundError as error:
         if error.name == "mcp":
-            return f"it is asked through the package mcp, which is not installed; run: {install_hint('mcp')}"
+            return f"calls go through the package mcp, which is not installed; run: {install_hint('mcp')}"
         return _import_fault(error)
     except ImportError as error:
         return _import_fault(error)
@@ -474,7 +478,7 @@ def _import_fault(error: ImportError) -> str:
 
 
 def _message(line: bytes) -> "types.JSONRPCMessage | None":
-    """Read a line; None where it is no message. Raises TooLarge for one that is nested too deep."""
+    """Return the message in a line, or None. Raises TooLarge for one that is nested too deep."""
     from mcp import types
 
     try:
@@ -488,7 +492,7 @@ def _message(line: bytes) -> "types.JSONRPCMessage | None":
 
 
 def _require_levels(value: Any) -> None:  # noqa: ANN401  # JSON of any kind
-    """Raise TooLarge for what is nested too deep."""
+    """Raise TooLarge for a value that is nested too deep."""
     level = [value]
     for _ in range(MOST_LEVELS + 1):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
@@ -499,7 +503,7 @@ def _require_levels(value: Any) -> None:  # noqa: ANN401  # JSON of any kind
 
 
 def error_text(error: Exception) -> str:
-    """Return what went wrong in a line."""
+    """Return an error as a line."""
     from mcp import MCPError
     from pydantic import ValidationError
 
@@ -516,7 +520,7 @@ def _not_started(what: str) -> WorkspaceToolError:
 
 
 async def cancel(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait for its end; what it has raised before is raised."""
+    """Cancel a task and wait for its end; an exception that it raised before is raised."""
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task

@@ -1,6 +1,6 @@
-"""The arguments of the file tools: one class for each tool, and `read`, which makes one of them of JSON.
+"""The arguments of the file tools: a class for each tool, and `read`, which makes one from JSON. Pure.
 
-Pure. What is not an argument of the tool, or of another type, raises ToolError `bad_arguments`.
+An unknown argument, or one of the wrong type, raises WorkspaceToolError `bad_arguments`.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class ReadFile:
 
 @attrs.frozen
 class Search:
-    """What to find in the files beneath `path` whose names match `glob`."""
+    """A search in the files beneath `path` whose names match `glob`."""
 
     pattern: str
     path: str = "."
@@ -47,7 +47,7 @@ class Search:
 
 @attrs.frozen
 class NewFile:
-    """A file that is written, whole."""
+    """A file to write, whole."""
 
     path: str
     content: str
@@ -55,7 +55,7 @@ class NewFile:
 
 @attrs.frozen
 class WriteFile:
-    """One file to write; without `create_dirs` its folder has to be there."""
+    """One file to write; without `create_dirs` its folder must exist."""
 
     path: str
     content: str
@@ -68,26 +68,26 @@ class WriteFile:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it writes."""
+        """The paths that it writes."""
         return (self.path,)
 
 
 @attrs.frozen
 class WriteFiles:
-    """Several files to write, all or none."""
+    """Several files to write: all or none."""
 
     files: tuple[NewFile, ...]
     create_dirs: bool = True
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it writes."""
+        """The paths that it writes."""
         return tuple(each.path for each in self.files)
 
 
 @attrs.frozen
 class Edit:
-    """A text to replace in a file, `all` of its occurrences or the only one."""
+    """A text to replace in a file: `all` of its occurrences or the only one."""
 
     path: str
     old: str
@@ -96,7 +96,7 @@ class Edit:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it writes."""
+        """The paths that it writes."""
         return (self.path,)
 
 
@@ -114,13 +114,15 @@ FILE_TOOLS: dict[str, type[FileCall]] = {
 
 
 def read(tool: str, arguments: JsonObject) -> FileCall:
-    """Return the call of a file tool. Raises ToolError `unknown_tool`, `bad_arguments`, `bad_path`.
+    """Return the call of a file tool. Raises WorkspaceToolError `unknown_tool`, `bad_arguments`, `bad_path`.
 
-    A number that is out of range is the nearest one that is not.
+    A number out of range becomes the nearest one in range.
     """
     kind = FILE_TOOLS.get(tool)
     if kind is None:
-        raise WorkspaceToolError("unknown_tool", f"there is no file tool '{tool}'; there are: {', '.join(FILE_TOOLS)}")
+        raise WorkspaceToolError(
+            "unknown_tool", f"there is no file tool '{tool}'; the file tools are: {', '.join(FILE_TOOLS)}"
+        )
     names = [each.name for each in attrs.fields(kind)]
     if unknown := [name for name in arguments if name not in names]:
         raise WorkspaceToolError("bad_arguments", f"{tool} has no argument '{unknown[0]}'; it has: {', '.join(names)}")
@@ -146,7 +148,7 @@ def read(tool: str, arguments: JsonObject) -> FileCall:
 
 @attrs.frozen
 class _Arguments:
-    """Arguments as they came, read by their types. Raises ToolError."""
+    """The arguments in a call, read by type. Raises WorkspaceToolError."""
 
     values: JsonObject
 
@@ -188,7 +190,7 @@ class _Arguments:
 
 
 def encode(content: str, path: str) -> bytes:
-    """Return the bytes of a file's text. Raises ToolError, `too_large` too."""
+    """Return the text of a file as bytes. Raises WorkspaceToolError `bad_arguments`, `too_large`."""
     try:
         data = content.encode()
     except UnicodeEncodeError as error:
@@ -201,13 +203,13 @@ def encode(content: str, path: str) -> bytes:
 
 
 def refuse_overlap(paths: list[tuple[str, ...]]) -> None:
-    """Raise ToolError where too many files are named, one twice, or one that would have to be a folder too."""
+    """Raise WorkspaceToolError for too many files, for a repeated one, and for one that would also be a folder."""
     if len(paths) > _MOST_FILES:
         many = f"{len(paths)} files at once; {_MOST_FILES} can be written: call it again for the rest"
         raise WorkspaceToolError("too_large", many)
     for one, other in combinations(sorted(paths), 2):
         if one == other:
-            raise WorkspaceToolError("bad_arguments", f"'{path_text(one)}' is there twice: give each file once")
+            raise WorkspaceToolError("bad_arguments", f"'{path_text(one)}' is there twice: name each file once")
         if other[: len(one)] == one:
             raise WorkspaceToolError(
                 "bad_arguments", f"'{path_text(one)}' cannot be a file and the folder of '{path_text(other)}'"

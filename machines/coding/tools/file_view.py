@@ -1,13 +1,10 @@
-"""The tools that look at one file or folder, and what others need to know of a file.
+"""The reading tools: `list_folder`, `read` and `search_files`, and facts about files for the other tools.
 
-Takes a workspace held open (`beneath`) and paths by their names, gives records whose `result` is a sentence for the model.
-Every amount is bounded, and what was left out is said.
+They take an open workspace (`beneath`) and the names of a path, and return records whose `result` is a sentence for the model. Every amount is limited; the
+result says what is missing.
 
-The tool that looks for lines in the files of the workspace.
-
-Takes a workspace held open (`beneath`) and what to look for, gives the lines as `file:line: text`, and what was passed over. An expression
-is run by a process of its own that is ended when it takes too long: Python's `re` can take longer than anybody lives, a bound on the lengths
-of expression and line does not prevent it, and a thread cannot be ended.
+A regular expression runs in a process of its own, which is ended when it takes too long: Python's `re` can take forever even with short expressions and
+lines, and a thread cannot be ended.
 """
 
 import codecs
@@ -25,6 +22,7 @@ from contextlib import suppress
 
 import attrs
 
+from dsa.text import plural
 from machines.coding.tools import search_child
 from machines.coding.tools.workspace_boundary import Beneath, kind_of
 from machines.coding.tools.workspace_paths import (
@@ -39,7 +37,7 @@ from machines.coding.tools.workspace_paths import (
 )
 from machines.tool_use.records import read_record
 
-#: How much may be asked for at once. No character has more than 4 bytes.
+#: The limits of `max_bytes`. No character has more than 4 bytes.
 LEAST_READ, MOST_READ = 4, 1_000_000
 _MOST_NAMES, _MOST_COMPARED = 200, 1_000
 _MOST_WHOLE = 64_000_000
@@ -59,7 +57,7 @@ class ListedName:
 
 @attrs.frozen
 class FolderListing:
-    """What stands in a folder, and how many names follow that are not shown."""
+    """The names in a folder, and the number of those that follow."""
 
     result: str
     entries: tuple[ListedName, ...]
@@ -68,7 +66,7 @@ class FolderListing:
 
 @attrs.frozen
 class FileText:
-    """The text of a file, or a part of it. `lines` is None for a very large file, `next_offset` where nothing follows."""
+    """The text of a file, or a part of it. `lines` is None for a very large file, `next_offset` is None at the end."""
 
     content: str
     size_bytes: int
@@ -80,7 +78,7 @@ class FileText:
 
 @attrs.frozen
 class TextForm:
-    """How a file writes its text: how many LF and CR it has, how many pairs of CR and LF, whether a BOM stands before it."""
+    """The form of a text: its lines, the number of LF, of CR and of pairs of both, and whether it starts with a BOM."""
 
     lines: int
     breaks: int
@@ -90,7 +88,7 @@ class TextForm:
 
     @property
     def is_crlf(self) -> bool:
-        """Whether every line ends in CRLF, and no CR stands elsewhere: then nothing is lost where they are written as LF."""
+        """Whether every line ends in CRLF, and there is no other CR: then a text with LF can be written back without loss."""
         return 0 < self.pairs == self.breaks == self.returns
 
     @property
@@ -99,22 +97,22 @@ class TextForm:
         return 0 < self.pairs < self.breaks
 
     def format(self, text: str) -> str:
-        """Return a text as a file of this form writes it."""
+        """Return a text in this form."""
         text = with_line_ends(text, "\r\n") if self.is_crlf else text
         return BOM + text.removeprefix(BOM) if self.has_bom else text
 
 
 def with_line_ends(text: str, ending: str) -> str:
-    """Return a text with all its lines ended in one way."""
+    """Return a text with the same ending on all lines."""
     return text.replace("\r\n", "\n").replace("\n", ending)
 
 
 def list_folder(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> FolderListing:
-    """Return what stands in a folder, by name, but for the first `offset` names. Raises ToolError."""
+    """Return the names in a folder, without the first `offset`. Raises WorkspaceToolError."""
     refuse_closed(parts)
     status = beneath.look(parts)
     if status is not None and kind_of(status.st_mode) != "folder":
-        raise WorkspaceToolError("not_a_folder", f"'{path_text(parts)}' is no folder: read it with read_file")
+        raise WorkspaceToolError("not_a_folder", f"'{path_text(parts)}' is not a folder: read it with read_file")
     names = [(name, entry) for name, entry in names_in(beneath, parts) if not _is_hidden(name)]
     entries = tuple(_entry(name, entry) for name, entry in names[offset : offset + _MOST_NAMES])
     end = offset + len(entries)
@@ -128,7 +126,7 @@ def list_folder(beneath: Beneath, parts: Sequence[str], offset: int = 0) -> Fold
 
 
 def refuse_closed(parts: Sequence[str]) -> None:
-    """Raise ToolError where a folder is not listed or searched."""
+    """Raise WorkspaceToolError for a folder that is not listed or searched."""
     if is_closed(parts) or is_record(parts):
         raise WorkspaceToolError(
             "protected_path",
@@ -137,7 +135,7 @@ def refuse_closed(parts: Sequence[str]) -> None:
 
 
 def names_in(beneath: Beneath, parts: Sequence[str]) -> list[tuple[str, os.stat_result]]:
-    """Return every name in a folder, sorted, with what it is of. Raises ToolError."""
+    """Return every name in a folder, sorted, with its status. Raises WorkspaceToolError."""
     entries = []
     with beneath.folder(parts) as folder, beneath.explain_errors(parts):
         for name in sorted(os.listdir(folder)):  # noqa: PTH208  # of a descriptor
@@ -147,7 +145,7 @@ def names_in(beneath: Beneath, parts: Sequence[str]) -> list[tuple[str, os.stat_
 
 
 def _is_hidden(name: str) -> bool:
-    """Return whether a name is not listed: `.git` itself is."""
+    """Return whether a name is not listed; `.git` itself is."""
     return is_temporary(name) or is_record((name,)) or (is_closed((name,)) and name.casefold() != ".git")
 
 
@@ -161,20 +159,20 @@ def _entry(name: str, status: os.stat_result) -> ListedName:
 
 
 def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) -> FileText:
-    """Return the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises ToolError, `binary_file` for what is no text."""
+    """Return the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises WorkspaceToolError, `binary_file` when it is not text."""
     name = path_text(parts)
     with beneath.file(parts) as (file, status):
         head = os.pread(file, _LOOKED_AT, 0)
         if b"\0" in head:
             raise WorkspaceToolError(
-                "binary_file", f"'{name}' is no text ({status.st_size} bytes{_of_utf16(head)}): it cannot be shown"
+                "binary_file", f"'{name}' is not text ({status.st_size} bytes{_of_utf16(head)}): it cannot be shown"
             )
         data = _read_at(file, offset, max_bytes)
         size = max(status.st_size, offset + len(data) if data else 0)
         form = form_of(file) if size <= _MOST_WHOLE else None
     whole = len(data) < max_bytes or offset + len(data) >= size
     if form is not None and form.is_crlf and not whole:
-        data = data.removesuffix(b"\r")  # its other half comes the next time
+        data = data.removesuffix(b"\r")  # its other half comes with the next part
     text, used_bytes = _decode(data, whole=whole)
     end = offset + used_bytes
     result = _sentence(name, text, offset, end, size, form)
@@ -186,8 +184,8 @@ def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) ->
 
 
 def _sentence(name: str, text: str, offset: int, end: int, size: int, form: TextForm | None) -> str:
-    """Return what was read, how its text is written where that is not usual, and where to read on."""
-    line_count = "" if form is None else f", {form.lines} {'line' if form.lines == 1 else 'lines'}"
+    """Return a sentence on what was read, its form if that is unusual, and where to continue."""
+    line_count = "" if form is None else f", {plural(form.lines, 'line')}"
     sentence = f"Read {name}: {size} bytes{line_count}{_unusual(form)}"
     if offset or end < size:
         sentence += f"; bytes {offset} to {end} are shown"
@@ -208,7 +206,7 @@ def _unusual(form: TextForm | None) -> str:
 
 
 def _decode(data: bytes, *, whole: bool) -> tuple[str, int]:
-    """Return the text, and how many bytes it is of: a character that is cut off at the end is left for the next time."""
+    """Return the text, and the number of its bytes: a character that is cut at the end is left for the next call."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=whole)
     left = len(decoder.getstate()[0])
@@ -229,7 +227,7 @@ def _read_at(file: int, offset: int, most: int) -> bytes:
 
 
 def form_of(file: int) -> TextForm:
-    """Return the form of an open file. A line without an end counts as one."""
+    """Return the form of an open file. A last line without an end counts."""
     breaks, returns, pairs, last = 0, 0, 0, b"\n"
     for piece in pieces_of(file):
         breaks += piece.count(b"\n")
@@ -241,7 +239,7 @@ def form_of(file: int) -> TextForm:
 
 
 def pieces_of(file: int) -> Iterator[bytes]:
-    """Yield the bytes of an open file from the start, in pieces; its position stays as it is."""
+    """Yield the bytes of an open file from the start; its position does not change."""
     at = 0
     while piece := os.pread(file, _PIECE, at):
         yield piece
@@ -249,28 +247,26 @@ def pieces_of(file: int) -> Iterator[bytes]:
 
 
 def refuse_missing(beneath: Beneath, parts: Sequence[str]) -> None:
-    """Raise ToolError where nothing stands at a path, with the names beside it that are alike."""
+    """Raise WorkspaceToolError when a path does not exist, with similar names beside it."""
     if beneath.look(parts) is not None:
         return
     message = f"there is no '{path_text(parts)}'"
     above = parts[:-1]
     if beneath.look(above) is None:
         raise WorkspaceToolError(
-            "no_such_file", f"{message}, nor a folder '{path_text(above)}': see what there is with list_dir"
+            "no_such_file", f"{message}, nor a folder '{path_text(above)}': list the folder with list_dir"
         )
     names = [name for name, _ in names_in(beneath, above) if not _is_hidden(name)]
     alike = difflib.get_close_matches(parts[-1], names[:_MOST_COMPARED], n=3)
     suggestions = [f"'{path_text((*above, name))}'" for name in alike]
     raise WorkspaceToolError(
         "no_such_file",
-        f"{message}; there is {', '.join(suggestions)}"
-        if suggestions
-        else f"{message}: see what there is with list_dir",
+        f"{message}; there is {', '.join(suggestions)}" if suggestions else f"{message}: list the folder with list_dir",
     )
 
 
 def digest_of(beneath: Beneath, parts: Sequence[str]) -> str | None:
-    """Return the SHA-256 of a file in hex, None where there is none. Raises ToolError."""
+    """Return the SHA-256 of a file in hex, or None when it does not exist. Raises WorkspaceToolError."""
     if beneath.look(parts) is None:
         return None
     digest = hashlib.sha256()
@@ -281,22 +277,22 @@ def digest_of(beneath: Beneath, parts: Sequence[str]) -> str | None:
 
 
 def bytes_of(beneath: Beneath, parts: Sequence[str], most: int = _MOST_WHOLE) -> bytes:
-    """Return all bytes of a file. Raises ToolError, `too_large` for more than `most`."""
+    """Return all bytes of a file. Raises WorkspaceToolError, `too_large` for more than `most`."""
     with beneath.file(parts) as (file, status):
         data = _read_at(file, 0, most + 1)
     if len(data) > most:
         raise WorkspaceToolError(
-            "too_large", f"'{path_text(parts)}' has {status.st_size} bytes; {most} can be taken at once"
+            "too_large", f"'{path_text(parts)}' has {status.st_size} bytes; at most {most} can be read at once"
         )
     return data
 
 
-#: How many lines are given at most, and how many are counted.
+#: The most lines that are returned, and that are counted.
 MOST_RESULTS, _MOST_COUNTED = 1_000, 10_000
 _MOST_FILES, _MOST_BYTES, _LARGEST_FILE = 20_000, 32_000_000, 1_000_000
 _LONGEST_PATTERN, _LONGEST_LINE, _BEFORE = 1_000, 200, 60
 _TIME_LIMIT_S = 10.0
-#: Folders that hold what programs made. They are searched when `path` leads into them.
+#: Folders with the output of programs. They are searched when `path` leads into them.
 _PASSED_OVER = frozenset({".venv", "node_modules", "__pycache__"} | {f".{n}_cache" for n in ("mypy", "ruff", "pytest")})
 
 _Hit = tuple[int, int, int]
@@ -304,7 +300,7 @@ _Hit = tuple[int, int, int]
 
 @attrs.frozen
 class Matches:
-    """The lines that were found, as `file:line: text`. `more`: there are others; `skipped` counts what was passed over, by what it is."""
+    """The matching lines, as `file:line: text`. `more`: there are others; `skipped` counts what was not searched, by kind."""
 
     result: str
     matches: tuple[str, ...]
@@ -315,7 +311,7 @@ class Matches:
 def search_files(
     beneath: Beneath, parts: Sequence[str], pattern: str, glob: str, *, is_regex: bool, max_results: int
 ) -> Matches:
-    """Return the lines that have a text, or match an expression. Raises ToolError, `bad_pattern` or `too_slow` for an expression."""
+    """Return the lines that contain a text, or match an expression. Raises WorkspaceToolError, `bad_pattern` or `too_slow` for an expression."""
     if not pattern or len(pattern) > _LONGEST_PATTERN or "\n" in pattern:
         text = f"a pattern is needed: one line of at most {_LONGEST_PATTERN} chars"
         raise WorkspaceToolError("bad_pattern", text)
@@ -329,12 +325,12 @@ def search_files(
     hits = all_hits[:max_results]
     more = len(all_hits) - len(hits)
     files = len({number for number, _, _ in hits})
-    result = f"{_count(len(hits), 'line')} in {_count(files, 'file')}"
+    result = f"{plural(len(hits), 'line')} in {plural(files, 'file')}"
     if more:
         least = "at least " if len(all_hits) == _MOST_COUNTED else ""
         result += f"; {least}{more:,} more are not shown: narrow path, glob or pattern"
     if not hits:
-        result = f"no line in {_count(len(texts), 'file')} has it{_hint(pattern, is_regex=is_regex)}"
+        result = f"no line in {plural(len(texts), 'file')} has it{_hint(pattern, is_regex=is_regex)}"
     skip_counts = dict(sorted(reader.skip_counts.items()))
     if skip_counts:
         result += f"; passed over: {', '.join(f'{count} {what}' for what, count in skip_counts.items())}"
@@ -343,14 +339,14 @@ def search_files(
 
 @attrs.frozen
 class _FolderReader:
-    """Reads the texts below a folder in the order of their names, and counts what it passes over."""
+    """A reader of the texts below a folder, in the order of their names. It counts what it skips."""
 
     beneath: Beneath
     glob: PathPattern | None
     skip_counts: Counter[str] = attrs.field(factory=Counter)
 
     def texts(self, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield the name and the text of each file, up to the bounds."""
+        """Yield the name and the text of each file, up to the limits."""
         taken_bytes = 0
         for number, file in enumerate(self._files(tuple(parts))):
             if number >= _MOST_FILES or taken_bytes >= _MOST_BYTES:
@@ -374,7 +370,7 @@ class _FolderReader:
         return data
 
     def _files(self, top: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Yield every regular file below a folder, or the file itself. Raises ToolError where there is none."""
+        """Yield every regular file below a folder, or the file itself. Raises WorkspaceToolError when the path does not exist."""
         status = self.beneath.look(top)
         if status is None:
             raise WorkspaceToolError("no_such_file", f"there is no '{path_text(top)}'")
@@ -389,7 +385,7 @@ class _FolderReader:
                 self.skip_counts["links and the like"] += 1
 
     def _inside(self, parts: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
-        """Return what is in a folder and its kind, but for what is not searched."""
+        """Return the names in a folder with their kinds, without those that are not searched."""
         if len(parts) >= DEEPEST:
             self.skip_counts["folders that are too deep"] += 1
             return []
@@ -435,12 +431,12 @@ def _text_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
     return hits
 
 
-_CRASH = "it breaks the matcher down"
+_CRASH = "it crashes the matcher"
 
 
 @attrs.frozen
 class _ChildAnswer:
-    """What the process that searches has written: hits, or what is wrong with the expression."""
+    """The answer of the search process: hits, or the fault of the expression."""
 
     hits: tuple[_Hit, ...] = ()
     error: str = ""
@@ -467,13 +463,15 @@ def _regex_hits(pattern: str, texts: Sequence[str], most: int) -> list[_Hit]:
         read_record(_ChildAnswer, json.loads(process.stdout)) if process.returncode == 0 else _ChildAnswer(error=_CRASH)
     )
     if answer.error:
-        text = f"the expression cannot be used: {shown_path(answer.error)[:200]}. For the text as it is, say is_regex=false"
+        text = (
+            f"the expression cannot be used: {shown_path(answer.error)[:200]}. To find it as a text, set is_regex=false"
+        )
         raise WorkspaceToolError("bad_pattern", text)
     return list(answer.hits)
 
 
 def _lines(hits: Sequence[_Hit], names: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return each hit as a line, cut around what was found."""
+    """Return each hit as a line, cut around the match."""
     split = {number: texts[number].split("\n") for number in {number for number, _, _ in hits}}
     lines = []
     for number, at, column in hits:
@@ -486,11 +484,7 @@ def _lines(hits: Sequence[_Hit], names: Sequence[str], texts: Sequence[str]) -> 
 
 
 def _hint(pattern: str, *, is_regex: bool) -> str:
-    """Return what may have been meant where nothing was found."""
+    """Return a hint for a search without a match."""
     if not is_regex and re.search(r"[\\|*+?^$\[(]", pattern):
-        return " as it is written (for an expression say is_regex=true)"
+        return " as a text (for an expression set is_regex=true)"
     return ""
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,12 +1,9 @@
-"""The repository of a workspace, used without its settings: whoever writes files into a workspace may have written these too.
+"""Git tools for a model: status, diff, log and commit on the repository of a workspace, limited to files in the workspace.
 
-Takes the workspace, gives git in a control folder of our own that borrows objects, refs and index. So nothing of `.git/config` is read but
-the few values below: no filter, hook, alias, include, signing program or submodule can have anything run, whatever its name.
+`Repository` runs git in a temporary control folder of ours that borrows objects, refs and index of the real one. An agent may have written `.git/config`, so git
+reads only a few values of it (`_COPIED_SETTINGS`): no filter, hook, alias, include, signing program or submodule can start a program.
 
-Git for a model: what has changed, how it came about, and a commit. Only what lies in the workspace is shown and committed.
-
-Takes the arguments of a call, gives a record, or raises ToolError. No setting of the repository has a program run
-(`git_repository`). A commit leaves alone what somebody has staged: see `git_commit`.
+`GitTools` takes the arguments of a call and returns a record, or raises WorkspaceToolError. A commit leaves staged files alone, see `git_commit`.
 """
 
 import os
@@ -33,8 +30,8 @@ from machines.coding.tools.workspace_paths import (
 
 _LARGEST_BYTES = 100_000
 _BOOLEANS = {"true", "yes", "on", "1", "false", "no", "off", "0", ""}
-#: What is taken over from the repository's settings, with the values that are.
-_TAKEN: Mapping[str, set[str]] = {
+#: The settings that are copied from the repository, with their valid values.
+_COPIED_SETTINGS: Mapping[str, set[str]] = {
     "core.filemode": _BOOLEANS,
     "core.ignorecase": _BOOLEANS,
     "core.symlinks": _BOOLEANS,
@@ -54,9 +51,9 @@ _UNDER_WAY = {
 
 @attrs.frozen
 class RepositoryPaths:
-    """Where a repository has its parts: `top` is its work tree, `own` its control folder, `common` the one of all its work trees.
+    """The paths of a repository: `top` is its work tree, `own` its control folder, `common` the control folder of all its work trees.
 
-    Of a submodule the control folder lies elsewhere (`is_apart`), and its settings have to name the work tree.
+    The control folder of a submodule is elsewhere (`is_apart`), and its settings have to name the work tree.
     """
 
     top: Path
@@ -66,7 +63,7 @@ class RepositoryPaths:
 
 
 def find(root: Path) -> RepositoryPaths:
-    """Find the repository that a workspace lies in. Raises ToolError `no_repository`, `unsafe_repository`."""
+    """Return the repository of a workspace. Raises WorkspaceToolError `no_repository`, `unsafe_repository`."""
     root = root.resolve()
     device, owner = root.stat().st_dev, root.stat().st_uid
     for top in (root, *root.parents):
@@ -85,17 +82,17 @@ def find(root: Path) -> RepositoryPaths:
         if stat.S_ISLNK(at.st_mode):
             raise WorkspaceToolError("unsafe_repository", "'.git' is a symbolic link; links are not followed")
         if stat.S_ISREG(at.st_mode):
-            return _led_to(top, control)
+            return _linked_repository(top, control)
         if (control / "HEAD").is_file() and (control / "objects").is_dir():
             return RepositoryPaths(top, control, control)
-    raise WorkspaceToolError("no_repository", "the workspace is in no git repository; work without git")
+    raise WorkspaceToolError("no_repository", "the workspace is not in a git repository; work without git")
 
 
-_UNKNOWN = "'.git' is a file that leads to a repository which does not know of this workspace; work without git"
+_UNKNOWN = "'.git' is a file that leads to a repository which does not refer back to this workspace; work without git"
 
 
-def _led_to(top: Path, file: Path) -> RepositoryPaths:
-    """Read the file that leads from a further work tree, or from a submodule, to its repository; that one has to know of it."""
+def _linked_repository(top: Path, file: Path) -> RepositoryPaths:
+    """Read the `.git` file of a further work tree or a submodule, and return its repository, which has to refer back to it."""
     own = top / _text(file).removeprefix("gitdir:").strip()
     back, common = _text(own / "gitdir").strip(), _text(own / "commondir").strip()
     if not common:
@@ -107,7 +104,7 @@ def _led_to(top: Path, file: Path) -> RepositoryPaths:
 
 
 class Repository:
-    """Git on the repository of a workspace, as long as it is open (`opened`). `prefix` leads from its top to the workspace, with a slash."""
+    """Git on the repository of a workspace, while `open_repository` holds it open. `prefix` leads from its top to the workspace, with a slash."""
 
     def __init__(self, root: Path, place: RepositoryPaths, shadow: Path, bounds: GitBounds) -> None:
         self.place = place
@@ -123,7 +120,7 @@ class Repository:
     def run(
         self, *arguments: str, stdin_data: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
     ) -> GitOutput:
-        """Run git in the workspace. `index` is another one than the repository's. Raises ToolError `git_timeout`."""
+        """Run git in the workspace, with `index` in place of the repository's. Raises WorkspaceToolError `git_timeout`."""
         name, email = self.who
         variables = {
             "GIT_DIR": str(self.shadow),
@@ -142,7 +139,7 @@ class Repository:
     def run_checked(
         self, *arguments: str, stdin_data: bytes = b"", bounds: GitBounds | None = None, index: Path | None = None
     ) -> GitOutput:
-        """Run git, which is to succeed. Raises ToolError `git_failed` with what it has complained of."""
+        """Run git. Raises WorkspaceToolError `git_failed` with its complaint when it fails."""
         output = self.run(*arguments, stdin_data=stdin_data, bounds=bounds, index=index)
         if output.code:
             command = next(word for word in arguments if not word.startswith("-"))
@@ -150,22 +147,22 @@ class Repository:
         return output
 
     def head(self) -> str | None:
-        """Return the commit that is checked out; None in a repository without any."""
+        """Return the current commit, or None in a repository without commits."""
         return self.commit("HEAD")
 
     def commit(self, revision: str) -> str | None:
-        """Return the id of a commit that is named; None when there is none of the name."""
+        """Return the id of a commit by a name, or None."""
         output = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         return output.head.decode("ascii", "replace").strip() if not output.code else None
 
     def under_way(self) -> str | None:
-        """Name what somebody has begun in the repository and not ended; None for nothing."""
+        """Return the operation that is under way in the repository, such as a merge, or None."""
         return next((what for name, what in _UNDER_WAY.items() if os.path.lexists(self.place.own / name)), None)
 
     # -- the control folder -------------------------------------------------------------------------------------------
 
     def _require_named(self, settings: Mapping[str, str]) -> None:
-        """Raise ToolError where the settings of a submodule do not name this work tree."""
+        """Raise WorkspaceToolError unless the settings of a submodule name this work tree."""
         if settings.get("extensions.worktreeconfig", "").lower() in {"true", "yes", "on", "1"}:
             settings = {**settings, **self._read_settings("config.worktree")}
         work_tree = settings.get("core.worktree")
@@ -173,7 +170,7 @@ class Repository:
             raise WorkspaceToolError("unsafe_repository", _UNKNOWN)
 
     def _read_settings(self, name: str) -> dict[str, str]:
-        """Read settings of the repository, as text: git tells them, and does nothing by them. Includes are not read."""
+        """Return settings of the repository as text; git only lists them. Includes are not read."""
         text = _text(self.place.common / name)
         (self.shadow / "said").write_text(text, "utf-8", "surrogateescape")
         try:
@@ -191,10 +188,12 @@ class Repository:
     def _set_up(self, settings: Mapping[str, str]) -> None:
         if settings.get("extensions.refstorage", "files") != "files":
             raise WorkspaceToolError(
-                "unsafe_repository", "the repository keeps its branches in a way that is not read here"
+                "unsafe_repository", "the repository stores its branches in a format that is not supported here"
             )
         own_settings = {
-            name: settings[name] for name, values in _TAKEN.items() if settings.get(name, "?").lower() in values
+            name: settings[name]
+            for name, values in _COPIED_SETTINGS.items()
+            if settings.get(name, "?").lower() in values
         }
         own_settings["core.repositoryformatversion"] = "1" if "extensions.objectformat" in own_settings else "0"
         text = "".join(
@@ -211,7 +210,7 @@ class Repository:
         self._require_usual()
 
     def _borrow(self, source: Path, names: Sequence[str], is_right: Callable[[int], bool]) -> None:
-        """Lead from the control folder to files of the repository, where they are what they should be and no links themselves."""
+        """Link files of the repository into the control folder, if they are of the right kind and not links themselves."""
         for name in names:
             _require_plain(source / name)
             if os.path.lexists(source / name) and is_right((source / name).lstat().st_mode):
@@ -220,7 +219,7 @@ class Repository:
             raise WorkspaceToolError("no_repository", "the repository has no refs; work without git")
 
     def _require_usual(self) -> None:
-        """Raise ToolError where parts of the repository are links, or elsewhere: what is read and written there is not the workspace's."""
+        """Raise WorkspaceToolError when parts of the repository are links, or elsewhere."""
         own, common = self.place.own, self.place.common
         for path in (own / "index", own / "logs", common / "objects", common / "logs", common / "info"):
             _require_plain(path)
@@ -237,22 +236,22 @@ class Repository:
 
 @contextmanager
 def open_repository(root: Path, bounds: GitBounds) -> Iterator[Repository]:
-    """Open the repository of a workspace. Raises ToolError `no_repository`, `unsafe_repository`."""
+    """Open the repository of a workspace. Raises WorkspaceToolError `no_repository`, `unsafe_repository`."""
     place = find(root)
     with tempfile.TemporaryDirectory(prefix="dsa-git-") as shadow:
         yield Repository(root, place, Path(shadow), bounds)
 
 
 def _require_plain(path: Path) -> None:
-    """Raise ToolError where a link stands, or a pipe: it may lead to what is not of the workspace's repository."""
+    """Raise WorkspaceToolError for a link or a pipe, which may lead out of the repository."""
     mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        text = f"'{path.name}' of the repository is a link, or no file; git is not used here"
+        text = f"'{path.name}' of the repository is a link or a special file; git is not used here"
         raise WorkspaceToolError("unsafe_repository", text)
 
 
 def _text(path: Path) -> str:
-    """Read a small file; empty when there is none. A link, a pipe or a large one is none of a repository."""
+    """Return the text of a small file, empty when it is missing. Raises WorkspaceToolError for a link, a pipe or a large file."""
     try:
         file = os.open(path, READ)
     except FileNotFoundError:
@@ -267,7 +266,7 @@ def _text(path: Path) -> str:
     finally:
         os.close(file)
     if not is_file or len(content) > _LARGEST_BYTES:
-        raise WorkspaceToolError("unsafe_repository", f"'{path.name}' of the repository is no file of a usual size")
+        raise WorkspaceToolError("unsafe_repository", f"'{path.name}' of the repository is not a file of a usual size")
     return content.decode("utf-8", "surrogateescape")
 
 
@@ -280,7 +279,7 @@ _DIFF = (
     "--no-literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all", "--relative",
     "--src-prefix=a/", "--dst-prefix=b/",
 )  # fmt: skip
-#: What is no part of the work is not shown where it is committed.
+#: Records for people are not part of the diff.
 _NOT_RECORDS = tuple(f":(exclude,glob,icase)**/{name}{end}" for name in RECORDS for end in ("", "/**"))
 _STATUS = (
     "status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--no-renames", "--ignore-submodules=all", "--no-ahead-behind",
@@ -298,7 +297,7 @@ _CHANGES = {"A": "added", "M": "changed", "D": "deleted", "T": "type changed", "
 
 @attrs.frozen
 class _Entry:
-    """A file that git calls changed: `staged` and `unstaged` are its letters, '.' for none; '?' new, 'u' in conflict."""
+    """A changed file: `index_letter` and `worktree_letter` are git's letters, '.' for no change; '?' is a new file, 'u' a conflict."""
 
     path: str
     index_letter: str
@@ -307,7 +306,7 @@ class _Entry:
 
 @attrs.frozen
 class GitChange:
-    """A file that git calls changed, and how."""
+    """A changed file, and its kind of change."""
 
     path: str
     change: str
@@ -315,9 +314,9 @@ class GitChange:
 
 @attrs.frozen
 class GitStatus:
-    """The branch and the commit that are checked out, None for none, and the files that differ, in lists.
+    """The current branch and commit, or None, and the changed files in lists.
 
-    Of a long list the first are there, and `not_shown` counts the others by the name of the list. `incomplete`: git names more files than are read.
+    A long list is shortened; `not_shown` counts the missing ones by the name of the list. `incomplete`: git has more files than were read.
     """
 
     branch: str | None
@@ -335,7 +334,7 @@ class GitStatus:
 
 @attrs.frozen
 class CountedLines:
-    """How many lines of a file were added and deleted; of a `binary` one nobody counts."""
+    """The numbers of added and deleted lines in a file; a `binary` one has none."""
 
     path: str
     binary: bool = False
@@ -345,7 +344,7 @@ class CountedLines:
 
 @attrs.frozen
 class GitDiff:
-    """A difference as git writes it, and its files."""
+    """A diff of git, and its files."""
 
     files: tuple[CountedLines, ...]
     diff: str
@@ -375,7 +374,7 @@ class GitLog:
 
 @attrs.frozen
 class GitCommit:
-    """A commit that was made, with its files; `left_staged` are others that stay staged."""
+    """A new commit, with its files; `left_staged` are others that stay staged."""
 
     commit: str
     files: tuple[str, ...]
@@ -385,9 +384,9 @@ class GitCommit:
 
 
 class GitTools:
-    """Git on the repository that a workspace lies in. `timeout_s` bounds each process.
+    """Git on the repository of a workspace. `timeout_s` limits each process.
 
-    Every call raises ToolError: `no_repository`, `unsafe_repository`, `git_timeout`, `git_failed`, and what it says itself.
+    Every call raises WorkspaceToolError `no_repository`, `unsafe_repository`, `git_timeout`, `git_failed`, and its own codes.
     """
 
     def __init__(self, root: Path, timeout_s: float = 20.0) -> None:
@@ -396,7 +395,7 @@ class GitTools:
         self._shown_bounds = GitBounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
 
     def git_status(self) -> GitStatus:
-        """Tell the branch, and which files are staged, changed, new or in conflict; of many the first, and how many are not shown."""
+        """Return the branch and the files that are staged, changed, new or in conflict; long lists are shortened."""
         with open_repository(self._root, self._bounds) as repository:
             head, entries, is_whole = _status(repository, ["."])
             under_way = repository.under_way()
@@ -418,9 +417,9 @@ class GitTools:
         )  # fmt: skip
 
     def git_diff(self, path: object = None, staged: object = False, against: object = None) -> GitDiff:  # noqa: FBT002  (a model's)
-        """Show what has changed in the files that git knows: since they were staged, with `staged` what was staged since the last commit.
+        """Return the changes in tracked files: since they were staged, or with `staged` the staged ones since the last commit.
 
-        `against` is a commit to compare with instead. Raises ToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
+        `against` is a commit to compare with instead. Raises WorkspaceToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
         """
         where = self._where(path)
         with open_repository(self._root, self._bounds) as repository:
@@ -436,14 +435,11 @@ class GitTools:
         if diff_output.omitted_bytes or beyond or count_output.omitted_bytes:
             of_list = f"{beyond:,}{' or more' if count_output.omitted_bytes else ''} files of the list"
             of_both = f"{diff_output.omitted_in_text:,} bytes of the diff and {of_list}"
-            left_out = f"{of_both} are left out: say a path to see its part"
+            left_out = f"{of_both} are left out: name a path to see its part"
         return GitDiff(files[:_MOST_SHOWN], diff_output.text(), diff_output.omitted_in_text, beyond, left_out)
 
     def git_log(self, count: object = 10, path: object = None) -> GitLog:
-        """Tell the newest commits that have changed something in the workspace, or at a path.
-
-        Raises ToolError `bad_path`, `path_outside_workspace`, `bad_count`.
-        """
+        """Return the newest commits with changes in the workspace, or at a path. Raises WorkspaceToolError `bad_path`, `path_outside_workspace`, `bad_count`."""
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_COMMITS:
             raise WorkspaceToolError("bad_count", f"count is a whole number from 1 to {_MOST_COMMITS}")
         where = self._where(path)
@@ -464,21 +460,21 @@ class GitTools:
         fields = _records(output.head)
         whole = [fields[at : at + 5] for at in range(0, len(fields) - 4, 5)]
         commits = tuple(LoggedCommit(*map(_cut, each)) for each in whole[:count])
-        more = f"older commits are not shown: say a larger count, up to {_MOST_COMMITS}, or a path"
+        more = f"older commits are not shown: set a larger count, up to {_MOST_COMMITS}, or a path"
         return GitLog(commits, more if len(whole) > count or output.omitted_bytes else "")
 
     def git_commit(
         self, message: object, paths: object = None, written_paths: Sequence[str] | None = None
     ) -> GitCommit:
-        """Commit files as they are in the workspace: those at `paths`, else all that are changed or new and in which nothing is staged.
+        """Commit files as they are in the workspace: those at `paths`, or all changed and new files without staged changes.
 
-        `written_paths` are the files that a run has changed, in place of `paths`: those of them that git still calls changed, for an earlier commit has
-        taken the others; of none there is no commit. What is staged and not committed stays staged, as it was. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`,
-        `path_outside_workspace`, `nothing_to_commit`, `under_way`, `too_large`, `moved`.
+        `written_paths` are the files that a run has changed, in place of `paths`; those without changes since the last commit are skipped. Other staged changes stay
+        staged. No hook runs, nothing is signed. Raises WorkspaceToolError `bad_message`, `bad_path`, `path_outside_workspace`, `nothing_to_commit`, `under_way`,
+        `too_large`, `moved`.
         """
         text = _message(message)
         if written_paths is not None and not written_paths:
-            raise WorkspaceToolError("nothing_to_commit", "this run has changed no file")
+            raise WorkspaceToolError("nothing_to_commit", "this run has not changed any file")
         requested_paths = (
             list(written_paths) if written_paths else None if paths is None else self._requested_paths(paths)
         )
@@ -505,7 +501,7 @@ class GitTools:
     def _choose_files(
         self, repository: Repository, requested_paths: list[str] | None, *, each: bool
     ) -> tuple[list[str], list[str]]:
-        """Return the files to commit, and those in which something is staged that stays so; `each` of the wanted ones has to be among them."""
+        """Return the files to commit, and those whose staged changes stay staged; with `each`, every requested path must have a change."""
         _, entries, is_whole = _status(repository, requested_paths or ["."])
         if not is_whole:
             raise WorkspaceToolError(
@@ -542,14 +538,14 @@ class GitTools:
 
 @attrs.frozen
 class _Head:
-    """The branch and the commit that are checked out; None for none."""
+    """The current branch and commit, or None."""
 
     branch: str | None = None
     commit: str | None = None
 
 
 def _status(repository: Repository, where: Sequence[str]) -> tuple[_Head, list[_Entry], bool]:
-    """Return what is checked out, what is changed beneath paths of the workspace, and whether that is all."""
+    """Return the head, the changed files beneath paths of the workspace, and whether these are all."""
     output = repository.run_checked(*_STATUS, "--", *where)
     head = _Head()
     entries = []
@@ -566,7 +562,7 @@ def _status(repository: Repository, where: Sequence[str]) -> tuple[_Head, list[_
 
 
 def _entry(record: str, prefix: str) -> _Entry | None:
-    """Read a line of `git status --porcelain=v2`; None for what is no concern of a model."""
+    """Return the entry in a line of `git status --porcelain=v2`; None for a line that a model does not need."""
     kind, _, rest = record.partition(" ")
     if kind not in ("1", "u", "?"):
         return None
@@ -579,7 +575,7 @@ def _entry(record: str, prefix: str) -> _Entry | None:
 
 
 def _commit(repository: Repository, message: str, files: Sequence[str]) -> GitCommit:
-    """Commit files as they are, in an index of our own; afterwards the repository's gets the same files, and keeps all others."""
+    """Commit files as they are, with an index of our own; then put the same files into the repository's index, which keeps all others."""
     index = repository.shadow / "index"
     head = repository.head()
     repository.run_checked("read-tree", *([head] if head else ["--empty"]), index=index)
@@ -600,14 +596,14 @@ def _commit(repository: Repository, message: str, files: Sequence[str]) -> GitCo
     raw_changes = repository.run_checked(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-commit-id", "--root", new
     ).head
-    names, is_taken = _taken_over(repository, raw_changes)
+    names, is_taken = _update_index(repository, raw_changes)
     return GitCommit(
         new, tuple(names[:_MOST_SHOWN]), "" if is_taken else _INDEX_LOCK_NOTE, max(0, len(names) - _MOST_SHOWN)
     )
 
 
 def _move(repository: Repository, old: str | None, new: str, subject: str) -> None:
-    """Have the branch, or a HEAD that is on none, be at the new commit. Raises ToolError `moved`."""
+    """Move the branch, or a detached HEAD, to the new commit. Raises WorkspaceToolError `moved`."""
     head = repository.shadow / "HEAD"
     before = head.read_bytes()
     real = repository.place.own / "HEAD"
@@ -633,8 +629,8 @@ def _move(repository: Repository, old: str | None, new: str, subject: str) -> No
         lock.unlink(missing_ok=True)
 
 
-def _taken_over(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
-    """Put what was committed into the repository's index; return the paths, seen from the workspace, and whether it could be done."""
+def _update_index(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
+    """Put the committed files into the repository's index; return their paths in the workspace, and whether it succeeded."""
     records = _records(raw)
     lines, names = [], []
     for about, path in zip(records[::2], records[1::2], strict=True):
@@ -646,12 +642,12 @@ def _taken_over(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
 
 
 def _records(data: bytes) -> list[str]:
-    """Return what was ended by NUL each; what was cut off is left out."""
+    """Return the records that end in NUL, without a last one that is cut."""
     return [os.fsdecode(record) for record in data.split(b"\0")[:-1]]
 
 
 def _left_out(more: Mapping[str, int], *, is_whole: bool) -> str:
-    """Return how many of each list are not shown; nothing where all are."""
+    """Return a sentence about the entries that are not shown, or an empty text."""
     if not more and is_whole:
         return ""
     counts_text = ", ".join(f"{count:,} more {name}" for name, count in more.items()) or "further files"
@@ -664,7 +660,7 @@ def _change(path: str, letter: str) -> GitChange:
 
 
 def _line_counts(record: str) -> CountedLines:
-    """Read a line of `git diff --numstat`."""
+    """Return the counts in a line of `git diff --numstat`."""
     added_count, deleted_count, path = record.split("\t", 2)
     if added_count == "-":
         return CountedLines(shown_path(path), binary=True)
@@ -678,7 +674,7 @@ def _cut(text: str) -> str:
 
 
 def _revision(repository: Repository, name: object) -> str:
-    """Return the id of a commit that a model names. Raises ToolError."""
+    """Return the id of a commit by the name that a model gave. Raises WorkspaceToolError."""
     commit = repository.commit(name) if isinstance(name, str) and _REVISION.fullmatch(name) else None
     if commit is None:
         text = "against is the name of one commit: an id, a branch, a tag, or HEAD~1; git_log shows the ids"

@@ -1,10 +1,9 @@
-"""What a command must not leave below a workspace: found by a walk over all of its folders, those that are ignored too.
+"""Planted files: what a command must not leave below a workspace. A walk over all folders finds it, including the ignored ones.
 
-Takes the workspace, gives what is protected and there; folders that are repositories by what is in them: git takes a folder for one that has
-HEAD, objects and refs (gitrepository-layout(5)), and then has programs run that its `config` names, for whoever asks for the status there; what no
-diff shows: bytecode, which Python runs in the place of the source beside it, and what stands under names that are kept for the tools; and
-folders of installed programs that have changed. No link is followed. What is protected and known by its number is the same when it was moved.
-What is done about it is not known here.
+`scan_planted` takes the workspace and returns its protected files; its folders that look like repositories; files that no diff shows; and folders of installed
+programs that have changed. Git takes a folder with HEAD, objects and refs for a repository (gitrepository-layout(5)), and `git status` there runs the programs
+that its `config` names. No diff shows bytecode, which Python runs in place of the source beside it, and files under the temporary names of our tools. The walk
+follows no links. A protected file is known by its device and number, also after a move.
 """
 
 import fnmatch
@@ -20,13 +19,13 @@ import attrs
 
 from machines.coding.tools.workspace_paths import TEMPORARY, PathPattern, Protection
 
-#: How much of each pattern a path can have been.
+#: The positions in each pattern that a path has reached.
 Positions = tuple[frozenset[int], ...]
 
 
 @attrs.define(eq=False)
 class FolderPath:
-    """What leads to a folder. `into` gives the way of what lies in it."""
+    """The path of a folder, with the positions in each pattern that it has reached. `into` returns the paths of its entries."""
 
     patterns: Sequence[PathPattern]
     positions: Positions
@@ -35,7 +34,7 @@ class FolderPath:
     _globs: re.Pattern[str] | None = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Take together what goes on from here: names, and one expression for all that are not written out."""
+        """Collect the next names of the patterns: plain ones in a set, the others in one expression."""
         names = {
             name for pattern, at in zip(self.patterns, self.positions, strict=True) for name in pattern.next_names(at)
         }
@@ -45,17 +44,17 @@ class FolderPath:
 
     @classmethod
     def of(cls, protection: Protection) -> "FolderPath":
-        """Return the way to the workspace itself."""
+        """Return the path of the workspace itself."""
         return cls(protection.patterns, tuple(pattern.start for pattern in protection.patterns), {})
 
     def into(self, name: str, small: str) -> "FolderPath | None":
-        """Return the way of what has a name there, which is given in small letters too; None if it is protected."""
+        """Return the path of an entry by its name, and its name in small letters; None if it is protected."""
         may_go_on = small in self._names or (self._globs is not None and self._globs.match(small))
         return self._child(name) if may_go_on or _is_odd(name) else self._unnamed_child
 
     @cached_property
     def _unnamed_child(self) -> "FolderPath | None":
-        """The way of what no pattern has a name for."""
+        """The path of an entry that no pattern names."""
         return self._child(None)
 
     def _child(self, name: str | None) -> "FolderPath | None":
@@ -68,37 +67,37 @@ class FolderPath:
 
 
 def _is_odd(name: str) -> bool:
-    """Return whether a name may mean another one on some file system (`paths`): it is always judged."""
+    """Return whether a name may mean another one on some file system (`workspace_paths`), so that patterns always check it."""
     return not name.isascii() or "~" in name or ":" in name or name[-1] in " ."
 
 
-#: What in a repository has programs run, or leads to another one.
+#: The parts of a repository that can start programs, or lead to another repository.
 SETTINGS = ("HEAD", "config", "config.worktree", "commondir", "hooks")
 _PARTS = ("head", "commondir", "refs", "objects")
 _BYTECODE, _CACHE, _VIRTUAL = ".pyc", "__pycache__", "pyvenv.cfg"
-#: Of what the history leaves out, the folders from which programs are run.
+#: Folders of programs that the history leaves out.
 _PROGRAM_FOLDERS = frozenset({".venv", "node_modules", ".tox", ".nox", ".eggs"})
 
 #: Device and number of a file.
 Number = tuple[int, int]
-#: What changes with a file: number, mode, size in bytes, times of change of content and of the file in ns. Of a folder the number alone.
+#: Number, mode, size in bytes, times of change of content and of the file in ns; of a folder the number alone.
 Stamp = tuple[int, ...]
 
 
 @attrs.frozen
 class RepositoryShape:
-    """A folder in which there is something that repositories have: `names` as they are written, by how they are compared."""
+    """A folder with parts of a repository: `names` are the written names, by their names in small letters."""
 
     folder: str
     names: dict[str, str]
 
     @property
     def is_repository(self) -> bool:
-        """Return whether git would take it for a repository without a work tree."""
+        """Return whether git would take it for a bare repository."""
         return "head" in self.names and ("commondir" in self.names or {"objects", "refs"} <= self.names.keys())
 
     def new_part(self, before: "RepositoryShape | None") -> str | None:
-        """Return the path of what has made it a repository; None if it is none, or was one."""
+        """Return the path of the part that made it a repository; None if it is not one, or was one before."""
         if not self.is_repository or (before is not None and before.is_repository):
             return None
         old_names = before.names if before is not None else {}
@@ -109,10 +108,10 @@ class RepositoryShape:
 
 @attrs.frozen
 class ProtectedFiles:
-    """What was found: numbers of what is protected by their paths, the uppermost only, and shapes of folders by their numbers.
+    """The result of a scan: numbers of protected files by path, only the topmost, and shapes of folders by their numbers.
 
-    `links` are the paths of protected links. `unseen` has what no diff shows by its path, `changed` the folders of installed programs in which
-    something is newer than was asked for.
+    `links` are the paths of protected links. `unseen` are files that no diff shows, by path; `changed_folders` are folders of installed programs with a change since
+    a time.
     """
 
     protected_numbers: dict[str, Number] = attrs.field(factory=dict)
@@ -122,15 +121,15 @@ class ProtectedFiles:
     changed_folders: set[str] = attrs.field(factory=set)
 
     def name(self, entry: os.DirEntry[str]) -> None:
-        """Take down what is protected."""
+        """Record a protected file."""
         self.protected_numbers[entry.path] = _number(entry.stat(follow_symlinks=False))
         if entry.is_symlink():
             self.links.add(entry.path)
 
     def planted_since(self, before: "ProtectedFiles") -> list[str]:
-        """Return the paths of what has come since, and would be read: the uppermost only.
+        """Return the paths of new files that a program would read, only the topmost.
 
-        The number of a link is that of another file as soon as the link is gone, which no mount prevents: so a link is never known by it.
+        A link is not known by its number: once it is removed, another file may get the same number, and no mount prevents that.
         """
         old_numbers = {number for path, number in before.protected_numbers.items() if path not in before.links}
         new = {path for path, number in self.protected_numbers.items() if number not in old_numbers}
@@ -145,9 +144,9 @@ class ProtectedFiles:
 
 @contextmanager
 def scan_planted(root: str, protection: Protection, since_ns: int | None = None) -> Iterator[ProtectedFiles]:
-    """Look at a workspace. Folders that are closed to their owner are open to us until the end, and then as they were.
+    """Scan a workspace. Folders that are closed to their owner are opened until the end, and then closed again.
 
-    With `since_ns` it is asked too which folders of installed programs have something that has changed at that time, or after it.
+    With `since_ns` the result has the folders of installed programs with a change at that time or later.
     """
     closed_folders: list[tuple[str, int]] = []
     findings = ProtectedFiles()
@@ -156,7 +155,7 @@ def scan_planted(root: str, protection: Protection, since_ns: int | None = None)
         while stack:
             folder = stack.pop()
             _open_up(folder.path, closed_folders)
-            # Gone, of somebody else, or too long a path: for git too.
+            # Gone, not ours, or too long a path: for git too.
             with suppress(OSError), os.scandir(folder.path) as entries:
                 stack += folder.look_into(entries, findings)
         yield findings
@@ -168,7 +167,7 @@ def scan_planted(root: str, protection: Protection, since_ns: int | None = None)
 
 @attrs.frozen
 class _Folder:
-    """A folder that is to be looked at. `is_unseen`: no diff shows what lies in it. `installed` is the folder of installed programs around it."""
+    """A folder to scan. `is_unseen`: no diff shows its files. `program_folder` is the folder of installed programs around it, or empty."""
 
     path: str
     way: FolderPath
@@ -177,7 +176,7 @@ class _Folder:
     program_folder: str = ""
 
     def look_into(self, entries: Iterator[os.DirEntry[str]], findings: ProtectedFiles) -> "list[_Folder]":
-        """Take down what is in it; return the folders to look at next."""
+        """Record its entries; return the folders to scan next."""
         further: list[_Folder] = []
         parts: dict[str, str] = {}
         for entry in entries:
@@ -210,14 +209,14 @@ class _Folder:
     def _note_unseen(self, entry: os.DirEntry[str], plain: str, findings: ProtectedFiles) -> None:
         is_folder = entry.is_dir(follow_symlinks=False)
         if not (self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY) or not is_folder):
-            return  # a folder that is only called so
-        with suppress(FileNotFoundError):  # somebody else has taken it away
+            return  # a folder with such a name
+        with suppress(FileNotFoundError):  # another process has removed it
             at = entry.stat(follow_symlinks=False)
             times = () if is_folder else (at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
             findings.unseen[entry.path] = (*_number(at), *times)
 
     def _note_changed(self, program_folder: str, entry: os.DirEntry[str] | Path, findings: ProtectedFiles) -> None:
-        """Take down that something was changed in a folder of installed programs; once it is known, nothing more is asked of it."""
+        """Record that a folder of installed programs has changed; once it is recorded, the rest of it is skipped."""
         if self.since_ns is not None and program_folder not in findings.changed_folders:
             with suppress(FileNotFoundError):
                 if entry.stat(follow_symlinks=False).st_ctime_ns >= self.since_ns:
@@ -225,7 +224,7 @@ class _Folder:
 
 
 def is_head(name: str) -> bool:
-    """Return whether a file of this name is what makes a folder a repository."""
+    """Return whether a file of this name makes a folder a repository."""
     return name.lower() == "head"
 
 

@@ -1,7 +1,7 @@
-"""Finds the lines that match an expression, as a program of its own that can be ended: no expression can hold up who asks.
+"""The search process: finds the lines that match an expression, in a process that can be ended.
 
-Reads one JSON object from standard input: `pattern`, `most`, and `texts`, a list. Writes one: `hits`, a list of [text, line, column],
-all from 0; or `error`, what is wrong with the expression. It is run as a text, without anything installed.
+It reads one JSON object from standard input: `pattern`, `most`, and `texts`, a list. It writes one: `hits`, a list of [text, line, column], all from 0; or
+`error`, the fault of the expression. It runs as source text, without any package.
 """
 
 import json

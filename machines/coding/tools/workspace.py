@@ -1,8 +1,7 @@
 """The file tools of the coding machine, within one folder.
 
-Takes that folder, and calls (`arguments`); gives what each call gave, or ToolError with what is allowed instead.
-Everything is reached beneath a descriptor of the folder (`beneath`): that is the boundary. What the guard says before a call (`fault`) is
-advice. Who asks, and whether he may, is not known here.
+`Workspace` takes calls (`file_arguments`), and returns their results or raises WorkspaceToolError with what is allowed instead. Every access goes through a
+descriptor of the folder (`workspace_boundary`), which is the boundary; the guard's `fault` before a call is advice. Permissions are checked elsewhere.
 """
 
 import difflib
@@ -15,6 +14,7 @@ from typing import Self
 
 import attrs
 
+from dsa.text import plural
 from machines.coding.tools import file_arguments, file_view
 from machines.coding.tools.file_view import (
     BOM,
@@ -48,11 +48,11 @@ _LINES_SHOWN = 6
 def edit_text(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str:
     """Return the text of file `name` with `old` replaced by `new`.
 
-    Raises ToolError: `not_found`, with the lines that are most alike; `ambiguous`, with the lines where it stands; `bad_arguments`.
+    Raises WorkspaceToolError: `not_found`, with the most similar lines; `ambiguous`, with the lines of the matches; `bad_arguments`.
     """
     if not old:
         raise WorkspaceToolError(
-            "bad_arguments", "'old' is empty: give the text to replace, or write the whole file with write_file"
+            "bad_arguments", "'old' is empty: name the text to replace, or write the whole file with write_file"
         )
     match = next((way for way in _ways(text, old) if way in text), None)
     if match is None:
@@ -63,29 +63,29 @@ def edit_text(name: str, text: str, old: str, new: str, *, everywhere: bool) -> 
     count = text.count(match)
     if count > 1 and not everywhere:
         lines = ", ".join(map(str, _places(text, match)[:20]))
-        more = "give more of the lines around the one that is meant, or say all=true"
-        raise WorkspaceToolError("ambiguous", f"'old' stands {count} times in '{name}' (lines {lines}): {more}")
+        more = "add lines around the one to replace, or set all=true"
+        raise WorkspaceToolError("ambiguous", f"'old' occurs {count} times in '{name}' (lines {lines}): {more}")
     return text.replace(match, replacement)
 
 
 def _ways(text: str, old: str) -> tuple[str, ...]:
-    r"""Return `old` as it may stand in the text: with each line ending, and as it was file_arguments.
+    r"""Return the forms that `old` may have in the text: with each line ending, and unchanged.
 
-    Whole `\r\n` come first: a `\n` at the start of `old` is not the second half of one.
+    `\r\n` comes first, so that a `\n` at the start of `old` does not match the second half of one.
     """
     endings = ("\r\n", "\n") if "\r\n" in text else ("\n",)
     return *(with_line_ends(old, ending) for ending in endings), old
 
 
 def _ending(text: str, match: str) -> str:
-    """Return the line ending of the place, else the one that the text has most often."""
+    """Return the line ending of the match, or the most frequent one of the text."""
     place = match if "\n" in match else text
     pairs = place.count("\r\n")
     return "\r\n" if 2 * pairs > place.count("\n") else "\n"
 
 
 def _places(text: str, match: str) -> list[int]:
-    """Return the lines, from 1, in which it begins."""
+    """Return the lines, from 1, in which matches begin."""
     lines, line, at = [], 1, 0
     while (onward := text.find(match, at)) >= 0:
         line += text.count("\n", at, onward)
@@ -96,20 +96,20 @@ def _places(text: str, match: str) -> list[int]:
 
 
 def _missing(name: str, text: str, old: str) -> str:
-    """Return that it is not there, and what is instead."""
+    """Return a message about a text that was not found, with the most similar lines."""
     lines = text.split("\n")
     if not _is_mixed(text):
         lines = [line.removesuffix("\r") for line in lines]
-    hint = "its line ends are mixed, \\r\\n and \\n: give one line, or several with their ends as read_file shows them"
-    message = f"'old' does not stand in '{name}'{f' ({hint})' if _is_mixed(text) else ''}"
+    hint = "its line ends are mixed, \\r\\n and \\n: use one line, or several with their ends as read_file shows them"
+    message = f"'old' does not occur in '{name}'{f' ({hint})' if _is_mixed(text) else ''}"
     span = _but_for_whitespace(lines, old)
     if span is not None:
         first, last = span
-        return f"{message}, but for whitespace it does. Copy it exactly from there:\n{_numbered_lines(lines, range(first, last + 1))}"
+        return f"{message}, except with other whitespace. Copy it exactly from there:\n{_numbered_lines(lines, range(first, last + 1))}"
     alike = _alike(lines, old)
     if alike:
-        return f"{message}. Most alike are:\n{_numbered_lines(lines, alike)}"
-    return f"{message}, nor anything like it ({len(text)} chars, {text.count(chr(10)) + 1} lines): read the file again"
+        return f"{message}. The most similar lines are:\n{_numbered_lines(lines, alike)}"
+    return f"{message}, nor a similar text ({len(text)} chars, {text.count(chr(10)) + 1} lines): read the file again"
 
 
 def _is_mixed(text: str) -> bool:
@@ -117,7 +117,7 @@ def _is_mixed(text: str) -> bool:
 
 
 def _but_for_whitespace(lines: Sequence[str], old: str) -> tuple[int, int] | None:
-    """Return the first and last line, from 0, where `old` stands when whitespace makes no difference."""
+    """Return the first and last line, from 0, of the match when whitespace does not matter."""
     compact_lines = [(number, "".join(line.split())) for number, line in enumerate(lines) if line.strip()]
     compact_old = "".join(old.split())
     compact_text = "".join(line for _, line in compact_lines)
@@ -136,7 +136,7 @@ def _but_for_whitespace(lines: Sequence[str], old: str) -> tuple[int, int] | Non
 
 
 def _alike(lines: Sequence[str], old: str) -> list[int]:
-    """Return the lines, from 0, that are most like the longest line of `old`."""
+    """Return the lines, from 0, that are most similar to the longest line of `old`."""
     target = max(old.split("\n"), key=lambda line: len(line.strip())).strip()[:_WIDTH_COMPARED]
     candidates: dict[str, int] = {}
     for number, line in enumerate(lines[:_LINES_COMPARED]):
@@ -155,9 +155,9 @@ _MOST_COMPARED = 3_000
 
 
 def unified_diff(name: str, before: bytes | None, after: bytes) -> str:
-    """Return the difference of a file, with the place of each line; None before is a new file.
+    """Return the diff of a file with line numbers; None before is a new file.
 
-    What is written stands there whole, whatever its length: a person lets it happen, or not, by what is seen.
+    New lines are shown whole, whatever their length, because a person decides by what the diff shows.
     """
     if before is not None and before == after:
         return f"{name}: stays as it is\n"
@@ -168,7 +168,7 @@ def unified_diff(name: str, before: bytes | None, after: bytes) -> str:
 
 
 def added_lines(after: bytes) -> str:
-    """Return the text that a file has afterwards, each line as one that is added."""
+    """Return the new text of a file as added lines."""
     return _shown_lines([f"+{line}" for line in _lines(after)])
 
 
@@ -177,7 +177,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _body(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Return the lines of the difference. What is equal at both ends is left out first: comparing takes long."""
+    """Return the lines of the diff. Equal lines at both ends are skipped first, because comparing takes long."""
     start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     least = min(len(old), len(new)) - start
     pairs = zip(reversed(old), reversed(new), strict=False)
@@ -190,7 +190,7 @@ def _body(old: Sequence[str], new: Sequence[str]) -> list[str]:
             *(f"+{line}" for line in other),
         ]
     if one == other:
-        return ["(the line break at the end is another)"]
+        return ["(only the line break at the end changes)"]
     steps = list(difflib.SequenceMatcher(None, one, other, autojunk=True).get_grouped_opcodes(3))
     return [line for group in steps for line in _hunk(group, one, other, first)]
 
@@ -209,7 +209,7 @@ def _hunk(
 
 
 def _span(start: int, count: int) -> str:
-    """Write where lines are, counted from 1; none are behind the line before, as in git's."""
+    """Return the position of lines, counted from 1; for no lines, that of the line before, as in git."""
     return f"{start + 1 if count else start},{count}"
 
 
@@ -217,14 +217,14 @@ def _shown_lines(lines: Sequence[str]) -> str:
     return "".join(f"{shown_path(line, plain_chars=chr(9))}\n" for line in lines)
 
 
-#: What the guard `inside_workspace` refuses. Other faults of a call are the tool's to tell.
+#: The codes that the guard `inside_workspace` refuses. The tool itself reports other faults.
 _BOUNDARY = frozenset({"bad_path", "linked_file", "path_outside_workspace", "protected_path"})
 _LARGEST_COMPARED = 4_000_000
 
 
 @attrs.frozen
 class FileEdit:
-    """What a call does to a file. `before` and `after` are SHA-256 in hex, None where there is no file."""
+    """The change of a file by a call. `before` and `after` are SHA-256 in hex, or None when there is no file."""
 
     path: str
     before: str | None
@@ -233,18 +233,18 @@ class FileEdit:
 
 @attrs.frozen
 class FileChanges:
-    """What a call has done to files, in a sentence and by file."""
+    """The changes of a call, in a sentence and by file."""
 
     result: str
     changes: tuple[FileEdit, ...]
 
 
 class Workspace:
-    """A folder in which files are read and written. May be used from any thread.
+    """A folder in which files are read and written. Any thread may use it.
 
-    `protected` are glob patterns of files that are never written, besides `PROTECTED_NAMES`: without '/' they are of a name in any folder, with
-    it of a path (`tests/**`); they cover what lies in a folder, and letter case makes no difference. `by_walk` opens paths name by name,
-    as is done where the kernel cannot do it in one. Raises OSError when the folder cannot be opened, ValueError for an empty pattern.
+    `protected_patterns` are glob patterns of files that are never written, besides `PROTECTED_NAMES`: one without '/' matches a name in any folder, one with '/' a
+    path (`tests/**`); they cover everything in a folder, and ignore letter case. `by_walk` opens paths name by name, as on kernels that cannot do it in one call. Raises
+    OSError when the folder cannot be opened, ValueError for an empty pattern.
     """
 
     def __init__(
@@ -262,16 +262,16 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         self._beneath.close()
 
     def apply(
         self, call: file_arguments.FileCall, plan: Sequence[FileEdit] = ()
     ) -> FolderListing | FileText | Matches | FileChanges:
-        """Do a call, and return what it gave. Raises ToolError.
+        """Make a call, and return its result. Raises WorkspaceToolError.
 
-        With `plan`, what has happened already is not done again and gives the same; a file that is neither as it was nor as it
-        will be refuses the call (`changed_since`).
+        With a `plan`, changes that have already happened are not made again, and the result is the same; a file in neither its old nor its new state refuses the call
+        (`changed_since`).
         """
         match call:
             case file_arguments.ListDir():
@@ -285,11 +285,11 @@ class Workspace:
         return self.write(call, plan)
 
     def list_folder(self, call: file_arguments.ListDir) -> FolderListing:
-        """List a folder, as `apply` does."""
+        """Return the listing of a folder, as `apply` does."""
         return file_view.list_folder(self._beneath, self._parts(call.path), call.offset)
 
     def write(self, call: file_arguments.WriteCall, plan: Sequence[FileEdit] = ()) -> FileChanges:
-        """Do a call that writes, as `apply` does."""
+        """Make a call that writes, as `apply` does."""
         paths = self._written_paths(call)
         if plan and self._is_done(paths, plan):
             changes = tuple(plan)
@@ -300,18 +300,18 @@ class Workspace:
             if plan:
                 changes = _checked_plan(changes, plan)
             write_all(self._beneath, {parts: data for parts, data in contents.items() if self._differs(parts, data)})
-        if plan:  # then it may be the second time
+        if plan:  # it may be the second time
             settle(self._beneath, paths)
         return FileChanges(_sentence(call, changes, [contents[parts] for parts in paths]), changes)
 
     def plan(self, call: file_arguments.FileCall) -> tuple[FileEdit, ...]:
-        """Return what a writing tool would change as files are now; nothing for another tool. Raises ToolError as the call would."""
+        """Return the changes that a writing tool would make now; none for another tool. Raises WorkspaceToolError as the call would."""
         if not isinstance(call, file_arguments.WriteCall):
             return ()
         return self._changes(self._contents(call, self._written_paths(call)))
 
     def diff(self, call: file_arguments.FileCall) -> str:
-        """Return what a writing tool would change as text, for a person. Raises ToolError as the call would."""
+        """Return the changes that a writing tool would make, as text for a person. Raises WorkspaceToolError as the call would."""
         if not isinstance(call, file_arguments.WriteCall):
             return ""
         diffs = []
@@ -327,7 +327,7 @@ class Workspace:
         return "".join(diffs)
 
     def fault(self, call: file_arguments.FileCall) -> str:
-        """Return why a call would leave the workspace or write what is protected, as files are now; '' if it would not. Raises nothing."""
+        """Return why a call would leave the workspace or write a protected file now, or an empty text. Raises nothing."""
         try:
             self._refuse(call)
         except WorkspaceToolError as error:
@@ -337,18 +337,18 @@ class Workspace:
         return ""
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or folder stands there that the tools reach. Raises nothing for a bad path: nothing stands there."""
+        """Return whether the tools reach a file or folder at a path. Raises nothing for a bad path."""
         try:
             return self._beneath.look(self._parts(path)) is not None
         except WorkspaceToolError:
             return False
 
     def read_bytes(self, path: str) -> bytes:
-        """Return all bytes of a file, at most 64 MB. Raises ToolError."""
+        """Return all bytes of a file, at most 64 MB. Raises WorkspaceToolError."""
         return bytes_of(self._beneath, self._file_parts(path))
 
     def known_as(self, path: str) -> str:
-        """Return a path as it is recorded, however it was written; of one that is none of the workspace what is left of it by name."""
+        """Return a path as it is recorded, however it was written; for a path outside of the workspace, its normal form."""
         try:
             return path_text(self._parts(path))
         except WorkspaceToolError:
@@ -368,7 +368,7 @@ class Workspace:
     def _contents(
         self, call: file_arguments.WriteCall, paths: Sequence[tuple[str, ...]]
     ) -> dict[tuple[str, ...], bytes]:
-        """Return what a call would write. Raises ToolError where it cannot."""
+        """Return the contents that a call would write. Raises WorkspaceToolError when it cannot."""
         if isinstance(call, file_arguments.Edit):
             return {paths[0]: self._edit(paths[0], call)}
         files = zip(paths, call.files, strict=True)
@@ -385,7 +385,7 @@ class Workspace:
             return form_of(file).format(content)
 
     def _written_paths(self, call: file_arguments.WriteCall) -> list[tuple[str, ...]]:
-        """Return the files of a call. Raises ToolError where one may not be written."""
+        """Return the files of a call. Raises WorkspaceToolError when one may not be written."""
         create_dirs = isinstance(call, file_arguments.Edit) or call.create_dirs
         paths = [self._writable(path, create_dirs=create_dirs) for path in call.paths]
         file_arguments.refuse_overlap(paths)
@@ -395,17 +395,17 @@ class Workspace:
         parts = self._file_parts(path)
         self._protection.check(parts)
         if is_head(parts[-1]):
-            text = f"'{path_text(parts)}' would make its folder a git repository, whose settings run programs: use another name"
+            text = f"'{path_text(parts)}' would make its folder a git repository, whose settings can run programs: use another name"
             raise WorkspaceToolError("protected_path", text)
         status = self._beneath.look(parts)
         refuse_unwritable(status, parts, self._twins(status, parts))
         if not create_dirs and self._beneath.look(parts[:-1]) is None:
-            text = f"there is no folder '{path_text(parts[:-1])}': say create_dirs=true to make it"
+            text = f"there is no folder '{path_text(parts[:-1])}': set create_dirs=true to create it"
             raise WorkspaceToolError("no_such_folder", text)
         return parts
 
     def _twins(self, status: os.stat_result | None, parts: Sequence[str]) -> int:
-        """Count the names of a file that the next write in its folder takes away."""
+        """Return the number of a file's names that the next write in its folder removes."""
         if status is None or status.st_nlink == 1:
             return 0
         with self._beneath.folder(parts[:-1]) as folder:
@@ -418,7 +418,7 @@ class Workspace:
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            text = f"'{name}' is no UTF-8 text: it cannot be edited, only written anew"
+            text = f"'{name}' is not UTF-8 text: it cannot be edited, only written as a whole"
             raise WorkspaceToolError("binary_file", text) from error
         bom = BOM if text.startswith(BOM) else ""
         old, new = call.old.removeprefix(bom), call.new.removeprefix(bom)
@@ -434,13 +434,13 @@ class Workspace:
         return digest_of(self._beneath, parts) != hashlib.sha256(data).hexdigest()
 
     def _is_done(self, paths: Sequence[tuple[str, ...]], plan: Sequence[FileEdit]) -> bool:
-        """Return whether all that was planned has happened already."""
+        """Return whether the whole plan has happened already."""
         if [path_text(parts) for parts in paths] != [change.path for change in plan]:
             return False
         return all(digest_of(self._beneath, p) == change.after for p, change in zip(paths, plan, strict=True))
 
     def _refuse(self, call: file_arguments.FileCall) -> None:
-        """Raise ToolError where a call must not use a path."""
+        """Raise WorkspaceToolError when a call must not use a path."""
         if isinstance(call, file_arguments.WriteCall):
             for path in call.paths:
                 self._writable(path)
@@ -452,10 +452,10 @@ class Workspace:
 
 
 def _sentence(call: file_arguments.WriteCall, changes: Sequence[FileEdit], contents: Sequence[bytes]) -> str:
-    """Return what was done, the same when it is done a second time; `contents` are what the files hold now."""
+    """Return a sentence about a call, equal when it is repeated; `contents` are those of the files now."""
     if isinstance(call, file_arguments.Edit):
         lines = len(contents[0].splitlines())
-        return f"Edited {changes[0].path}: it has {lines} {'line' if lines == 1 else 'lines'} now"
+        return f"Edited {changes[0].path}: it has {plural(lines, 'line')} now"
     files = zip(call.files, changes, contents, strict=True)
     phrases = [
         f"{len(file.content)} chars to {change.path}{_form_note(file.content, data)}" for file, change, data in files
@@ -466,7 +466,7 @@ def _sentence(call: file_arguments.WriteCall, changes: Sequence[FileEdit], conte
 
 
 def _form_note(content: str, data: bytes) -> str:
-    """Return what a file has of the one that it replaces, where that was not asked for."""
+    """Return a note on what the new file has kept of the old one although the content did not have it."""
     text = data.decode("utf-8", "replace")
     notes = ["its BOM"] if text.startswith(BOM) > content.startswith(BOM) else []
     notes += ["its line ends \\r\\n"] if text.count("\r\n") > content.count("\r\n") else []
@@ -474,13 +474,13 @@ def _form_note(content: str, data: bytes) -> str:
 
 
 def _checked_plan(changes: Sequence[FileEdit], plan: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
-    """Return what was planned, where the files and the call still are what they were then. Raises ToolError."""
+    """Return the plan, if the files and the call are still as they were then. Raises WorkspaceToolError."""
     if [(c.path, c.after) for c in changes] != [(p.path, p.after) for p in plan]:
         names = ", ".join(change.path for change in changes)
-        text = f"{names}: not as it was when this call was looked at; read it, and call again"
+        text = f"{names}: changed since this call was checked; read it, and call again"
         raise WorkspaceToolError("changed_since", text)
     for change, edit in zip(changes, plan, strict=True):
         if change.before not in (edit.before, edit.after):
-            text = f"'{change.path}' was changed since this call was looked at: read it, and call again"
+            text = f"'{change.path}' was changed since this call was checked: read it, and call again"
             raise WorkspaceToolError("changed_since", text)
     return tuple(plan)

@@ -42,13 +42,13 @@ def test_a_command_is_a_list_of_arguments(cmd, argv):
         ("cd src && pytest -q", "shell_syntax", 'send ["pytest", "-q"] with cwd "src"'),
         ("pytest && ruff check .", "shell_syntax", 'make 2 calls, one after the other: ["pytest"], then ["ruff", "check", "."]'),
         ("PYTHONPATH=. DEBUG=1 python x.py", "shell_syntax", 'send ["python", "x.py"]'),
-        (["python", "a.py", ">", "out.txt"], "shell_syntax", "as an argument, '>': what it writes"),
+        (["python", "a.py", ">", "out.txt"], "shell_syntax", "as an argument, '>': output and errors are returned"),
         (["python", "a b.py", "|", "grep", "a"], "shell_syntax", 'a command is a list, as ["python", "a b.py"]'),
         (["python", "a.py", "&&", "ls"], "shell_syntax", 'make 2 calls, one after the other: ["python", "a.py"], then ["ls"]'),
         (["cd", "src", "&&", "pytest"], "shell_syntax", 'send ["pytest"] with cwd "src"'),
         ('["python", "a.py", ";", "ls"]', "shell_syntax", "has ';' as an argument"),
         (["python", "a.py", "2>&1"], "shell_syntax", "write the command as one text with quotes around it"),
-        ("pytest | tail -5", "shell_syntax", "its whole output comes back"),
+        ("pytest | tail -5", "shell_syntax", "the output is returned"),
         ("python x.py > out.txt", "shell_syntax", "write_file"),
         ("python *.py", "shell_syntax", "name the files"),
         ("", "empty_command", "give a list"),
@@ -132,7 +132,7 @@ def test_paths_are_judged_from_where_the_command_runs(tmp_path):
 def test_a_refusal_says_what_is_allowed(tmp_path):
     assert "allowed programs: python, python3, pytest" in fault(["node", "x.js"], Rules(), tmp_path)
     assert "write the code to a file" in fault(["python", "-c", "1"], Rules(), tmp_path)
-    assert "runs code of its arguments" in fault(["python", "-m", "timeit", "-n1", "1"], Rules(), tmp_path)
+    assert "runs code in its arguments" in fault(["python", "-m", "timeit", "-n1", "1"], Rules(), tmp_path)
     assert "standard input" in fault(["python", "/dev/stdin"], Rules(), tmp_path)
     assert "use read_file" in fault(["cat", "x"], Rules(), tmp_path)
     assert 'send ["python", "x.py"]' in fault(["python x.py"], Rules(), tmp_path)

@@ -26,7 +26,7 @@ def test_a_file_is_written_as_the_seed_says(workspace, tmp_path):
 
 def test_folders_are_made_unless_that_is_not_wanted(workspace, tmp_path):
     code, text = refused(workspace.write_file, "a/b/c.py", "x", create_dirs=False)
-    assert (code, text) == ("no_such_folder", "there is no folder 'a/b': say create_dirs=true to make it")
+    assert (code, text) == ("no_such_folder", "there is no folder 'a/b': set create_dirs=true to create it")
     assert contents(tmp_path) == {}
     workspace.write_file("a/b/c.py", "x")
     workspace.write_file("a/b/d.py", "y", create_dirs=False)

@@ -33,7 +33,7 @@ def test_what_is_beyond_the_bound_of_bytes_is_left_out_and_told(history, root):
     (root / "z.txt").write_text("code comes first")
     first = history.mark("first")
     told = history.unkept(first)
-    assert told.startswith("not kept, so no diff shows what changes in it and no undo puts it back: ")
+    assert told.startswith("not stored, so no diff shows its changes and no undo restores it: ")
     assert told.endswith(" files beyond 500 MB of content, as a/f099, a/f100, a/f101")
     assert set(history.left_out(first)) >= {f"a/f{number:03}" for number in range(FIT, FIT + 5)}
     (root / "z.txt").write_text("changed")
@@ -76,7 +76,7 @@ def test_what_was_read_once_is_looked_at_however_late_it_is(history, root, monke
 
 def test_a_mark_that_is_stopped_leaves_nothing(history, root):
     asked = itertools.count()
-    with pytest.raises(HistoryError, match="it was stopped"):
+    with pytest.raises(HistoryError, match="was stopped"):
         history.mark("first", stop=lambda: next(asked) > 1)
     assert history.unkept(history.mark("second")) == ""
 
@@ -88,7 +88,7 @@ def test_a_call_that_was_stopped_before_does_not_look_at_the_workspace(root, tmp
     call = CodingCall(call_id="c1", tool="write_file", kind="changing", arguments=write, planned=planned)
     with stop() as stopped:
         stopped.set()
-        with pytest.raises(HistoryError, match="it was stopped"):
+        with pytest.raises(HistoryError, match="was stopped"):
             toolbox.do(call, key="r/1/1", stop=stopped)
     assert not (root / "new.txt").exists()
     toolbox.close()
@@ -103,7 +103,7 @@ def test_progress_is_told_after_two_seconds_and_taken_away(monkeypatch):
         effort.go_on(size)
     effort.end()
     monkeypatch.undo()
-    said = "looking at the workspace, so that changes can be undone: "
+    said = "scanning the workspace, so that changes can be undone: "
     assert told == [f"{said}3 files, 0 MB, 2 s", f"{said}4 files, 1 MB, 3 s", ""]
 
 
@@ -111,7 +111,9 @@ def test_a_user_is_told_what_is_not_kept_by_the_work_and_by_undo(tmp_path):
     code = typed_in(tmp_path)
     sparse(tmp_path / "work" / "a", FIT + 5)
     write = calls(("write_file", {"path": "a.txt", "content": "one\n"}))
-    told = "not kept, so no diff shows what changes in it and no undo puts it back: 5 files beyond 500 MB of content, as a/f100"
+    told = (
+        "not stored, so no diff shows its changes and no undo restores it: 5 files beyond 500 MB of content, as a/f100"
+    )
     done = code("Do it", "--mode", "full-auto", script=(PLAN, write, write, DONE))
     assert done.stdout.count(f"  {told}") == 1
     assert told in code("last", command="undo").stdout

@@ -203,9 +203,9 @@ def test_ignored_names_are_bounded_and_what_is_beyond_is_told(history, root, mon
         (root / "many" / f"{number}.txt").write_text("x", "utf-8")
     mark = history.mark("first")
     assert list(history.left_out(mark).values()).count(workspace_scan.IGNORED_AT_START) == 3
-    assert "not told when it is gone: what is beyond" in history.unkept(mark)
+    assert "not checked for loss: files beyond" in history.unkept(mark)
     (root / "many" / "0.txt").unlink()
-    assert "not told when it is gone" in history.unkept(history.mark("last"))
+    assert "not checked for loss" in history.unkept(history.mark("last"))
 
 
 def test_files_that_were_or_are_too_large_are_left_alone(history, root):
@@ -325,7 +325,7 @@ def test_what_is_no_file_and_is_not_the_agent_s_is_left(history, root):
     undone = history.undo(first, last)
     assert undone.conflicts == (
         Conflict("gone", "it was a pipe, which an undo cannot create"),
-        Conflict("made", "something else stands there now"),
+        Conflict("made", "there is something else now"),
     )
     assert {path.name for path in root.iterdir()} >= {"own", "hidden", "made"}
     assert (root / "made").read_text("utf-8") == "by a person"

@@ -28,7 +28,7 @@ def test_tools_are_those_that_are_allowed(opened):
     ]
     assert refused(foreign.call, "test__fail", {}) == (
         "unknown_tool",
-        "there is no tool 'test__fail'; there are: test__big, test__lookup",
+        "there is no tool 'test__fail'; the tools are: test__big, test__lookup",
     )
 
 
@@ -56,7 +56,7 @@ def test_tools_of_several_servers_and_pages(opened):
         ("no_schema", r"not MCP's: tools\.1\.inputSchema: Input should be"),
         ("no_list", "not MCP's: tools: Input should be a valid list"),
         ("endless_list", "has a list of tools that does not end"),
-        ("no_tools", "cannot be talked to: I have no tools"),
+        ("no_tools", "does not answer as an MCP server: I have no tools"),
         ("deep:201", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
         ("deep:300", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
         ("deep:3000", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
@@ -77,7 +77,10 @@ def test_a_list_of_tools_that_is_nested_as_deep_as_it_may_be_is_read(opened):
 @pytest.mark.parametrize("schema", [None, "text", {}, {"type": "array"}, {"type": ["object"]}])
 def test_a_schema_of_no_object_is_refused(schema):
     code, said = refused(tools_of, "bad", real(), [read_tool({"name": "odd", "inputSchema": schema})])
-    assert (code, "'bad' has a tool 'odd' whose `inputSchema` is no schema of an object" in said) == ("bad_tools", True)
+    assert (code, "'bad' has a tool 'odd' whose `inputSchema` is not the schema of an object" in said) == (
+        "bad_tools",
+        True,
+    )
 
 
 @pytest.mark.parametrize("how", ["twins", "huge_schema"])
