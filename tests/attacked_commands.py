@@ -145,10 +145,10 @@ class Attack:
 
     files: dict[str, str]
     argv: tuple[str, ...]
-    end_reason: str = "exited"
+    ended: str = "exited"
     says: str = ""
     timeout_s: float = 30.0
-    removed_paths: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     code: int | None = 0
 
 

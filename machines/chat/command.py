@@ -386,7 +386,7 @@ class _ChatSession:
 
     def ask(self, texts: tuple[str, ...]) -> int:
         """Send the texts one after the other; return the exit code."""
-        chat, code, began = self.chat, 0, time.monotonic()
+        chat, code, start_s = self.chat, 0, time.monotonic()
         if chat.is_under_way:
             self.hear(chat.go_on())
         for text in texts:
@@ -396,7 +396,7 @@ class _ChatSession:
             turn = self.hear(chat.say(text))
             code = INTERRUPTED if turn.end_reason == "turn_cancelled" else int(chat.has_failed)
             if self.options.json_wanted:
-                self._write(turn, code, time.monotonic() - began)
+                self._write(turn, code, time.monotonic() - start_s)
             if code == INTERRUPTED:
                 break
         if not self.options.json_wanted:

@@ -141,8 +141,8 @@ def _same_again(call: CallAction, past: Sequence[CallAction]) -> Round:
     times = 1 + same + refusals
     level_count = times - SAME_POLLS + BLOCK - 1 if call.polled else times
     level = _level(level_count) if level_count != REMIND else "fine"  # it may see something new this time
-    saw = f"the last {same} results were the same" if same > 1 else "it was refused before"
-    return _judgement(times, level, f"this is call {times} of {call.tool} with nothing new: {saw}")
+    outcome_text = f"the last {same} results were the same" if same > 1 else "it was refused before"
+    return _judgement(times, level, f"this is call {times} of {call.tool} with nothing new: {outcome_text}")
 
 
 def _before(call: CallAction, past: Sequence[CallAction]) -> list[CallAction]:

@@ -341,7 +341,7 @@ def _begin(
 
 def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: str = "") -> int:
     """Work until the end, or until a person is needed who is not there; return the exit code."""
-    display, is_shown, began = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
+    display, is_shown, start_s = CodingDisplay(terminal()), not options.shows_nothing, time.monotonic()
     with ExitStack() as stack:
         stack.enter_context(faults_told(root))
         runs = stack.enter_context(open_runs(root))
@@ -358,7 +358,7 @@ def _hold(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
         if agent.rest is not None:
             watchers.rested(agent.rest)
         if options.json_wanted:
-            _write(agent, root, code, time.monotonic() - began)
+            _write(agent, root, code, time.monotonic() - start_s)
         else:
             _report(agent, display, code, root)
     return code

@@ -190,12 +190,12 @@ def _requests() -> SimpleQueue[SqlRequest]:
     """Return a queue that a thread fills with requests, so that the process ends with its input even during a query."""
     queue: SimpleQueue[SqlRequest] = SimpleQueue()
 
-    def read() -> None:
+    def read_requests() -> None:
         for line in sys.stdin.buffer:
             queue.put(SqlRequest(**json.loads(line)))
         os._exit(0)
 
-    threading.Thread(target=read, daemon=True).start()
+    threading.Thread(target=read_requests, daemon=True).start()
     return queue
 
 

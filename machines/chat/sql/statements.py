@@ -397,8 +397,8 @@ def for_spreadsheets(csv: bytes) -> bytes:
 def _without_formula(cell: re.Match[str]) -> str:
     quote, text = ('"', cell[0][1:]) if cell[0].startswith('"') else ("", cell[0])
     first = _SEPARATOR.split(text.removesuffix(quote).removesuffix("\r"), maxsplit=1)[0]
-    begins = first and _FORMULA.match(text) and not _NUMBER.match(first)
-    return quote + ("'" if begins else "") + _FORMULA_BEHIND.sub(r"\1'", text)
+    is_formula = first and _FORMULA.match(text) and not _NUMBER.match(first)
+    return quote + ("'" if is_formula else "") + _FORMULA_BEHIND.sub(r"\1'", text)
 
 
 def _text(text: str) -> str:

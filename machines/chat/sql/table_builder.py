@@ -160,11 +160,11 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     files = [Path(name) for name in json.loads(sys.stdin.buffer.readline())]
     threading.Thread(target=_end_with, args=[sys.stdin.buffer, Path.cwd()], daemon=True).start()
-    says = os.fdopen(os.dup(1), "wb", buffering=0)
+    output = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # DuckDB may write to standard output
 
     def say(message: Build | LoadFault | LoadProgress) -> None:
-        says.write(json_of(message) + b"\n")
+        output.write(json_of(message) + b"\n")
 
     try:
         say(build_database(files, Path.cwd(), lambda name, what: say(LoadProgress((name, what)))))

@@ -285,8 +285,8 @@ class ScanBudget:
         taken_s = time.monotonic() - self._began_s
         if taken_s >= self._told_s + _EVERY_S:
             self._told_s = taken_s
-            read = f"{self._files:,} files, {self._bytes / 1e6:,.0f} MB"
-            self.tell(f"scanning the workspace, so that changes can be undone: {read}, {taken_s:.0f} s")
+            progress = f"{self._files:,} files, {self._bytes / 1e6:,.0f} MB"
+            self.tell(f"scanning the workspace, so that changes can be undone: {progress}, {taken_s:.0f} s")
 
     def end(self) -> None:
         """Clear the progress."""
@@ -366,12 +366,12 @@ def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
             return LINK, os.fsencode(os.readlink(name, dir_fd=folder))
         if not stat.S_ISREG(status.st_mode):
             return None
-        read = _read(folder, name)
+        file = _read(folder, name)
     except FileNotFoundError:
         return None
-    if read is None:
+    if file is None:
         raise HistoryError(f"'{name}' is larger than {LARGEST_BYTES:,} bytes, or not a regular file any more")
-    return _mode(read[0].st_mode), read[1]
+    return _mode(file[0].st_mode), file[1]
 
 
 @attrs.define
@@ -517,10 +517,10 @@ class _Scan:
 
     def _rules(self, descriptor: int) -> tuple[IgnoreRule, ...]:
         try:
-            read = _read(descriptor, _IGNORE)
+            file = _read(descriptor, _IGNORE)
         except OSError:  # a link, gone, or not readable: it names nothing, as in git
             return ()
-        return rules_of(read[1]) if read else ()
+        return rules_of(file[1]) if file else ()
 
     def _into(
         self, above: int, path: str, chain: Sequence[tuple[int, tuple[IgnoreRule, ...]]], *, is_closed: bool
@@ -590,16 +590,16 @@ class _Scan:
     def _regular(self, folder: int, name: str, path: str) -> None:
         now_ns = time.time_ns()
         try:
-            read = _read(folder, name)
+            file = _read(folder, name)
         except FileNotFoundError:
             return
         except OSError as fault:
             self.sight.left_out[path] = f"cannot be read: {fault.strerror}"
             return
-        if read is None:
+        if file is None:
             self.sight.left_out[path] = f"over {LARGEST_BYTES:,} bytes"
             return
-        status, content = read
+        status, content = file
         tick_ns = (
             _TICK_NS if status.st_ctime_ns % _SECOND_NS else 2 * _SECOND_NS
         )  # the times of this file system are in seconds

@@ -62,8 +62,8 @@ class Rules:
         programs = data.get("programs", {})
         if not isinstance(programs, Mapping):
             raise ValueError('programs is a table, as [programs.make] with arguments = ["test"]')  # noqa: TRY004
-        read = {name: _arguments(name, table) for name, table in programs.items()}
-        return cls(data.get("code", False), data.get("pip", False), tuple(modules), read)
+        arguments_by_name = {name: _arguments(name, table) for name, table in programs.items()}
+        return cls(data.get("code", False), data.get("pip", False), tuple(modules), arguments_by_name)
 
     @property
     def names(self) -> tuple[str, ...]:
