@@ -250,7 +250,7 @@ def test_what_is_left_out_of_a_result_is_said_with_how_much_and_how_to_get_the_r
     assert "at least 9,900 more are not shown: narrow path, glob or pattern" in searched["result"]
     assert (
         ran["left_out"]
-        == "34,001 characters of its output are left out: have it print less, or into a file, and read that"
+        == "34,001 characters of its output are left out: let it print less, or print into a file and read that"
     )
     short = [each for each in last if "shortened" in each]
     assert short
