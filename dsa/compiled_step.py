@@ -27,7 +27,7 @@ from dsa.machine import (
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, after_effects, step
 
 #: How many results and moves are remembered of a machine: its transition table, filled as it is met, as a lazy DFA's is.
-REMEMBERED = 65_536
+MAX_REMEMBERED = 65_536
 
 
 class ConfigurationLike(Protocol):
@@ -96,9 +96,9 @@ class CompiledRow:
 
 
 #: A row that is taken: what follows from it, and the values after it.
-Moved = tuple[CompiledRow, tuple[expr.Value, ...]]
+Move = tuple[CompiledRow, tuple[expr.Value, ...]]
 
-Group = Callable[[ConfigurationLike, OccurrenceLike], Moved | None]
+Group = Callable[[ConfigurationLike, OccurrenceLike], Move | None]
 
 
 class CompiledStep:
@@ -131,11 +131,11 @@ class CompiledStep:
         move, after_values = outcome
         after = Configuration(move.target, after_values, move.outstanding, move.precedence)
         taken = Taken(after, move.row, move.effects, move.cancelled)
-        if len(self._known) < REMEMBERED:
+        if len(self._known) < MAX_REMEMBERED:
             self._known[key] = taken
         return taken
 
-    def move(self, place: ConfigurationLike, given: OccurrenceLike) -> Moved | Refusal:
+    def move(self, place: ConfigurationLike, given: OccurrenceLike) -> Move | Refusal:
         """Return what follows from the row that `dsa.semantics.step` takes, with the values after it, or its refusal."""
         source = given.source
         key = (place.state, given.event) if source is None else (place.state, source, given.event)
@@ -213,7 +213,7 @@ class _Moves(dict[Any, CompiledRow | None]):
             state, outstanding = (self._row.source, key) if self.is_of_leaf else key
             here = Configuration(state, (), outstanding)
         move = _move(self._machine, here, self._row, self._shared)
-        if len(self) < REMEMBERED:
+        if len(self) < MAX_REMEMBERED:
             self[key] = move
         return move
 
@@ -237,7 +237,7 @@ def _move(
         source=before,
         target=target,
         effects=effects,
-        started=_started(machine, effects, after),
+        started=_starts(machine, effects, after),
         outstanding=shared.setdefault(after, after),
         cancelled=cancelled,
         ended=(*cancelled, *([] if origin is None else [origin])),
@@ -251,7 +251,7 @@ def _move(
     )
 
 
-def _started(
+def _starts(
     machine: Machine, effects: tuple[str, ...], outstanding: frozenset[str]
 ) -> tuple[tuple[str, str, bool], ...]:
     """Return the effects that begin. One that is cancelled by the row that emits it, or by the final state, never does (S7)."""

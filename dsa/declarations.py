@@ -18,7 +18,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.errors import Located, Span
+from dsa.errors import SourceNode, Span
 from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value, show_number, unparse
 from dsa.text import closest, nearest
 
@@ -116,7 +116,7 @@ def show_duration(duration_ms: int) -> str:
 
 
 @attrs.frozen
-class RunParameter(Located):
+class RunParameter(SourceNode):
     """A constant of a run; proofs range over its whole domain."""
 
     name: str
@@ -125,7 +125,7 @@ class RunParameter(Located):
 
 
 @attrs.frozen
-class Variable(Located):
+class Variable(SourceNode):
     """A finite-domain part of the configuration; `initial` is an expression over parameters."""
 
     name: str
@@ -135,7 +135,7 @@ class Variable(Located):
 
 
 @attrs.frozen
-class Event(Located):
+class Event(SourceNode):
     """What can happen. `origin` is `outside`, or the effect that this event answers.
 
     `otherwise` is `refused` where it is meant that a state with rows for the event refuses it at some values.
@@ -147,7 +147,7 @@ class Event(Located):
 
 
 @attrs.frozen
-class Effect(Located):
+class Effect(SourceNode):
     """What a row asks the world to do, and the driver's policy for it (never read by `step`).
 
     `on_failure` is `stop` where a failure for which no row is, which stops the run, is meant.
@@ -162,7 +162,7 @@ class Effect(Located):
 
 
 @attrs.frozen
-class Guard(Located):
+class Guard(SourceNode):
     """A GuardInterface bound by name. `kind` is the registered kind; `judges` the events it gives verdicts on.
 
     A guard that judges nothing is a part of a composition. `pass_odds` and `fatal_odds` are assumed
@@ -181,7 +181,7 @@ class Guard(Located):
 
 
 @attrs.frozen
-class Generator(Located):
+class Generator(SourceNode):
     """A GeneratorInterface bound by name, with its registered kind and options."""
 
     name: str
@@ -190,7 +190,7 @@ class Generator(Located):
 
 
 @attrs.frozen
-class State(Located):
+class State(SourceNode):
     """A state, or the parent of states. The name is dotted: `review.draft` is a child of `review`.
 
     `end` is when a run that rests in this leaf is finished there, None when it never is.
@@ -207,7 +207,7 @@ class State(Located):
 
 
 @attrs.frozen
-class Assign(Located):
+class Assign(SourceNode):
     """`variable = value`; all updates of a row read the values before the step (S5)."""
 
     variable: str
@@ -215,14 +215,14 @@ class Assign(Located):
 
 
 @attrs.frozen
-class Revoke(Located):
+class Revoke(SourceNode):
     """`revoke variable`: back to its initial value, the one way to take workflow state back (S9)."""
 
     variable: str
 
 
 @attrs.frozen
-class Emit(Located):
+class Emit(SourceNode):
     """Ask for an effect."""
 
     effect: str
@@ -232,7 +232,7 @@ class Emit(Located):
 
 
 @attrs.frozen
-class Cancel(Located):
+class Cancel(SourceNode):
     """Drop an outstanding effect, or all of them when `effect` is None."""
 
     effect: str | None = None
@@ -242,7 +242,7 @@ class Cancel(Located):
 
 
 @attrs.frozen
-class Transition(Located):
+class Transition(SourceNode):
     """One row for one source and one event.
 
     `event` is an event's name, `E.failed`, or `after 30s`. `source` is a state, a parent or `*`; `target` a
@@ -285,7 +285,7 @@ class Transition(Located):
 
 
 @attrs.frozen
-class Case(Located):
+class Case(SourceNode):
     """A call and the value it must give, both as Python text; `expected` is a literal."""
 
     call: str
@@ -293,7 +293,7 @@ class Case(Located):
 
 
 @attrs.frozen
-class Cases(Located):
+class Cases(SourceNode):
     """The section `Cases: NAME`; NAME is a step or a guard."""
 
     name: str
@@ -301,7 +301,7 @@ class Cases(Located):
 
 
 @attrs.frozen
-class Prompt(Located):
+class Prompt(SourceNode):
     """The section `Prompt: NAME`; parts that are not given are empty. NAME is a step or an effect."""
 
     name: str
@@ -313,7 +313,7 @@ class Prompt(Located):
 
 
 @attrs.frozen
-class StepRow(Located):
+class StepRow(SourceNode):
     """One row of a Steps table. `requires` is a list of steps, or an expression over them (rho).
 
     `uses` maps the names under which earlier artifacts are seen by guard and prompt to their steps. The retry
@@ -489,7 +489,7 @@ def show(form: Form) -> str:
 
 
 @attrs.frozen
-class Property(Located):
+class Property(SourceNode):
     """A claim about all runs, and where it stands."""
 
     form: Form
@@ -503,7 +503,7 @@ class RefusedAction:
 
 
 @attrs.frozen
-class ScenarioStep(Located):
+class ScenarioStep(SourceNode):
     """One percept with the action, state, values and dependencies expected; None where nothing is compared."""
 
     event: str
@@ -515,7 +515,7 @@ class ScenarioStep(Located):
 
 
 @attrs.frozen
-class Scenario(Located):
+class Scenario(SourceNode):
     """A table of percepts, run at the defaults or at its own parameters. Guards not named have passed."""
 
     name: str
@@ -524,7 +524,7 @@ class Scenario(Located):
 
 
 @attrs.frozen
-class SpecDeclaration(Located):
+class SpecDeclaration(SourceNode):
     """What a spec says of an effect or a variable of its machine: these columns, by their fields, are to be as they stand there."""
 
     declared: Effect | Variable

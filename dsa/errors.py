@@ -85,7 +85,7 @@ class Span:
 
 
 @attrs.frozen
-class Located:
+class SourceNode:
     """What stands somewhere in a document; None for what is built in Python. Equality ignores it."""
 
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
@@ -144,12 +144,12 @@ def install_hint(extra: str) -> str:
 
 
 #: So many findings of a document are told at once; nobody reads more before mending some.
-MOST_TOLD = 100
+MOST_SHOWN = 100
 
 
 def more(found: Sequence[Diagnostic]) -> tuple[str, ...]:
     """Say in a line how many findings are left out behind those that are told; in none, when all are told."""
-    left = len(found) - MOST_TOLD
+    left = len(found) - MOST_SHOWN
     return (f"and {left:,} more: mend these first, or see all with dsa check --json",) if left > 0 else ()
 
 
@@ -159,7 +159,7 @@ class MachineError(DsaError, ValueError):
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         super().__init__(
-            "\n".join([*(finding.render() for finding in self.diagnostics[:MOST_TOLD]), *more(self.diagnostics)])
+            "\n".join([*(finding.render() for finding in self.diagnostics[:MOST_SHOWN]), *more(self.diagnostics)])
         )
 
 

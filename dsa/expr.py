@@ -18,7 +18,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.errors import Located
+from dsa.errors import SourceNode
 
 Value = bool | int | str
 Environment = Mapping[str, Value]
@@ -28,28 +28,28 @@ OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "fatal")
 
 
 @attrs.frozen
-class Boolean(Located):
+class Boolean(SourceNode):
     """`true` or `false`."""
 
     value: bool
 
 
 @attrs.frozen
-class Integer(Located):
+class Integer(SourceNode):
     """A whole number."""
 
     value: int
 
 
 @attrs.frozen
-class Symbol(Located):
+class Symbol(SourceNode):
     """A value of an enumeration."""
 
     value: str
 
 
 @attrs.frozen
-class Name(Located):
+class Name(SourceNode):
     """A declared name. `kind` says of what, once names are resolved."""
 
     name: str
@@ -57,7 +57,7 @@ class Name(Located):
 
 
 @attrs.frozen
-class Verdict(Located):
+class Verdict(SourceNode):
     """`g.passed`, `g.failed` or `g.fatal`: what guard `guard` said of the event."""
 
     guard: str
@@ -65,21 +65,21 @@ class Verdict(Located):
 
 
 @attrs.frozen(cache_hash=True)
-class Not(Located):
+class Not(SourceNode):
     """`not operand`."""
 
     operand: "Expr"
 
 
 @attrs.frozen(cache_hash=True)
-class Negate(Located):
+class Negate(SourceNode):
     """`-operand`."""
 
     operand: "Expr"
 
 
 @attrs.frozen(cache_hash=True)
-class Arithmetic(Located):
+class Arithmetic(SourceNode):
     """`left operator right` with `+`, `-` or `*`."""
 
     operator: Literal["+", "-", "*"]
@@ -88,7 +88,7 @@ class Arithmetic(Located):
 
 
 @attrs.frozen(cache_hash=True)
-class Compare(Located):
+class Compare(SourceNode):
     """A comparison, chained as in Python: `first` followed by pairs of operator and operand."""
 
     first: "Expr"
@@ -96,7 +96,7 @@ class Compare(Located):
 
 
 @attrs.frozen(cache_hash=True)
-class Member(Located):
+class Member(SourceNode):
     """`operand in {a, b}`."""
 
     operand: "Expr"
@@ -104,14 +104,14 @@ class Member(Located):
 
 
 @attrs.frozen(cache_hash=True)
-class And(Located):
+class And(SourceNode):
     """Two or more conjuncts."""
 
     operands: tuple["Expr", ...]
 
 
 @attrs.frozen(cache_hash=True)
-class Or(Located):
+class Or(SourceNode):
     """Two or more disjuncts."""
 
     operands: tuple["Expr", ...]
@@ -221,16 +221,16 @@ def guards_read(expr: Expr) -> frozenset[str]:
 def conjunction(operands: list[Expr]) -> Expr:
     """Join conditions by `and`: none gives `true`, one gives itself, nested `and` is flattened."""
     flat = [part for operand in operands for part in (operand.operands if isinstance(operand, And) else (operand,))]
-    return _joined(And, flat, TRUE)
+    return _join(And, flat, TRUE)
 
 
 def disjunction(operands: list[Expr]) -> Expr:
     """Join conditions by `or`: none gives `false`, one gives itself, nested `or` is flattened."""
     flat = [part for operand in operands for part in (operand.operands if isinstance(operand, Or) else (operand,))]
-    return _joined(Or, flat, Boolean(False))  # noqa: FBT003
+    return _join(Or, flat, Boolean(False))  # noqa: FBT003
 
 
-def _joined(node: type[And] | type[Or], operands: list[Expr], empty: Expr) -> Expr:
+def _join(node: type[And] | type[Or], operands: list[Expr], empty: Expr) -> Expr:
     if not operands:
         return empty
     return operands[0] if len(operands) == 1 else node(tuple(operands))
@@ -392,35 +392,35 @@ def constant(value: Value) -> Constant:
 Leaf = Name | Verdict | Symbol
 
 
-def substituted(node: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
+def substitute(node: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
     """Replace every name, verdict and enumeration value by what `leaf` gives for it, and fold what that decides."""
     match node:
         case Name() | Verdict() | Symbol():
             return leaf(node)
         case Not(operand):
-            return negated(substituted(operand, leaf))
+            return negation(substitute(operand, leaf))
         case Negate(operand):
-            return _negative(substituted(operand, leaf))
+            return _negative(substitute(operand, leaf))
         case Arithmetic(sign, left, right):
-            return _arithmetic(sign, substituted(left, leaf), substituted(right, leaf))
+            return _arithmetic(sign, substitute(left, leaf), substitute(right, leaf))
         case Compare(first, rest):
-            operands = [substituted(first, leaf), *(substituted(operand, leaf) for _, operand in rest)]
+            operands = [substitute(first, leaf), *(substitute(operand, leaf) for _, operand in rest)]
             pairs = zip(operands, (sign for sign, _ in rest), operands[1:], strict=False)
-            return all_of(compared(left, sign, right) for left, sign, right in pairs)
+            return all_of(comparison(left, sign, right) for left, sign, right in pairs)
         case Member(operand, choices):
-            value = substituted(operand, leaf)
-            return any_of(compared(value, "==", substituted(choice, leaf)) for choice in choices)
+            value = substitute(operand, leaf)
+            return any_of(comparison(value, "==", substitute(choice, leaf)) for choice in choices)
         case And(operands):
-            return all_of(substituted(operand, leaf) for operand in operands)
+            return all_of(substitute(operand, leaf) for operand in operands)
         case Or(operands):
-            return any_of(substituted(operand, leaf) for operand in operands)
+            return any_of(substitute(operand, leaf) for operand in operands)
         case Boolean() | Integer():
             return node
 
 
-def simplified(node: Expr) -> Expr:
+def simplify(node: Expr) -> Expr:
     """Fold what is decided by constants alone; chains and memberships become plain comparisons."""
-    return substituted(node, lambda name: name)
+    return substitute(node, lambda name: name)
 
 
 def all_of(operands: Iterable[Expr]) -> Expr:
@@ -428,24 +428,24 @@ def all_of(operands: Iterable[Expr]) -> Expr:
     kept: dict[Expr, None] = {}
     for operand in operands:
         for part in operand.operands if isinstance(operand, And) else (operand,):
-            if part == FALSE or negated(part) in kept:
+            if part == FALSE or negation(part) in kept:
                 return FALSE
             if part != TRUE:
                 kept[part] = None
-    if any(isinstance(part, Not) and _said(part.operand, kept) for part in kept):
+    if any(isinstance(part, Not) and _follows(part.operand, kept) for part in kept):
         return FALSE
     return conjunction(list(kept))
 
 
-def _said(node: Expr, kept: Container[Expr]) -> bool:
+def _follows(node: Expr, kept: Container[Expr]) -> bool:
     """Return whether an expression follows from what is kept by its form alone."""
     match node:
         case _ if node in kept:
             return True
         case And(operands):
-            return all(_said(operand, kept) for operand in operands)
+            return all(_follows(operand, kept) for operand in operands)
         case Or(operands):
-            return any(_said(operand, kept) for operand in operands)
+            return any(_follows(operand, kept) for operand in operands)
         case _:
             return False
 
@@ -455,14 +455,14 @@ def any_of(operands: Iterable[Expr]) -> Expr:
     kept: dict[Expr, None] = {}
     for operand in operands:
         for part in operand.operands if isinstance(operand, Or) else (operand,):
-            if part == TRUE or negated(part) in kept:
+            if part == TRUE or negation(part) in kept:
                 return TRUE
             if part != FALSE:
                 kept[part] = None
     return disjunction(list(kept))
 
 
-def negated(node: Expr) -> Expr:
+def negation(node: Expr) -> Expr:
     """Negate: a constant, a comparison and a negation lose the `not`."""
     match node:
         case Boolean(value):
@@ -475,7 +475,7 @@ def negated(node: Expr) -> Expr:
             return Not(node)
 
 
-def compared(left: Expr, sign: str, right: Expr) -> Expr:
+def comparison(left: Expr, sign: str, right: Expr) -> Expr:
     """Compare two expressions of one type; what two constants or two equal sides decide is decided."""
     if isinstance(left, Constant) and isinstance(right, Constant):
         return Boolean(COMPARISONS[sign](left.value, right.value))
@@ -483,7 +483,7 @@ def compared(left: Expr, sign: str, right: Expr) -> Expr:
         return Boolean(sign in {"==", "<=", ">="})
     for one, other in ((left, right), (right, left)):
         if isinstance(other, Boolean):
-            return one if other.value == (sign == "==") else negated(one)
+            return one if other.value == (sign == "==") else negation(one)
     return Compare(left, ((sign, right),))
 
 

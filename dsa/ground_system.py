@@ -15,12 +15,12 @@ import attrs
 
 from dsa import expr
 from dsa.errors import DsaError
-from dsa.expr import FALSE, Leaf, all_of, any_of, constant, negated, substituted
+from dsa.expr import FALSE, Leaf, all_of, any_of, constant, negation, substitute
 from dsa.semantics import Configuration
 from dsa.system import SearchEffort, System, location_of, outcomes_at_samples, satisfiable, start_values
 
 #: So many values are tried to decide one condition, and all conditions of a machine: what is not decided then is left to be looked at where it matters.
-_TRIED_EACH, _TRIED = 2_048, 20_000
+_MOST_TRIALS_EACH, _MOST_TRIALS = 2_048, 20_000
 
 
 @attrs.frozen
@@ -94,7 +94,7 @@ class Ground:
     _numbers: dict[str, int] = attrs.field(repr=False)
     hurries: bool = attrs.field(default=False, repr=False, eq=False)
     #: How many more values may be tried to decide conditions.
-    _effort: SearchEffort = attrs.field(factory=lambda: SearchEffort(_TRIED), repr=False, eq=False)
+    _effort: SearchEffort = attrs.field(factory=lambda: SearchEffort(_MOST_TRIALS), repr=False, eq=False)
 
     @cached_property
     def known(self) -> "DecidedConditions":
@@ -211,7 +211,7 @@ class Ground:
                 case expr.Or(operands):
                     found = any_of(map(self._numeric, operands))
                 case expr.Not(operand):
-                    found = negated(self._numeric(operand))
+                    found = negation(self._numeric(operand))
                 case _:
                     found = self._in_numbers(whole)
             self.known.numeric[whole] = found
@@ -230,7 +230,7 @@ class Ground:
             field = self.field_named[node.name]
             return expr.Integer(field.low) if field.size == 1 else node
 
-        return substituted(whole, leaf)
+        return substitute(whole, leaf)
 
     def _decided(self, node: expr.Expr) -> expr.Expr:
         if isinstance(node, expr.Boolean) or (self.hurries and self.domain_size <= _SOON_SEARCHED):
@@ -241,13 +241,13 @@ class Ground:
         result: expr.Expr = node
         if True not in seen and self._can_be_true(node) is False:
             result = FALSE
-        elif False not in seen and self._can_be_true(negated(node)) is False:
+        elif False not in seen and self._can_be_true(negation(node)) is False:
             result = expr.TRUE
         self.known.decided[node] = result
         return result
 
     def _can_be_true(self, node: expr.Expr) -> bool | None:
-        effort = SearchEffort(min(_TRIED_EACH, self._effort.left), self._effort.expired)
+        effort = SearchEffort(min(_MOST_TRIALS_EACH, self._effort.left), self._effort.expired)
         given = effort.left
         found = satisfiable(node, self._ranges, effort)
         self._effort.left -= given - effort.left
@@ -266,13 +266,13 @@ def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool]
     machine = system.machine
     domains = {v.name: (v.domain, expr.concrete(v.domain, machine.constants)) for v in system.variables}
     every = [*(v.domain for v in system.variables), *(parameter.domain for parameter in machine.parameters)]
-    numbers = _numbered(domain for domain in every if isinstance(domain, expr.EnumDomain))
+    numbers = _number_symbols(domain for domain in every if isinstance(domain, expr.EnumDomain))
     fields, stride = [], 1
     for name, (domain, values) in domains.items():
         low, size = _extent(values, numbers)
         fields.append(Field(name, low, size, stride, isinstance(domain, expr.BooleanDomain)))
         stride *= size
-    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, SearchEffort(_TRIED, expired))
+    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, SearchEffort(_MOST_TRIALS, expired))
     initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}
@@ -292,15 +292,15 @@ def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool]
 def _condition(draft: Ground, enabled: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
     """Return when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
     condition = draft.grounded(enabled)
-    if safe != expr.TRUE and draft.grounded(all_of([enabled, negated(safe)])) != FALSE:
+    if safe != expr.TRUE and draft.grounded(all_of([enabled, negation(safe)])) != FALSE:
         condition = draft.grounded(all_of([enabled, safe]))
     for rival in rivals:
         if draft.grounded(all_of([enabled, rival])) != FALSE:
-            condition = all_of([condition, negated(draft.grounded(rival))])
+            condition = all_of([condition, negation(draft.grounded(rival))])
     return condition
 
 
-def _numbered(domains: Iterable[expr.EnumDomain]) -> dict[str, int]:
+def _number_symbols(domains: Iterable[expr.EnumDomain]) -> dict[str, int]:
     """Number the values of enumerations; those first met together are consecutive."""
     numbers: dict[str, int] = {}
     for domain in domains:
@@ -324,4 +324,4 @@ def python_source(whole: expr.Expr, spelled: Mapping[str, str]) -> str:
         assert isinstance(node, expr.Name), "verdicts are decided in a system"
         return expr.Name(spelled[node.name])
 
-    return expr.unparse(substituted(whole, leaf)) if not isinstance(whole, expr.Boolean) else repr(whole.value)
+    return expr.unparse(substitute(whole, leaf)) if not isinstance(whole, expr.Boolean) else repr(whole.value)

@@ -75,7 +75,7 @@ class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
 NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 #: A number, a name (`:flag` and `:count` too), or a sign.
 TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
-RESERVED = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
+KEYWORDS = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
 RELATIONS, DEEPEST, MOST_NODES = ("==", "!=", "<=", ">=", "<", ">"), 60, 100_000
 #: A value that has the name of something else too has no type of its own: it is the value beside one of an enumeration alone.
 CONDITION, NUMBER, EITHER = "a condition", "a number", "a value or something else"
@@ -306,7 +306,7 @@ class Tables:
         several = [*domains, *self.origins, *states, *effects, *self.verdicts, *said, *apart]
         assert len(several) == len({*several}), "a name stands for two things"
         for name in several:
-            assert re.fullmatch(NAME, name) and not RESERVED & {*name.split(".")}, f"'{name}' is no name"
+            assert re.fullmatch(NAME, name) and not KEYWORDS & {*name.split(".")}, f"'{name}' is no name"
         numbers = {f"={symbol}": n for n, symbol in enumerate(symbols)}
         pending = [f"pending {effect}" for effect in effects]
         self.names = dict.fromkeys((*several, *pending), False) | numbers | {"true": True, "false": False}
@@ -455,12 +455,12 @@ class Tables:
 
 # -- 4. claims ---------------------------------------------------------------------------------------------------------
 
-STUCK, REST = "no deadlock", "every run comes to rest when nothing comes from outside"
-GUARDED, TABLE = "workflow state is set by guards that passed (Definition 4)", "the generated step is the table"
+NO_DEADLOCK, REST = "no deadlock", "every run comes to rest when nothing comes from outside"
+DEFINITION_4, TABLE = "workflow state is set by guards that passed (Definition 4)", "the generated step is the table"
 GHOSTS = {":flag": False, ":count": 0}
 
 
-def counted(still, on, n, k, e):
+def count_moments(still, on, n, k, e):
     """Count the moments of E in a scope; within it there may be K."""
     n = n * still + bool(on and e)
     return on, n, n <= k or not on
@@ -472,26 +472,26 @@ FORMS = {
     "never {}": lambda f, n, p: (f, n, not p),
     "on {}: {} unchanged": lambda f, n, e, x, was: (f, n, not e or all(a == b for a, b in zip(x, was, strict=True))),
     "{} only after {}": lambda f, n, q, p: (f or p, n, f or p or not q),
-    "at most {} {}": lambda _, n, k, e: counted(True, True, n, k, e),
-    "at most {} {} between {} and {}": lambda f, n, k, e, p, q: counted(h := bool(f and not q), h or p, n, k, e),
+    "at most {} {}": lambda _, n, k, e: count_moments(True, True, n, k, e),
+    "at most {} {} between {} and {}": lambda f, n, k, e, p, q: count_moments(h := bool(f and not q), h or p, n, k, e),
     "possible {}": lambda _, n, p: (not p, n, True),
     "from everywhere possible {}": lambda _, n, p: (not p, n, True),
-} | dict.fromkeys(("no fault", STUCK, REST, GUARDED, TABLE), lambda _, n: (True, n, True))
+} | dict.fromkeys(("no fault", NO_DEADLOCK, REST, DEFINITION_4, TABLE), lambda _, n: (True, n, True))
 #: The forms of `leads to`, with what fairness it assumes and what it does without.
-LEADING = {
+LEADS_TO = {
     f"{{}} leads to {{}}{fair}{even}": ("fair",) * bool(fair) + ("doubts",) * bool(even)
     for fair in ("", " assuming fair {}", " assuming weakly fair {}")
     for even in ("", " even if {}")
 }
-FORMS |= dict.fromkeys(LEADING, lambda f, n, p, q, *_: ((f or p) and not q, n, True))
+FORMS |= dict.fromkeys(LEADS_TO, lambda f, n, p, q, *_: ((f or p) and not q, n, True))
 #: What the parts of a form are, where they are no conditions: (what may be named, type, how closely it must hold together).
-WHEN, CLOSED = ("claims", CONDITION, "expression"), ("claims", CONDITION, "negation")
-BOUND, ALONE = ("parameters", NUMBER, "sum"), ("claims", CONDITION, "atom")
+WHEN, SCOPE = ("claims", CONDITION, "expression"), ("claims", CONDITION, "negation")
+LIMIT, ALONE = ("parameters", NUMBER, "sum"), ("claims", CONDITION, "atom")
 PARTS = {
-    "at most {} {}": (BOUND, ALONE),
-    "at most {} {} between {} and {}": (BOUND, ALONE, CLOSED, CLOSED),
+    "at most {} {}": (LIMIT, ALONE),
+    "at most {} {} between {} and {}": (LIMIT, ALONE, SCOPE, SCOPE),
     "on {}: {} unchanged": (WHEN, "lasting"),
-} | {form: (WHEN, WHEN, *more) for form, more in LEADING.items()}
+} | {form: (WHEN, WHEN, *more) for form, more in LEADS_TO.items()}
 
 
 class Claim(Tables):
@@ -507,7 +507,7 @@ class Claim(Tables):
         assert claim.keys() <= {"form", "parts", "at", "lemmas", "ranks", "proofs"}, "a claim has other fields"
         self.form, self.parts, self.at = claim["form"], claim["parts"], claim.get("at")
         bare = claim.keys() == {"form", "parts", "proofs"} and claim["proofs"] == []
-        assert self.form != GUARDED or bare, (
+        assert self.form != DEFINITION_4 or bare, (
             "of every row this is claimed, whatever the values are: nothing may be brought for it"
         )
         assert self.form in FORMS, f"nothing is claimed by '{self.form}'"
@@ -533,7 +533,7 @@ class Claim(Tables):
         if kind != "lasting":
             scope, of, level = kind
             return self.code(part, scope, of, level)
-        return [self.code(text, "lasting") for text in listed(part)]
+        return [self.code(text, "lasting") for text in split_list(part)]
 
     def assume(self, kind, said):
         """Note what is fair, or what is not relied on: that an effect answers, or that it does not fail."""
@@ -593,7 +593,7 @@ class Claim(Tables):
 
     def assumed(self):
         """Return what every configuration keeps to: its domains. Definition 4 does without, as no overflow is looked for then."""
-        return [] if self.form == GUARDED else [*self.bounds.values()]
+        return [] if self.form == DEFINITION_4 else [*self.bounds.values()]
 
     def begin(self):
         """The start: initial values in their domains, and the first moment."""
@@ -601,7 +601,7 @@ class Claim(Tables):
             name: self.value(text, self.names, "parameters", self.domains[name][0])
             for name, text in self.initial.items()
         } | GHOSTS
-        assert self.form == GUARDED or all(self.value(x, self.names | values) for x in self.bounds.values()), FAULT
+        assert self.form == DEFINITION_4 or all(self.value(x, self.names | values) for x in self.bounds.values()), FAULT
         leaf = self.entered(min(self.initials, key=lambda state: state.count(".")))
         node = leaf, set(), values, self.ordered(set(), set(), set(), self.timers(self.sources(leaf)))
         self.arrive(self.seen(node, (), self.means(node)), may=False)
@@ -631,8 +631,8 @@ class Claim(Tables):
             if "possible" in self.form:
                 on = any(self.nearer(node, after) for after, _, _ in taken)
             end = self.ends.get(node[0])
-            free = self.form == STUCK and (not self.sources(node[0]) or any(taken))
-            on = on or free or (self.form == STUCK and bool(end) and self.value(end, self.means(node), "values"))
+            free = self.form == NO_DEADLOCK and (not self.sources(node[0]) or any(taken))
+            on = on or free or (self.form == NO_DEADLOCK and bool(end) and self.value(end, self.means(node), "values"))
             assert on, f"{self.key(node)}: there may be no way on"
 
     def arrive(self, node, may):
@@ -662,21 +662,23 @@ class Claim(Tables):
         names, where = self.means(node, true), f"{FAULT}: {leaf}, {', '.join(true)}"
         enabled = [row for row in rows if not row["else"] and self.value(row["if"], names, "rows")]
         enabled = enabled or [row for row in rows if row["else"] and self.value(row["if"], names, "rows")]
-        assert self.form == GUARDED or (len(enabled) < 2 and (enabled or origin == "outside")), where
+        assert self.form == DEFINITION_4 or (len(enabled) < 2 and (enabled or origin == "outside")), where
         for row in enabled:
             after, target = dict(values), leaf if row["target"] == "=" else self.entered(row["target"])
             for name, new, is_revoked in row["changes"]:  # S5
                 after[name] = self.value(new, names, "parameters" if is_revoked else "rows", self.domains[name][0])
-                assert self.form == GUARDED or self.value(self.bounds[name], self.names | {name: after[name]}), where
+                assert self.form == DEFINITION_4 or self.value(self.bounds[name], self.names | {name: after[name]}), (
+                    where
+                )
                 free = is_revoked or self.scopes[name] != "workflow" or true[0] not in self.judged
-                free = free or self.form != GUARDED or self.passed(rows if row["else"] else [row], true)
+                free = free or self.form != DEFINITION_4 or self.passed(rows if row["else"] else [row], true)
                 assert free, f"{where}: {name} is set"
             left = {leaf} if target == leaf else {*self.sources(leaf)} - {*self.sources(target)}
             now, ended = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
             later = self.ordered(order, self.timers(self.sources(leaf)), ended, self.timers(self.sources(target)))
             for word, name in row["does"]:  # S7
                 gone = now & {name} if name else now if word == "cancel" else set()
-                assert self.form == GUARDED or word not in now, where
+                assert self.form == DEFINITION_4 or word not in now, where
                 now, ended, true = now - gone | {word} & self.effects, ended | gone, [*true, word]
             yield self.seen((target, now if self.sources(target) else set(), after, later), true, names), ended, true
 
@@ -767,7 +769,7 @@ def duration(timer):
     return int(number) * {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[unit]
 
 
-def listed(text):
+def split_list(text):
     """Cut a list of expressions at the commas that stand in no parentheses and no braces."""
     depth, found = 0, [""]
     for letter in text:
@@ -798,7 +800,7 @@ def read(certificate):
     return machine, claims
 
 
-def established(machine, claim, compare=needs_file):
+def verify_claim(machine, claim, compare=needs_file):
     """Return a claim as a sentence, having seen that it is true. Raises what makes it none.
 
     That the generated step is a table is established by `compare` alone, which has the code: it raises, or returns nothing.
@@ -807,7 +809,7 @@ def established(machine, claim, compare=needs_file):
     where = ", ".join(f"{name} = {claim.at[name]}" for name in claim.parameters if claim.at) or "for all values"
     assert claim.form != TABLE or claim.at is not None, "a step is compared at given values"
     told = (compare if claim.form == TABLE else Claim.explore)(claim) or ""
-    if claim.form == GUARDED and "workflow" not in claim.scopes.values():
+    if claim.form == DEFINITION_4 and "workflow" not in claim.scopes.values():
         where += ", of nothing: no variable is workflow state"
     return f"{told}{claim.form.format(*claim.parts)}: {where}"
 
@@ -817,7 +819,7 @@ def verify(certificate, compare=needs_file):
     machine, claims = read(certificate)
     yield f"{machine.partition(chr(10))[0]} {hashlib.sha256(machine.encode()).hexdigest()}"
     for claim in claims:
-        yield established(machine, claim, compare)
+        yield verify_claim(machine, claim, compare)
 
 
 if __name__ == "__main__":

@@ -415,10 +415,10 @@ def timers_after(machine: Machine, before: str, row: Transition, after: str) -> 
     again = [(row.source, row.event)] if row.is_timer and row.source in kept else []
     dropped = [DropTimer(source, event) for source, event in old if source not in kept]
     entered = [(source, event) for source, event in new if source not in kept]
-    return (*dropped, *armed(machine, (*entered, *again)))
+    return (*dropped, *arm_commands(machine, (*entered, *again)))
 
 
-def armed(machine: Machine, timers: Iterable[Timer]) -> tuple[ArmTimer, ...]:
+def arm_commands(machine: Machine, timers: Iterable[Timer]) -> tuple[ArmTimer, ...]:
     """Return the commands that start timers, which are given as pairs of source and `after DURATION`."""
     return tuple(ArmTimer(*timer, duration_ms(machine, timer)) for timer in timers)
 
@@ -455,7 +455,7 @@ def _shorter(machine: Machine, timer: Timer, timers: Iterable[Timer]) -> Iterabl
     return (other for other in timers if duration_ms(machine, other) < duration_ms(machine, timer))
 
 
-def preceding(precedence: Precedence, timer: Timer) -> tuple[Timer, ...]:
+def timers_before(precedence: Precedence, timer: Timer) -> tuple[Timer, ...]:
     """Return the timers that must fire or be dropped before a timer may fire, sorted."""
     return tuple(sorted(first for first, then in precedence if then == timer))
 
@@ -477,7 +477,7 @@ def spelling_of(machine: Machine) -> dict[int, str]:
     return {duration_of(row.event): row.event for row in machine.transitions if row.is_timer}
 
 
-def spelled(machine: Machine, spelling: Mapping[int, str]) -> Machine:
+def with_spelling(machine: Machine, spelling: Mapping[int, str]) -> Machine:
     """Return a machine whose timers are spelled so, those that have none there as they are."""
 
     def name(event: str) -> str:
@@ -486,19 +486,21 @@ def spelled(machine: Machine, spelling: Mapping[int, str]) -> Machine:
     if all(name(event) == event for event in spelling_of(machine).values()):
         return machine
     rows: tuple[Transition, ...] = tuple(attrs.evolve(row, event=name(row.event)) for row in machine.transitions)
-    return attrs.evolve(machine, transitions=rows, scenarios=tuple(_spelled(each, name) for each in machine.scenarios))
+    return attrs.evolve(
+        machine, transitions=rows, scenarios=tuple(_with_spelling(each, name) for each in machine.scenarios)
+    )
 
 
 def spelled_like(machine: Machine, other: Machine) -> Machine:
     """Return a machine whose timers are spelled as another one spells those of the same durations."""
-    return spelled(machine, spelling_of(other))
+    return with_spelling(machine, spelling_of(other))
 
 
 def spelled_shortest(machine: Machine) -> Machine:
     """Return a machine whose timers have the largest units that fit, however they are written: what it means is the same."""
     known = spelling_of(machine)
-    return spelled(machine, {duration_ms: TIMER_PREFIX + show_duration(duration_ms) for duration_ms in known})
+    return with_spelling(machine, {duration_ms: TIMER_PREFIX + show_duration(duration_ms) for duration_ms in known})
 
 
-def _spelled(scenario: Scenario, name: Callable[[str], str]) -> Scenario:
+def _with_spelling(scenario: Scenario, name: Callable[[str], str]) -> Scenario:
     return attrs.evolve(scenario, steps=tuple(attrs.evolve(each, event=name(each.event)) for each in scenario.steps))

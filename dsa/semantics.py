@@ -20,9 +20,9 @@ from dsa.machine import (
     environment,
     precedence_after,
     precedence_at_start,
-    preceding,
     read_guards,
     timers_after,
+    timers_before,
 )
 from dsa.text import closest
 
@@ -164,7 +164,7 @@ def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence
 
 def early(precedence: Precedence, source: str | None, event: str) -> str:
     """Return which timers must fire before this one, or return the empty text: for whatever else happens there are none (S11)."""
-    first = preceding(precedence, (source, event)) if source is not None else ()
+    first = timers_before(precedence, (source, event)) if source is not None else ()
     names = ", ".join(f"'{other}' of {owner}" for owner, other in first)
     return f"the timer '{event}' of {source} comes after {names}" if first else ""
 
@@ -183,7 +183,7 @@ def enabled_rows(rows: tuple[Transition, ...], known: Environment) -> tuple[Tran
 
 
 def _take(machine: Machine, before: Configuration, row: Transition, known: Environment) -> Taken | Refusal:
-    values = _updated(machine, before.values, row, known)
+    values = _values_after(machine, before.values, row, known)
     for variable, value in zip(machine.variables, values, strict=True):
         domain = machine.values_of[variable.name]
         if not domain.contains(value):
@@ -199,7 +199,9 @@ def _take(machine: Machine, before: Configuration, row: Transition, known: Envir
     return Taken(Configuration(state, values, outstanding, precedence), row, emitted, cancelled)
 
 
-def _updated(machine: Machine, values: tuple[Value, ...], row: Transition, known: Environment) -> tuple[Value, ...]:
+def _values_after(
+    machine: Machine, values: tuple[Value, ...], row: Transition, known: Environment
+) -> tuple[Value, ...]:
     """Return the values after the row's updates; every update reads the values before (S5)."""
     if not row.updates:
         return values

@@ -34,11 +34,11 @@ from dsa.expr import (
     Verdict,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
-    negated,
-    simplified,
-    substituted,
+    negation,
+    simplify,
+    substitute,
     walk,
 )
 from dsa.machine import (
@@ -46,10 +46,10 @@ from dsa.machine import (
     Precedence,
     precedence_after,
     precedence_at_start,
-    preceding,
     read_guards,
     sources_left,
     timers_after,
+    timers_before,
 )
 from dsa.semantics import Configuration, Occurrence, Reason, after_effects
 
@@ -114,9 +114,9 @@ def _branches(condition: expr.Expr, ranges: Ranges) -> Iterable[expr.Expr]:
         case expr.Or(operands):
             return operands
         case expr.Not(expr.And(operands)):
-            return map(negated, operands)
+            return map(negation, operands)
         case expr.Not(expr.Or(operands)):
-            return (all_of(map(negated, operands)),)
+            return (all_of(map(negation, operands)),)
     name, values = _split(condition, ranges)
     return (_with(condition, name, value) for value in values)
 
@@ -134,10 +134,10 @@ def _split(condition: expr.Expr, ranges: Ranges) -> tuple[str, Sequence[int]]:
     name, values = min(
         ((name, ranges[name]) for name in sorted(expr.names(condition))), key=lambda item: _size(item[1])
     )
-    return name, _telling(condition, name, values)
+    return name, _representatives(condition, name, values)
 
 
-def _telling(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence[int]:
+def _representatives(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence[int]:
     """Return values of a variable among which there is one of each kind: what lies between two numbers that it is compared with is all of one kind."""
     turns = _turns(condition, name) if isinstance(values, range) and _size(values) > _FEW else None
     if turns is None or not values:
@@ -152,7 +152,7 @@ def _turns(node: expr.Expr, name: str) -> set[int] | None:
         return set()
     match node:
         case expr.Compare(first, rest):
-            sides = [_shifted(side, name) for side in (first, *(operand for _, operand in rest))]
+            sides = [_linear_form(side, name) for side in (first, *(operand for _, operand in rest))]
             found = set[int]()
             for left, right in pairwise(sides):
                 if left is None or right is None:
@@ -169,7 +169,7 @@ def _turns(node: expr.Expr, name: str) -> set[int] | None:
     return None
 
 
-def _shifted(side: expr.Expr, name: str) -> tuple[bool, int] | None:
+def _linear_form(side: expr.Expr, name: str) -> tuple[bool, int] | None:
     """Return a side of a comparison as the variable plus a number, or as a number; None for anything else."""
     match side:
         case expr.Integer(number):
@@ -191,7 +191,7 @@ def _with(condition: expr.Expr, name: str, value: int) -> expr.Expr:
     def leaf(node: Leaf) -> expr.Expr:
         return known if isinstance(node, expr.Name) and node.name == name else node
 
-    return substituted(condition, leaf)
+    return substitute(condition, leaf)
 
 
 def _conjuncts(condition: expr.Expr) -> tuple[expr.Expr, ...]:
@@ -222,11 +222,11 @@ def facts(condition: expr.Expr) -> ConjunctFacts:
             case expr.Compare(left, (("==", expr.Symbol(value)),)):
                 values[left] = value
             case expr.Compare(left, ((sign, expr.Integer(number)),)) if sign != "!=":
-                numbers[left] = _narrowed(numbers.get(left, (None, None)), sign, number)
+                numbers[left] = _narrow(numbers.get(left, (None, None)), sign, number)
     return ConjunctFacts(numbers, values)
 
 
-def _narrowed(known: _Bounds, sign: str, number: int) -> _Bounds:
+def _narrow(known: _Bounds, sign: str, number: int) -> _Bounds:
     low, high = known
     if sign in {"==", ">=", ">"}:
         least = number + (sign == ">")
@@ -284,7 +284,7 @@ class GuardedCommand:
     @property
     def condition(self) -> expr.Expr:
         """When the row is taken."""
-        return all_of([self.enabled, self.safe, *map(negated, self.rivals)])
+        return all_of([self.enabled, self.safe, *map(negation, self.rivals)])
 
     @cached_property
     def after(self) -> dict[str, expr.Expr]:
@@ -353,7 +353,7 @@ class System:
             return FALSE
         faults = (fault for fault in self.faults if fault.location == location and fault.reason != "invalid_state")
         return all_of(
-            [end, *(negated(fault.condition) for fault in faults)]
+            [end, *(negation(fault.condition) for fault in faults)]
         )  # a row that is enabled and refused is one that is enabled
 
     def may_rest(self, location: int) -> bool:
@@ -450,7 +450,7 @@ class _SystemLayout:
                 for answer in (*answers, *failed):
                     yield from self._judged(answer, machine.rows_for(state, answer))
         for source, timer in machine.armed(state):
-            if not preceding(location.precedence, (source, timer)):
+            if not timers_before(location.precedence, (source, timer)):
                 yield from self._judged(timer, machine.rows_from[source, timer], source)
 
     def _judged(
@@ -506,12 +506,12 @@ class _SystemLayout:
                 in_domain(self._domains[name], value) for name, value in updates if not self._fits(name, value)
             )
             alone = tuple(condition for _, condition in rivals)
-            taken = all_of([enabled, *map(negated, alone)])
+            taken = all_of([enabled, *map(negation, alone)])
             changed = tuple((name, value) for name, value in updates if value != expr.Name(name, "variable"))
-            unsafe, allowed = all_of([taken, negated(safe)]), all_of([taken, safe])
+            unsafe, allowed = all_of([taken, negation(safe)]), all_of([taken, safe])
             number = self._row_index[id(row)]
             cases.append(_Case(row, number, enabled, alone, tuple(later), changed, safe, unsafe, allowed))
-        return negated(any_of(enabled for _, enabled in found)), tuple(cases)
+        return negation(any_of(enabled for _, enabled in found)), tuple(cases)
 
     def _fits(self, name: str, value: expr.Expr) -> bool:
         """Return whether a value lies in a variable's domain because it is that of a variable with the same domain."""
@@ -525,9 +525,9 @@ class _SystemLayout:
         def decided(node: Leaf) -> expr.Expr:
             return constant(said[node.guard] == node.outcome) if isinstance(node, expr.Verdict) else node
 
-        plain = [(row, substituted(row.condition, decided)) for row in rows if not row.is_else]
-        otherwise = negated(any_of(condition for _, condition in plain))
-        others = [(row, all_of([otherwise, substituted(row.condition, decided)])) for row in rows if row.is_else]
+        plain = [(row, substitute(row.condition, decided)) for row in rows if not row.is_else]
+        otherwise = negation(any_of(condition for _, condition in plain))
+        others = [(row, all_of([otherwise, substitute(row.condition, decided)])) for row in rows if row.is_else]
         return ((row, enabled) for row, enabled in (*plain, *others) if enabled != FALSE)
 
     def _row(self, place: int, occurrence: Occurrence, case: "_Case") -> None:
@@ -548,8 +548,8 @@ class _SystemLayout:
 
     def _updated(self, update: object) -> expr.Expr:
         if isinstance(update, Assign):
-            return simplified(update.value)
-        return simplified(self._domains[update.variable].initial)  # type: ignore[attr-defined]  # Revoke
+            return simplify(update.value)
+        return simplify(self._domains[update.variable].initial)  # type: ignore[attr-defined]  # Revoke
 
     def _fault(
         self, place: int, occurrence: Occurrence, reason: Reason, rows: tuple[int, ...], when: expr.Expr
@@ -581,15 +581,15 @@ def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
         case expr.EnumDomain(choices):
             if isinstance(value, expr.Symbol):
                 return constant(value.value in choices)
-            return simplified(expr.Member(value, tuple(map(expr.Symbol, choices))))
+            return simplify(expr.Member(value, tuple(map(expr.Symbol, choices))))
         case expr.RangeDomain(low, high):
-            above = compared(simplified(low), "<=", value)
-            return above if high is None else all_of([above, compared(value, "<=", simplified(high))])
+            above = comparison(simplify(low), "<=", value)
+            return above if high is None else all_of([above, comparison(value, "<=", simplify(high))])
 
 
 def start_values(system: System) -> dict[str, expr.Expr]:
     """Return the variables' values at the start, over parameters."""
-    return {variable.name: simplified(variable.initial) for variable in system.variables}
+    return {variable.name: simplify(variable.initial) for variable in system.variables}
 
 
 def location_of(system: System, configuration: Configuration) -> int:
@@ -604,13 +604,13 @@ def happens(expr: Expr) -> bool:
 
 def at_location(system: System, location: int, expr: Expr) -> Expr:
     """Return the expression at a location, over the values there; nothing happens: events, effects and verdicts are false."""
-    return substituted(expr, _reader(system, location, lambda _: FALSE))
+    return substitute(expr, _reader(system, location, lambda _: FALSE))
 
 
 def at_start(system: System, expr: Expr) -> Expr:
     """Return the expression at the start, over parameters."""
     initial = start_values(system)
-    return substituted(at_location(system, 0, expr), lambda node: initial.get(_name(node), node))
+    return substitute(at_location(system, 0, expr), lambda node: initial.get(_name(node), node))
 
 
 def after(system: System, command: GuardedCommand, expr: Expr) -> Expr:
@@ -625,8 +625,8 @@ def after(system: System, command: GuardedCommand, expr: Expr) -> Expr:
             return constant(node.name == occurrence.event)
         return constant(node.name in command.effects)
 
-    here = substituted(expr, _reader(system, command.target, happened))
-    return substituted(here, lambda node: command.after.get(_name(node), node))
+    here = substitute(expr, _reader(system, command.target, happened))
+    return substitute(here, lambda node: command.after.get(_name(node), node))
 
 
 def _name(node: Leaf) -> str:

@@ -41,7 +41,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def shortened(value: Any) -> str:  # noqa: ANN401  (JSON)
+def shorten(value: Any) -> str:  # noqa: ANN401  (JSON)
     """Return a value as one line of at most 80 characters, the dots behind a longer one apart."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text[: 4 * _LONGEST_LINE].split())

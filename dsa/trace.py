@@ -142,7 +142,7 @@ class RecordedTrace:
     loop: int | None = None
 
 
-def recorded(trace: Trace, machine: str, loop: int | None = None) -> RecordedTrace:
+def to_record(trace: Trace, machine: str, loop: int | None = None) -> RecordedTrace:
     """Return a trace as a record."""
     steps = (RecordedStep(t.occurrence, t.line, t.state, t.changed, t.effects, t.cancelled) for t in trace.steps)
     return RecordedTrace(tuple(steps), machine, trace.parameters, trace.state, trace.values, loop)
@@ -201,12 +201,12 @@ def effect_texts(row: Transition) -> tuple[str, ...]:
     return tuple(str(item) for item in row.effects)
 
 
-def escaped(text: str) -> str:
+def escape_cell(text: str) -> str:
     r"""Write a text so that it stays in its cell: `|` becomes `\|`."""
     return text.replace("|", "\\|")
 
 
-def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def align_rows(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Return rows as lines with aligned columns; columns without any text are left out."""
     table = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -227,5 +227,5 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def table(machine: Machine) -> str:
     """Write the transitions as an aligned table of `ROW_COLUMNS`, one row each in table order, ending in a newline."""
-    rows = [[escaped(text) for text in transition_cells(row).values()] for row in machine.transitions]
+    rows = [[escape_cell(text) for text in transition_cells(row).values()] for row in machine.transitions]
     return "\n".join(table_lines(ROW_COLUMNS, rows)) + "\n"

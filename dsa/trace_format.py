@@ -21,7 +21,7 @@ _STATE, _EVENT, _VERDICTS, _SOURCE, _LINE = (
     "dsa::source",
     "dsa::line",
 )
-_EFFECTS, _CANCELLED = "dsa::effects", "dsa::cancelled"
+_EFFECTS, _CANCELLATIONS = "dsa::effects", "dsa::cancelled"
 #: What the first line of JSON Lines may say.
 _HEAD = frozenset({"machine", "parameters", "state", "values", "loop"})
 
@@ -160,21 +160,21 @@ def to_itf(trace: RecordedTrace) -> str:
         state = (step.state or state) if step else state
         shown: dict[str, Any] = {"#meta": {"index": number}, _STATE: state}
         shown |= {name: _itf(value) for name, value in values.items()}
-        states.append(shown | _happened(step))
+        states.append(shown | _moment(step))
     meta = {"format": "ITF", "machine": trace.machine, "parameters": dict(trace.parameters)}
-    variables = [_STATE, *values, *_happened(None)]
+    variables = [_STATE, *values, *_moment(None)]
     whole = {"#meta": meta, "vars": variables, "states": states}
     return json.dumps(whole | ({} if trace.loop is None else {"loop": trace.loop}), indent=2) + "\n"
 
 
-def _happened(step: RecordedStep | None) -> dict[str, Any]:
+def _moment(step: RecordedStep | None) -> dict[str, Any]:
     occurrence = step.occurrence if step else None
     return {
         _EVENT: occurrence.event if occurrence else "start",
         _VERDICTS: {"#map": [list(pair) for pair in occurrence.verdicts] if occurrence else []},
         _SOURCE: (occurrence.source or "") if occurrence else "",
         _EFFECTS: list(step.effects or ()) if step else [],
-        _CANCELLED: list(step.cancelled or ()) if step else [],
+        _CANCELLATIONS: list(step.cancelled or ()) if step else [],
         _LINE: _itf((step.line or 0) if step else 0),
     }
 
@@ -219,7 +219,7 @@ def _as_step(state: dict[str, Any]) -> dict[str, Any]:
         "line": _plain(state.get(_LINE)) or None,
         "state": state.get(_STATE),
         "effects": state.get(_EFFECTS),
-        "cancelled": state.get(_CANCELLED),
+        "cancelled": state.get(_CANCELLATIONS),
     }
 
 

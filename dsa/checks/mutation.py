@@ -39,12 +39,12 @@ from dsa.expr import (
     Value,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
     evaluate,
-    negated,
-    simplified,
-    substituted,
+    negation,
+    simplify,
+    substitute,
 )
 from dsa.ground_system import GroundWatch, ground
 from dsa.machine import Machine, Timer, minima
@@ -271,7 +271,10 @@ def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[
         yield f"{name} = {expr.unparse(twice)}, its update doubled", Assign(name, twice)
     domain = machine.values_of[name]
     if domain.contains(True):  # noqa: FBT003  (a truth value)
-        yield f"{name} = {expr.unparse(negated(value))} instead of {expr.unparse(value)}", Assign(name, negated(value))
+        yield (
+            f"{name} = {expr.unparse(negation(value))} instead of {expr.unparse(value)}",
+            Assign(name, negation(value)),
+        )
     elif _is_number(machine, value):
         for by in (1, -1):
             shifted = _plus(value, by)
@@ -279,7 +282,7 @@ def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[
 
 
 def _read_again(value: expr.Expr, name: str) -> expr.Expr:
-    return substituted(value, lambda node: value if isinstance(node, expr.Name) and node.name == name else node)
+    return substitute(value, lambda node: value if isinstance(node, expr.Name) and node.name == name else node)
 
 
 def _effects(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
@@ -299,7 +302,7 @@ def _effects(machine: Machine, row: Transition) -> Iterator[tuple[str, Transitio
 def _plus(node: expr.Expr, by: int) -> expr.Expr:
     if isinstance(node, expr.Integer):
         return expr.Integer(node.value + by)
-    return simplified(expr.Arithmetic("+" if by > 0 else "-", node, expr.Integer(abs(by))))
+    return simplify(expr.Arithmetic("+" if by > 0 else "-", node, expr.Integer(abs(by))))
 
 
 def _is_number(machine: Machine, whole: expr.Expr) -> bool:
@@ -635,7 +638,7 @@ class _Difference:
         if not there or command.effects != other.effects or _timers(command) != _timers(other):
             return FALSE
         assigned = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
-        return all_of(compared(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
+        return all_of(comparison(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
 
     def _unmatched(self, command: GuardedCommand, others: Iterable[tuple[GuardedCommand, Expr]]) -> Expr:
         """Return when a command is taken and none of the others that does the same; each comes with when it does."""
@@ -643,7 +646,7 @@ class _Difference:
         alike = [(self._taken(other), same) for other, same in others if same != FALSE]
         if any(theirs == mine and same == TRUE for theirs, same in alike):
             return FALSE
-        return all_of([mine, negated(any_of(all_of(each) for each in alike))])
+        return all_of([mine, negation(any_of(all_of(each) for each in alike))])
 
     def _taken(self, command: GuardedCommand) -> Expr:
         return all_of([command.enabled, command.safe]) if self.never_two else command.condition

@@ -33,11 +33,11 @@ from dsa.expr import (
     Value,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
-    negated,
-    simplified,
-    substituted,
+    negation,
+    simplify,
+    substitute,
     unparse,
 )
 from dsa.system import GuardedCommand, System, after, at_location, at_start, happens
@@ -86,7 +86,7 @@ def observed(system: System, form: Judged, values: Mapping[str, Value] | None = 
     """
     match form:
         case Always(condition):
-            return _moments(system, negated(condition))
+            return _moments(system, negation(condition))
         case Never(condition) | Possible(condition):
             return _moments(system, condition)
         case UnchangedClaim(trigger, expressions):
@@ -122,7 +122,7 @@ def _taken(system: System, condition: "_AtCommand") -> Iterator[WatchedCondition
 def _changes(system: System, trigger: Expr, expressions: tuple[Expr, ...]) -> Iterator[WatchedCondition]:
     def changed(command: GuardedCommand) -> Expr:
         here = command.source
-        differs = (compared(at_location(system, here, e), "!=", after(system, command, e)) for e in expressions)
+        differs = (comparison(at_location(system, here, e), "!=", after(system, command, e)) for e in expressions)
         return all_of([after(system, command, trigger), any_of(differs)])
 
     return _taken(system, changed)
@@ -133,13 +133,13 @@ def _only_after(system: System, later: Expr, earlier: Expr) -> Observer:
     start = at_start(system, earlier)
 
     def early(command: GuardedCommand) -> Expr:
-        return all_of([after(system, command, later), negated(after(system, command, earlier)), negated(seen)])
+        return all_of([after(system, command, later), negation(after(system, command, earlier)), negation(seen)])
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
         yield TRUE, ((SEEN, any_of([seen, after(system, command, earlier)])),)
 
     remembering = _extended(system, [_flag(SEEN, start)], update)
-    at_once = all_of([at_start(system, later), negated(start)])
+    at_once = all_of([at_start(system, later), negation(start)])
     return Observer(remembering, at_once, tuple(_taken(system, early)))
 
 
@@ -148,9 +148,9 @@ def _owed(system: System, cause: Expr, goal: Expr) -> Observer:
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
         owed = any_of([waiting, after(system, command, cause)])
-        yield TRUE, ((WAITING, all_of([owed, negated(after(system, command, goal))])),)
+        yield TRUE, ((WAITING, all_of([owed, negation(after(system, command, goal))])),)
 
-    start = all_of([at_start(system, cause), negated(at_start(system, goal))])
+    start = all_of([at_start(system, cause), negation(at_start(system, goal))])
     return Observer(_extended(system, [_flag(WAITING, start)], update), FALSE, (), waiting)
 
 
@@ -166,49 +166,49 @@ def _at_most(system: System, bound: Expr, counted: Expr, values: Mapping[str, Va
     """Count moments of `counted` up to the bound; one more is a violation, and is not counted."""
 
     def over(command: GuardedCommand) -> Expr:
-        return all_of([after(system, command, counted), compared(_COUNT, ">=", simplified(bound))])
+        return all_of([after(system, command, counted), comparison(_COUNT, ">=", simplify(bound))])
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
         happened = after(system, command, counted)
-        room = compared(_COUNT, "<", simplified(bound))
+        room = comparison(_COUNT, "<", simplify(bound))
         yield all_of([happened, room]), ((COUNT, _one_more(_COUNT)),)
-        yield negated(all_of([happened, room])), ()
+        yield negation(all_of([happened, room])), ()
 
     first = _decided(at_start(system, counted), values)
     counting = _extended(system, [_counter(bound, first=first)], update)
-    return Observer(counting, compared(simplified(bound), "<", Integer(int(first))), tuple(_taken(system, over)))
+    return Observer(counting, comparison(simplify(bound), "<", Integer(int(first))), tuple(_taken(system, over)))
 
 
 def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) -> Observer:
     """Count within a scope: at one moment it closes, then opens, then E is counted."""
     assert form.between is not None, "the other form has no scope"
-    (opens, closes), counted, most = form.between, form.counted, simplified(form.bound)
+    (opens, closes), counted, most = form.between, form.counted, simplify(form.bound)
 
     def parts(command: GuardedCommand) -> tuple[Expr, Expr, Expr]:
-        still = all_of([_OPEN, negated(after(system, command, closes))])
+        still = all_of([_OPEN, negation(after(system, command, closes))])
         return still, after(system, command, opens), after(system, command, counted)
 
     def over(command: GuardedCommand) -> Expr:
         still, opened, happened = parts(command)
-        within = all_of([still, happened, compared(_COUNT, ">=", most)])
-        too_many = any_of([compared(most, "<", Integer(0)), all_of([happened, compared(most, "<", Integer(1))])])
-        return any_of([within, all_of([negated(still), opened, too_many])])
+        within = all_of([still, happened, comparison(_COUNT, ">=", most)])
+        too_many = any_of([comparison(most, "<", Integer(0)), all_of([happened, comparison(most, "<", Integer(1))])])
+        return any_of([within, all_of([negation(still), opened, too_many])])
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
         still, opened, happened = parts(command)
-        room, space = compared(_COUNT, "<", most), compared(Integer(0), "<", most)
+        room, space = comparison(_COUNT, "<", most), comparison(Integer(0), "<", most)
         more = all_of([happened, room])
         anew = all_of([happened, space])
         yield all_of([still, more]), ((COUNT, _one_more(_COUNT)),)
-        yield all_of([still, negated(more)]), ()
-        yield all_of([negated(still), opened, anew]), ((OPEN, TRUE), (COUNT, Integer(1)))
-        yield all_of([negated(still), opened, negated(anew)]), ((OPEN, TRUE), (COUNT, Integer(0)))
-        yield all_of([negated(still), negated(opened)]), ((OPEN, FALSE), (COUNT, Integer(0)))
+        yield all_of([still, negation(more)]), ()
+        yield all_of([negation(still), opened, anew]), ((OPEN, TRUE), (COUNT, Integer(1)))
+        yield all_of([negation(still), opened, negation(anew)]), ((OPEN, TRUE), (COUNT, Integer(0)))
+        yield all_of([negation(still), negation(opened)]), ((OPEN, FALSE), (COUNT, Integer(0)))
 
     opened = at_start(system, opens)
     first = _decided(all_of([opened, at_start(system, counted)]), values)
     counting = _extended(system, [_flag(OPEN, opened), _counter(most, first=first)], update)
-    at_once = all_of([opened, compared(most, "<", Integer(int(first)))])
+    at_once = all_of([opened, comparison(most, "<", Integer(int(first)))])
     return Observer(counting, at_once, tuple(_taken(system, over)))
 
 
@@ -229,7 +229,7 @@ def _decided(condition: Expr, values: Mapping[str, Value]) -> bool:
     def leaf(node: Leaf) -> Expr:
         return constant(values[node.name]) if isinstance(node, Name) and node.name in values else node
 
-    found = substituted(condition, leaf)
+    found = substitute(condition, leaf)
     if not isinstance(found, Boolean):
         raise NotDecidedError(f"whether this counts at the start depends on parameters: {unparse(found)}")
     return found.value

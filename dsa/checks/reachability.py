@@ -10,7 +10,7 @@ from dsa.checks.places import cell, changed_by, place, read_by, rows_at, show_fa
 from dsa.checks.search.exploration import HELD, Exploration, Witness, diagrams_count
 from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
 from dsa.errors import Diagnostic, Severity, Span
-from dsa.machine import Machine, preceding
+from dsa.machine import Machine, timers_before
 from dsa.semantics import Configuration, Taken, after_effects, candidates, step
 from dsa.trace import show_events, show_occurrence, show_values
 
@@ -215,7 +215,7 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
 def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
     """Return what to do about a row that no exploration takes: of a timer that never fires, which ones always come first (S11)."""
     ahead = [
-        preceding(location.precedence, (row.source, row.event))
+        timers_before(location.precedence, (row.source, row.event))
         for exploration in explorations
         for location, count in zip(exploration.ground.system.locations, exploration.found.locations, strict=True)
         if count and (row.source, row.event) in exploration.machine.armed(location.state)

@@ -20,7 +20,7 @@ from dsa.errors import Diagnostic
 from dsa.lang.document_writer import STEP_COLUMNS, scenario_cells, scenario_settings, step_cells
 from dsa.machine import Machine
 from dsa.targets.mermaid import Direction, mermaid
-from dsa.trace import ROW_COLUMNS, escaped, show_values, table_lines, transition_cells
+from dsa.trace import ROW_COLUMNS, escape_cell, show_values, table_lines, transition_cells
 
 #: What Markdown would take for its own in the middle of a sentence; an underscore only at the edge of a word.
 _SPECIAL = re.compile(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)")
@@ -114,8 +114,8 @@ def _text(part: Part, drawn: Callable[[MermaidDiagram | SvgDiagram], str]) -> st
 def _cell(text: str, *, is_code: bool) -> str:
     """Write a cell as documents have it; a comment in it would be one of the page, or even a marker."""
     if is_code and "`" not in text:
-        return f"`{escaped(text)}`" if text else ""
-    return escaped(text).replace("<!--", "&lt;!--")
+        return f"`{escape_cell(text)}`" if text else ""
+    return escape_cell(text).replace("<!--", "&lt;!--")
 
 
 def _plain(text: str) -> str:

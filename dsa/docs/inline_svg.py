@@ -34,7 +34,7 @@ def inline(svg: str, label: str) -> str:
     return _BETWEEN.sub(">\n<", ET.tostring(root, encoding="unicode").strip())
 
 
-def sealed(svg: str, label: str, drawn_from: str) -> str:
+def seal_svg(svg: str, label: str, drawn_from: str) -> str:
     """Return the text of an SVG file that ends with the digests of what it was drawn from and of the drawing."""
     drawing = inline(svg, label).replace("<svg ", f'<svg xmlns="{_NAMESPACE}" ', 1)
     return f"{drawing}\n<!-- dsa docs: drawn from {_digest(drawn_from)}, drawing {_digest(drawing)} -->\n"

@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 
 from dsa.docs.blocks import markdown, parts_of
 from dsa.docs.inline_svg import figure
-from dsa.docs.pages import BlockError, Library, MarkedBlock, MarkedText, MarkerFault, marked, may_have_markers
+from dsa.docs.pages import BlockError, Library, MarkedBlock, MarkedText, MarkerFault, may_have_markers, read_markers
 from dsa.edge.images import RenderError
 from dsa.lang.markdown import MarkdownDocument, read
 
@@ -46,7 +46,7 @@ class MkDocsPlugin(BasePlugin[PluginOptions]):
         path = Path(page.file.abs_src_path)
         try:
             if may_have_markers(markdown):
-                return self._with_blocks(_numbered(markdown, page), path)
+                return self._with_blocks(_read_page(markdown, page), path)
             return self._with_picture(markdown, path) if self.config.pictures else markdown
         except RenderError as fault:
             raise PluginError(str(fault)) from fault
@@ -89,8 +89,8 @@ def _is_about_rows(page: MarkdownDocument) -> bool:
     )
 
 
-def _numbered(text: str, page: Page) -> MarkedText:
+def _read_page(text: str, page: Page) -> MarkedText:
     """Read the markers of a page with the lines that they have in its file, in which its settings may come first."""
     whole = page.file.content_string
     before = whole[: -len(text)].count("\n") if whole.endswith(text) else 0
-    return marked("\n" * before + text, page.file.src_uri)
+    return read_markers("\n" * before + text, page.file.src_uri)

@@ -23,7 +23,7 @@ from markdown_it.token import Token
 from dsa.checks.report import CheckReport, check
 from dsa.checks.search.exploration import automatic
 from dsa.docs.blocks import MachineDocument, SvgDiagram, label_of, markdown, parts_of
-from dsa.docs.inline_svg import is_fresh, is_sealed, sealed
+from dsa.docs.inline_svg import is_fresh, is_sealed, seal_svg
 from dsa.edge.document_files import locate_from, read_bytes, read_document
 from dsa.edge.file_locks import files_below
 from dsa.edge.images import portable_svg
@@ -47,7 +47,7 @@ END = "<!-- /dsa -->"
 
 _LINE_END = re.compile(r"\r\n?|\n")
 #: What is meant as a marker, rightly written or not.
-_MEANT = re.compile(r"<!--\s*(?:/\s*dsa\b|dsa\s*:)")
+_LIKE_MARKER = re.compile(r"<!--\s*(?:/\s*dsa\b|dsa\s*:)")
 _MARKER = re.compile(r"<!--\s*(?:(?P<end>/dsa)|dsa:(?P<words>(?:(?!-->)[^\r\n])*?))\s*-->")
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
 
@@ -126,10 +126,10 @@ def _inside(lines: list[str], block: MarkedBlock, content: str) -> str:
 
 def may_have_markers(text: str) -> bool:
     """Return whether anything in a text looks like a marker; where nothing does, there is no need to read it."""
-    return _MEANT.search(text) is not None
+    return _LIKE_MARKER.search(text) is not None
 
 
-def marked(text: str, path: str) -> MarkedText:
+def read_markers(text: str, path: str) -> MarkedText:
     """Read the markers of a page. Any text is a page; what is wrong with its markers is in `faults`, one for each."""
     if not may_have_markers(text):
         return MarkedText(text)
@@ -144,10 +144,10 @@ def _places(text: str) -> Iterator[tuple[Token, int]]:
     # A byte order mark is not a part of the text, and would keep a marker in the first line from being one.
     for token in MarkdownIt("commonmark").enable("table").parse(text.removeprefix("\ufeff")):
         line = token.map[0] if token.map else 0
-        if token.type == "html_block" and _MEANT.search(token.content):
+        if token.type == "html_block" and _LIKE_MARKER.search(token.content):
             yield token, line
         for child in token.children or ():
-            if child.type == "html_inline" and _MEANT.search(child.content):
+            if child.type == "html_inline" and _LIKE_MARKER.search(child.content):
                 yield child, line
 
 
@@ -209,7 +209,7 @@ class _Reader:
 
     def _misplaced(self, line: int, *, is_end: bool) -> None:
         """Report a marker that is not alone in its line, or not at the left margin, or not complete."""
-        there = [at for at in range(max(line, self._next), len(self._lines)) if _MEANT.search(self._lines[at])]
+        there = [at for at in range(max(line, self._next), len(self._lines)) if _LIKE_MARKER.search(self._lines[at])]
         place = there[0] if there else line
         self._next = place + 1
         if not (is_end and self._is_skipped):
@@ -222,7 +222,7 @@ class _Reader:
 
     def _span(self, line: int) -> Span:
         source = self._lines[line]
-        found = _MEANT.search(source)
+        found = _LIKE_MARKER.search(source)
         start = found.start() if found else 0
         end = source.find("-->", start)
         return Span(self._path, line + 1, start + 1, (len(source) if end < 0 else end + len("-->")) + 1, source)
@@ -340,10 +340,10 @@ def _document(name: str, path: Path) -> MachineDocument:
         found = reading.diagnostics
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise BlockError(f"{name} is not a machine: {found[0].message}{more}", f"`dsa check {path}` says where")
-    return MachineDocument(reading.machine, reading.diagnostics, _checked)
+    return MachineDocument(reading.machine, reading.diagnostics, _check)
 
 
-def _checked(machine: Machine) -> CheckReport:
+def _check(machine: Machine) -> CheckReport:
     """Check a machine without a limit of time: what a page says does not depend on how fast its machine is."""
     return check(machine, engine=automatic(compiled))
 
@@ -366,7 +366,7 @@ class PageDrawing:
         """Draw it, unless that was done for another page. Raises RenderError, DocumentError or OSError; the file is then as it was."""
         if self.path.exists() and is_fresh(self.path.read_bytes().decode("utf-8", "replace"), self.drawn_from):
             return
-        text = sealed(portable_svg(self.drawn_from), self.label, self.drawn_from)
+        text = seal_svg(portable_svg(self.drawn_from), self.label, self.drawn_from)
         replace_file(self.path, text.encode("utf-8"), self.before)
 
 
@@ -427,10 +427,10 @@ def draft(path: Path, library: Library) -> PageDraft:
         raise DocumentError(str(path), "is not UTF-8 text")
     if len(text) > MOST_CHARACTERS:
         raise DocumentError(str(path), f"has {len(text):,} characters, and pages of {MOST_CHARACTERS:,} are read")
-    return _Drafting(path, before, marked(text, str(path)), library).draft()
+    return _PageDrafter(path, before, read_markers(text, str(path)), library).draft()
 
 
-class _Drafting:
+class _PageDrafter:
     """Makes the contents of a page's blocks one after the other, and collects what is wrong."""
 
     def __init__(self, path: Path, before: bytes, page: MarkedText, library: Library) -> None:

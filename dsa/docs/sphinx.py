@@ -26,7 +26,7 @@ from dsa.edge.images import RenderError
 from dsa.machine import Machine
 from dsa.text import closest
 
-_SHOWN = "diagram, table"
+_DEFAULT_KINDS = "diagram, table"
 
 
 class MachineDirective(SphinxDirective):
@@ -38,7 +38,7 @@ class MachineDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return what is shown of the machine."""
-        kinds = [kind.strip() for kind in self.options.get("show", _SHOWN).split(",")]
+        kinds = [kind.strip() for kind in self.options.get("show", _DEFAULT_KINDS).split(",")]
         for kind in kinds:
             if kind not in BLOCKS:
                 raise self.error(f"there is no block '{kind}'; {closest(kind, BLOCKS)}")

@@ -1,4 +1,4 @@
-"""Text to Machine, and back: `loads`, `dumps`, `digest`, `formatted`, `expanded`."""
+"""Text to Machine, and back: `loads`, `dumps`, `digest`, `format_document`, `expand_steps`."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -8,17 +8,17 @@ from dsa.lang.document_reader import MOST_CHARACTERS, DocumentReading, machine_o
 from dsa.machine import Machine
 
 if TYPE_CHECKING:
-    from dsa.lang.document_writer import digest, dumps, formatted, scenario_text
-    from dsa.lang.steps_table import expanded
+    from dsa.lang.document_writer import digest, dumps, format_document, scenario_text
+    from dsa.lang.steps_table import expand_steps
 
 #: Where the names live that reading does without; each is imported at first use, so that `dsa check` is quick.
 _HOME = {
-    "digest": "document_writer", "dumps": "document_writer", "expanded": "steps_table", "formatted": "document_writer",
+    "digest": "document_writer", "dumps": "document_writer", "expand_steps": "steps_table", "format_document": "document_writer",
     "scenario_text": "document_writer",
 }  # fmt: skip
 
 __all__ = [
-    "MOST_CHARACTERS", "DocumentReading", "digest", "dumps", "expanded", "formatted", "loads", "machine_of", "read_machine", "read_spec",
+    "MOST_CHARACTERS", "DocumentReading", "digest", "dumps", "expand_steps", "format_document", "loads", "machine_of", "read_machine", "read_spec",
     "scenario_text",
 ]  # fmt: skip
 

@@ -16,7 +16,7 @@ import attrs
 from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, StateKind, parse_duration
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
-from dsa.lang.expression_parser import MAX_NAME, NAME, RESERVED, ExpressionParser, Findings, UnreadableError
+from dsa.lang.expression_parser import KEYWORDS, MAX_NAME, NAME, ExpressionParser, Findings, UnreadableError
 from dsa.lang.markdown import Cell, IndentedLine, MarkdownTable, ParagraphLine, Section, TableRow
 from dsa.machine import duration_of
 from dsa.text import closest, nearest
@@ -37,7 +37,7 @@ class WrittenName:
 _BESIDE = "names are separated by ','; a run is in one state: what goes on beside it is an effect that is under way, or the value of a variable"
 
 
-def parsed(
+def parse_cell(
     cell: Cell, read: Callable[[ExpressionParser], T], findings: Findings, code: str = "DSA107", hint: str | None = None
 ) -> T | None:
     """Read a whole cell with a parser method; a fault becomes a diagnostic. `hint` is for what follows too much."""
@@ -57,7 +57,7 @@ def parsed(
 def one_name(cell: Cell, what: str, findings: Findings) -> str | None:
     """Read a cell that holds one name."""
     hint = "one name stands here: letters, digits, '_' and '.'"
-    return parsed(cell, lambda parser: parser.name(what).text, findings, hint=hint)
+    return parse_cell(cell, lambda parser: parser.name(what).text, findings, hint=hint)
 
 
 def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | None:
@@ -70,13 +70,13 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | No
     if len(name) > MAX_NAME:
         findings.error("DSA203", f"a name has at most {MAX_NAME} characters", cell.span())
         return None
-    if reserved := [part for part in name.split(".") if part in RESERVED]:
+    if reserved := [part for part in name.split(".") if part in KEYWORDS]:
         findings.error("DSA203", f"'{reserved[0]}' is reserved and cannot name {what}", cell.span())
         return None
     return WrittenName(name, cell.span())
 
 
-def separated(parser: ExpressionParser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
+def read_items(parser: ExpressionParser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
     """Read items with a separator between them, or none where the cell ends; one after the last is allowed."""
     found = []
     while parser.next.kind != "end":
@@ -96,10 +96,10 @@ def name_list(cell: Cell, what: str, findings: Findings) -> tuple[WrittenName, .
     """Read comma-separated names; an empty cell gives none."""
 
     def read(parser: ExpressionParser) -> tuple[WrittenName, ...]:
-        return separated(parser, ",", lambda: written_name(parser, cell, what))
+        return read_items(parser, ",", lambda: written_name(parser, cell, what))
 
     hint = "names have letters, digits, '_' and '.', and are separated by ','"
-    return _once(parsed(cell, read, findings, hint=hint) or (), findings)
+    return _once(parse_cell(cell, read, findings, hint=hint) or (), findings)
 
 
 def _once(names: tuple[WrittenName, ...], findings: Findings) -> tuple[WrittenName, ...]:
@@ -129,7 +129,7 @@ def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
             parser.fail("'else' is joined by 'and' only", "put the rest in parentheses: else and (A or B)")
         return True, rest
 
-    return parsed(cell, read, findings, "DSA108")
+    return parse_cell(cell, read, findings, "DSA108")
 
 
 def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
@@ -150,16 +150,16 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
         parser.expect("when", "end when CONDITION")
         return "initial" if is_initial else "", parser.expression()
 
-    return parsed(cell, read, findings) or ("initial" if word.startswith("initial") else "", None)
+    return parse_cell(cell, read, findings) or ("initial" if word.startswith("initial") else "", None)
 
 
 def updates(cell: Cell, findings: Findings) -> tuple[Assign | Revoke, ...] | None:
     """Read an `update` cell: `x = 1; y += 1; revoke z`, unresolved."""
 
     def read(parser: ExpressionParser) -> tuple[Assign | Revoke, ...]:
-        return separated(parser, ";", lambda: _update(parser, cell))
+        return read_items(parser, ";", lambda: _update(parser, cell))
 
-    return parsed(cell, read, findings, "DSA108", "updates are separated by ';'")
+    return parse_cell(cell, read, findings, "DSA108", "updates are separated by ';'")
 
 
 def _update(parser: ExpressionParser, cell: Cell) -> Assign | Revoke:
@@ -183,9 +183,9 @@ def effects(cell: Cell, findings: Findings) -> tuple[Emit | Cancel, ...]:
     """Read an `effects` cell: `a, b`, `cancel a`, `cancel`."""
 
     def read(parser: ExpressionParser) -> tuple[Emit | Cancel, ...]:
-        return separated(parser, ",", lambda: _effect(parser, cell))
+        return read_items(parser, ",", lambda: _effect(parser, cell))
 
-    return parsed(cell, read, findings, hint="effects are separated by ','") or ()
+    return parse_cell(cell, read, findings, hint="effects are separated by ','") or ()
 
 
 def _effect(parser: ExpressionParser, cell: Cell) -> Emit | Cancel:
@@ -217,7 +217,7 @@ def domain(cell: Cell, findings: Findings) -> Domain | None:
         return RangeDomain(low, None if parser.next.kind == "end" else parser.sum())
 
     forms = "a domain is bool, low..high or {a, b}"
-    found = parsed(cell, read, findings, hint=forms)
+    found = parse_cell(cell, read, findings, hint=forms)
     if isinstance(found, EnumDomain) and len(set(found.values)) < len(found.values):
         findings.error("DSA202", "a value stands twice in this domain", cell.span())
         return None
@@ -287,7 +287,7 @@ def one_of(cell: Cell, allowed: tuple[str, ...], default: str, findings: Finding
 
 def whole_number(cell: Cell, findings: Findings) -> int | None:
     """Read a whole number from 0; an empty cell gives None."""
-    return parsed(cell, ExpressionParser.integer, findings) if cell.text else None
+    return parse_cell(cell, ExpressionParser.integer, findings) if cell.text else None
 
 
 def duration_ms(cell: Cell, findings: Findings) -> int | None:
@@ -355,7 +355,7 @@ COLUMNS: dict[str, Columns] = {
 PARTS = Columns(("guard",), optional=("judges", "is", "options", "uses", "verdicts", "pass", "fatal"))
 SECTIONS = frozenset(COLUMNS) | {"properties", "prompt", "constraints"}
 #: Words of other tools for our columns, for hints.
-_MEANT = {
+_SYNONYMS = {
     "guard": "if", "condition": "if", "when": "if", "action": "effects", "actions": "effects",
     "assignments": "update", "to": "target", "next": "target", "state": "source", "comment": "note",
     "remarks": "note", "description": "note",
@@ -376,7 +376,7 @@ _ELSEWHERE = {
     "invoke": "what goes on in a state is an effect with answers, in the row that leads into it",
     "history": "remember the state in a variable, and write a row for each value",
 }
-NAMED = frozenset({"cases", "prompt"})
+NAMED_SECTIONS = frozenset({"cases", "prompt"})
 
 
 @attrs.frozen
@@ -424,7 +424,7 @@ def _require_inside(section: Section, findings: Findings) -> None:
         last_line = block.text.line
 
 
-def declaring(found: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
+def each_declaration(found: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
     """Yield the rows that declare something; the names in one that turns out to have a fault are in doubt."""
     for record in found:
         before = findings.count
@@ -442,7 +442,7 @@ def _header(
     allowed = {*columns.all, NOTE, *extra}
     for name, cell in zip(names, table.header.cells, strict=True):
         if name not in allowed:
-            meant = _MEANT.get(name)
+            meant = _SYNONYMS.get(name)
             hint = f"did you mean '{meant}'?" if meant in allowed else _ELSEWHERE.get(name) or closest(name, allowed)
             message = f"section {section.kind} has no column '{name}'"
             findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
@@ -451,7 +451,7 @@ def _header(
     missing = [column for column in columns.filled + columns.required if column not in names]
     strangers = [name for name in names if name not in allowed]
     for column in missing:
-        if nearest(column, strangers) or column in map(_MEANT.get, strangers):
+        if nearest(column, strangers) or column in map(_SYNONYMS.get, strangers):
             continue  # it is there, under a wrong name
         message = f"section {section.kind} needs a column '{column}'"
         hint = f"required: {', '.join(columns.filled + columns.required)}"

@@ -40,7 +40,7 @@ FORMS = (
 )
 
 
-_LEADING = {
+_PREFIXES = {
     "always": "always P", "never": "never P", "on": "on E: X unchanged", "at": "at most K E [between P and Q]",
     "possible": "possible P", "from": "from everywhere possible P", "expected": "expected E <= x",
 }  # fmt: skip
@@ -77,7 +77,7 @@ def read_property(
         for name, said in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
             start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
             named(WrittenName(name, cell.span(start, start + len(name))), said)
-    typed = _typed(form, Resolver(scope, findings, cell.span()))
+    typed = _resolve_form(form, Resolver(scope, findings, cell.span()))
     if isinstance(typed, declarations.UnchangedClaim):
         _require_lasting(typed, cell, findings)
     return declarations.Property(typed, span=cell.span()) if findings.count == before else None
@@ -87,11 +87,11 @@ def _form_meant(words: list[str]) -> str:
     """Show the form that a bullet seems to be, or all of them."""
     if words and words[0] in {"always", "never"} and (near := next((f for w, f in _INFIX.items() if w in words), None)):
         return f"leave out '{words[0]}', and write: {near}"
-    if words and words[0] in _LEADING:
-        return f"write: {_LEADING[words[0]]}"
+    if words and words[0] in _PREFIXES:
+        return f"write: {_PREFIXES[words[0]]}"
     if near := next((form for word, form in _INFIX.items() if word in words), None):
         return f"write: {near}"
-    typed = [(word, _INFIX if place else _LEADING) for place, word in enumerate(words)]
+    typed = [(word, _INFIX if place else _PREFIXES) for place, word in enumerate(words)]
     if meant := next(filter(None, (nearest(word, known, 0.75) for word, known in typed)), None):
         return f"did you mean '{meant}'?"
     return f"a property is one of: {FORMS}"
@@ -100,7 +100,7 @@ def _form_meant(words: list[str]) -> str:
 def _form(cell: Cell) -> declarations.Form:
     """Read a property; one that begins with a word such as `on` may still be about a state of that name."""
     try:
-        return _whole(cell, _leading)
+        return _whole(cell, _prefix_form)
     except UnreadableError as fault:
         try:
             return _whole(cell, _infix)
@@ -115,7 +115,7 @@ def _whole(cell: Cell, read: Callable[[ExpressionParser], declarations.Form]) ->
     return form
 
 
-def _leading(parser: ExpressionParser) -> declarations.Form:
+def _prefix_form(parser: ExpressionParser) -> declarations.Form:
     """Read the forms that begin with a word of their own."""
     if parser.accept("always"):
         return declarations.Always(parser.expression())
@@ -132,7 +132,7 @@ def _leading(parser: ExpressionParser) -> declarations.Form:
         parser.expect("<=")
         return declarations.ExpectedCount(counted, parser.number())
     if parser.accept("on"):
-        return _unchanged(parser)
+        return _unchanged_claim(parser)
     parser.fail("expected the first word of a property")
 
 
@@ -145,7 +145,7 @@ def _at_most(parser: ExpressionParser) -> declarations.AtMost:
     return declarations.AtMost(bound, counted, (opened, parser.negation()))
 
 
-def _unchanged(parser: ExpressionParser) -> declarations.UnchangedClaim:
+def _unchanged_claim(parser: ExpressionParser) -> declarations.UnchangedClaim:
     trigger = parser.expression()
     parser.expect(":", "write: on E: X unchanged")
     expressions = [parser.expression()]
@@ -194,7 +194,7 @@ def _doubt(parser: ExpressionParser) -> declarations.Doubt:
     )
 
 
-def _typed(form: declarations.Form, resolver: Resolver) -> declarations.Form:
+def _resolve_form(form: declarations.Form, resolver: Resolver) -> declarations.Form:
     condition = resolver.condition
     match form:
         case (
@@ -317,9 +317,9 @@ def _percept(
 
     def read(parser: ExpressionParser) -> tuple[cells.WrittenName, tuple[cells.WrittenName, ...]]:
         event, verdict = cells.written_name(parser, cell, "an event"), "a verdict such as g.failed"
-        return event, cells.separated(parser, ",", lambda: cells.written_name(parser, cell, verdict))
+        return event, cells.read_items(parser, ",", lambda: cells.written_name(parser, cell, verdict))
 
-    found = cells.parsed(cell, read, findings, hint="a percept is an event, then verdicts separated by ','")
+    found = cells.parse_cell(cell, read, findings, hint="a percept is an event, then verdicts separated by ','")
     if found is None:
         return "", ()
     event, said = found

@@ -25,7 +25,7 @@ from dsa.data_use import SPECIFICATION
 from dsa.declarations import Case, Cases, Guard, Prompt, Reference, StepRow, UnreadableReferenceError, read_reference
 from dsa.errors import Span
 from dsa.lang import cells, expression_parser
-from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, declaring, records
+from dsa.lang.cells import COLUMNS, TableRecord, WrittenName, each_declaration, records
 from dsa.lang.expression_parser import ExpressionParser, Findings
 from dsa.lang.markdown import Cell, Fence, Heading, Section
 from dsa.text import closest, nearest, some_of
@@ -37,7 +37,7 @@ _ROUNDING = 1e-9
 def parameters(records: list[TableRecord], findings: Findings) -> tuple[declarations.RunParameter, ...]:
     """Read the Parameters table; bounds are literal numbers, defaults literal values."""
     found = []
-    for record in declaring(records, findings):
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["parameter"], "a parameter", findings)
         domain = _domain(record, expression_parser.Scope("a parameter's bound"), findings)
         if name is None or domain is None:
@@ -55,16 +55,16 @@ def variables(
     parameter_domains = {parameter.name: parameter.domain for parameter in known}
     others = {record["variable"].plain: "a variable" for record in records}
     found = []
-    for record in declaring(records, findings):
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["variable"], "a variable", findings)
         scope = expression_parser.Scope("a bound", parameters=parameter_domains, others=others)
         domain = _domain(record, scope, findings)
         if name is None or domain is None:
             continue
         initial = _initial(record, domain, attrs.evolve(scope, place="an initial value"), findings)
-        if initial is None or not _bounded(record, domain, findings):
+        if initial is None or not _require_finite(record, domain, findings):
             continue
-        for values in _explored(known):
+        for values in _valuations(known):
             value = expr.evaluate(initial, values)
             is_right = _not_empty(record, domain, values, findings)
             if not is_right or not _fits(value, domain, record, values, findings, "initial"):
@@ -75,7 +75,7 @@ def variables(
     return tuple(found)
 
 
-def _explored(known: tuple[declarations.RunParameter, ...]) -> list[dict[str, expr.Value]]:
+def _valuations(known: tuple[declarations.RunParameter, ...]) -> list[dict[str, expr.Value]]:
     """Return the parameter values that are explored by default: all defaults, and all minima."""
     smallest: dict[str, expr.Value] = {}
     for parameter in known:
@@ -96,7 +96,7 @@ def _domain(record: TableRecord, scope: expression_parser.Scope, findings: Findi
     return expr.RangeDomain(low, high) if findings.count == before else None
 
 
-def _bounded(record: TableRecord, domain: expr.Domain, findings: Findings) -> bool:
+def _require_finite(record: TableRecord, domain: expr.Domain, findings: Findings) -> bool:
     if isinstance(domain, expr.RangeDomain) and domain.high is None:
         hint = "give it an upper bound; what grows without bound belongs into the ledger, not into a variable"
         findings.error("DSA205", "a variable's domain must be finite", record["domain"].span(), hint)
@@ -129,7 +129,7 @@ def _initial(
     record: TableRecord, domain: expr.Domain, scope: expression_parser.Scope, findings: Findings
 ) -> expr.Expr | None:
     cell = record["initial"]
-    node = cells.parsed(cell, _one_value, findings, "DSA108")
+    node = cells.parse_cell(cell, _one_value, findings, "DSA108")
     if node is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
@@ -142,7 +142,7 @@ def _initial(
 
 def literal(cell: Cell, domain: expr.Domain, findings: Findings) -> expr.Value | None:
     """Read a literal value of a domain: a number, `true`, `false`, or a value of the enumeration."""
-    node = cells.parsed(cell, ExpressionParser.literal, findings, "DSA108")
+    node = cells.parse_cell(cell, ExpressionParser.literal, findings, "DSA108")
     if node is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
@@ -177,7 +177,7 @@ def _fits(
 def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Event, ...], list[WrittenName]]:
     """Read the Events table; return the origins as written too, since that they are effects is asked later."""
     found, origins = [], []
-    for record in declaring(records, findings):
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["event"], "an event", findings)
         origin = cells.one_name(record["from"], "'outside' or an effect", findings)
         otherwise = cells.one_of(record["otherwise"], ("refused",), "", findings)
@@ -194,7 +194,7 @@ def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
     """Read the Guards table; return the judged events as written too, since that they exist is asked later."""
     found: list[declarations.Guard] = []
     judged: list[WrittenName] = []
-    for record in declaring(records, findings):
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["guard"], "a guard", findings)
         if name is None:
             continue
@@ -230,7 +230,7 @@ def _odds(record: TableRecord, findings: Findings) -> tuple[tuple[float, ...], t
 def generators(records: list[TableRecord], findings: Findings) -> tuple[declarations.Generator, ...]:
     """Read the Generators table; no other declaration has these names, so that they are unique is asked here."""
     found: list[declarations.Generator] = []
-    for record in declaring(records, findings):
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["generator"], "a generator", findings)
         if name is not None:
             if any(name.name == other.name for other in found):
@@ -249,7 +249,7 @@ def _word(record: TableRecord, column: str, what: str, findings: Findings) -> st
 def effects(records: list[TableRecord], findings: Findings) -> tuple[declarations.Effect, ...]:
     """Read the Effects table: the driver's policy for each effect."""
     found = []
-    for record in declaring(records, findings):
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["effect"], "an effect", findings)
         if name is not None:
             kind = cells.one_of(record["kind"], ("actuator", "sensing", "internal"), "", findings)
@@ -264,7 +264,7 @@ def effects(records: list[TableRecord], findings: Findings) -> tuple[declaration
 def states(records: list[TableRecord], findings: Findings) -> tuple[declarations.State, ...]:
     """Read the States table, as written: parents that are not listed are added by `dsa.lang.document_reader`."""
     found = []
-    for record in declaring(records, findings):
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["state"], "a state", findings)
         kind, end = cells.state_kind(record["kind"], findings)
         if name is not None:
@@ -442,7 +442,7 @@ def read_prompts(
     sections: Iterable[Section], steps: Iterable[StepRow], events: Collection[str], findings: Findings
 ) -> tuple[Prompt, ...]:
     """Read the Prompt sections: a placeholder is the specification, what the step uses, or what an event has brought."""
-    names = _allowed(steps)
+    names = _placeholder_names(steps)
     return tuple(
         read_prompt(section, names.get(section.name, (SPECIFICATION,)), events, findings) for section in sections
     )
@@ -452,10 +452,10 @@ def require_tasks_filled(
     records: Iterable[TableRecord], steps: Iterable[StepRow], events: Collection[str], findings: Findings
 ) -> None:
     """Report the placeholders in the column `task` of Steps that nothing fills in."""
-    names = _allowed(steps)
+    names = _placeholder_names(steps)
     for record in records:
         require_placeholders(record["task"], names.get(record["step"].plain, (SPECIFICATION,)), events, findings)
 
 
-def _allowed(steps: Iterable[StepRow]) -> Mapping[str, tuple[str, ...]]:
+def _placeholder_names(steps: Iterable[StepRow]) -> Mapping[str, tuple[str, ...]]:
     return {step.name: (SPECIFICATION, *(name for name, _ in step.uses)) for step in steps}

@@ -11,7 +11,7 @@ import attrs
 from dsa.declarations import STAY, Effect, Property, Scenario, SpecDeclaration, State, StepRow, Transition, Variable
 from dsa.errors import Diagnostic, Span
 from dsa.lang import cells, declaration_tables, steps_table, transition_table
-from dsa.lang.cells import COLUMNS, NAMED, PARTS, SECTIONS, TableRecord, records
+from dsa.lang.cells import COLUMNS, NAMED_SECTIONS, PARTS, SECTIONS, TableRecord, records
 from dsa.lang.claim_sections import looks_like_property, read_property, read_scenario
 from dsa.lang.declaration_tables import read_cases, read_constraints, read_prompts, require_tasks_filled, with_uses
 from dsa.lang.expression_parser import Findings, Resolver
@@ -101,10 +101,10 @@ def _machine_in(document: MarkdownDocument) -> DocumentReading:
         findings.error("DSA111", "this document is a spec, not a machine", reference.span(), hint)
         return DocumentReading(None, findings.diagnostics)
     steps = _steps(parts, findings)
-    declared, written = _declared(parts, steps, findings)
+    declared, written = _read_declarations(parts, steps, findings)
     require_unique(declared, findings)
     names = declared.names()
-    transitions = steps_table.expand(steps).rows if steps else transition_table.resolved(written, names, findings)
+    transitions = steps_table.expand(steps).rows if steps else transition_table.resolve_rows(written, names, findings)
     targets = [] if steps else _targets(transitions)
     at = parts.of("states")[0].heading.span() if parts.of("states") else parts.document.start
     initial = _initial_state(declared.states, targets, at, findings) if declared.states else ""
@@ -141,7 +141,7 @@ def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
         if section.kind not in SECTIONS:
             _warn_unknown(document, section, findings)
             continue
-        if section.kind in NAMED and not section.name:
+        if section.kind in NAMED_SECTIONS and not section.name:
             hint = f"write '## {section.heading.text.strip()}: NAME'"
             findings.error("DSA102", f"section {section.kind} needs a name", section.heading.span(), hint)
             continue
@@ -184,7 +184,7 @@ def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = Fa
     return found
 
 
-def _filled(parts: Parts, kind: str, findings: Findings) -> list[TableRecord]:
+def _required_records(parts: Parts, kind: str, findings: Findings) -> list[TableRecord]:
     """Return the rows of a section that, when it is there, declares all of a kind: without rows it declares nothing."""
     before = findings.count
     found = _records(parts, kind, findings)
@@ -232,7 +232,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
     return plan
 
 
-def _declared(
+def _read_declarations(
     parts: Parts, steps: Steps | None, findings: Findings
 ) -> tuple[Declarations, list[transition_table.WrittenRow]]:
     parameters = declaration_tables.parameters(_records(parts, "parameters", findings), findings)
@@ -253,16 +253,16 @@ def _declared(
         )
         return _with_uses(declared, guard_rows, steps.steps, findings), []
     before = findings.count
-    written = transition_table.written(_records(parts, "transitions", findings), findings)
+    written = transition_table.read_rows(_records(parts, "transitions", findings), findings)
     if not written and parts.of("transitions") and findings.count == before:
         findings.error("DSA102", "section transitions has no rows", parts.of("transitions")[0].heading.span())
     variables = declaration_tables.variables(_records(parts, "variables", findings), parameters, findings)
-    events, origins = declaration_tables.events(_filled(parts, "events", findings), findings)
+    events, origins = declaration_tables.events(_required_records(parts, "events", findings), findings)
     if not parts.of("events"):
         events = declaration_tables.from_outside(transition_table.mentioned_events(written))
     if not parts.of("effects"):
         effects = declaration_tables.with_places(effects, transition_table.mentioned_effects(written))
-    states = _with_parents(declaration_tables.states(_filled(parts, "states", findings), findings))
+    states = _with_parents(declaration_tables.states(_required_records(parts, "states", findings), findings))
     if not parts.of("states"):
         states = _states_from_rows(transition_table.mentioned_states(written), transition_table.first_source(written))
     declared = Declarations(parameters, variables, events, guards, effects, states)
@@ -446,7 +446,7 @@ def _all_names(states: Iterable[State]) -> str:
 # Documents that add properties and scenarios to the machine that their line `Machine: PATH` names; finding that file is for `dsa.edge.document_files`.
 
 
-_ALLOWED = frozenset({"properties", "scenario", "effects", "variables"})
+_SPEC_SECTIONS = frozenset({"properties", "scenario", "effects", "variables"})
 #: The fields of effects and variables, by the columns that say them.
 _FIELDS = {
     "kind": "kind", "in doubt": "in_doubt", "time limit": "time_limit_ms", "retries": "retries", "on failure": "on_failure",
@@ -471,7 +471,7 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentRead
     findings = Findings()
     parts = sort_sections(document, findings)
     for section in parts.sections:
-        if section.kind in SECTIONS - _ALLOWED:
+        if section.kind in SECTIONS - _SPEC_SECTIONS:
             message = f"a spec has no section {section.kind}; it belongs into the machine"
             hint = "a spec holds Properties, Scenarios, and what it says of Effects and Variables"
             findings.error("DSA111", message, section.heading.span(), hint)
@@ -483,18 +483,18 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentRead
         machine,
         properties=machine.properties + properties,
         scenarios=machine.scenarios + scenarios,
-        stated=machine.stated + _stated(parts, machine, findings),
+        stated=machine.stated + _spec_declarations(parts, machine, findings),
     )
     return DocumentReading(None if findings.any_error else added, findings.diagnostics, machine.name)
 
 
-def _stated(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDeclaration, ...]:
+def _spec_declarations(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDeclaration, ...]:
     """Return what a spec says of effects and variables that its machine declares."""
-    effects = _filled(parts, "effects", findings)
-    variables = _filled(parts, "variables", findings)
+    effects = _required_records(parts, "effects", findings)
+    variables = _required_records(parts, "variables", findings)
     return (
-        *_said_of("effect", effects, declaration_tables.effects(effects, findings), machine.effects, findings),
-        *_said_of(
+        *_declarations_of("effect", effects, declaration_tables.effects(effects, findings), machine.effects, findings),
+        *_declarations_of(
             "variable",
             variables,
             declaration_tables.variables(variables, machine.parameters, findings),
@@ -504,7 +504,7 @@ def _stated(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDec
     )
 
 
-def _said_of(
+def _declarations_of(
     kind: str,
     written: list[TableRecord],
     said: Iterable[Effect | Variable],

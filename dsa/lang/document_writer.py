@@ -34,7 +34,7 @@ from dsa.lang.expression_parser import ExpressionParser, Findings, UnreadableErr
 from dsa.lang.markdown import Cell, MarkdownTable, read
 from dsa.lang.steps_table import ANY_COUNT, DEFAULT_GRANTS, GRANTS
 from dsa.machine import Machine, spelled_shortest
-from dsa.trace import ROW_COLUMNS, escaped, state_kind, table_lines, transition_cells
+from dsa.trace import ROW_COLUMNS, escape_cell, state_kind, table_lines, transition_cells
 
 Cells = Sequence[str]
 STEP_COLUMNS = ("step", "requires", "generator", "guard", "uses", "rmax", "optional", "task")
@@ -186,10 +186,10 @@ def _prompt(prompt: Prompt) -> str:
         "System": prompt.system, "Role": prompt.role, "Constraints": prompt.constraints, "Task": prompt.task,
         "Feedback": prompt.feedback,
     }  # fmt: skip
-    return "\n\n".join(f"### {title}\n{_fenced(text)}" for title, text in parts.items() if text)
+    return "\n\n".join(f"### {title}\n{_fence(text)}" for title, text in parts.items() if text)
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
     fence = "```"
     while fence in text:
         fence += "`"
@@ -239,13 +239,13 @@ def action_text(step: ScenarioStep) -> str:
 
 
 def _table(header: Cells, rows: Sequence[Cells]) -> str:
-    return "\n".join(table_lines(header, [[*map(escaped, row)] for row in rows]))
+    return "\n".join(table_lines(header, [[*map(escape_cell, row)] for row in rows]))
 
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-def formatted(text: str) -> str:
+def format_document(text: str) -> str:
     """Lay out a document."""
     pieces = _LINE_END.split(text)
     ends = [*_LINE_END.findall(text), ""]
@@ -259,7 +259,7 @@ def formatted(text: str) -> str:
 
 def _laid_out(table: MarkdownTable, rule: str) -> list[str]:
     """Lay out one table; one whose rows do not fit its header keeps its lines, except for the space around them."""
-    header = [escaped(cell.text) for cell in table.header.cells]
+    header = [escape_cell(cell.text) for cell in table.header.cells]
     if any(len(row.cells) != len(header) for row in table.rows):
         return [table.header.span.text, rule, *(row.span.text for row in table.rows)]
     columns = [name.strip("`* ").lower() for name in header]
@@ -282,9 +282,9 @@ def _with_alignment(line: str, rule: str) -> str:
 def _cell(cell: Cell, column: str) -> str:
     """Return a cell's canonical text: an expression with its usual spacing, anything else as it stands."""
     if not cell.text or "`" in cell.text:
-        return escaped(cell.text)
+        return escape_cell(cell.text)
     write = _WRITERS.get(column)
-    return escaped((write(cell) if write else None) or cell.text)
+    return escape_cell((write(cell) if write else None) or cell.text)
 
 
 def _expression(cell: Cell) -> str | None:

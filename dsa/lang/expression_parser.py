@@ -24,7 +24,7 @@ from dsa.errors import Diagnostic, Span
 from dsa.lang.markdown import Cell
 from dsa.text import closest, some_of
 
-RESERVED = frozenset(
+KEYWORDS = frozenset(
     ["and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"]
 )
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -167,7 +167,7 @@ class ExpressionParser:
         token = self.next
         if token.kind != "name":
             self.fail(f"expected {what}")
-        if reserved := [part for part in token.text.split(".") if part in RESERVED]:
+        if reserved := [part for part in token.text.split(".") if part in KEYWORDS]:
             self.fail(f"expected {what}", f"'{reserved[0]}' is a reserved word")
         if len(token.text) > MAX_NAME:
             self.reject(f"a name has at most {MAX_NAME} characters")

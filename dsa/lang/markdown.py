@@ -203,7 +203,7 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
             yield _table(path, lines, first, last)
         elif token.type == "heading_open" and token.level == 0:
             content = tokens[place + 1].content
-            yield Heading(int(token.tag[1:]), _joined(path, lines, _shown(lines, first), content.split("\n")), last)
+            yield Heading(int(token.tag[1:]), _join(path, lines, _first_shown(lines, first), content.split("\n")), last)
         elif token.type == "fence" and token.level == 0:
             inside = token.content.split("\n")[:-1]
             body = tuple(_piece(path, lines, first + 1 + place, content) for place, content in enumerate(inside))
@@ -213,16 +213,16 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
                 yield IndentedLine(_piece(path, lines, index, lines[index].strip()))
         elif token.type == "paragraph_open" and token.level == 0:
             for offset, content in enumerate(tokens[place + 1].content.split("\n")):
-                yield ParagraphLine(_piece(path, lines, _shown(lines, first) + offset, content.strip()))
+                yield ParagraphLine(_piece(path, lines, _first_shown(lines, first) + offset, content.strip()))
         elif (
             token.type == "paragraph_open"
             and token.level == depth_of_items
             and tokens[place - 1].type == "list_item_open"
         ):
-            yield Bullet(_joined(path, lines, _shown(lines, first), tokens[place + 1].content.split("\n")))
+            yield Bullet(_join(path, lines, _first_shown(lines, first), tokens[place + 1].content.split("\n")))
 
 
-def _shown(lines: tuple[str, ...], index: int) -> int:
+def _first_shown(lines: tuple[str, ...], index: int) -> int:
     """Return the first line that shows something: markdown-it drops lines of form feeds and the like from a block's start."""
     while index + 1 < len(lines) and not lines[index].strip():
         index += 1
@@ -236,7 +236,7 @@ def _piece(path: str, lines: tuple[str, ...], index: int, content: str) -> Cell:
     return Cell(content, path, index + 1, max(0, start) + 1, source)
 
 
-def _joined(path: str, lines: tuple[str, ...], index: int, contents: list[str]) -> Cell:
+def _join(path: str, lines: tuple[str, ...], index: int, contents: list[str]) -> Cell:
     """Return the lines of an item or a heading as one text, joined by spaces."""
     pieces = [_piece(path, lines, index + place, content.strip()) for place, content in enumerate(contents)]
     offsets = accumulate(len(piece.text) + 1 for piece in pieces[:-1])

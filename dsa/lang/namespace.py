@@ -151,7 +151,9 @@ def require_unique(declared: Declarations, findings: Findings) -> None:
             message = f"'{name}' is already {before}" + (f" (line {line})" if line else "")
             findings.error("DSA202", message, span, "names are unique over the whole document")
         seen.setdefault(name, (what, span.line if span else 0))
-    for name, what, span in _implied(declared):  # values come last: one of them may be a value of several domains
+    for name, what, span in _implicit_names(
+        declared
+    ):  # values come last: one of them may be a value of several domains
         if name not in seen and not what.startswith("a value"):
             seen[name] = (what, span.line)
         elif name in seen and seen[name][0] != what and not (what.startswith("a value") and _is_moment(seen[name][0])):
@@ -181,7 +183,7 @@ def _declarations(declared: Declarations) -> Iterator[tuple[str, str, Span | Non
             yield item.name, what, item.span
 
 
-def _implied(declared: Declarations) -> Iterator[tuple[str, str, Span]]:
+def _implicit_names(declared: Declarations) -> Iterator[tuple[str, str, Span]]:
     for guard in declared.guards:
         for outcome in OUTCOMES:
             if guard.span is not None:

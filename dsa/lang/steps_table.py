@@ -48,7 +48,7 @@ from dsa.expr import (
     names,
 )
 from dsa.lang import cells, expression_parser
-from dsa.lang.cells import TableRecord, declaring
+from dsa.lang.cells import TableRecord, each_declaration
 from dsa.lang.expression_parser import NAME, ExpressionParser, Findings
 from dsa.lang.markdown import Cell
 from dsa.machine import Machine
@@ -80,7 +80,7 @@ class StepLines:
 
 def read_steps(records: list[TableRecord], lines: StepLines, with_cases: frozenset[str], findings: Findings) -> Steps:
     """Read the Steps table and the lines beside it. `with_cases` are the names that have a Cases section."""
-    named = _named(records, findings)
+    named = _named_rows(records, findings)
     step_names = [name.name for name, _ in named]
     steps, rmax = [], {}
     for name, record in named:
@@ -94,10 +94,10 @@ def read_steps(records: list[TableRecord], lines: StepLines, with_cases: frozens
     return plan
 
 
-def _named(records: list[TableRecord], findings: Findings) -> list[tuple[cells.WrittenName, TableRecord]]:
+def _named_rows(records: list[TableRecord], findings: Findings) -> list[tuple[cells.WrittenName, TableRecord]]:
     """Return the rows whose step has a name of its own, which no dot splits: dots nest the states made of it."""
     found: dict[str, tuple[cells.WrittenName, TableRecord]] = {}
-    for record in declaring(records, findings):
+    for record in each_declaration(records, findings):
         name = cells.declared_name(record["step"], "a step", findings)
         if name is None:
             continue
@@ -140,20 +140,20 @@ def _step(
 def _requires(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
     """Read a list of steps, or an expression over them."""
     before = findings.count
-    found = _required(step, cell, step_names, findings)
+    found = _read_requirement(step, cell, step_names, findings)
     if findings.count > before:
         findings.doubt(step)  # what it may use follows from what it requires
     return found
 
 
-def _required(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
+def _read_requirement(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
     words = cell.text.replace("`", " ").split()
     if _NAMES_ONLY.fullmatch(cell.text) and not {"and", "or", "not", "true", "false"} & set(words):
         listed = cells.name_list(cell, "a step", findings)
         for name in listed:
             _require_step(step, name, step_names, findings)
         return tuple(name.name for name in listed)
-    expr = cells.parsed(cell, ExpressionParser.expression, findings, "DSA108")
+    expr = cells.parse_cell(cell, ExpressionParser.expression, findings, "DSA108")
     resolved = () if expr is None else _over_steps(expr, cell, step_names, findings, "a requirement")
     if isinstance(resolved, Name):
         return (resolved.name,)
@@ -176,7 +176,7 @@ def _over_steps(expr: Expr, cell: Cell, step_names: list[str], findings: Finding
 
 
 def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
-    expr = cells.parsed(cell, ExpressionParser.expression, findings, "DSA108")
+    expr = cells.parse_cell(cell, ExpressionParser.expression, findings, "DSA108")
     return None if expr is None else _over_steps(expr, cell, step_names, findings, "the goal")
 
 
@@ -477,7 +477,7 @@ def unmet_requirements(plan: Steps) -> list[StepRow]:
         left = [step for step in left if step not in ready]
 
 
-def expanded(machine: Machine) -> Machine:
+def expand_steps(machine: Machine) -> Machine:
     """Return the Transitions machine that a Steps machine stands for; another machine as it is.
 
     Steps, goal, result, the steps' prompts and the dependencies in scenarios are left out: they say how the steps' generators are

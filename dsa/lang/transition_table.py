@@ -18,7 +18,7 @@ from dsa.machine import duration_of
 
 _COLUMNS = ("source", "event", "if", "update", "effects", "target")
 #: What stands in these is declared by standing there, where the document has no table for it.
-_DECLARING = ("source", "event", "effects", "target")
+_DECLARING_COLUMNS = ("source", "event", "effects", "target")
 
 
 @attrs.frozen
@@ -36,7 +36,7 @@ class WrittenRow:
     spans: tuple[tuple[str, Span], ...]
 
 
-def written(records: list[TableRecord], findings: Findings) -> list[WrittenRow]:
+def read_rows(records: list[TableRecord], findings: Findings) -> list[WrittenRow]:
     """Read the cells of every row; a row with an unreadable cell is reported and left out."""
     found, spelling = [], dict[int, str]()
     for record in records:
@@ -56,7 +56,7 @@ def written(records: list[TableRecord], findings: Findings) -> list[WrittenRow]:
         )
         if findings.count == before:
             found.append(row)
-        for column in _DECLARING if findings.count > before else ():
+        for column in _DECLARING_COLUMNS if findings.count > before else ():
             findings.doubt(record[column].text)
     return [_spelled_alike(row, spelling) for row in found]
 
@@ -117,7 +117,7 @@ def mentioned_effects(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
     return [(emit.effect, emit.span) for emit in emits if emit.span is not None]
 
 
-def resolved(rows: Iterable[WrittenRow], names: Names, findings: Findings) -> tuple[Transition, ...]:
+def resolve_rows(rows: Iterable[WrittenRow], names: Names, findings: Findings) -> tuple[Transition, ...]:
     """Resolve the names of every row; a row names one transition for each of its sources and events."""
     found: list[Transition] = []
     for row in rows:

@@ -19,7 +19,7 @@ from dsa.data_use import SPECIFICATION
 from dsa.declarations import STAY
 from dsa.errors import DsaError
 from dsa.expr import Outcome, Value
-from dsa.machine import ArmTimer, DropTimer, Machine, armed, precedence_after, read_guards, step_names
+from dsa.machine import ArmTimer, DropTimer, Machine, arm_commands, precedence_after, read_guards, step_names
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -167,7 +167,7 @@ def timers_after(move: CompiledRow, timers: Timers, at_ms: int) -> Timers:
 
 def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
     """Return the deadlines of a state's timers if the state is entered at this time."""
-    timers = armed(machine, () if state in machine.final_states else machine.armed(state))
+    timers = arm_commands(machine, () if state in machine.final_states else machine.armed(state))
     return {(timer.source, timer.event): at_ms + timer.duration_ms for timer in timers}
 
 
@@ -502,7 +502,7 @@ class Run:
         drops = (DropTimer(*timer) for timer in self.timers if timer not in deadlines_now)
         commands: list[DropTimer | ArmTimer] = [
             *drops,
-            *armed(machine, (timer for timer in deadlines_now if timer not in self.timers)),
+            *arm_commands(machine, (timer for timer in deadlines_now if timer not in self.timers)),
         ]
         precedence = precedence_after(machine, here.precedence, commands, here.state)
         configuration = attrs.evolve(here, values=new_values, precedence=precedence)
@@ -525,7 +525,7 @@ def begin(
     first = MachineEntry(run_id, machine.name, digest, machine.constants, settings or {}, at_ms)
     here = start(machine)
     run = Run(machine, run_id, here, Ledger((first,)), timers=deadlines(machine, here.state, at_ms), read_ms=at_ms)
-    return run, armed(machine, machine.armed(here.state))
+    return run, arm_commands(machine, machine.armed(here.state))
 
 
 def place_of(run: Run, event: str) -> int:

@@ -12,7 +12,7 @@ import attrs
 
 from dsa import expr
 from dsa.declarations import Transition
-from dsa.expr import FALSE, all_of, compared, negated
+from dsa.expr import FALSE, all_of, comparison, negation
 from dsa.ground_system import Field, Ground, ground
 from dsa.machine import Machine, Precedence
 from dsa.semantics import Occurrence
@@ -115,11 +115,11 @@ class ClosedModel:
         command = step.command
         if command.source != command.target:
             return FALSE
-        same = (compared(expr.Name(name, "variable"), "==", value) for name, value in command.updates)
+        same = (comparison(expr.Name(name, "variable"), "==", value) for name, value in command.updates)
         return all_of([step.condition, *same])
 
 
-def closed(machine: Machine) -> ClosedModel:
+def closed_model(machine: Machine) -> ClosedModel:
     """Lay out a machine. Raises ExportError when it is too large, or does not start in its domains."""
     system = closed_system(machine)
     if system.left_out:
@@ -149,9 +149,9 @@ def _condition(whole: Ground, command: GuardedCommand, decided: expr.Expr) -> ex
     if decided == expr.TRUE:
         return expr.TRUE
     parts = [command.enabled]
-    if whole.grounded(all_of([command.enabled, negated(command.safe)])) != FALSE:
+    if whole.grounded(all_of([command.enabled, negation(command.safe)])) != FALSE:
         parts.append(command.safe)
-    parts += [negated(c) for c in command.rivals if whole.grounded(all_of([command.enabled, c])) != FALSE]
+    parts += [negation(c) for c in command.rivals if whole.grounded(all_of([command.enabled, c])) != FALSE]
     return all_of(parts)
 
 

@@ -24,7 +24,7 @@ from dsa.targets.picture import (
     Picture,
     PictureArrow,
     PictureRow,
-    Waiting,
+    WaitingEffects,
     caption,
     folded_lines,
     folded_list,
@@ -35,7 +35,7 @@ from dsa.targets.picture import (
     sets_workflow,
     source_caption,
     waiting_lines,
-    wrapped,
+    wrap_text,
 )
 from dsa.targets.step_picture import StepArrow, StepBox, StepRelation, reached_steps, step_picture
 
@@ -63,7 +63,7 @@ _LABEL = 'style="rounded,filled", color="#f0f0f0", fillcolor="#f0f0f0", width=0,
 
 
 #: For each box, by its source: what can come next, and along which arrow (its index); None where no arrow is drawn.
-_Leaving = Mapping[str, Sequence[tuple[str, int | None]]]
+_Successors = Mapping[str, Sequence[tuple[str, int | None]]]
 
 
 @attrs.frozen
@@ -83,9 +83,9 @@ def courses(drawn: Picture) -> tuple[_Course, ...]:
     table order; a frame's own rows count as leaving each of its states.
     """
     around = dict(_around(drawn.frame, ()))
-    closing = _closing(_entered(drawn.frame.name, around), _leaving(drawn, around))
+    closing = _back_arrows(_entry_box(drawn.frame.name, around), _successors(drawn, around))
     return tuple(
-        _Course(_shared(around[arrow.source], around[arrow.target]), index in closing)
+        _Course(_common_frame(around[arrow.source], around[arrow.target]), index in closing)
         for index, arrow in enumerate(drawn.arrows)
     )
 
@@ -101,38 +101,38 @@ def _around(frame: Frame, outer: tuple[Frame, ...]) -> Iterator[tuple[str, tuple
             yield from _around(item, frames)
 
 
-def _shared(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> str:
+def _common_frame(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> str:
     """Return the innermost frame that is in both, by name; the outermost always is."""
     return [left.name for left, right in zip(one, other, strict=False) if left.name == right.name][-1]
 
 
-def _entered(target: str, around: Mapping[str, tuple[Frame, ...]]) -> str:
+def _entry_box(target: str, around: Mapping[str, tuple[Frame, ...]]) -> str:
     """Return the state that is entered: the target, or a parent's initial child."""
     frame = around[target][-1]
-    return target if target != frame.name or frame.entry is None else _entered(frame.entry, around)
+    return target if target != frame.name or frame.entry is None else _entry_box(frame.entry, around)
 
 
-def _leaving(drawn: Picture, around: Mapping[str, tuple[Frame, ...]]) -> _Leaving:
+def _successors(drawn: Picture, around: Mapping[str, tuple[Frame, ...]]) -> _Successors:
     found: dict[str, list[tuple[str, int | None]]] = {}
     for index, arrow in enumerate(drawn.arrows):
-        found.setdefault(arrow.source, []).append((_entered(arrow.target, around), index))
-    for state, applying in _applying(drawn.frame, ()):
+        found.setdefault(arrow.source, []).append((_entry_box(arrow.target, around), index))
+    for state, applying in _outer_sources(drawn.frame, ()):
         found.setdefault(state, []).extend((source, None) for source in applying)
     return found
 
 
-def _applying(frame: Frame, outer: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _outer_sources(frame: Frame, outer: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each state that is not final, and the boxes whose rows apply in it too (S3), the innermost first."""
     boxes = [item for item in frame.inside if isinstance(item, Box)]
     applying = (*(box.source for box in boxes if box.stands_for_all), *outer)
     for item in frame.inside:
         if isinstance(item, Frame):
-            yield from _applying(item, applying)
+            yield from _outer_sources(item, applying)
         elif not item.is_final and not item.stands_for_all:
             yield item.source, applying
 
 
-def _closing(begin: str, leaving: _Leaving) -> frozenset[int]:
+def _back_arrows(begin: str, leaving: _Successors) -> frozenset[int]:
     """Return the arrows that end at something on the path that led to them, going depth first from `begin`."""
     closing, seen = set(), set[str]()
     for root in (begin, *leaving):
@@ -153,7 +153,7 @@ def _closing(begin: str, leaving: _Leaving) -> frozenset[int]:
 def dot(
     machine: Machine,
     *,
-    waiting: Waiting | None = None,
+    waiting: WaitingEffects | None = None,
     trace: Collection[int | Transition] | None = None,
     full: bool = False,
 ) -> str:
@@ -169,7 +169,7 @@ def dot(
         *_HEAD,
         *(_steps(machine, trace) if machine.steps else _rows(picture(machine, waiting, full=full), machine, trace)),
     ]
-    return "\n".join([f"digraph {_quoted(machine.name)} {{", *(f"  {line}" for line in lines), "}"]) + "\n"
+    return "\n".join([f"digraph {_quote(machine.name)} {{", *(f"  {line}" for line in lines), "}"]) + "\n"
 
 
 def _rows(drawn: Picture, machine: Machine, trace: Collection[int | Transition] | None) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _depth(routes: Sequence["_Route"], machine: Machine) -> int:
     """Return how many boxes the longest way along the arrows has, without those that lead back."""
     before: dict[str, set[str]] = {}
     for arrow in (route.arrow for route in routes if not route.course.leads_back):
-        before.setdefault(_quoted(machine.entered(arrow.target)), set()).add(_tail(arrow.source, machine))
+        before.setdefault(_quote(machine.entered(arrow.target)), set()).add(_tail(arrow.source, machine))
     depth: dict[str, int] = {}
     for box in TopologicalSorter(before).static_order():
         depth[box] = 1 + max((depth[source] for source in before.get(box, ())), default=0)
@@ -241,7 +241,7 @@ class _Pens:
         if self.is_folded:
             yield f"label=<{self._list(lines)}>"
         elif lines:
-            yield f"label={_quoted(lines)}"
+            yield f"label={_quote(lines)}"
 
     def _list(self, lines: str) -> str:
         """Write a table of all rows by their numbers, under the states that they leave."""
@@ -256,7 +256,7 @@ class _Pens:
 
     def _listed(self, row: ListedRow) -> str:
         listed = PictureRow(row.number, self.machine.transitions[row.number - 1])
-        text = "<BR/>".join(escape(line) for line in wrapped(row.text, _LIST_WIDTH))
+        text = "<BR/>".join(escape(line) for line in wrap_text(row.text, _LIST_WIDTH))
         return "".join(
             f'<TD ALIGN="{side}" BALIGN="LEFT" VALIGN="TOP"><FONT COLOR="{self.ink(listed)}">{cell}</FONT></TD>'
             for side, cell in (("RIGHT", str(row.number)), ("LEFT", escape(row.leads)), ("LEFT", text))
@@ -289,13 +289,13 @@ def _inside(frame: Frame, routes: Sequence[_Route], pens: _Pens) -> Iterator[str
         if isinstance(item, Box):
             yield _box(item, pens)
         else:
-            yield f"subgraph {_quoted(f'cluster {item.name}')} {{"
+            yield f"subgraph {_quote(f'cluster {item.name}')} {{"
             yield f"  label=<<B>{escape(item.name)}</B>>; {_FRAME}"
             yield from (f"  {line}" for line in _inside(item, routes, pens))
             yield "}"
     for route in routes:
         if route.course.frame == frame.name:
-            yield f"{_quoted(route.label_id)} [label=<{_label(route.arrow.rows, pens)}>, {_LABEL}]"
+            yield f"{_quote(route.label_id)} [label=<{_label(route.arrow.rows, pens)}>, {_LABEL}]"
     if frame.entry is not None:
         yield f"{_entry(frame.name)} -> {_head(frame.entry, pens.machine)}"
 
@@ -303,7 +303,7 @@ def _inside(frame: Frame, routes: Sequence[_Route], pens: _Pens) -> Iterator[str
 def _box(box: Box, pens: _Pens) -> str:
     cells = [f"<B>{escape(caption(box))}</B>"]
     cells += (f'<FONT POINT-SIZE="10"><I>{escape(line)}</I></FONT>' for line in waiting_lines(box))
-    cells += (f'<FONT POINT-SIZE="10"><B>{escape(line)}</B></FONT>' for line in wrapped(box.end))
+    cells += (f'<FONT POINT-SIZE="10"><B>{escape(line)}</B></FONT>' for line in wrap_text(box.end))
     rows = "".join(f"<TR><TD>{cell}</TD></TR>" for cell in cells)
     if box.internal:
         rows += "<HR/>" + "".join(_internal(box, pens))
@@ -318,7 +318,7 @@ def _internal(box: Box, pens: _Pens) -> Iterator[str]:
     if pens.is_folded:
         said = [(line, box.internal) for line in folded_lines(box.internal)]
     else:
-        said = [("\n".join(wrapped(label_text(each.row), _LIST_WIDTH)), (each,)) for each in box.internal]
+        said = [("\n".join(wrap_text(label_text(each.row), _LIST_WIDTH)), (each,)) for each in box.internal]
     for line, rows in said:
         text = escape(line).replace("\n", "<BR/>")
         text = f"<B>{text}</B>" if pens.sets_workflow(*rows) else text
@@ -329,7 +329,7 @@ def _internal(box: Box, pens: _Pens) -> Iterator[str]:
 def _halves(route: _Route, pens: _Pens) -> Iterator[str]:
     """Draw an arrow to its label and on from there; Graphviz puts what an edge names first above what it names last."""
     tail, head = _tail(route.arrow.source, pens.machine), _head(route.arrow.target, pens.machine)
-    label, line = _quoted(route.label_id), pens.line(route.arrow.rows)
+    label, line = _quote(route.label_id), pens.line(route.arrow.rows)
     if route.course.leads_back:
         # A row from a state to itself has its label below.
         yield f"{tail} -> {label} [{line}, dir=none]" if head == tail else f"{label} -> {tail} [{line}, dir=none]"
@@ -366,7 +366,7 @@ def _steps(machine: Machine, trace: Collection[int | Transition] | None) -> Iter
     legend = [f"Goal: {drawn.goal}"] if drawn.goal else []
     legend += [f"Lines: {', '.join(told)}"] if told else []
     if legend:
-        yield f"label={_quoted(_LINE_END.join(legend))}"
+        yield f"label={_quote(_LINE_END.join(legend))}"
     for box in drawn.boxes:
         yield _step_box(box, reached)
     for number, arrow in enumerate(drawn.arrows, 1):
@@ -384,7 +384,7 @@ def _step_box(box: StepBox, reached: Collection[str] | None) -> str:
     colour = "#333333" if ink == _INK else _FAINT
     rims = 2 if box.is_result else 1
     return (
-        f'{_quoted(box.name)} [label={label}, style="{style}", color="{colour}", penwidth={width}, peripheries={rims}]'
+        f'{_quote(box.name)} [label={label}, style="{style}", color="{colour}", penwidth={width}, peripheries={rims}]'
     )
 
 
@@ -392,11 +392,11 @@ def _step_arrow(number: int, arrow: StepArrow, reached: Collection[str] | None) 
     colour, style, _ = _RELATIONS[arrow.relation]
     is_faint = reached is not None and not {arrow.source, arrow.target}.issubset(reached)
     line = f'color="{_FAINT if is_faint else colour}", style={style}'
-    tail, head, name = _quoted(arrow.source), _quoted(arrow.target), _quoted(f"use {number}")
+    tail, head, name = _quote(arrow.source), _quote(arrow.target), _quote(f"use {number}")
     if not arrow.names:
         yield f"{tail} -> {head} [{line}]"
         return
-    text = "".join(f'{escape(said)}<BR ALIGN="LEFT"/>' for said in wrapped(", ".join(arrow.names)))
+    text = "".join(f'{escape(said)}<BR ALIGN="LEFT"/>' for said in wrap_text(", ".join(arrow.names)))
     yield f'{name} [label=<<FONT POINT-SIZE="10" COLOR="{_FAINT if is_faint else _INK}">{text}</FONT>>, {_LABEL}]'
     yield f"{tail} -> {name} [{line}, dir=none]"
     yield f"{name} -> {head} [{line}]"
@@ -407,17 +407,17 @@ def _step_arrow(number: int, arrow: StepArrow, reached: Collection[str] | None) 
 
 def _tail(source: str, machine: Machine) -> str:
     """Return the box that a source's rows leave: a leaf, or the box that stands for a parent's or `*`'s states."""
-    return _quoted(source if source in machine.leaves else f"{source} any")
+    return _quote(source if source in machine.leaves else f"{source} any")
 
 
 def _head(target: str, machine: Machine) -> str:
     """Return what is entered: a leaf, or the dot that leads to a parent's initial child."""
-    return _entry(target) if target in machine.parents else _quoted(target)
+    return _entry(target) if target in machine.parents else _quote(target)
 
 
 def _entry(frame_name: str) -> str:
-    return _quoted(f"{frame_name} entry")
+    return _quote(f"{frame_name} entry")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace(_LINE_END, "\\n") + '"'

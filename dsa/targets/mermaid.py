@@ -14,7 +14,7 @@ from dsa.targets.picture import (
     Frame,
     Picture,
     PictureRow,
-    Waiting,
+    WaitingEffects,
     caption,
     folded_lines,
     folded_list,
@@ -35,7 +35,7 @@ _INDENT = "    "
 
 
 def mermaid(
-    machine: Machine, *, direction: Direction = "TB", waiting: Waiting | None = None, full: bool = False
+    machine: Machine, *, direction: Direction = "TB", waiting: WaitingEffects | None = None, full: bool = False
 ) -> str:
     """Draw a machine as a Mermaid state diagram, ending in a newline; a Steps machine as a flow chart of its steps.
 
@@ -57,7 +57,7 @@ def mermaid(
         lines.append(f"{ids.source[arrow.source]} --> {ids.target[target]} : {_label(drawn, arrow.rows)}")
     if standing_for_all := ids.standing_for_all():
         lines += ["classDef every stroke-dasharray:5 4", f"class {','.join(standing_for_all)} every"]
-    lines += _listed(machine) if drawn.is_folded else []
+    lines += _row_comments(machine) if drawn.is_folded else []
     return "\n".join(["stateDiagram-v2", *(_INDENT + line for line in lines)]) + "\n"
 
 
@@ -125,7 +125,7 @@ def _label(drawn: Picture, rows: Sequence[PictureRow]) -> str:
     return _LEADING_UNDERSCORE.sub(lambda found: found[0].replace("_", r"\_"), text)
 
 
-def _listed(machine: Machine) -> Iterator[str]:
+def _row_comments(machine: Machine) -> Iterator[str]:
     """List the rows of a folded picture by their numbers: Mermaid has no place for them that is read."""
     for source, rows in folded_list(machine).items():
         yield f"%% {source_caption(source, machine)}"

@@ -22,7 +22,7 @@ from dsa.semantics import after_effects, start
 from dsa.targets.helvetica import text_width
 from dsa.trace import condition_text, effect_texts, update_texts
 
-Waiting = Mapping[str, frozenset[str]]
+WaitingEffects = Mapping[str, frozenset[str]]
 LineKind = Literal["event", "if", "update", "effects"]
 
 
@@ -104,7 +104,7 @@ class ListedRow:
     text: str
 
 
-def picture(machine: Machine, waiting: Waiting | None = None, *, full: bool = True) -> Picture:
+def picture(machine: Machine, waiting: WaitingEffects | None = None, *, full: bool = True) -> Picture:
     """Lay out a machine; unless `full`, one that is too large for a page is folded.
 
     `waiting` maps states to the effects outstanding there; None estimates it (`may_wait`).
@@ -134,7 +134,7 @@ def folded_lines(rows: Iterable[PictureRow], width: int = 30) -> tuple[str, ...]
     for each in rows:
         numbers.setdefault(each.row.event, []).append(str(each.number))
     said = [f"{event} {', '.join(found)}" for event, found in numbers.items()]
-    return tuple(line for text in said for line in wrapped(text, width))
+    return tuple(line for text in said for line in wrap_text(text, width))
 
 
 def folded_list(machine: Machine) -> dict[str, tuple[ListedRow, ...]]:
@@ -163,12 +163,12 @@ def _many(source: str) -> str:
 def waiting_lines(box: Box, width: int = 30) -> tuple[str, ...]:
     """Write what a box waits for as lines of about `width` characters; none when it waits for nothing."""
     units = ["waits for", *re.split(r"(?<=,) ", ", ".join(box.waits_for))]
-    return tuple(line.text for line in _filled("effects", units, width)) if box.waits_for else ()
+    return tuple(line.text for line in _fill_lines("effects", units, width)) if box.waits_for else ()
 
 
-def wrapped(text: str, width: int = 30) -> tuple[str, ...]:
+def wrap_text(text: str, width: int = 30) -> tuple[str, ...]:
     """Write a text as lines of about `width` characters, broken after commas and before `and` and `or`; an empty one as none."""
-    return tuple(line.text for line in _filled("if", _BREAKS.split(text), width)) if text else ()
+    return tuple(line.text for line in _fill_lines("if", _BREAKS.split(text), width)) if text else ()
 
 
 def is_around(parent: str, state: str) -> bool:
@@ -189,7 +189,7 @@ def _children(machine: Machine) -> dict[str, list[str]]:
     return found
 
 
-def _frame(machine: Machine, waiting: Waiting, children: dict[str, list[str]], name: str) -> Frame:
+def _frame(machine: Machine, waiting: WaitingEffects, children: dict[str, list[str]], name: str) -> Frame:
     inside: list[Box | Frame] = []
     source = name or STAR
     if any(row.source == source for row in machine.transitions):
@@ -210,7 +210,7 @@ def _means_something(frame: Frame) -> bool:
     return frame.entry is not None or any(isinstance(item, Box) and item.stands_for_all for item in frame.inside)
 
 
-def _box(machine: Machine, waiting: Waiting, source: str, *, stands_for_all: bool) -> Box:
+def _box(machine: Machine, waiting: WaitingEffects, source: str, *, stands_for_all: bool) -> Box:
     numbered = enumerate(machine.transitions, 1)
     internal = tuple(PictureRow(n, row) for n, row in numbered if row.source == source and row.target == STAY)
     waits_for = () if stands_for_all else tuple(sorted(waiting.get(source, frozenset())))
@@ -272,9 +272,9 @@ def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:
     Conditions and effects fill lines of about `width` characters; an operand longer than that stays whole.
     """
     condition = condition_text(row)
-    asks = _filled("if", _BREAKS.split(f"[{condition}]"), width) if condition else []
+    asks = _fill_lines("if", _BREAKS.split(f"[{condition}]"), width) if condition else []
     updates = [LabelLine("update", text) for text in update_texts(row)]
-    effects = _filled("effects", re.split(r"(?<=,) ", ", ".join(effect_texts(row))), width) if row.effects else []
+    effects = _fill_lines("effects", re.split(r"(?<=,) ", ", ".join(effect_texts(row))), width) if row.effects else []
     does = [*updates, *effects]
     if does:
         does[0] = attrs.evolve(does[0], text=f"/ {does[0].text}")
@@ -287,7 +287,7 @@ def label_text(row: Transition) -> str:
     return row.event + (f" [{condition}]" if condition else "") + (f" / {does}" if does else "")
 
 
-def _filled(kind: LineKind, units: list[str], width: int) -> list[LabelLine]:
+def _fill_lines(kind: LineKind, units: list[str], width: int) -> list[LabelLine]:
     """Fill lines with whole units, at least one a line."""
     texts = [units[0]]
     for unit in units[1:]:

@@ -24,14 +24,14 @@ from dsa.expr import (
     Verdict,
     all_of,
     any_of,
-    negated,
+    negation,
     show_number,
     show_value,
 )
 from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import happens
-from dsa.targets.closed import ClosedCommand, ClosedModel, closed, require_small
+from dsa.targets.closed import ClosedCommand, ClosedModel, closed_model, require_small
 from dsa.targets.spelling import ExportError, Identifiers, Syntax
 
 SYNTAX = Syntax("&", "|", "!", {"==": "="})
@@ -106,7 +106,7 @@ def _odds(guard: Guard) -> _Odds | None:
 
 class _PrismModel:
     def __init__(self, machine: Machine) -> None:
-        self._laid: ClosedModel = closed(machine)
+        self._laid: ClosedModel = closed_model(machine)
         require_small(self._laid, "PRISM")
         self._spelling = Identifiers()
         labels = map(self._laid.label, range(len(self._laid.locations)))
@@ -145,7 +145,7 @@ class _PrismModel:
         for said in combinations:
             wanted = set(said) | set(choice[2])
             mine = [step for step in steps if set(step.command.occurrence.verdicts) == wanted]
-            refused = negated(any_of(step.condition for step in mine))
+            refused = negation(any_of(step.condition for step in mine))
             options: list[tuple[Expr, ClosedCommand | None]] = [
                 *((step.condition, step) for step in mine),
                 (refused, None),
@@ -244,7 +244,7 @@ class _PrismModel:
     def _command(self, command: _Command) -> Iterator[str]:
         condition = "" if command.condition == TRUE else f" & ({self.write(command.condition)})"
         for branch in command.branches:
-            yield f"  // {branch.step.comment if branch.step else f'{_said(branch)}: refused, which dsa check reports'}"
+            yield f"  // {branch.step.comment if branch.step else f'{_verdict_text(branch)}: refused, which dsa check reports'}"
         branches = " + ".join(f"{branch.probability} : {self._update(branch)}" for branch in command.branches)
         yield f"  [{command.label}] at = {self._places[command.location]}{condition} -> {branches};"
 
@@ -305,5 +305,5 @@ class _PrismModel:
                 raise AssertionError("every other form is said in words")
 
 
-def _said(branch: _ChoiceBranch) -> str:
+def _verdict_text(branch: _ChoiceBranch) -> str:
     return ", ".join(f"{guard}.{outcome}" for guard, outcome in branch.said) or "the event"

@@ -14,7 +14,7 @@ from dsa.expr import TRUE, BooleanDomain, Expr, Leaf, Name, Symbol, Value, Verdi
 from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import GuardedCommand
-from dsa.targets.closed import ClosedCommand, ClosedModel, closed, happened_on, require_small, sequential
+from dsa.targets.closed import ClosedCommand, ClosedModel, closed_model, happened_on, require_small, sequential
 from dsa.targets.spelling import Identifiers, Syntax
 
 SYNTAX = Syntax("&&", "||", "!")
@@ -23,7 +23,7 @@ _BYTE, _SHORT = 256, 2**15
 
 def promela(machine: Machine) -> str:
     """Write a machine as a Promela model at its parameter values. Raises ExportError."""
-    laid = closed(machine)
+    laid = closed_model(machine)
     require_small(laid, "SPIN")
     return "\n".join(_PromelaModel(laid).lines()) + "\n"
 
@@ -218,7 +218,7 @@ class _PropertyWatch:
     def atoms(self) -> Iterator[Name | Verdict]:
         """Yield the names other than variables' and parameters', and the verdicts."""
         for node in (node for expr in declarations.expressions(self.form) for node in walk(expr)):
-            if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in _DEFINED):
+            if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in _ATOM_KINDS):
                 yield node
 
     def lines(self) -> Iterator[str]:
@@ -304,7 +304,7 @@ class _PropertyWatch:
 
 
 _PREFIXES = {"parameter": "p_", "state": "in_", "pending": "pending_", "event": "event_", "effect": "effect_"}
-_DEFINED = {"state", "pending", "event", "effect"}
+_ATOM_KINDS = {"state", "pending", "event", "effect"}
 _HOOKS = ("BEFORE", "TAKEN(number)", "START", "REST")
 
 

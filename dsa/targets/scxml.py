@@ -84,7 +84,7 @@ class _Document:
         first = start if start in {node.name for node in nodes} else nodes[0].name
         yield f'  <state id="{self._ids.give("", "any state")}" initial={quoteattr(self._id(first))}>'
         yield "    <onentry>"
-        yield from (f"      {_started(what, self._timer(what))}" for what in timers)
+        yield from (f"      {_start_timer(what, self._timer(what))}" for what in timers)
         yield "    </onentry>"
         yield "    <onexit>"
         yield from (f'      <cancel sendid="{self._timer(what)}"/>' for what in timers)
@@ -141,7 +141,7 @@ class _Document:
     def _inside(self, node: Node, indent: str) -> Iterator[str]:
         if node.timers or node.dropped:
             yield f"{indent}<onentry>"
-            yield from (f"{indent}  {_started(what, self._timer(what))}" for what in node.timers)
+            yield from (f"{indent}  {_start_timer(what, self._timer(what))}" for what in node.timers)
             yield from (f'{indent}  <cancel sendid="{self._timer(what)}"/>' for what in node.dropped)
             yield f"{indent}</onentry>"
         if node.timers:
@@ -184,7 +184,7 @@ class _Document:
         if arrow.again:
             again = timer(*arrow.key)  # type: ignore[arg-type]  # only a timer's own row starts it again
             yield f'<cancel sendid="{self._timer(again)}"/>'
-            yield _started(again, self._timer(again))
+            yield _start_timer(again, self._timer(again))
         for item in arrow.row.effects:
             sent = f"cancel {item.effect}" if isinstance(item, Cancel) and item.effect else str(item)
             yield f'<send event="{sent.replace(" ", ".")}" target="#_parent"/>'
@@ -231,5 +231,5 @@ class _Document:
         return str(int(value))
 
 
-def _started(what: Timer, event: str) -> str:
+def _start_timer(what: Timer, event: str) -> str:
     return f'<send event="{event}" id="{event}" delay="{what.duration_ms}ms"/>'

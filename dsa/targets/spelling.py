@@ -25,7 +25,7 @@ from dsa.expr import (
     Or,
     Symbol,
     Verdict,
-    simplified,
+    simplify,
 )
 
 _LONGEST = 60
@@ -73,7 +73,7 @@ class Syntax:
 
     def write(self, expr: Expr, leaf: Callable[[Leaf], str]) -> str:
         """Write an expression; `leaf` writes names, verdicts and enumeration values, so that anything may stand around them."""
-        return self._text(simplified(expr), leaf)[0]
+        return self._text(simplify(expr), leaf)[0]
 
     def _text(self, expr: Expr, leaf: Callable[[Leaf], str]) -> tuple[str, int]:
         def within(operand: Expr, needed: int) -> str:

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 import attrs
 
 from dsa.declarations import OUTSIDE, STAR, STAY, TIMER_PREFIX, Assign, Cancel, Transition, parse_duration
-from dsa.expr import FALSE, TRUE, Expr, Leaf, Name, all_of, any_of, constant, negated, simplified, substituted
+from dsa.expr import FALSE, TRUE, Expr, Leaf, Name, all_of, any_of, constant, negation, simplify, substitute
 from dsa.ground_system import ground
 from dsa.machine import Machine, sources_left
 from dsa.semantics import Reason
 from dsa.system import closed_system, in_domain
 from dsa.targets.closed import ranges_of, require_numbers
 from dsa.targets.spelling import ExportError
-from dsa.targets.statechart import EventKey, supplied
+from dsa.targets.statechart import EventKey, leaf_rows
 
 #: The greatest whole number up to which a double has them all.
 _EXACT = 2**53 - 1
@@ -84,7 +84,7 @@ class Leaves:
 
     def arrows(self, leaf: str) -> Iterator[LeafTransition]:
         """Yield the arrows that leave a leaf: for each event, those of `else` last, else in table order."""
-        for key, rows in supplied(self._machine, leaf):
+        for key, rows in leaf_rows(self._machine, leaf):
             for row in sorted(rows, key=lambda row: row.is_else):
                 if (leaf, key[0], self._places[id(row)]) in self._taken:
                     yield self._arrow(leaf, key, row, rows)
@@ -94,7 +94,7 @@ class Leaves:
         entered = leaf if row.target == STAY else machine.entered(row.target)
         updates = tuple(_updates(machine, row))
         twice, flags = _flags(machine, row, key, entered)
-        parts = [_waited(machine, key), *self._enabled(leaf, row, rows)]
+        parts = [_is_pending(machine, key), *self._enabled(leaf, row, rows)]
         if (leaf, number, "out_of_domain") in self._doubts:
             parts += [in_domain(self._domains[name], value) for name, value in updates]
         if (leaf, number, "emitted_twice") in self._doubts:
@@ -111,15 +111,15 @@ class Leaves:
         ordered = not any(
             (leaf, self._places[id(other)], reason) in self._doubts for other in plain for reason in _REASONS
         )
-        otherwise = negated(any_of(simplified(other.condition) for other in plain))
-        yield simplified(row.condition)
+        otherwise = negation(any_of(simplify(other.condition) for other in plain))
+        yield simplify(row.condition)
         if row.is_else and not ordered:
             yield otherwise
         if (leaf, self._places[id(row)], "ambiguous") in self._doubts:
             for other in rows:
                 if other is not row:
-                    condition = simplified(other.condition)
-                    yield negated(all_of([otherwise, condition]) if other.is_else else condition)
+                    condition = simplify(other.condition)
+                    yield negation(all_of([otherwise, condition]) if other.is_else else condition)
 
     def _with_values(self, expr: Expr) -> Expr:
         """Put the parameters' values in."""
@@ -128,13 +128,13 @@ class Leaves:
         def leaf(node: Leaf) -> Expr:
             return constant(constants[node.name]) if isinstance(node, Name) and node.kind == "parameter" else node
 
-        return substituted(expr, leaf)
+        return substitute(expr, leaf)
 
 
 _REASONS: tuple[Reason, ...] = ("ambiguous", "out_of_domain", "emitted_twice")
 
 
-def _waited(machine: Machine, key: EventKey) -> Expr:
+def _is_pending(machine: Machine, key: EventKey) -> Expr:
     """Return that an answer is waited for (S7)."""
     source, event = key
     origin = OUTSIDE if source is not None else machine.event_named[event].origin
@@ -144,7 +144,7 @@ def _waited(machine: Machine, key: EventKey) -> Expr:
 def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Expr]]:
     initial = {variable.name: variable.initial for variable in machine.variables}
     for update in row.updates:
-        yield update.variable, simplified(update.value if isinstance(update, Assign) else initial[update.variable])
+        yield update.variable, simplify(update.value if isinstance(update, Assign) else initial[update.variable])
 
 
 def _flags(
@@ -160,7 +160,7 @@ def _flags(
         if isinstance(item, Cancel):
             now |= dict.fromkeys(now if item.effect is None else {item.effect} & set(now), FALSE)
         elif item.effect in now:
-            free.append(negated(now[item.effect]))
+            free.append(negation(now[item.effect]))
             now[item.effect] = TRUE
     if entered in machine.final_states:
         now = dict.fromkeys(now, FALSE)

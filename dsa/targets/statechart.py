@@ -57,7 +57,7 @@ def statechart(machine: Machine) -> "type[StateChart]":
     initial = semantics.start(machine).state
     states: dict[str, dict[str, Any]] = {}
     for leaf, state_id in names.items():
-        transitions = {events[key]: _transitions(machine, names, leaf, rows) for key, rows in supplied(machine, leaf)}
+        transitions = {events[key]: _transitions(machine, names, leaf, rows) for key, rows in leaf_rows(machine, leaf)}
         final = leaf in machine.final_states
         states[state_id] = {"name": leaf, "initial": leaf == initial, "final": final, "on": transitions}
     class_name = re.sub(r"\W", "_", machine.name) or "machine"
@@ -80,7 +80,7 @@ def _identifier(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def supplied(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transition, ...]]]:
+def leaf_rows(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transition, ...]]]:
     """Return the rows of a leaf by event: the innermost source's for events (S3), each armed timer's own (S11)."""
     if leaf in machine.final_states:
         return []
@@ -241,7 +241,7 @@ class StatechartRun:
         self._id_of_state = state_ids(machine)
         self._state_of_id = {state_id: leaf for leaf, state_id in self._id_of_state.items()}
         self._id_of_event = event_ids(machine)
-        self._rows = {leaf: dict(supplied(machine, leaf)) for leaf in machine.leaves}
+        self._rows = {leaf: dict(leaf_rows(machine, leaf)) for leaf in machine.leaves}
         self._place(configuration or semantics.start(machine))
 
     def _place(self, configuration: semantics.Configuration) -> None:

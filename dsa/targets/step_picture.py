@@ -1,7 +1,7 @@
 """A Steps table as a picture, before any syntax: a box for each step, and what leads from one step to another.
 
 Takes a Steps machine, gives frozen values in table order. The notations (`mermaid`, `dot`) only spell them. What the
-steps stand for, row by row, is another picture: that of `dsa.lang.expanded(machine)`.
+steps stand for, row by row, is another picture: that of `dsa.lang.expand_steps(machine)`.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from dsa.data_use import DEFAULT_GENERATOR
 from dsa.declarations import StepRow, Transition
 from dsa.expr import names, unparse
 from dsa.machine import Machine
-from dsa.targets.picture import wrapped
+from dsa.targets.picture import wrap_text
 
 #: Must have passed before; may be read; only comes before it, as the steps run one after the other.
 StepRelation = Literal["requires", "uses", "then"]
@@ -80,7 +80,7 @@ def _step_box(step: StepRow, machine: Machine) -> StepBox:
     said += ["optional"] if step.optional else []
     is_result = step.name == machine.result
     said += ["result"] if is_result else []
-    return StepBox(step.name, tuple(line for text in said for line in wrapped(text)), step.optional, is_result)
+    return StepBox(step.name, tuple(line for text in said for line in wrap_text(text)), step.optional, is_result)
 
 
 def _arrows(step: StepRow, before: str | None) -> list[StepArrow]:

@@ -21,11 +21,11 @@ from dsa.declarations import (
     expressions,
     show,
 )
-from dsa.expr import FALSE, TRUE, BooleanDomain, EnumDomain, Expr, Leaf, Name, Symbol, Value, all_of, negated, walk
+from dsa.expr import FALSE, TRUE, BooleanDomain, EnumDomain, Expr, Leaf, Name, Symbol, Value, all_of, negation, walk
 from dsa.ground_system import Field
 from dsa.machine import Machine
 from dsa.system import after, at_start, happens
-from dsa.targets.closed import ClosedCommand, closed, happened_on, require_small, timer_text
+from dsa.targets.closed import ClosedCommand, closed_model, happened_on, require_small, timer_text
 from dsa.targets.spelling import Identifiers, Syntax
 
 _CONDITION = re.compile(r"[=#<>~]|/\\|\\/")
@@ -106,7 +106,7 @@ def _claim(number: int, item: Property) -> _TlaProperty:
 class _TlaModule:
     def __init__(self, machine: Machine, module: str | None) -> None:
         self._name = module or module_name(machine)
-        self._laid = laid = closed(machine)
+        self._laid = laid = closed_model(machine)
         require_small(laid, "TLC")
         self._spelled = Identifiers().give
         self._places = [f'"{laid.label(place)}"' for place in range(len(laid.locations))]
@@ -150,10 +150,10 @@ class _TlaModule:
         yield f"Step{step.number} =="
         yield f"  /\\ at = {self._places[command.source]}"
         if step.condition != TRUE:
-            yield f"  /\\ {_closed(self.write(step.condition))}"
+            yield f"  /\\ {_parenthesize(self.write(step.condition))}"
         yield f"  /\\ at' = {self._places[command.target]}"
         for name, value in command.updates:
-            yield f"  /\\ {self._variable(name)}' = {_closed(self.write(value))}"
+            yield f"  /\\ {self._variable(name)}' = {_parenthesize(self.write(value))}"
         same = [self._variable(field.name) for field in self._laid.fields if field.name not in command.after]
         if same:
             yield f"  /\\ UNCHANGED <<{', '.join(same)}>>"
@@ -218,7 +218,7 @@ class _TlaModule:
             text = self.write(condition)
             return f"~({text})" if wanted else text
         laid = self._laid
-        bad = condition if wanted else negated(condition)
+        bad = condition if wanted else negation(condition)
         moments = ((step, after(laid.system, step.command, bad)) for step in laid.steps)
         parts = [f"~({self._taken(step, here)})" for step, here in moments if here != FALSE]
         if laid.ground.grounded(at_start(laid.system, bad)) != FALSE:
@@ -229,12 +229,12 @@ class _TlaModule:
         """Say, of a configuration, that a step can be taken with which something is true."""
         whole = all_of([step.condition, condition])
         here = f"at = {self._places[step.command.source]}"
-        return here if whole == TRUE else f"{here} /\\ {_closed(self.write(whole))}"
+        return here if whole == TRUE else f"{here} /\\ {_parenthesize(self.write(whole))}"
 
     def _unchanged(self, trigger: Expr, compared: tuple[Expr, ...]) -> str:
         found = ((step, after(self._laid.system, step.command, trigger)) for step in self._laid.steps)
         steps = [
-            f"Step{step.number}" if here == TRUE else f"(Step{step.number} /\\ {_closed(self.write(here))})"
+            f"Step{step.number}" if here == TRUE else f"(Step{step.number} /\\ {_parenthesize(self.write(here))})"
             for step, here in found
             if here != FALSE
         ]
@@ -288,7 +288,7 @@ class _TlaModule:
         yield ""
 
 
-def _closed(text: str) -> str:
+def _parenthesize(text: str) -> str:
     """Put a condition into parentheses: TLA+ refuses `a' = b < c`."""
     return f"({text})" if _CONDITION.search(text) else text
 

@@ -11,7 +11,7 @@ from dsa.checks.report import check
 from dsa.edge.document_files import load, shipped
 from dsa.errors import CODES
 from dsa.lang.cells import COLUMNS
-from dsa.lang.expression_parser import RESERVED
+from dsa.lang.expression_parser import KEYWORDS
 from dsa.semantics import Reason
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -45,7 +45,7 @@ def test_the_page_lists_every_code_with_its_meaning():
 
 def test_the_page_lists_the_reserved_words():
     sentence = TABLE[TABLE.index("Reserved as a part:") :].split("\n", 1)[0]
-    assert set(re.findall(r"`(\w+)`", sentence)) == RESERVED
+    assert set(re.findall(r"`(\w+)`", sentence)) == KEYWORDS
 
 
 @pytest.mark.parametrize("name", ["dual_state", "workflow"])

@@ -15,7 +15,7 @@ from each_row import each_row
 from dsa import kernel
 from dsa.cli.main import program
 from dsa.cli.verify import canonical
-from dsa.kernel import established, read
+from dsa.kernel import read, verify_claim
 from dsa.lang import loads
 
 FOLDER = Path(__file__).parents[1] / "golden" / "forged"
@@ -167,7 +167,7 @@ def test_claim_of_more_configurations_than_are_gone_through_is_refused(monkeypat
     text = canonical(loads(machine))[1]
     claim = {"form": "always {}", "parts": ["x <= n"], "at": {"n": "999999999999"}, "proofs": []}
     with pytest.raises(AssertionError, match="it goes through more than 2,000 configurations"):
-        established(text, claim)
+        verify_claim(text, claim)
 
 
 def test_a_machine_that_cannot_be_printed_is_refused():

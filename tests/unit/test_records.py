@@ -8,11 +8,11 @@ from example_machines import dual_state
 
 from dsa.errors import TraceError
 from dsa.semantics import Occurrence
-from dsa.trace import follow, recorded
+from dsa.trace import follow, to_record
 from dsa.trace_format import from_text, to_itf, to_jsonl
 
 RUN = [Occurrence("specification"), Occurrence("artifact"), Occurrence("verdict", {"g": "failed"})]
-TRACE = recorded(follow(dual_state(), RUN), "dual_state", 1)
+TRACE = to_record(follow(dual_state(), RUN), "dual_state", 1)
 
 
 @pytest.mark.parametrize("written", [to_jsonl(TRACE), to_itf(TRACE)], ids=["jsonl", "itf"])

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from dsa.checks.search.state_graph import components
-from dsa.compiled_step import CompiledStep, Moved, compiled_step
+from dsa.compiled_step import CompiledStep, Move, compiled_step
 from dsa.declarations import OUTSIDE
 from dsa.errors import ParameterError
 from dsa.expr import EnumDomain, Interval, RangeDomain, Value, show_value
@@ -502,7 +502,7 @@ class _StepComparison:
         values = tuple(numbered[known[v.name]] if v.name in known else other for v, numbered, other in held)
         return Configuration(at.state, values, at.outstanding, at.precedence)
 
-    def _require_taken(self, here: Configuration, known: Mapping[str, int], taken: Any, moved: Moved | None) -> None:  # noqa: ANN401
+    def _require_taken(self, here: Configuration, known: Mapping[str, int], taken: Any, moved: Move | None) -> None:  # noqa: ANN401
         """Raise AssertionError unless a row is taken where the table has one, and leads where that does."""
         assert (moved is None) == (taken is None), "one takes a row, the other does not"
         if moved is None:
@@ -538,7 +538,7 @@ def _precedence(order: Iterable[tuple[str, str]]) -> Precedence:
     return frozenset((timer(shorter), timer(longer)) for shorter, longer in order)
 
 
-def _moved(compiled: CompiledStep, here: Configuration, occurrence: Occurrence) -> Moved | None:
+def _moved(compiled: CompiledStep, here: Configuration, occurrence: Occurrence) -> Move | None:
     """Return what the compiled step takes where variables are sealed. Raises SealedError where it looks at one."""
     try:
         moved = compiled.move(here, occurrence)

@@ -18,8 +18,8 @@ from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Induc
 from dsa.checks.proof.prover import Proof, ProofReport
 from dsa.checks.report import CheckReport
 from dsa.declarations import Effect, Event
-from dsa.expr import Expr, Leaf, Name, Value, negated, show_value, substituted, unparse
-from dsa.kernel import GUARDED, REST, STUCK, TABLE
+from dsa.expr import Expr, Leaf, Name, Value, negation, show_value, substitute, unparse
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE
 from dsa.machine import Machine, minima
 from dsa.system import Location, Promise, System
 from dsa.trace import show_values
@@ -96,7 +96,7 @@ class Certifier:
 
     def guarded(self) -> bool:
         """Claim Definition 4 (S9), which needs no evidence: it is looked at wherever the rows lead, whatever the values are."""
-        return self._add(GUARDED, lambda claim: guarded(self._text, claim, MOST_CONFIGURATIONS))
+        return self._add(DEFINITION_4, lambda claim: guarded(self._text, claim, MOST_CONFIGURATIONS))
 
     def same_steps(self, values: Mapping[str, Value]) -> bool:
         """Claim that the generated step is the table at values of all parameters; whoever verifies it compares the two."""
@@ -228,9 +228,9 @@ def _spoken(expr: Expr) -> str:
         if not isinstance(node, Name):
             return node
         told = Name(_GHOSTS.get(node.name, node.name), node.kind)
-        return negated(told) if node.name == NOW else told
+        return negation(told) if node.name == NOW else told
 
-    return unparse(substituted(expr, leaf))
+    return unparse(substitute(expr, leaf))
 
 
 #: The obligations that one claim says together: that no fault is reachable.
@@ -272,7 +272,7 @@ def _certify_evidence(certifier: Certifier, report: ProofReport, faultless: Sequ
 def _claimed(report: ProofReport) -> list[tuple[declarations.Form | str, Proof]]:
     """Return what was proved beyond the machine being free of faults, as forms."""
     deadlock = next(proof for proof in report.obligations if proof.name == "deadlock")
-    forms = [(STUCK, deadlock), (REST, report.rest), *((proof.form, proof) for proof in report.properties)]
+    forms = [(NO_DEADLOCK, deadlock), (REST, report.rest), *((proof.form, proof) for proof in report.properties)]
     return [(form, proof) for form, proof in forms if form and proof and proof.evidence is not None]
 
 
@@ -290,7 +290,7 @@ def certify_verdicts(certifier: Certifier, report: CheckReport) -> None:
     """Claim what every machine owes, and all that holds, at the parameter values that a check explored."""
     for exploration in report.explorations:
         certifier.hold(FAULTLESS, exploration.parameters)
-        certifier.hold(STUCK, exploration.parameters)
+        certifier.hold(NO_DEADLOCK, exploration.parameters)
     certifier.guarded()
     for result in report.properties:
         if result.verdict == "HOLDS" and result.claim is not None:

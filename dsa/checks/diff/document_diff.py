@@ -41,7 +41,7 @@ from dsa.expr import (
     Or,
     guards_read,
     show_value,
-    simplified,
+    simplify,
     unparse,
     unparse_domain,
 )
@@ -330,7 +330,7 @@ def _percept(step: ScenarioStep) -> str:
 
 def canonical(expr: Expr) -> Expr:
     """Return an expression of the same value everywhere, spelled in one way: operands whose order says nothing are sorted."""
-    return _ordered(simplified(expr))
+    return _ordered(simplify(expr))
 
 
 def _ordered(expr: Expr) -> Expr:

@@ -21,7 +21,7 @@ from dsa.checks.odds.chain_solver import rounded
 from dsa.checks.odds.markov_chain import ChainTooLargeError
 from dsa.checks.odds.run_odds import Question, RunOdds, obstacles
 from dsa.declarations import Variable
-from dsa.expr import FALSE, Interval, Value, all_of, any_of, concrete, constant, negated, substituted
+from dsa.expr import FALSE, Interval, Value, all_of, any_of, concrete, constant, negation, substitute
 from dsa.machine import Machine
 from dsa.system import GuardedCommand, System, in_domain
 from dsa.text import closest
@@ -78,7 +78,7 @@ def _plain(system: System, decide: "_Decision") -> list[GuardedCommand]:
     fixed = {v.name: v for v in system.variables if not decide.grows_with(v)}
     found = []
     for command in system.commands:
-        condition = all_of([command.enabled, *map(negated, command.rivals)])
+        condition = all_of([command.enabled, *map(negation, command.rivals)])
         safe = all_of(in_domain(fixed[name], value) for name, value in command.updates if name in fixed)
         found.append(attrs.evolve(command, enabled=condition, rivals=(), safe=safe))
     return found
@@ -143,7 +143,7 @@ class _Decision:
         """Return the condition when what grows is infinite."""
         match node:
             case expr.Not(operand):
-                return negated(self.condition(operand))
+                return negation(self.condition(operand))
             case expr.And(operands):
                 return all_of(self.condition(operand) for operand in operands)
             case expr.Or(operands):
@@ -181,7 +181,7 @@ class _Decision:
         ((sign, right),) = whole.rest
         slope = self._slope(whole.first) - self._slope(right)
         if slope == 0:  # the two sides grow alike: what is between them does not depend on it
-            return substituted(whole, lambda node: constant(0) if self.grows(node) else node)
+            return substitute(whole, lambda node: constant(0) if self.grows(node) else node)
         if sign not in _OPPOSITE:
             raise NoLimitError(f"{self} is compared for equality")
         return expr.Boolean((sign in {">", ">="}) == (slope > 0))
@@ -211,7 +211,7 @@ class _Decision:
             known = isinstance(node, expr.Name) and node.name in self._constants and node.name not in self._grown
             return constant(self._constants[node.name]) if known else node  # type: ignore[union-attr]  # a Name
 
-        found = substituted(whole, leaf)
+        found = substitute(whole, leaf)
         if not isinstance(found, expr.Integer):
             raise NoLimitError(f"{self} is multiplied by what is no constant")
         return found.value

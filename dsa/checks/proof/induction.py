@@ -18,7 +18,7 @@ import attrs
 
 from dsa.checks.observers import WatchedCondition
 from dsa.checks.proof.solver import Logic, SolverAnswer
-from dsa.expr import TRUE, Compare, Expr, Leaf, Name, Value, disjunction, evaluate, negated, substituted, walk
+from dsa.expr import TRUE, Compare, Expr, Leaf, Name, Value, disjunction, evaluate, negation, substitute, walk
 from dsa.system import GuardedCommand, Promise, System, start_values
 
 
@@ -102,7 +102,7 @@ def before(command: GuardedCommand, condition: Expr) -> Expr:
     def leaf(node: Leaf) -> Expr:
         return command.after.get(node.name, node) if isinstance(node, Name) and node.kind == "variable" else node
 
-    return substituted(condition, leaf)
+    return substitute(condition, leaf)
 
 
 @attrs.frozen
@@ -116,7 +116,7 @@ class Region:
     def condition(self, index: int) -> list[Expr]:
         """Return when a command is taken and counts."""
         command = self.system.commands[index]
-        parts = [command.enabled, command.safe, *map(negated, command.rivals), self.while_true]
+        parts = [command.enabled, command.safe, *map(negation, command.rivals), self.while_true]
         return [part for part in parts if part != TRUE]
 
 
@@ -139,7 +139,7 @@ class Induction:
         system = self._system
         alive = {place: list(dict.fromkeys(found)) for place, found in guessed.items()}
         initial = start_values(system)
-        alive[0] = [c for c in alive.get(0, []) if self._logic.ask([negated(at_start(c, initial))]).can_be == "no"]
+        alive[0] = [c for c in alive.get(0, []) if self._logic.ask([negation(at_start(c, initial))]).can_be == "no"]
         todo = deque(self._region.commands)
         waiting = set(todo)
         leaving: dict[int, list[int]] = {}
@@ -168,7 +168,7 @@ class Induction:
         dropped = False
         while wanted:
             base = [*self._region.condition(index), *here]
-            answer = self._logic.ask([*base, disjunction([negated(after) for after in wanted.values()])])
+            answer = self._logic.ask([*base, disjunction([negation(after) for after in wanted.values()])])
             broken = set() if answer.can_be == "no" else self._broken(answer, wanted, base)
             if not broken:
                 break
@@ -185,7 +185,7 @@ class Induction:
             found = {c for c, after in wanted.items() if evaluate(after, answer.values) is not True}
             if found:
                 return found
-        return {c for c, after in wanted.items() if self._logic.ask([*base, negated(after)]).can_be != "no"}
+        return {c for c, after in wanted.items() if self._logic.ask([*base, negation(after)]).can_be != "no"}
 
 
 def _plainest(found: Sequence[Expr]) -> list[Expr]:
@@ -204,7 +204,7 @@ def at_start(condition: Expr, initial: Mapping[str, Expr]) -> Expr:
     def leaf(node: Leaf) -> Expr:
         return initial[node.name] if isinstance(node, Name) and node.kind == "variable" else node
 
-    return substituted(condition, leaf)
+    return substitute(condition, leaf)
 
 
 def unseen(logic: Logic, lemmas: Lemmas, sight: WatchedCondition) -> SolverAnswer:
@@ -268,7 +268,7 @@ class Slicer:
                 if goal in self._lemmas.get(command.source, ()):
                     found.add(here)
                     continue
-                used = self.used(command.source, [*self._region.condition(index), negated(goal)])
+                used = self.used(command.source, [*self._region.condition(index), negation(goal)])
                 if used is None:
                     return None
                 found |= used

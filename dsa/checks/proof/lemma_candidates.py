@@ -33,11 +33,11 @@ from dsa.expr import (
     Verdict,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
     evaluate,
-    negated,
-    substituted,
+    negation,
+    substitute,
     unparse,
 )
 from dsa.machine import Machine, smallest_values
@@ -118,7 +118,7 @@ def candidates(found: SampleTable, split: Iterable[str] = ()) -> list[expr.Expr]
         if len(set(truth.values)) > 1:
             for side in (True, False):
                 part = found.where([value is side for value in truth.values])
-                premise = negated(truth.name) if side else truth.name
+                premise = negation(truth.name) if side else truth.name
                 more = [c for c in [*_differences(part), *_sums(part)] if c not in known]
                 kept += [any_of([premise, condition]) for condition in more]
                 kept += [any_of([premise, condition]) for condition in _choices(part)]
@@ -134,13 +134,13 @@ def _domain(column: Column) -> tuple[expr.Expr, ...]:
     ):
         return ()
     low, high = column.domain.low, column.domain.high
-    return (compared(column.name, ">=", low), *(() if high is None else (compared(column.name, "<=", high),)))
+    return (comparison(column.name, ">=", low), *(() if high is None else (comparison(column.name, "<=", high),)))
 
 
 def _constants(truths: Iterable[Column]) -> Iterator[expr.Expr]:
     for truth in truths:
         if len(set(truth.values)) == 1:
-            yield truth.name if truth.values[0] else negated(truth.name)
+            yield truth.name if truth.values[0] else negation(truth.name)
 
 
 def _choices(found: SampleTable) -> Iterator[expr.Expr]:
@@ -148,7 +148,7 @@ def _choices(found: SampleTable) -> Iterator[expr.Expr]:
         assert isinstance(column.domain, expr.EnumDomain), "chosen by kind"
         met = [value for value in column.domain.values if value in column.values]
         if len(met) == 1:
-            yield compared(column.name, "==", expr.Symbol(met[0]))
+            yield comparison(column.name, "==", expr.Symbol(met[0]))
         elif len(met) < len(column.domain.values):
             yield expr.Member(column.name, tuple(map(expr.Symbol, met)))
 
@@ -164,7 +164,7 @@ def _implications(truths: Sequence[Column]) -> Iterator[expr.Expr]:
 
 
 def _is(truth: Column, value: expr.Value) -> expr.Expr:
-    return truth.name if value else negated(truth.name)
+    return truth.name if value else negation(truth.name)
 
 
 def _differences(found: SampleTable) -> Iterator[expr.Expr]:
@@ -182,11 +182,11 @@ def _differences(found: SampleTable) -> Iterator[expr.Expr]:
 def _bounds(column: Column, groups: tuple[int, ...]) -> Iterator[expr.Expr]:
     low, high = min(column.whole), max(column.whole)
     if low == high:
-        yield compared(column.name, "==", expr.Integer(low))
+        yield comparison(column.name, "==", expr.Integer(low))
         return
-    yield compared(column.name, ">=", expr.Integer(low))
+    yield comparison(column.name, ">=", expr.Integer(low))
     if _usual([(v, g) for v, g in zip(column.whole, groups, strict=True)], high):
-        yield compared(column.name, "<=", expr.Integer(high))
+        yield comparison(column.name, "<=", expr.Integer(high))
 
 
 def _bound(one: Column, other: Column, groups: tuple[int, ...]) -> Iterator[expr.Expr]:
@@ -195,7 +195,7 @@ def _bound(one: Column, other: Column, groups: tuple[int, ...]) -> Iterator[expr
     if abs(most) > _LARGEST or not _usual(gaps, most) or _is_constant(one) or _is_constant(other):
         return
     right = other.name if most == 0 else expr.Arithmetic("+" if most > 0 else "-", other.name, expr.Integer(abs(most)))
-    yield compared(one.name, "<", other.name) if most == -1 else compared(one.name, "<=", right)
+    yield comparison(one.name, "<", other.name) if most == -1 else comparison(one.name, "<=", right)
 
 
 def _is_constant(column: Column) -> bool:
@@ -228,7 +228,7 @@ def _balanced(names: list[tuple[expr.Name, int]], offset: int) -> Iterator[expr.
     """Write a sum that is 0 with what is added on one side and what is taken away on the other; also as two bounds."""
     left = linear([(name, k) for name, k in names if k > 0], max(offset, 0))
     right = linear([(name, -k) for name, k in names if k < 0], max(-offset, 0))
-    yield from (compared(left, sign, right) for sign in ("==", "<=", ">="))
+    yield from (comparison(left, sign, right) for sign in ("==", "<=", ">="))
 
 
 def linear(terms: Iterable[tuple[expr.Expr, int]], offset: int) -> expr.Expr:
@@ -383,7 +383,7 @@ class Sampler:
             assert not isinstance(node, Verdict), "verdicts are decided in a system"
             return Name(repr(node.value)) if isinstance(node, Symbol) else Name(self._spelled[node.name])
 
-        return repr(expr.value) if isinstance(expr, Boolean) else unparse(substituted(expr, leaf))
+        return repr(expr.value) if isinstance(expr, Boolean) else unparse(substitute(expr, leaf))
 
     @staticmethod
     def _run(source: str) -> dict[str, Any]:

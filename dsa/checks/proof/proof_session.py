@@ -12,7 +12,7 @@ from dsa.checks.proof.lemma_candidates import EXAMPLES, Sample, Sampler, candida
 from dsa.checks.proof.solver import Logic
 from dsa.checks.table_faults import start_outside
 from dsa.declarations import Always, Never
-from dsa.expr import FALSE, Expr, Value, negated
+from dsa.expr import FALSE, Expr, Value, negation
 from dsa.machine import FEW_VALUATIONS, Machine, every_valuation
 from dsa.semantics import Occurrence
 from dsa.system import System, closed_system, in_domain, start_values
@@ -72,11 +72,11 @@ class ProofSession:
         """What is known of the machine's own variables at each location, beyond their domains; what its document claims is tried too."""
         guessed = self.guesses(self.system, self.own_samples)
         for fault in self.system.faults:
-            guessed[fault.location].append(negated(fault.condition))
+            guessed[fault.location].append(negation(fault.condition))
         for claim in self.machine.properties:
             if isinstance(claim.form, Always | Never):
                 for sight in observed(self.system, claim.form).sights:
-                    guessed[sight.location].append(negated(sight.condition))
+                    guessed[sight.location].append(negation(sight.condition))
         return self.inductive(whole(self.system), guessed, {})
 
     def guesses(self, system: System, samples: Iterable[Sample], split: Sequence[str] = ()) -> dict[int, list[Expr]]:

@@ -44,11 +44,11 @@ from dsa.expr import (
     Value,
     all_of,
     any_of,
-    compared,
+    comparison,
     evaluate,
     names,
-    negated,
-    simplified,
+    negation,
+    simplify,
     walk,
 )
 from dsa.machine import minima
@@ -84,18 +84,18 @@ def terms(session: ProofSession, bound: Expr) -> list[Expr]:
     for variable in machine.variables:
         if isinstance(variable.domain, RangeDomain) and variable.domain.high is not None:
             here = Name(variable.name, "variable")
-            shrinking.append(simplified(Arithmetic("-", variable.domain.high, here)))
-            growing.append(simplified(Arithmetic("-", here, variable.domain.low)))
+            shrinking.append(simplify(Arithmetic("-", variable.domain.high, here)))
+            growing.append(simplify(Arithmetic("-", here, variable.domain.low)))
     for lesser, greater in _ordered_everywhere(session):
-        shrinking.append(simplified(Arithmetic("-", greater, lesser)))
+        shrinking.append(simplify(Arithmetic("-", greater, lesser)))
     constants: list[Expr] = [
-        simplified(Arithmetic("-", Name(p.name, "parameter"), p.domain.low))
+        simplify(Arithmetic("-", Name(p.name, "parameter"), p.domain.low))
         for p in machine.parameters
         if isinstance(p.domain, RangeDomain)
     ]
     multiplied = [names(node) for node in walk(bound) if isinstance(node, Arithmetic) and node.operator == "*"]
     products = [
-        simplified(Arithmetic("*", one, other))
+        simplify(Arithmetic("*", one, other))
         for one in shrinking
         for other in constants
         if any(names(one) & factors and names(other) <= factors for factors in multiplied)
@@ -186,7 +186,7 @@ class _SafetySearch:
 
     def _starts(self) -> Iterator[Cost]:
         """Yield the start at each sample: what it costs must be within the bound."""
-        bound = self._session.sampler.predicate(simplified(self._form.bound))
+        bound = self._session.sampler.predicate(simplify(self._form.bound))
         for sample in self._session.own_samples:
             values = sample.configurations[0][1]
             most = int(bound(values, sample.parameters))
@@ -227,20 +227,20 @@ class _SafetySearch:
                 continue
             here, there = self._potential(command.source, factors), self._potential(command.target, factors)
             base = [*whole(system).condition(index), *session.lemmas.get(command.source, ())]
-            for happened, weight in ((self._counted[index], 1), (negated(self._counted[index]), 0)):
-                price = simplified(Arithmetic("+", before(command, there), Integer(weight)))
-                answer = session.logic.ask([*base, happened, compared(price, ">", here)])
+            for happened, weight in ((self._counted[index], 1), (negation(self._counted[index]), 0)):
+                price = simplify(Arithmetic("+", before(command, there), Integer(weight)))
+                answer = session.logic.ask([*base, happened, comparison(price, ">", here)])
                 if answer.can_be == "yes":
                     full = self._filled(answer.values)
                     after_it = [int(evaluate(before(command, term), full)) for term in self._terms]
                     yield Cost(command.source, command.target, self._at(full), tuple(after_it), weight)
 
     def _dear_start(self, factors: Factors) -> Iterator[Cost]:
-        initial = {v.name: simplified(v.initial) for v in self._session.system.variables}
+        initial = {v.name: simplify(v.initial) for v in self._session.system.variables}
         begun = said_of_start(self._potential(0, factors), initial)
-        cost = simplified(Arithmetic("+", begun, Integer(int(self._first))))
-        bound = simplified(self._form.bound)
-        answer = self._session.logic.ask([compared(cost, ">", bound)])
+        cost = simplify(Arithmetic("+", begun, Integer(int(self._first))))
+        bound = simplify(self._form.bound)
+        answer = self._session.logic.ask([comparison(cost, ">", bound)])
         if answer.can_be == "yes":
             full = self._filled(answer.values)
             full |= {name: evaluate(value, full) for name, value in initial.items()}
@@ -265,8 +265,8 @@ class _SafetySearch:
         return linear([(term, k) for term, k in found if term != Integer(1)], dict(found)[Integer(1)])
 
     def _bounded(self, place: int, factors: Factors) -> Expr:
-        total = simplified(Arithmetic("+", _COUNT, self._potential(place, factors)))
-        return compared(total, "<=", simplified(self._form.bound))
+        total = simplify(Arithmetic("+", _COUNT, self._potential(place, factors)))
+        return comparison(total, "<=", simplify(self._form.bound))
 
 
 OBSERVERS = (SEEN, WAITING, COUNT, OPEN)
@@ -384,7 +384,7 @@ class Safety:
         if found is not None:
             return found
         for sight in self._found.sights:
-            guessed[sight.location].append(negated(sight.condition))
+            guessed[sight.location].append(negation(sight.condition))
         return self._shown(self._inductive(guessed))
 
     def _is_product(self) -> bool:
@@ -498,7 +498,7 @@ class _Clauses:
         term, system = self._logic.term, self._system
         facts = [term(fact) for fact in self._logic.known_of([name.name for name in self._names])]
         initial = start_values(system)
-        begins = [term(compared(Name(v.name, "variable"), "==", initial[v.name])) for v in system.variables]
+        begins = [term(comparison(Name(v.name, "variable"), "==", initial[v.name])) for v in system.variables]
         rules = [(self._at[0](*self._terms), [*facts, *begins])]
         for command in system.commands:
             after = [term(command.after.get(name.name, name)) for name in self._names]
@@ -526,7 +526,7 @@ class _Clauses:
         if kind == z3.Z3_OP_OR:
             return any_of(parts)
         if kind == z3.Z3_OP_NOT:
-            return negated(parts[0])
+            return negation(parts[0])
         if kind == z3.Z3_OP_UMINUS:
             return Negate(parts[0])
         signs = {z3.Z3_OP_LE: "<=", z3.Z3_OP_GE: ">=", z3.Z3_OP_LT: "<", z3.Z3_OP_GT: ">", z3.Z3_OP_EQ: "=="}
@@ -554,11 +554,11 @@ class _Clauses:
             holds = COMPARISONS[sign]
             numbers = {value: self._logic.number_of(value) for value in self._values[name.name]}
             kept = (v for v, n in numbers.items() if (holds(n, number.value) if listed[0] else holds(number.value, n)))
-            return any_of(compared(name, "==", Symbol(value)) for value in kept)
+            return any_of(comparison(name, "==", Symbol(value)) for value in kept)
         if sign == "==" and self._z3.is_bool(found.arg(0)):
             one, other = parts
-            return any_of([all_of([one, other]), all_of([negated(one), negated(other)])])
-        return compared(parts[0], sign, parts[1])
+            return any_of([all_of([one, other]), all_of([negation(one), negation(other)])])
+        return comparison(parts[0], sign, parts[1])
 
 
 def _folded(sign: Any, parts: Sequence[Expr]) -> Expr:  # noqa: ANN401  (one of three signs)

@@ -44,7 +44,7 @@ from dsa.expr import (
     Or,
     evaluate,
     names,
-    simplified,
+    simplify,
     walk,
 )
 from dsa.ground_system import Field, Ground, GroundRule, GroundWatch
@@ -202,7 +202,7 @@ class Writer:
 
     def number(self, expr: Expr) -> Text:
         """Write an expression as a number; a condition as 0 or 1."""
-        expr = simplified(expr)
+        expr = simplify(expr)
         return self._bound([expr], lambda phrases: phrases.number(expr))
 
     def target(self, rule: GroundRule) -> Text:
@@ -246,7 +246,7 @@ def moved(ground: Ground, rule: GroundRule) -> DataChange:
     dropped: list[Field] = []
     computed: list[tuple[Field, Expr]] = []
     for index, value in rule.updates:
-        field, value = ground.fields[index], simplified(value)  # noqa: PLW2901  (the same value, folded)
+        field, value = ground.fields[index], simplify(value)  # noqa: PLW2901  (the same value, folded)
         difference = _difference(field, value, pins)
         if difference is not None:
             shift += difference * field.stride

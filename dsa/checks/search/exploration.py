@@ -48,7 +48,7 @@ from dsa.checks.search.engine import (
     stopped_by,
 )
 from dsa.errors import DsaError
-from dsa.expr import FALSE, Expr, Value, all_of, any_of, negated
+from dsa.expr import FALSE, Expr, Value, all_of, any_of, negation
 from dsa.ground_system import Ground, GroundRule, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, step
@@ -470,7 +470,7 @@ def _seen_when(grounded: Ground, fault: SystemFault) -> Expr:
     if end == FALSE or fault.reason != "invalid_state":
         return fault.condition
     ways = any_of(rule.condition for rule in grounded.rules_at[fault.location])
-    return all_of([fault.condition, any_of([negated(end), ways])])
+    return all_of([fault.condition, any_of([negation(end), ways])])
 
 
 def _deadlocks(grounded: Ground) -> Iterator[tuple[int, Expr]]:
@@ -478,7 +478,7 @@ def _deadlocks(grounded: Ground) -> Iterator[tuple[int, Expr]]:
     system: System = grounded.system
     for place, rules in enumerate(grounded.rules_at):
         if system.may_rest(place) and not system.is_final(place):
-            yield place, negated(any_of([system.end_at(place), *(rule.condition for rule in rules)]))
+            yield place, negation(any_of([system.end_at(place), *(rule.condition for rule in rules)]))
 
 
 def _witnesses(machine: Machine, seen: Iterable[tuple[SystemFault, Configuration]]) -> tuple[Witness, ...]:

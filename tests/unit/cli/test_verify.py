@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from dsa.cli.main import program
 from dsa.errors import DocumentError
-from dsa.kernel import GUARDED, TABLE
+from dsa.kernel import DEFINITION_4, TABLE
 
 NEEDS = "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
 
@@ -56,7 +56,7 @@ def test_what_is_not_certified_is_said():
     assert "out.json: not certified: never a: it is VIOLATED" in made.stderr
     assert "out.json: not certified: a with probability >= 0.5: " in made.stderr
     said = [line[17:].split(":")[0] for line in dsa("verify", "out.json").stdout.splitlines()[1:]]
-    assert said == ["no fault", "no deadlock", GUARDED, "always a", NEEDS.removesuffix(": ")]
+    assert said == ["no fault", "no deadlock", DEFINITION_4, "always a", NEEDS.removesuffix(": ")]
     missing = dsa("verify", "out.json", "m.md")
     assert missing.exit_code == 1
     assert [line for line in missing.stdout.splitlines() if line.startswith("not claimed")] == [

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from dsa.declarations import Case, Prompt
-from dsa.lang import digest, dumps, formatted, loads, machine_of, read_machine, read_spec
+from dsa.lang import digest, dumps, format_document, loads, machine_of, read_machine, read_spec
 
 
 def codes(text):
@@ -175,8 +175,8 @@ def test_faults_of_a_spec_are_found(old, new, code, dual):
     ],
 )
 def test_tables_of_the_language_are_laid_out(text, expected):
-    assert formatted(text) == expected
-    assert formatted(expected) == expected
+    assert format_document(text) == expected
+    assert format_document(expected) == expected
 
 
 def test_a_hint_lists_as_many_values_as_fit_a_line():
