@@ -70,9 +70,9 @@ class OccurrenceLike(Protocol):
 class CompiledRow:
     """What follows from a row in a state with these effects outstanding and this order of timers, whatever the variables hold.
 
-    `effects` and `cancelled` are those of `Taken`. `started` are the effects that begin, each with its place among those of the row and whether it
-    has answers; `ended` are those that are outstanding no longer, `stopped` those of them that are stopped. `outstanding` are the
-    effects outstanding, `precedence` the order of timers after it. `updated` are the variables that the row assigns, with their places. `step` names the step worked on before the row,
+    `effects` and `cancelled` are those of `Taken`. `starts` are the effects that begin, each with its place among those of the row and whether it
+    has answers; `endings` are those that are outstanding no longer, `stops` those of them that are stopped. `outstanding` are the
+    effects outstanding, `precedence` the order of timers after it. `assignments` are the variables that the row assigns, with their places. `step` names the step worked on before the row,
     `finalises` the workflow variable that the row sets, `revokes` those it revokes.
     """
 
@@ -82,14 +82,14 @@ class CompiledRow:
     source: str
     target: str
     effects: tuple[str, ...]
-    started: tuple[tuple[str, str, bool], ...]
+    starts: tuple[tuple[str, str, bool], ...]
     outstanding: frozenset[str]
     cancelled: tuple[str, ...]
-    ended: tuple[str, ...]
-    stopped: tuple[str, ...]
+    endings: tuple[str, ...]
+    stops: tuple[str, ...]
     timers: tuple[DropTimer | ArmTimer, ...]
     precedence: Precedence
-    updated: tuple[tuple[int, str], ...]
+    assignments: tuple[tuple[int, str], ...]
     step: str
     finalises: str | None
     revokes: frozenset[str]
@@ -112,7 +112,7 @@ class CompiledStep:
         self.machine = machine
         self.origins = {name: event.origin for name, event in machine.event_named.items()}
         self._groups = _Groups(machine)
-        self._known: dict[tuple[object, ...], Taken] = {}
+        self._results: dict[tuple[object, ...], Taken] = {}
 
     def step(self, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
         """Return what `dsa.semantics.step` returns."""
@@ -122,7 +122,7 @@ class CompiledStep:
         )  # fmt: skip
         if configuration.precedence:
             key = (*key, configuration.precedence)
-        taken = self._known.get(key)
+        taken = self._results.get(key)
         if taken is not None:
             return taken
         outcome = self.move(configuration, occurrence)
@@ -131,31 +131,31 @@ class CompiledStep:
         move, after_values = outcome
         after = Configuration(move.target, after_values, move.outstanding, move.precedence)
         taken = Taken(after, move.row, move.effects, move.cancelled)
-        if len(self._known) < MAX_REMEMBERED:
-            self._known[key] = taken
+        if len(self._results) < MAX_REMEMBERED:
+            self._results[key] = taken
         return taken
 
-    def move(self, place: ConfigurationLike, given: OccurrenceLike) -> Move | Refusal:
+    def move(self, place: ConfigurationLike, occurrence: OccurrenceLike) -> Move | Refusal:
         """Return what follows from the row that `dsa.semantics.step` takes, with the values after it, or its refusal."""
-        source = given.source
-        key = (place.state, given.event) if source is None else (place.state, source, given.event)
-        return self._groups[key](place, given) or self._refused(place, given)
+        source = occurrence.source
+        key = (place.state, occurrence.event) if source is None else (place.state, source, occurrence.event)
+        return self._groups[key](place, occurrence) or self._refusal(place, occurrence)
 
-    def _refused(self, place: ConfigurationLike, given: OccurrenceLike) -> Refusal:
+    def _refusal(self, place: ConfigurationLike, occurrence: OccurrenceLike) -> Refusal:
         here = Configuration(place.state, place.values, place.outstanding, place.precedence)
-        refusal = step(self.machine, here, Occurrence(given.event, given.verdicts, given.source))
+        refusal = step(self.machine, here, Occurrence(occurrence.event, occurrence.verdicts, occurrence.source))
         assert isinstance(refusal, Refusal), (
-            f"the compiled step of {self.machine.name} takes no row in {here} on {given}"
+            f"the compiled step of {self.machine.name} takes no row in {here} on {occurrence}"
         )
         return refusal
 
 
 def compiled_step(machine: Machine) -> CompiledStep:
     """Return the compiled step of a machine; all that is done with the machine shares it."""
-    found: CompiledStep | None = machine.worked_out.get("compiled_step")
-    if found is None:
-        found = machine.worked_out["compiled_step"] = CompiledStep(machine)
-    return found
+    result: CompiledStep | None = machine.worked_out.get("compiled_step")
+    if result is None:
+        result = machine.worked_out["compiled_step"] = CompiledStep(machine)
+    return result
 
 
 class _Groups(dict[tuple[str, ...], Group]):
@@ -164,26 +164,26 @@ class _Groups(dict[tuple[str, ...], Group]):
     def __init__(self, machine: Machine) -> None:
         super().__init__()
         self._machine, self._writer = machine, _StepWriter(machine)
-        self._compiled: dict[tuple[str, str], Group] = {}
+        self._functions: dict[tuple[str, str], Group] = {}
 
     def __missing__(self, key: tuple[str, ...]) -> Group:
         rows = self._rows(*key)
         if not rows:  # not kept: there is no end to what may be asked
             return _no_rows
         name = rows[0].source, rows[0].event
-        if name not in self._compiled:
-            self._compiled[name] = self._writer.compiled(rows)
-        self[key] = self._compiled[name]
+        if name not in self._functions:
+            self._functions[name] = self._writer.compile_rows(rows)
+        self[key] = self._functions[name]
         return self[key]
 
     def _rows(self, leaf: str, event: str, timer: str | None = None) -> tuple[Transition, ...]:
         """Return the candidates for an event, or for a timer of a source (S3, S11)."""
         if timer is not None:
-            return self._machine.rows_from[event, timer] if (event, timer) in self._machine.armed(leaf) else ()
+            return self._machine.rows_from[event, timer] if (event, timer) in self._machine.armed_timers(leaf) else ()
         return () if event.startswith(TIMER_PREFIX) else self._machine.rows_for(leaf, event)
 
 
-def _no_rows(_place: ConfigurationLike, _given: OccurrenceLike) -> None:
+def _no_rows(_place: ConfigurationLike, _occurrence: OccurrenceLike) -> None:
     return None
 
 
@@ -194,8 +194,8 @@ class _Moves(dict[Any, CompiledRow | None]):
     identity.
     """
 
-    def __init__(self, machine: Machine, row: Transition, shared: dict[frozenset[str], frozenset[str]]) -> None:
-        self._machine, self._row, self._shared = machine, row, shared
+    def __init__(self, machine: Machine, row: Transition, pool: dict[frozenset[str], frozenset[str]]) -> None:
+        self._machine, self._row, self._pool = machine, row, pool
         self.is_of_leaf = row.source in machine.leaves
 
     @property
@@ -212,17 +212,17 @@ class _Moves(dict[Any, CompiledRow | None]):
         else:
             state, outstanding = (self._row.source, key) if self.is_of_leaf else key
             here = Configuration(state, (), outstanding)
-        move = _move(self._machine, here, self._row, self._shared)
+        move = _move(self._machine, here, self._row, self._pool)
         if len(self) < MAX_REMEMBERED:
             self[key] = move
         return move
 
 
 def _move(
-    machine: Machine, here: Configuration, row: Transition, shared: dict[frozenset[str], frozenset[str]]
+    machine: Machine, here: Configuration, row: Transition, pool: dict[frozenset[str], frozenset[str]]
 ) -> CompiledRow | None:
     before, outstanding = here.state, here.outstanding
-    target = before if row.target == STAY else machine.entered(row.target)
+    target = before if row.target == STAY else machine.entry_leaf(row.target)
     after, cancelled, twice = after_effects(machine, outstanding, row, target)
     if twice is not None:
         return None
@@ -237,14 +237,14 @@ def _move(
         source=before,
         target=target,
         effects=effects,
-        started=_starts(machine, effects, after),
-        outstanding=shared.setdefault(after, after),
+        starts=_starts(machine, effects, after),
+        outstanding=pool.setdefault(after, after),
         cancelled=cancelled,
-        ended=(*cancelled, *([] if origin is None else [origin])),
-        stopped=tuple(effect for effect in cancelled if effect in outstanding and effect != origin),
+        endings=(*cancelled, *([] if origin is None else [origin])),
+        stops=tuple(effect for effect in cancelled if effect in outstanding and effect != origin),
         timers=timers,
         precedence=precedence_after(machine, here.precedence, timers, target),
-        updated=tuple((place, v.name) for place, v in enumerate(machine.variables) if v.name in updates),
+        assignments=tuple((place, v.name) for place, v in enumerate(machine.variables) if v.name in updates),
         step=step_of(machine, before),
         finalises=next(iter(workflow_variables_set(machine, row)), None),
         revokes=frozenset(update.variable for update in row.updates if isinstance(update, Revoke)),
@@ -274,9 +274,9 @@ class _StepWriter:
         self._outside = [name for name, value in self._initial.items() if not machine.values_of[name].contains(value)]
         self._constants: dict[str, Any] = {}
         self._texts: dict[str, str] = {}
-        self._shared: dict[frozenset[str], frozenset[str]] = {}
+        self._pool: dict[frozenset[str], frozenset[str]] = {}
 
-    def compiled(self, rows: tuple[Transition, ...]) -> Group:
+    def compile_rows(self, rows: tuple[Transition, ...]) -> Group:
         """Return the function for the rows of one source and event."""
         code = compile("\n".join(self.source(rows)), "<compiled machine>", "exec")
         exec(code, self._constants)  # noqa: S102  (our own text, made of numbered names and whole numbers)
@@ -337,19 +337,19 @@ class _StepWriter:
         after = dict(self._variables)
         for place, update in enumerate(row.updates):
             after[update.variable] = f"u{place}"
-            yield f"u{place} = {self._updated(update)}"
+            yield f"u{place} = {self._new_value(update)}"
             yield from self._require_domain(update.variable, f"u{place}")
         for name in self._outside:
             if after[name] == self._variables[name]:
                 yield from self._require_domain(name, after[name])
-        moves = _Moves(self._machine, row, self._shared)
+        moves = _Moves(self._machine, row, self._pool)
         yield f"m = {self._constant(moves)}[{moves.key}]"
         if any(isinstance(item, Emit) and item.effect in self._machine.answers for item in row.effects):
             yield "if m is None: return None"
         values = f"({', '.join(after.values())},)" if row.updates else "c.values"
         yield f"return m, {values}"
 
-    def _updated(self, update: Assign | Revoke) -> str:
+    def _new_value(self, update: Assign | Revoke) -> str:
         if isinstance(update, Assign):
             return self._python(update.value, {})
         return self._value(self._initial[update.variable])
@@ -377,13 +377,13 @@ class _StepWriter:
         return name
 
     def _python(self, node: expr.Expr, verdicts: dict[str, str]) -> str:
-        return expr.unparse(self._renamed(node, verdicts))
+        return expr.unparse(self._rename(node, verdicts))
 
-    def _renamed(self, node: expr.Expr, verdicts: dict[str, str]) -> expr.Expr:
+    def _rename(self, node: expr.Expr, verdicts: dict[str, str]) -> expr.Expr:
         """Return the expression with numbered names: what `unparse` then writes is Python."""
 
-        def renamed(inner: expr.Expr) -> expr.Expr:
-            return self._renamed(inner, verdicts)
+        def rename(inner: expr.Expr) -> expr.Expr:
+            return self._rename(inner, verdicts)
 
         match node:
             case expr.Boolean(value):
@@ -395,15 +395,15 @@ class _StepWriter:
             case expr.Verdict(guard, outcome):
                 return expr.Compare(expr.Name(verdicts[guard]), (("==", expr.Name(repr(outcome))),))
             case expr.Not(operand) | expr.Negate(operand):
-                return type(node)(renamed(operand))
+                return type(node)(rename(operand))
             case expr.Arithmetic(sign, left, right):
-                return expr.Arithmetic(sign, renamed(left), renamed(right))
+                return expr.Arithmetic(sign, rename(left), rename(right))
             case expr.Compare(first, rest):
-                return expr.Compare(renamed(first), tuple((sign, renamed(operand)) for sign, operand in rest))
+                return expr.Compare(rename(first), tuple((sign, rename(operand)) for sign, operand in rest))
             case expr.Member(operand, choices):
-                return expr.Member(renamed(operand), tuple(map(renamed, choices)))
+                return expr.Member(rename(operand), tuple(map(rename, choices)))
             case expr.And(operands) | expr.Or(operands):
-                return type(node)(tuple(map(renamed, operands)))
+                return type(node)(tuple(map(rename, operands)))
             case expr.Integer():
                 return node
 

@@ -71,8 +71,8 @@ def read_reference(text: str, events: Collection[str]) -> Reference:
 
 def _forms(events: Collection[str]) -> str:
     """Return a hint with the reader's own events, where there are any."""
-    named = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
-    one, other = named[0], named[-1]
+    names = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
+    one, other = names[0], names[-1]
     return f"write {one}, {one}.part, {one}? or {one} since {other}, after 'all' for a list of them"
 
 
@@ -375,7 +375,7 @@ class LeadsTo:
     is_weak: bool = False
     doubts: tuple[Doubt, ...] = ()
 
-    def doubted(self, what: Literal["fails", "never answers"]) -> frozenset[str]:
+    def doubtful_effects(self, what: Literal["fails", "never answers"]) -> frozenset[str]:
         """Return the effects of which this is doubted."""
         return frozenset(doubt.effect for doubt in self.doubts if doubt.what == what)
 
@@ -393,7 +393,7 @@ class AtMost:
     """`at most K E [between P and Q]`; `between` is the pair (P, Q)."""
 
     bound: Expr
-    counted: Expr
+    moment: Expr
     between: tuple[Expr, Expr] | None = None
 
 
@@ -429,7 +429,7 @@ class Probability:
 class ExpectedCount:
     """`expected E <= x`: the expected number of E in a run."""
 
-    counted: Expr
+    moment: Expr
     at_most: float
 
 
@@ -452,12 +452,12 @@ def expressions(form: Form) -> tuple[Expr, ...]:
     match form:
         case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p) | ExpectedCount(p):
             return (p,)
-        case UnchangedClaim(trigger, changed):
-            return (trigger, *changed)
+        case UnchangedClaim(trigger, values):
+            return (trigger, *values)
         case LeadsTo(left, right) | OnlyAfter(left, right):
             return (left, right)
-        case AtMost(bound, counted, between):
-            return (bound, counted, *(between or ()))
+        case AtMost(bound, moment, between):
+            return (bound, moment, *(between or ()))
 
 
 def show(form: Form) -> str:
@@ -467,25 +467,25 @@ def show(form: Form) -> str:
             return f"always {unparse(p)}"
         case Never(p):
             return f"never {unparse(p)}"
-        case UnchangedClaim(trigger, changed):
-            return f"on {unparse(trigger)}: {', '.join(unparse(expr) for expr in changed)} unchanged"
+        case UnchangedClaim(trigger, values):
+            return f"on {unparse(trigger)}: {', '.join(unparse(expr) for expr in values)} unchanged"
         case LeadsTo(cause, goal, fair, is_weak, doubts):
-            assuming = f" assuming {'weakly ' if is_weak else ''}fair {', '.join(fair)}" if fair else ""
+            fairness = f" assuming {'weakly ' if is_weak else ''}fair {', '.join(fair)}" if fair else ""
             even_if = f" even if {', '.join(map(str, doubts))}" if doubts else ""
-            return f"{unparse(cause)} leads to {unparse(goal)}{assuming}{even_if}"
+            return f"{unparse(cause)} leads to {unparse(goal)}{fairness}{even_if}"
         case OnlyAfter(later, earlier):
             return f"{unparse(later)} only after {unparse(earlier)}"
-        case AtMost(bound, counted, between):
-            scope = "" if between is None else f" between {' and '.join(unparse(e, closed=True) for e in between)}"
-            return f"at most {unparse(bound)} {unparse(counted, alone=True)}{scope}"
+        case AtMost(bound, moment, between):
+            scope = "" if between is None else f" between {' and '.join(unparse(e, is_closed=True) for e in between)}"
+            return f"at most {unparse(bound)} {unparse(moment, alone=True)}{scope}"
         case Possible(p):
             return f"possible {unparse(p)}"
         case EverywherePossible(p):
             return f"from everywhere possible {unparse(p)}"
         case Probability(p, bound):
             return f"{unparse(p)} with probability {form.sign} {show_number(bound)}"
-        case ExpectedCount(counted, at_most):
-            return f"expected {unparse(counted, alone=True)} <= {show_number(at_most)}"
+        case ExpectedCount(moment, at_most):
+            return f"expected {unparse(moment, alone=True)} <= {show_number(at_most)}"
 
 
 @attrs.frozen
@@ -527,7 +527,7 @@ class Scenario(SourceNode):
 class SpecDeclaration(SourceNode):
     """What a spec says of an effect or a variable of its machine: these columns, by their fields, are to be as they stand there."""
 
-    declared: Effect | Variable
+    declaration: Effect | Variable
     columns: tuple[tuple[str, str], ...]
 
 

@@ -147,9 +147,9 @@ def install_hint(extra: str) -> str:
 MOST_SHOWN = 100
 
 
-def more(found: Sequence[Diagnostic]) -> tuple[str, ...]:
+def more(findings: Sequence[Diagnostic]) -> tuple[str, ...]:
     """Say in a line how many findings are left out behind those that are told; in none, when all are told."""
-    left = len(found) - MOST_SHOWN
+    left = len(findings) - MOST_SHOWN
     return (f"and {left:,} more: mend these first, or see all with dsa check --json",) if left > 0 else ()
 
 
@@ -217,9 +217,9 @@ class ModelUnavailable(GenerationError):  # noqa: N818  # it says what is the ca
 
 
 class PromptTooLong(GenerationError):  # noqa: N818  # it says what is the case
-    """Raised when what a prompt must have does not fit its budget. `tokens` is how many it has at least, `allowed` how many it may have."""
+    """Raised when what a prompt must have does not fit its budget. `tokens` is how many it has at least, `limit` how many it may have."""
 
-    def __init__(self, message: str, *, tokens: int, allowed: int) -> None:
+    def __init__(self, message: str, *, tokens: int, limit: int) -> None:
         self.tokens = tokens
-        self.allowed = allowed
+        self.limit = limit
         super().__init__(message, reason="prompt_too_long")

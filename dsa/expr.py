@@ -240,18 +240,18 @@ def _join(node: type[And] | type[Or], operands: list[Expr], empty: Expr) -> Expr
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
 
 
-def unparse(expr: Expr, *, closed: bool = False, alone: bool = False) -> str:
+def unparse(expr: Expr, *, is_closed: bool = False, alone: bool = False) -> str:
     """Write the expression as a cell has it, with as few parentheses as keep its structure.
 
-    With `closed`, an `and` or `or` at the top is parenthesised, so that words may follow it; with `alone`, everything is
+    With `is_closed`, an `and` or `or` at the top is parenthesised, so that words may follow it; with `alone`, everything is
     that is not a name or a number, so that anything may stand around it.
     """
-    return _unparse(expr, _ATOM if alone else _NOT if closed else _OR)
+    return _unparse(expr, _ATOM if alone else _NOT if is_closed else _OR)
 
 
-def _unparse(expr: Expr, needed: int) -> str:
+def _unparse(expr: Expr, least_level: int) -> str:
     text, level = _text(expr)
-    return f"({text})" if level < needed else text
+    return f"({text})" if level < least_level else text
 
 
 def _text(expr: Expr) -> tuple[str, int]:
@@ -425,41 +425,41 @@ def simplify(node: Expr) -> Expr:
 
 def all_of(operands: Iterable[Expr]) -> Expr:
     """Join by `and`: without what is true, without repetition; false when some operand is, or contradicts another."""
-    kept: dict[Expr, None] = {}
+    parts: dict[Expr, None] = {}
     for operand in operands:
         for part in operand.operands if isinstance(operand, And) else (operand,):
-            if part == FALSE or negation(part) in kept:
+            if part == FALSE or negation(part) in parts:
                 return FALSE
             if part != TRUE:
-                kept[part] = None
-    if any(isinstance(part, Not) and _follows(part.operand, kept) for part in kept):
+                parts[part] = None
+    if any(isinstance(part, Not) and _follows(part.operand, parts) for part in parts):
         return FALSE
-    return conjunction(list(kept))
+    return conjunction(list(parts))
 
 
-def _follows(node: Expr, kept: Container[Expr]) -> bool:
+def _follows(node: Expr, parts: Container[Expr]) -> bool:
     """Return whether an expression follows from what is kept by its form alone."""
     match node:
-        case _ if node in kept:
+        case _ if node in parts:
             return True
         case And(operands):
-            return all(_follows(operand, kept) for operand in operands)
+            return all(_follows(operand, parts) for operand in operands)
         case Or(operands):
-            return any(_follows(operand, kept) for operand in operands)
+            return any(_follows(operand, parts) for operand in operands)
         case _:
             return False
 
 
 def any_of(operands: Iterable[Expr]) -> Expr:
     """Join by `or`: without what is false, without repetition; true when some operand is, or two say everything."""
-    kept: dict[Expr, None] = {}
+    parts: dict[Expr, None] = {}
     for operand in operands:
         for part in operand.operands if isinstance(operand, Or) else (operand,):
-            if part == TRUE or negation(part) in kept:
+            if part == TRUE or negation(part) in parts:
                 return TRUE
             if part != FALSE:
-                kept[part] = None
-    return disjunction(list(kept))
+                parts[part] = None
+    return disjunction(list(parts))
 
 
 def negation(node: Expr) -> Expr:

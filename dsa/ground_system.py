@@ -62,8 +62,8 @@ class DecidedConditions:
     """Conditions of a system: in numbers, decided as far as their fields' values decide them, and as engines write them."""
 
     numeric: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
-    decided: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
-    written: dict[Hashable, Any] = attrs.field(factory=dict)
+    decisions: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
+    code: dict[Hashable, Any] = attrs.field(factory=dict)
 
 
 #: So many items are worked at between two looks at the clock.
@@ -97,12 +97,12 @@ class Ground:
     _effort: SearchEffort = attrs.field(factory=lambda: SearchEffort(_MOST_TRIALS), repr=False, eq=False)
 
     @cached_property
-    def known(self) -> "DecidedConditions":
+    def conditions(self) -> "DecidedConditions":
         """What was worked out of conditions over these fields, at these values."""
         constants = tuple(self.system.machine.constants.items())
         key = ("known", self.fields, tuple(self._numbers.items()), constants, self.hurries)
-        found: DecidedConditions = self.system.memo.setdefault(key, DecidedConditions())
-        return found
+        result: DecidedConditions = self.system.memo.setdefault(key, DecidedConditions())
+        return result
 
     @cached_property
     def volume(self) -> int:
@@ -123,16 +123,16 @@ class Ground:
 
     def require_time(self) -> None:
         """Raise LateError when the time is over."""
-        if self._effort.expired():
+        if self._effort.is_late():
             raise LateError("the time limit was met")
 
     @cached_property
     def rules_at(self) -> tuple[tuple[GroundRule, ...], ...]:
         """The rules of each location."""
-        found: list[list[GroundRule]] = [[] for _ in self.system.locations]
+        rules: list[list[GroundRule]] = [[] for _ in self.system.locations]
         for rule in self.rules:
-            found[rule.source].append(rule)
-        return tuple(map(tuple, found))
+            rules[rule.source].append(rule)
+        return tuple(map(tuple, rules))
 
     @cached_property
     def field_named(self) -> dict[str, Field]:
@@ -161,10 +161,10 @@ class Ground:
     def _domain_of(self) -> dict[str, object]:
         return {variable.name: variable.domain for variable in self.system.variables}
 
-    def encode(self, configuration: Configuration, observed: Mapping[str, expr.Value] | None = None) -> int:
-        """Return the number of a configuration; `observed` has the values of observers, which are 0 or false otherwise."""
+    def encode(self, configuration: Configuration, observer_values: Mapping[str, expr.Value] | None = None) -> int:
+        """Return the number of a configuration; `observer_values` has the values of observers, which are 0 or false otherwise."""
         values = {v.name: x for v, x in zip(self.system.machine.variables, configuration.values, strict=True)}
-        values |= observed or {}
+        values |= observer_values or {}
         data = sum((self.number(values.get(f.name, f.low)) - f.low) * f.stride for f in self.fields)
         return location_of(self.system, configuration) * self.volume + data
 
@@ -175,11 +175,11 @@ class Ground:
     def values(self, number: int) -> dict[str, int | bool]:
         """Return the fields' values at a configuration: an environment for the ground's expressions."""
         data = number % self.volume
-        found: dict[str, int | bool] = {}
+        values: dict[str, int | bool] = {}
         for field in self.fields:
             value = field.low + data // field.stride % field.size
-            found[field.name] = bool(value) if field.is_bool else value
-        return found
+            values[field.name] = bool(value) if field.is_bool else value
+        return values
 
     def successors(self, number: int) -> Iterator[tuple[GroundRule, int]]:
         """Yield the rules taken at a configuration and where each leads; slow, for one configuration at a time."""
@@ -193,29 +193,29 @@ class Ground:
                     after += (int(expr.evaluate(value, values)) - int(values[field.name])) * field.stride
                 yield rule, rule.target * self.volume + after
 
-    def grounded(self, condition: expr.Expr) -> expr.Expr:
+    def ground_condition(self, condition: expr.Expr) -> expr.Expr:
         """Return a condition over the system's variables and parameters in numbers, decided where its values decide it."""
-        return self._decided(self._numeric(condition))
+        return self._decide(self._numeric(condition))
 
     def watches(self, conditions: Iterable[tuple[int, expr.Expr]]) -> tuple[GroundWatch | None, ...]:
         """Ground conditions at locations; None for one that is never true."""
-        found = ((place, self.grounded(condition)) for place, condition in conditions)
-        return tuple(None if condition == FALSE else GroundWatch(place, condition) for place, condition in found)
+        pairs = ((place, self.ground_condition(condition)) for place, condition in conditions)
+        return tuple(None if condition == FALSE else GroundWatch(place, condition) for place, condition in pairs)
 
     def _numeric(self, whole: expr.Expr) -> expr.Expr:
-        found = self.known.numeric.get(whole)
-        if found is None:
+        numeric = self.conditions.numeric.get(whole)
+        if numeric is None:
             match whole:  # conditions are made of one another: their parts are known before they are
                 case expr.And(operands):
-                    found = all_of(map(self._numeric, operands))
+                    numeric = all_of(map(self._numeric, operands))
                 case expr.Or(operands):
-                    found = any_of(map(self._numeric, operands))
+                    numeric = any_of(map(self._numeric, operands))
                 case expr.Not(operand):
-                    found = negation(self._numeric(operand))
+                    numeric = negation(self._numeric(operand))
                 case _:
-                    found = self._in_numbers(whole)
-            self.known.numeric[whole] = found
-        return found
+                    numeric = self._in_numbers(whole)
+            self.conditions.numeric[whole] = numeric
+        return numeric
 
     def _in_numbers(self, whole: expr.Expr) -> expr.Expr:
         constants = self.system.machine.constants
@@ -232,36 +232,36 @@ class Ground:
 
         return substitute(whole, leaf)
 
-    def _decided(self, node: expr.Expr) -> expr.Expr:
+    def _decide(self, node: expr.Expr) -> expr.Expr:
         if isinstance(node, expr.Boolean) or (self.hurries and self.domain_size <= _SOON_SEARCHED):
             return node
-        if node in self.known.decided:
-            return self.known.decided[node]
-        seen = outcomes_at_samples(node, self._ranges)
+        if node in self.conditions.decisions:
+            return self.conditions.decisions[node]
+        outcomes = outcomes_at_samples(node, self._ranges)
         result: expr.Expr = node
-        if True not in seen and self._can_be_true(node) is False:
+        if True not in outcomes and self._can_be_true(node) is False:
             result = FALSE
-        elif False not in seen and self._can_be_true(negation(node)) is False:
+        elif False not in outcomes and self._can_be_true(negation(node)) is False:
             result = expr.TRUE
-        self.known.decided[node] = result
+        self.conditions.decisions[node] = result
         return result
 
     def _can_be_true(self, node: expr.Expr) -> bool | None:
-        effort = SearchEffort(min(_MOST_TRIALS_EACH, self._effort.left), self._effort.expired)
-        given = effort.left
-        found = satisfiable(node, self._ranges, effort)
-        self._effort.left -= given - effort.left
-        return found
+        effort = SearchEffort(min(_MOST_TRIALS_EACH, self._effort.left), self._effort.is_late)
+        budget = effort.left
+        result = satisfiable(node, self._ranges, effort)
+        self._effort.left -= budget - effort.left
+        return result
 
     @cached_property
     def _ranges(self) -> dict[str, Sequence[int]]:
         return {f.name: (False, True) if f.is_bool else range(f.low, f.low + f.size) for f in self.fields}
 
 
-def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool] = lambda: False) -> Ground:
+def ground(system: System, *, hurries: bool = False, is_late: Callable[[], bool] = lambda: False) -> Ground:
     """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken.
 
-    With `hurries`, nothing is decided where there are few configurations: a search is over sooner. Nor is it when `expired` says that the time is over.
+    With `hurries`, nothing is decided where there are few configurations: a search is over sooner. Nor is it when `is_late` says that the time is over.
     """
     machine = system.machine
     domains = {v.name: (v.domain, expr.concrete(v.domain, machine.constants)) for v in system.variables}
@@ -272,31 +272,36 @@ def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool]
         low, size = _extent(values, numbers)
         fields.append(Field(name, low, size, stride, isinstance(domain, expr.BooleanDomain)))
         stride *= size
-    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, SearchEffort(_MOST_TRIALS, expired))
+    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, SearchEffort(_MOST_TRIALS, is_late))
     initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}
     rules = []
-    known: dict[tuple[object, ...], tuple[expr.Expr, tuple[tuple[int, expr.Expr], ...]]] = {}
+    results: dict[tuple[object, ...], tuple[expr.Expr, tuple[tuple[int, expr.Expr], ...]]] = {}
     for index, command in enumerate(system.commands):
-        same = (command.enabled, command.safe, command.rivals, command.updates)  # the same rows hold at many locations
-        if same not in known:
+        same = (
+            command.enabled_when,
+            command.safe,
+            command.rivals,
+            command.updates,
+        )  # the same rows hold at many locations
+        if same not in results:
             updates = tuple((place[name], draft._numeric(value)) for name, value in command.updates)  # noqa: SLF001
-            known[same] = _condition(draft, command.enabled, command.safe, command.rivals), updates
-        condition, updates = known[same]
+            results[same] = _condition(draft, command.enabled_when, command.safe, command.rivals), updates
+        condition, updates = results[same]
         if condition != FALSE:
             rules.append(GroundRule(command.source, command.target, condition, updates, index))
     return attrs.evolve(draft, rules=tuple(rules), start=start)
 
 
-def _condition(draft: Ground, enabled: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
+def _condition(draft: Ground, enabled_when: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
     """Return when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
-    condition = draft.grounded(enabled)
-    if safe != expr.TRUE and draft.grounded(all_of([enabled, negation(safe)])) != FALSE:
-        condition = draft.grounded(all_of([enabled, safe]))
+    condition = draft.ground_condition(enabled_when)
+    if safe != expr.TRUE and draft.ground_condition(all_of([enabled_when, negation(safe)])) != FALSE:
+        condition = draft.ground_condition(all_of([enabled_when, safe]))
     for rival in rivals:
-        if draft.grounded(all_of([enabled, rival])) != FALSE:
-            condition = all_of([condition, negation(draft.grounded(rival))])
+        if draft.ground_condition(all_of([enabled_when, rival])) != FALSE:
+            condition = all_of([condition, negation(draft.ground_condition(rival))])
     return condition
 
 
@@ -313,15 +318,15 @@ def _extent(values: expr.Values, numbers: dict[str, int]) -> tuple[int, int]:
     if isinstance(values, expr.Interval):
         assert values.high is not None, "variables have finite domains"
         return values.low, max(1, values.high - values.low + 1)
-    found = [numbers[value] if isinstance(value, str) else int(value) for value in values.values]
-    return min(found), max(found) - min(found) + 1
+    integers = [numbers[value] if isinstance(value, str) else int(value) for value in values.values]
+    return min(integers), max(integers) - min(integers) + 1
 
 
-def python_source(whole: expr.Expr, spelled: Mapping[str, str]) -> str:
-    """Write a ground expression as Python; `spelled` has the text for each field."""
+def python_source(whole: expr.Expr, field_texts: Mapping[str, str]) -> str:
+    """Write a ground expression as Python; `field_texts` has the text for each field."""
 
     def leaf(node: Leaf) -> expr.Expr:
         assert isinstance(node, expr.Name), "verdicts are decided in a system"
-        return expr.Name(spelled[node.name])
+        return expr.Name(field_texts[node.name])
 
     return expr.unparse(substitute(whole, leaf)) if not isinstance(whole, expr.Boolean) else repr(whole.value)

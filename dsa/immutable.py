@@ -21,22 +21,22 @@ def immutable(_class: type, fields: list["attrs.Attribute[Any]"]) -> list["attrs
     ]
 
 
-def _converter(annotated: object) -> Callable[[Any], Any] | None:
+def _converter(annotation: object) -> Callable[[Any], Any] | None:
     """Return what makes a value of a type that is immutable; None for any other type."""
-    origin, arguments = get_origin(annotated), get_args(annotated)
+    origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in {Union, types.UnionType} and type(None) in arguments:
         inner = [each for each in arguments if each is not type(None)]
         convert = _converter(inner[0]) if len(inner) == 1 else None
         return None if convert is None else attrs.converters.optional(convert)
-    return _CONVERTERS.get(origin or annotated)
+    return _CONVERTERS.get(origin or annotation)
 
 
-def _mapping(given: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return MappingProxyType(given.copy()) if isinstance(given, dict) else given
+def _mapping(value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(value.copy()) if isinstance(value, dict) else value
 
 
-def _sequence(given: Sequence[Any]) -> Sequence[Any]:
-    return tuple(given) if isinstance(given, list) else given
+def _sequence(value: Sequence[Any]) -> Sequence[Any]:
+    return tuple(value) if isinstance(value, list) else value
 
 
 _CONVERTERS: dict[Any, Callable[[Any], Any]] = {

@@ -50,7 +50,7 @@ class Machine:
     generators: tuple[declarations.Generator, ...] = ()
     properties: tuple[Property, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
-    stated: tuple[SpecDeclaration, ...] = attrs.field(default=(), eq=False)
+    spec_declarations: tuple[SpecDeclaration, ...] = attrs.field(default=(), eq=False)
     cases: tuple[declarations.Cases, ...] = ()
     prompts: tuple[declarations.Prompt, ...] = ()
     constraints: str = ""
@@ -65,21 +65,21 @@ class Machine:
         A name that is not a parameter but the first part of some (`rmax` of `rmax.g_test`, `rmax.g_impl`) sets
         them all. Raises ParameterError for an unknown name or a value outside its domain.
         """
-        wanted: dict[str, expr.Value] = {}
+        new_values: dict[str, expr.Value] = {}
         for name, value in {**(values or {}), **more}.items():
-            wanted |= dict.fromkeys(self._parameters_named(name), value)
+            new_values |= dict.fromkeys(self._parameters_named(name), value)
         for parameter in self.parameters:
-            if parameter.name in wanted and (fault := fault_of_value(parameter, wanted[parameter.name], {})):
+            if parameter.name in new_values and (fault := fault_of_value(parameter, new_values[parameter.name], {})):
                 raise ParameterError(fault)
-        changed = (attrs.evolve(p, default=wanted.get(p.name, p.default)) for p in self.parameters)
-        return attrs.evolve(self, parameters=tuple(changed)) if wanted else self
+        parameters = (attrs.evolve(p, default=new_values.get(p.name, p.default)) for p in self.parameters)
+        return attrs.evolve(self, parameters=tuple(parameters)) if new_values else self
 
     def _parameters_named(self, name: str) -> list[str]:
-        known = [parameter.name for parameter in self.parameters]
-        found = [name] if name in known else [other for other in known if other.startswith(f"{name}.")]
-        if not found:
-            raise ParameterError(f"machine {self.name} has no parameter '{name}'; {closest(name, known)}")
-        return found
+        names = [parameter.name for parameter in self.parameters]
+        matches = [name] if name in names else [other for other in names if other.startswith(f"{name}.")]
+        if not matches:
+            raise ParameterError(f"machine {self.name} has no parameter '{name}'; {closest(name, names)}")
+        return matches
 
     @cached_property
     def constants(self) -> dict[str, expr.Value]:
@@ -111,26 +111,28 @@ class Machine:
     @cached_property
     def answers(self) -> dict[str, tuple[str, ...]]:
         """For each effect that has answers, the declared events that answer it."""
-        found: dict[str, tuple[str, ...]] = {}
+        answers: dict[str, tuple[str, ...]] = {}
         for event in self.events:
             if event.origin != declarations.OUTSIDE:
-                found[event.origin] = (*found.get(event.origin, ()), event.name)
-        return found
+                answers[event.origin] = (*answers.get(event.origin, ()), event.name)
+        return answers
 
     @cached_property
     def effects_with_answers(self) -> tuple[str, ...]:
         """The effects that have answers, in the order of Effects; those that it does not list follow in that of the rows that ask for them first."""
-        asked = (item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit))
-        listed = dict.fromkeys([*(effect.name for effect in self.effects), *asked, *self.answers])
-        return tuple(name for name in listed if name in self.answers)
+        emissions = (
+            item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit)
+        )
+        names = dict.fromkeys([*(effect.name for effect in self.effects), *emissions, *self.answers])
+        return tuple(name for name in names if name in self.answers)
 
     @cached_property
     def effect_named(self) -> dict[str, declarations.Effect]:
         """What the Effects say about each effect that they list or a row emits; nothing is said about those that they do not list."""
-        emitted = {
+        emissions = {
             item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit)
         }
-        return {name: declarations.Effect(name) for name in sorted(emitted)} | {
+        return {name: declarations.Effect(name) for name in sorted(emissions)} | {
             effect.name: effect for effect in self.effects
         }
 
@@ -176,20 +178,20 @@ class Machine:
 
     def ancestry(self, state: str) -> tuple[str, ...]:
         """Return the state, its ancestors from the inside out, and `*` unless it is final (S3)."""
-        found = self._ancestries.get(state)
-        if found is None:
+        ancestry = self._ancestries.get(state)
+        if ancestry is None:
             around, above = state, []
             while around:
                 above.append(around)
                 around = around.rpartition(".")[0]
-            found = self._ancestries[state] = (*above, *([] if state in self.final_states else [declarations.STAR]))
-        return found
+            ancestry = self._ancestries[state] = (*above, *([] if state in self.final_states else [declarations.STAR]))
+        return ancestry
 
     @cached_property
     def _ancestries(self) -> dict[str, tuple[str, ...]]:
         return {}
 
-    def entered(self, target: str) -> str:
+    def entry_leaf(self, target: str) -> str:
         """Return the leaf that is entered with `target`: its initial child, and so on inwards."""
         while target in self.parents:
             target = next(s.name for s in self.states if s.parent == target and s.kind == "initial")
@@ -206,10 +208,10 @@ class Machine:
     @cached_property
     def events_from(self) -> dict[str, tuple[str, ...]]:
         """The events and timers that each source has rows for."""
-        found: dict[str, tuple[str, ...]] = {}
+        events: dict[str, tuple[str, ...]] = {}
         for source, event in self.rows_from:
-            found[source] = (*found.get(source, ()), event)
-        return found
+            events[source] = (*events.get(source, ()), event)
+        return events
 
     def rows_for(self, state: str, event: str) -> tuple[declarations.Transition, ...]:
         """Return the rows for an event that is not a timer: those of the innermost source that has any (S3).
@@ -231,7 +233,7 @@ class Machine:
         }
         return {source: events for source, events in timers.items() if events}
 
-    def armed(self, state: str) -> tuple[tuple[str, str], ...]:
+    def armed_timers(self, state: str) -> tuple[tuple[str, str], ...]:
         """Return the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
         if not self._timers_of or state in self.final_states:
             return ()
@@ -240,7 +242,7 @@ class Machine:
     @cached_property
     def orders_timers(self) -> bool:
         """Return whether timers of different durations are armed together somewhere, so that one may precede the other (S11)."""
-        together = ({self.rows_from[timer][0].duration_ms for timer in self.armed(leaf)} for leaf in self.leaves)
+        together = ({self.rows_from[timer][0].duration_ms for timer in self.armed_timers(leaf)} for leaf in self.leaves)
         return any(len(durations) > 1 for durations in together)
 
     @cached_property
@@ -259,15 +261,15 @@ class Machine:
     @cached_property
     def failures_handled(self) -> frozenset[str]:
         """The effects whose `E.failed` some row names: there it must be handled wherever E is outstanding (S7)."""
-        named = {row.event for row in self.transitions}
-        return frozenset(effect for effect in self.answers if f"{effect}.failed" in named)
+        events = {row.event for row in self.transitions}
+        return frozenset(effect for effect in self.answers if f"{effect}.failed" in events)
 
     def resolve_state(self, name: str) -> str | None:
         """Return the full name of a state written by its full name or by its last part where that is unique."""
         if name in self.state_named:
             return name
-        found = [state.name for state in self.states if state.name.rpartition(".")[2] == name]
-        return found[0] if len(found) == 1 else None
+        matches = [state.name for state in self.states if state.name.rpartition(".")[2] == name]
+        return matches[0] if len(matches) == 1 else None
 
 
 def read_guards(rows: tuple[declarations.Transition, ...]) -> tuple[str, ...]:
@@ -281,38 +283,38 @@ def step_of(machine: Machine, state: str) -> str:
     Another machine has one step, however its states are nested: it is called like its one guard, or like the machine
     when it has several.
     """
-    found: str | None = machine.worked_out.get(("step", state))
-    if found is None:
-        found = machine.worked_out["step", state] = _step_of(machine, state)
-    return found
+    name: str | None = machine.worked_out.get(("step", state))
+    if name is None:
+        name = machine.worked_out["step", state] = _step_of(machine, state)
+    return name
 
 
 def used_in(machine: Machine, state: str) -> tuple[tuple[str, str], ...]:
     """Return what the step in progress uses, as pairs of the name that it has there and the step that made it: the step is the last part of `generating.STEP`."""
-    declared = machine.step_named.get(state.partition(".")[2])
-    return () if declared is None else tuple(sorted(declared.uses))
+    step = machine.step_named.get(state.partition(".")[2])
+    return () if step is None else tuple(sorted(step.uses))
 
 
 def show_used(uses: Iterable[tuple[str, str]]) -> str:
     """Write what a step uses."""
-    return ", ".join(f"{name} = {declared}" for name, declared in sorted(uses))
+    return ", ".join(f"{name} = {step}" for name, step in sorted(uses))
 
 
 def step_names(machine: Machine) -> frozenset[str]:
     """Return the names of the steps that the states of a machine work on."""
-    found: frozenset[str] | None = machine.worked_out.get("step names")
-    if found is None:
+    names: frozenset[str] | None = machine.worked_out.get("step names")
+    if names is None:
         works_on = (step_of(machine, leaf) for leaf in machine.leaves)
-        found = machine.worked_out["step names"] = frozenset([*machine.step_named, *works_on])
-    return found
+        names = machine.worked_out["step names"] = frozenset([*machine.step_named, *works_on])
+    return names
 
 
 def _step_of(machine: Machine, state: str) -> str:
     last = state.rpartition(".")[2]
-    judging = [guard.name for guard in machine.guards if guard.judges]
-    if "." in state and last in judging:  # every step has a guard of its name
+    guards = [guard.name for guard in machine.guards if guard.judges]
+    if "." in state and last in guards:  # every step has a guard of its name
         return last
-    return judging[0] if len(judging) == 1 else machine.name
+    return guards[0] if len(guards) == 1 else machine.name
 
 
 def workflow_variables_set(machine: Machine, row: declarations.Transition) -> tuple[str, ...]:
@@ -322,18 +324,18 @@ def workflow_variables_set(machine: Machine, row: declarations.Transition) -> tu
 
 
 def fault_of_value(
-    declared: declarations.RunParameter | declarations.Variable, value: expr.Value, constants: expr.Environment
+    declaration: declarations.RunParameter | declarations.Variable, value: expr.Value, constants: expr.Environment
 ) -> str:
     """Return why a value does not fit what is declared; an empty text when it does."""
-    values = expr.concrete(declared.domain, constants)
+    values = expr.concrete(declaration.domain, constants)
     if values.contains(value):
         return ""
-    name, domain = f"{kind_of(declared)} {declared.name}", expr.unparse_domain(declared.domain)
+    name, domain = f"{kind_of(declaration)} {declaration.name}", expr.unparse_domain(declaration.domain)
     if isinstance(values, expr.Interval) and (isinstance(value, bool) or not isinstance(value, int)):
-        given = f"'{value}'" if isinstance(value, str) else expr.show_value(value)
-        return f"{name} = {given} is not a whole number; its domain is {domain}"
-    meant = nearest(str(value), map(expr.show_value, values.values)) if isinstance(values, expr.Choices) else None
-    hint = "" if meant is None else f"; did you mean '{meant}'?"
+        text = f"'{value}'" if isinstance(value, str) else expr.show_value(value)
+        return f"{name} = {text} is not a whole number; its domain is {domain}"
+    match = nearest(str(value), map(expr.show_value, values.values)) if isinstance(values, expr.Choices) else None
+    hint = "" if match is None else f"; did you mean '{match}'?"
     return f"{name} = {expr.show_value(value)} lies outside its domain {domain}{hint}"
 
 
@@ -360,14 +362,16 @@ def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
 
 
 def every_valuation(
-    machine: Machine, most: int, given: Mapping[str, expr.Value] | None = None
+    machine: Machine, most: int, overrides: Mapping[str, expr.Value] | None = None
 ) -> tuple[dict[str, expr.Value], ...] | None:
-    """Return all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them. Those `given` have that value alone."""
+    """Return all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them. Those `overrides` have that value alone."""
     choices: list[Sequence[expr.Value]] = []
     count = 1
     for parameter in machine.parameters:
-        is_given = given is not None and parameter.name in given
-        values = (given[parameter.name],) if given and is_given else smallest_values(parameter.domain, most + 1)
+        is_override = overrides is not None and parameter.name in overrides
+        values = (
+            (overrides[parameter.name],) if overrides and is_override else smallest_values(parameter.domain, most + 1)
+        )
         choices.append(values)
         count *= len(values)
         if count > most:
@@ -407,15 +411,15 @@ class DropTimer:
 
 def timers_after(machine: Machine, before: str, row: Transition, after: str) -> tuple[DropTimer | ArmTimer, ...]:
     """Return what becomes of timers: dropped with the states left, armed with those entered, or started again."""
-    old, new = machine.armed(before), machine.armed(after)
+    old, new = machine.armed_timers(before), machine.armed_timers(after)
     if after in machine.final_states:
         return tuple(DropTimer(source, event) for source, event in old)
     left = frozenset[str]() if row.target == STAY else sources_left(machine, before, after)
-    kept = frozenset(machine.ancestry(before)) - left
-    again = [(row.source, row.event)] if row.is_timer and row.source in kept else []
-    dropped = [DropTimer(source, event) for source, event in old if source not in kept]
-    entered = [(source, event) for source, event in new if source not in kept]
-    return (*dropped, *arm_commands(machine, (*entered, *again)))
+    remaining = frozenset(machine.ancestry(before)) - left
+    again = [(row.source, row.event)] if row.is_timer and row.source in remaining else []
+    drops = [DropTimer(source, event) for source, event in old if source not in remaining]
+    entries = [(source, event) for source, event in new if source not in remaining]
+    return (*drops, *arm_commands(machine, (*entries, *again)))
 
 
 def arm_commands(machine: Machine, timers: Iterable[Timer]) -> tuple[ArmTimer, ...]:
@@ -430,25 +434,25 @@ def duration_ms(machine: Machine, timer: Timer) -> int:
 
 def precedence_at_start(machine: Machine, state: str) -> Precedence:
     """Return which timers precede which in a state in which all that is armed has just been started."""
-    timers = machine.armed(state)
+    timers = machine.armed_timers(state)
     return frozenset((shorter, timer) for timer in timers for shorter in _shorter(machine, timer, timers))
 
 
 def precedence_after(
-    machine: Machine, before: Precedence, moved: Iterable[DropTimer | ArmTimer], state: str
+    machine: Machine, before: Precedence, changes: Iterable[DropTimer | ArmTimer], state: str
 ) -> Precedence:
     """Return which timers precede which after some were dropped and started, at one moment; `state` is the one after it.
 
     What was dropped or starts anew precedes nothing and is preceded by nothing any more; what starts is preceded by every armed timer that is shorter.
     """
-    if not before and len(machine.armed(state)) <= 1:
+    if not before and len(machine.armed_timers(state)) <= 1:
         return _NONE  # a timer alone precedes nothing
-    commands = tuple(moved)
-    changed = {(command.source, command.event) for command in commands}
-    kept = (pair for pair in before if changed.isdisjoint(pair))
-    started = [(command.source, command.event) for command in commands if isinstance(command, ArmTimer)]
-    new = ((shorter, timer) for timer in started for shorter in _shorter(machine, timer, machine.armed(state)))
-    return frozenset([*kept, *new])
+    commands = tuple(changes)
+    timers = {(command.source, command.event) for command in commands}
+    old = (pair for pair in before if timers.isdisjoint(pair))
+    starts = [(command.source, command.event) for command in commands if isinstance(command, ArmTimer)]
+    new = ((shorter, timer) for timer in starts for shorter in _shorter(machine, timer, machine.armed_timers(state)))
+    return frozenset([*old, *new])
 
 
 def _shorter(machine: Machine, timer: Timer, timers: Iterable[Timer]) -> Iterable[Timer]:
@@ -498,8 +502,8 @@ def spelled_like(machine: Machine, other: Machine) -> Machine:
 
 def spelled_shortest(machine: Machine) -> Machine:
     """Return a machine whose timers have the largest units that fit, however they are written: what it means is the same."""
-    known = spelling_of(machine)
-    return with_spelling(machine, {duration_ms: TIMER_PREFIX + show_duration(duration_ms) for duration_ms in known})
+    spelling = spelling_of(machine)
+    return with_spelling(machine, {duration_ms: TIMER_PREFIX + show_duration(duration_ms) for duration_ms in spelling})
 
 
 def _with_spelling(scenario: Scenario, name: Callable[[str], str]) -> Scenario:

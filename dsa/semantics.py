@@ -42,8 +42,8 @@ class Configuration:
     precedence: Precedence = frozenset()
 
 
-def _verdicts(given: Mapping[str, Outcome] | Iterable[tuple[str, Outcome]]) -> tuple[tuple[str, Outcome], ...]:
-    return tuple(sorted(given.items() if isinstance(given, Mapping) else given)) if given else ()
+def _verdicts(pairs: Mapping[str, Outcome] | Iterable[tuple[str, Outcome]]) -> tuple[tuple[str, Outcome], ...]:
+    return tuple(sorted(pairs.items() if isinstance(pairs, Mapping) else pairs)) if pairs else ()
 
 
 @attrs.frozen
@@ -91,7 +91,7 @@ class Refusal:
 
 def start(machine: Machine) -> Configuration:
     """Return the initial configuration at the machine's parameter values: nothing is outstanding (S1)."""
-    state = machine.entered(machine.initial)
+    state = machine.entry_leaf(machine.initial)
     return Configuration(state, machine.initial_values, frozenset(), precedence_at_start(machine, state))
 
 
@@ -112,13 +112,13 @@ def step(machine: Machine, configuration: Configuration, occurrence: Occurrence)
     if not rows:
         return _refuse(machine, configuration, "invalid_state", f"no row for {occurrence.event} here")
     _require_exact_verdicts(rows, occurrence)
-    known = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
-    enabled = enabled_rows(rows, known)
-    if not enabled:
+    valuation = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
+    matches = enabled_rows(rows, valuation)
+    if not matches:
         return _refuse(machine, configuration, "invalid_state", f"no row for {occurrence.event} is enabled", rows)
-    if len(enabled) > 1:
-        return _refuse(machine, configuration, "ambiguous", f"{len(enabled)} rows are enabled at once", enabled)
-    return _take(machine, configuration, enabled[0], known)
+    if len(matches) > 1:
+        return _refuse(machine, configuration, "ambiguous", f"{len(matches)} rows are enabled at once", matches)
+    return _take(machine, configuration, matches[0], valuation)
 
 
 def require_known(machine: Machine, occurrence: Occurrence) -> None:
@@ -138,24 +138,24 @@ def require_known(machine: Machine, occurrence: Occurrence) -> None:
                 f"machine {machine.name} has no guard '{guard}'; {closest(guard, machine.guard_named)}"
             )
         if outcome not in machine.guard_named[guard].outcomes:
-            allowed = ", ".join(machine.guard_named[guard].outcomes)
-            raise OccurrenceError(f"guard {guard} cannot say '{outcome}'; it says: {allowed}")
+            outcomes = ", ".join(machine.guard_named[guard].outcomes)
+            raise OccurrenceError(f"guard {guard} cannot say '{outcome}'; it says: {outcomes}")
 
 
 def _require_exact_verdicts(rows: tuple[Transition, ...], occurrence: Occurrence) -> None:
-    needed, given = read_guards(rows), tuple(guard for guard, _ in occurrence.verdicts)
-    if needed != given:
+    required_guards, actual_guards = read_guards(rows), tuple(guard for guard, _ in occurrence.verdicts)
+    if required_guards != actual_guards:
         raise OccurrenceError(
-            f"'{occurrence.event}' needs one verdict each from: {', '.join(needed) or 'no guard'}; "
-            f"given: {', '.join(given) or 'none'}"
+            f"'{occurrence.event}' needs one verdict each from: {', '.join(required_guards) or 'no guard'}; "
+            f"given: {', '.join(actual_guards) or 'none'}"
         )
 
 
 def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> str:
     """Return why an answer or a timer comes too late, or return the empty text (S7, S11)."""
     if occurrence.source is not None:
-        armed = (occurrence.source, occurrence.event) in machine.armed(configuration.state)
-        return "" if armed else f"the timer '{occurrence.event}' of {occurrence.source} is not armed"
+        is_armed = (occurrence.source, occurrence.event) in machine.armed_timers(configuration.state)
+        return "" if is_armed else f"the timer '{occurrence.event}' of {occurrence.source} is not armed"
     origin = machine.event_named[occurrence.event].origin
     if origin == OUTSIDE or origin in configuration.outstanding:
         return ""
@@ -176,31 +176,31 @@ def candidates(machine: Machine, state: str, occurrence: Occurrence) -> tuple[Tr
     return machine.rows_for(state, occurrence.event)
 
 
-def enabled_rows(rows: tuple[Transition, ...], known: Environment) -> tuple[Transition, ...]:
+def enabled_rows(rows: tuple[Transition, ...], valuation: Environment) -> tuple[Transition, ...]:
     """Return the rows whose condition is true; `else` is true when no row without `else` is (S3)."""
-    plain = [row for row in rows if not row.is_else and holds(row.condition, known)]
-    return tuple(plain or [row for row in rows if row.is_else and holds(row.condition, known)])
+    plain = [row for row in rows if not row.is_else and holds(row.condition, valuation)]
+    return tuple(plain or [row for row in rows if row.is_else and holds(row.condition, valuation)])
 
 
-def _take(machine: Machine, before: Configuration, row: Transition, known: Environment) -> Taken | Refusal:
-    values = _values_after(machine, before.values, row, known)
+def _take(machine: Machine, before: Configuration, row: Transition, valuation: Environment) -> Taken | Refusal:
+    values = _values_after(machine, before.values, row, valuation)
     for variable, value in zip(machine.variables, values, strict=True):
         domain = machine.values_of[variable.name]
         if not domain.contains(value):
             why = f"{variable.name} = {show_value(value)} lies outside {domain}"
             return _refuse(machine, before, "out_of_domain", why, (row,))
-    state = before.state if row.target == STAY else machine.entered(row.target)
+    state = before.state if row.target == STAY else machine.entry_leaf(row.target)
     outstanding, cancelled, twice = after_effects(machine, before.outstanding, row, state)
     if twice is not None:
         return _refuse(machine, before, "emitted_twice", f"{twice} is still outstanding", (row,))
-    emitted = tuple(item.effect for item in row.effects if not isinstance(item, Cancel))
+    effects = tuple(item.effect for item in row.effects if not isinstance(item, Cancel))
     timers = timers_after(machine, before.state, row, state)
     precedence = precedence_after(machine, before.precedence, timers, state)
-    return Taken(Configuration(state, values, outstanding, precedence), row, emitted, cancelled)
+    return Taken(Configuration(state, values, outstanding, precedence), row, effects, cancelled)
 
 
 def _values_after(
-    machine: Machine, values: tuple[Value, ...], row: Transition, known: Environment
+    machine: Machine, values: tuple[Value, ...], row: Transition, valuation: Environment
 ) -> tuple[Value, ...]:
     """Return the values after the row's updates; every update reads the values before (S5)."""
     if not row.updates:
@@ -209,7 +209,7 @@ def _values_after(
     initial = {variable.name: value for variable, value in zip(machine.variables, machine.initial_values, strict=True)}
     for update in row.updates:
         name = update.variable
-        after[name] = evaluate(update.value, known) if isinstance(update, Assign) else initial[name]
+        after[name] = evaluate(update.value, valuation) if isinstance(update, Assign) else initial[name]
     return tuple(after.values())
 
 
@@ -225,9 +225,9 @@ def after_effects(
     now, cancelled = set(outstanding - {origin}), set[str]()
     for item in row.effects:
         if isinstance(item, Cancel):
-            dropped = now & {item.effect} if item.effect is not None else set(now)
-            cancelled |= dropped
-            now -= dropped
+            drops = now & {item.effect} if item.effect is not None else set(now)
+            cancelled |= drops
+            now -= drops
         elif item.effect in machine.answers:
             if item.effect in now:
                 return outstanding, (), item.effect
@@ -251,20 +251,20 @@ def is_over(machine: Machine, configuration: Configuration) -> bool:
     if state in machine.final_states:
         return True
     end = machine.ends.get(state)
-    if end is None or configuration.outstanding or machine.armed(state):
+    if end is None or configuration.outstanding or machine.armed_timers(state):
         return False
-    known = environment(machine, configuration.values)
-    return holds(end, known) and not any(
-        _may_take(machine, state, event, known) for event in machine.events_from_outside
+    valuation = environment(machine, configuration.values)
+    return holds(end, valuation) and not any(
+        _may_take(machine, state, event, valuation) for event in machine.events_from_outside
     )
 
 
-def _may_take(machine: Machine, state: str, event: str, known: Environment) -> bool:
+def _may_take(machine: Machine, state: str, event: str, valuation: Environment) -> bool:
     """Return whether a row is enabled for an event, whatever the guards say."""
     rows = candidates(machine, state, Occurrence(event))
     guards = read_guards(rows)
-    said = product(*(machine.guard_named[guard].outcomes for guard in guards))
-    return any(enabled_rows(rows, {**known, **dict(zip(guards, each, strict=True))}) for each in said)
+    combinations = product(*(machine.guard_named[guard].outcomes for guard in guards))
+    return any(enabled_rows(rows, {**valuation, **dict(zip(guards, each, strict=True))}) for each in combinations)
 
 
 def _refuse(

@@ -67,10 +67,10 @@ _Bounds = tuple[int | None, int | None]
 
 @attrs.define
 class SearchEffort:
-    """How many more values may be tried, in conditions of a usual size; a longer one takes as many more as it is longer. None once `expired` says that the time is over."""
+    """How many more values may be tried, in conditions of a usual size; a longer one takes as many more as it is longer. None once `is_late` says that the time is over."""
 
     left: int
-    expired: Callable[[], bool] = lambda: False
+    is_late: Callable[[], bool] = lambda: False
 
 
 def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> bool | None:
@@ -79,12 +79,12 @@ def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> b
         return condition.value
     cost = 1 + sum(1 for _ in expr.walk(condition)) // _USUAL
     for part in _branches(condition, ranges):
-        if effort.left <= 0 or effort.expired():
+        if effort.left <= 0 or effort.is_late():
             return None
         effort.left -= cost
-        found = satisfiable(part, ranges, effort)
-        if found is not False:
-            return found
+        result = satisfiable(part, ranges, effort)
+        if result is not False:
+            return result
     return False
 
 
@@ -153,14 +153,14 @@ def _turns(node: expr.Expr, name: str) -> set[int] | None:
     match node:
         case expr.Compare(first, rest):
             sides = [_linear_form(side, name) for side in (first, *(operand for _, operand in rest))]
-            found = set[int]()
+            turns = set[int]()
             for left, right in pairwise(sides):
                 if left is None or right is None:
                     return None
                 (is_left, shift), (is_right, number) = left, right
                 if is_left != is_right:
-                    found.add(number - shift if is_left else shift - number)
-            return found
+                    turns.add(number - shift if is_left else shift - number)
+            return turns
         case expr.And(operands) | expr.Or(operands):
             parts = [_turns(operand, name) for operand in operands]
             return None if None in parts else set().union(*(part for part in parts if part))
@@ -174,22 +174,22 @@ def _linear_form(side: expr.Expr, name: str) -> tuple[bool, int] | None:
     match side:
         case expr.Integer(number):
             return False, number
-        case expr.Name(found) if found == name:
+        case expr.Name(other) if other == name:
             return True, 0
-        case expr.Arithmetic("+", expr.Name(found), expr.Integer(number)) if found == name:
+        case expr.Arithmetic("+", expr.Name(other), expr.Integer(number)) if other == name:
             return True, number
-        case expr.Arithmetic("+", expr.Integer(number), expr.Name(found)) if found == name:
+        case expr.Arithmetic("+", expr.Integer(number), expr.Name(other)) if other == name:
             return True, number
-        case expr.Arithmetic("-", expr.Name(found), expr.Integer(number)) if found == name:
+        case expr.Arithmetic("-", expr.Name(other), expr.Integer(number)) if other == name:
             return True, -number
     return None
 
 
 def _with(condition: expr.Expr, name: str, value: int) -> expr.Expr:
-    known = constant(value)
+    replacement = constant(value)
 
     def leaf(node: Leaf) -> expr.Expr:
-        return known if isinstance(node, expr.Name) and node.name == name else node
+        return replacement if isinstance(node, expr.Name) and node.name == name else node
 
     return substitute(condition, leaf)
 
@@ -226,8 +226,8 @@ def facts(condition: expr.Expr) -> ConjunctFacts:
     return ConjunctFacts(numbers, values)
 
 
-def _narrow(known: _Bounds, sign: str, number: int) -> _Bounds:
-    low, high = known
+def _narrow(bounds: _Bounds, sign: str, number: int) -> _Bounds:
+    low, high = bounds
     if sign in {"==", ">=", ">"}:
         least = number + (sign == ">")
         low = least if low is None else max(low, least)
@@ -264,9 +264,9 @@ class Location:
 class GuardedCommand:
     """One row, taken at one location on one occurrence.
 
-    The row is taken exactly when `enabled` and `safe` are true and no one of `rivals` is: `enabled` says that the row is (verdicts
+    The row is taken exactly when `enabled_when` and `safe` are true and no one of `rivals` is: `enabled_when` says that the row is (verdicts
     and `else` are decided), `safe` that every update stays in its domain, `rivals` when another row is enabled too.
-    `updates` maps variables to expressions over the values before. `row` indexes the machine's transitions. `ended` are the
+    `updates` maps variables to expressions over the values before. `row` indexes the machine's transitions. `endings` are the
     promises of the source that this step keeps: answered, fired, cancelled or dropped.
     """
 
@@ -274,17 +274,17 @@ class GuardedCommand:
     target: int
     occurrence: Occurrence
     row: int
-    enabled: expr.Expr
+    enabled_when: expr.Expr
     safe: expr.Expr
     rivals: tuple[expr.Expr, ...]
     updates: tuple[tuple[str, expr.Expr], ...]
     effects: tuple[str, ...]
-    ended: frozenset[Promise]
+    endings: frozenset[Promise]
 
     @property
     def condition(self) -> expr.Expr:
         """When the row is taken."""
-        return all_of([self.enabled, self.safe, *map(negation, self.rivals)])
+        return all_of([self.enabled_when, self.safe, *map(negation, self.rivals)])
 
     @cached_property
     def after(self) -> dict[str, expr.Expr]:
@@ -327,10 +327,10 @@ class System:
     @cached_property
     def commands_at(self) -> tuple[tuple[GuardedCommand, ...], ...]:
         """The commands of each location."""
-        found: list[list[GuardedCommand]] = [[] for _ in self.locations]
+        commands: list[list[GuardedCommand]] = [[] for _ in self.locations]
         for command in self.commands:
-            found[command.source].append(command)
-        return tuple(map(tuple, found))
+            commands[command.source].append(command)
+        return tuple(map(tuple, commands))
 
     @cached_property
     def index(self) -> dict[Location, int]:
@@ -340,7 +340,7 @@ class System:
     def promises(self, location: int) -> frozenset[Promise]:
         """Return what must end some time (S12): what is outstanding, and the timers that are armed."""
         here = self.locations[location]
-        return (here.outstanding - self.silent) | frozenset(self.machine.armed(here.state))
+        return (here.outstanding - self.silent) | frozenset(self.machine.armed_timers(here.state))
 
     def is_final(self, location: int) -> bool:
         """Return whether the location's state is final."""
@@ -361,14 +361,14 @@ class System:
         return not self.promises(location)
 
 
-def closed_system(machine: Machine, expired: Callable[[], bool] = lambda: False, like: System | None = None) -> System:
+def closed_system(machine: Machine, is_late: Callable[[], bool] = lambda: False, like: System | None = None) -> System:
     """Lay out a machine: every location that names alone allow, and what can happen there (S1-S7, S11).
 
     Which conditions can be true is not looked at, so there may be locations that no run reaches. Any outside event with rows
-    here may come, any answer of an outstanding effect (`E.failed` where some row names it, S7), and any armed timer. Where `expired` says that the
+    here may come, any answer of an outstanding effect (`E.failed` where some row names it, S7), and any armed timer. Where `is_late` says that the
     time is over, the rest is left out. What was worked out for a system that is `like` this one, which shares rows with it, is known.
     """
-    return _SystemLayout(machine, expired, {} if like is None else like.memo).run()
+    return _SystemLayout(machine, is_late, {} if like is None else like.memo).run()
 
 
 @attrs.frozen
@@ -376,18 +376,18 @@ class _Case:
     """A row that can be enabled on an occurrence, and what can be said of it wherever that comes.
 
     `overlaps` are the rows after it that are enabled at once with it somewhere, each with when. It would leave a domain when
-    `unsafe`, and is taken, unless it emits an effect twice, when `allowed`. The rest is as in `GuardedCommand`.
+    `unsafe`, and is taken, unless it emits an effect twice, when `may_take`. The rest is as in `GuardedCommand`.
     """
 
     row: Transition
     number: int
-    enabled: expr.Expr
+    enabled_when: expr.Expr
     rivals: tuple[expr.Expr, ...]
     overlaps: tuple[tuple[int, expr.Expr], ...]
-    changed: tuple[tuple[str, expr.Expr], ...]
+    updates: tuple[tuple[str, expr.Expr], ...]
     safe: expr.Expr
     unsafe: expr.Expr
-    allowed: expr.Expr
+    may_take: expr.Expr
 
 
 #: When no row is enabled on an occurrence, and the rows that can be.
@@ -395,8 +395,8 @@ _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
 class _SystemLayout:
-    def __init__(self, machine: Machine, expired: Callable[[], bool], memo: dict[Hashable, Any]) -> None:
-        self._machine, self._expired, self._memo = machine, expired, memo
+    def __init__(self, machine: Machine, is_late: Callable[[], bool], memo: dict[Hashable, Any]) -> None:
+        self._machine, self._is_late, self._memo = machine, is_late, memo
         self._index: dict[Location, int] = {}
         self._locations: list[Location] = []
         self._commands: list[GuardedCommand] = []
@@ -408,7 +408,7 @@ class _SystemLayout:
 
     def run(self) -> System:
         machine = self._machine
-        state = machine.entered(machine.initial)
+        state = machine.entry_leaf(machine.initial)
         self._place(Location(state, frozenset(), precedence_at_start(machine, state)))
         for place, location in enumerate(self._locations):  # grows while it is walked
             if place >= MAX_LOCATIONS:
@@ -416,11 +416,11 @@ class _SystemLayout:
                     f"more than {MAX_LOCATIONS} combinations of state, outstanding effects and order of timers"
                 )
                 break
-            if self._expired():
+            if self._is_late():
                 break
             for occurrence, rows in self._possible(location):
                 self._happens(place, occurrence, rows)
-        if self._expired():
+        if self._is_late():
             self._left_out.append(f"the time limit was met while the rows of {place + 1} locations were compared")
         del self._locations[MAX_LOCATIONS:]
         last = len(self._locations)
@@ -443,26 +443,26 @@ class _SystemLayout:
             return
         for event in machine.events:
             if event.origin == OUTSIDE and (rows := machine.rows_for(state, event.name)):
-                yield from self._judged(event.name, rows)
+                yield from self._with_verdicts(event.name, rows)
         for effect, answers in machine.answers.items():
             if effect in location.outstanding:
                 failed = (f"{effect}.failed",) if effect in machine.failures_handled else ()
                 for answer in (*answers, *failed):
-                    yield from self._judged(answer, machine.rows_for(state, answer))
-        for source, timer in machine.armed(state):
+                    yield from self._with_verdicts(answer, machine.rows_for(state, answer))
+        for source, timer in machine.armed_timers(state):
             if not timers_before(location.precedence, (source, timer)):
-                yield from self._judged(timer, machine.rows_from[source, timer], source)
+                yield from self._with_verdicts(timer, machine.rows_from[source, timer], source)
 
-    def _judged(
+    def _with_verdicts(
         self, event: str, rows: tuple[Transition, ...], source: str | None = None
     ) -> Iterator[tuple[Occurrence, tuple[Transition, ...]]]:
         """Yield an event with each combination of the verdicts that its rows read (S2)."""
         guards = read_guards(rows)
-        said = [self._machine.guard_named[guard].outcomes for guard in guards]
-        if prod(map(len, said)) > MAX_COMBINATIONS:
+        choices = [self._machine.guard_named[guard].outcomes for guard in guards]
+        if prod(map(len, choices)) > MAX_COMBINATIONS:
             self._left_out.append(f"{event}: more than {MAX_COMBINATIONS} combinations of verdicts")
             return
-        for outcomes in product(*said):
+        for outcomes in product(*choices):
             yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source), rows
 
     def _happens(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> None:
@@ -484,69 +484,75 @@ class _SystemLayout:
         key = ("answer", id(variables), places, occurrence.verdicts)
         if key not in self._memo:
             answer = self._answer(occurrence, rows)
-            if self._expired():
+            if self._is_late():
                 return answer
             self._memo[key] = answer, rows, variables  # while these are held, no others have their ids
-        found: _Answer = self._memo[key][0]
-        return found
+        result: _Answer = self._memo[key][0]
+        return result
 
     def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
         """Return when no row is enabled on an occurrence, and the rows that can be: the same at every location."""
-        found = tuple(self._enabled(occurrence, rows))
-        said = [facts(condition) for _, condition in found]
+        candidates = tuple(self._enabled_rows(occurrence, rows))
+        row_facts = [facts(condition) for _, condition in candidates]
         cases = []
-        for place, (row, enabled) in enumerate(found):
-            if self._expired():
+        for place, (row, enabled_when) in enumerate(candidates):
+            if self._is_late():
                 break
-            others = [(i, c) for i, (_, c) in enumerate(found) if i != place and not said[place].exclude(said[i])]
-            rivals = [(i, c) for i, c in others if all_of([enabled, c]) != FALSE]
-            later = [(self._row_index[id(found[i][0])], all_of([enabled, c])) for i, c in rivals if place < i]
-            updates = tuple((u.variable, self._updated(u)) for u in row.updates)
+            others = [
+                (i, c)
+                for i, (_, c) in enumerate(candidates)
+                if i != place and not row_facts[place].exclude(row_facts[i])
+            ]
+            rivals = [(i, c) for i, c in others if all_of([enabled_when, c]) != FALSE]
+            later = [(self._row_index[id(candidates[i][0])], all_of([enabled_when, c])) for i, c in rivals if place < i]
+            updates = tuple((u.variable, self._new_value(u)) for u in row.updates)
             safe = all_of(
                 in_domain(self._domains[name], value) for name, value in updates if not self._fits(name, value)
             )
             alone = tuple(condition for _, condition in rivals)
-            taken = all_of([enabled, *map(negation, alone)])
-            changed = tuple((name, value) for name, value in updates if value != expr.Name(name, "variable"))
-            unsafe, allowed = all_of([taken, negation(safe)]), all_of([taken, safe])
+            taken = all_of([enabled_when, *map(negation, alone)])
+            changes = tuple((name, value) for name, value in updates if value != expr.Name(name, "variable"))
+            unsafe, may_take = all_of([taken, negation(safe)]), all_of([taken, safe])
             number = self._row_index[id(row)]
-            cases.append(_Case(row, number, enabled, alone, tuple(later), changed, safe, unsafe, allowed))
-        return negation(any_of(enabled for _, enabled in found)), tuple(cases)
+            cases.append(_Case(row, number, enabled_when, alone, tuple(later), changes, safe, unsafe, may_take))
+        return negation(any_of(enabled_when for _, enabled_when in candidates)), tuple(cases)
 
     def _fits(self, name: str, value: expr.Expr) -> bool:
         """Return whether a value lies in a variable's domain because it is that of a variable with the same domain."""
         other = self._domains.get(value.name) if isinstance(value, expr.Name) else None
         return other is not None and other.domain == self._domains[name].domain
 
-    def _enabled(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> Iterator[tuple[Transition, expr.Expr]]:
+    def _enabled_rows(
+        self, occurrence: Occurrence, rows: tuple[Transition, ...]
+    ) -> Iterator[tuple[Transition, expr.Expr]]:
         """Return the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
-        said = dict(occurrence.verdicts)
+        verdicts = dict(occurrence.verdicts)
 
-        def decided(node: Leaf) -> expr.Expr:
-            return constant(said[node.guard] == node.outcome) if isinstance(node, expr.Verdict) else node
+        def decide(node: Leaf) -> expr.Expr:
+            return constant(verdicts[node.guard] == node.outcome) if isinstance(node, expr.Verdict) else node
 
-        plain = [(row, substitute(row.condition, decided)) for row in rows if not row.is_else]
+        plain = [(row, substitute(row.condition, decide)) for row in rows if not row.is_else]
         otherwise = negation(any_of(condition for _, condition in plain))
-        others = [(row, all_of([otherwise, substitute(row.condition, decided)])) for row in rows if row.is_else]
-        return ((row, enabled) for row, enabled in (*plain, *others) if enabled != FALSE)
+        others = [(row, all_of([otherwise, substitute(row.condition, decide)])) for row in rows if row.is_else]
+        return ((row, when) for row, when in (*plain, *others) if when != FALSE)
 
     def _row(self, place: int, occurrence: Occurrence, case: "_Case") -> None:
         machine, location, row = self._machine, self._locations[place], case.row
         self._fault(place, occurrence, "out_of_domain", (case.number,), case.unsafe)
-        state = location.state if row.target == STAY else machine.entered(row.target)
+        state = location.state if row.target == STAY else machine.entry_leaf(row.target)
         outstanding, cancelled, twice = after_effects(machine, location.outstanding, row, state)
         if twice is not None:
-            self._fault(place, occurrence, "emitted_twice", (case.number,), case.allowed)
+            self._fault(place, occurrence, "emitted_twice", (case.number,), case.may_take)
             return
         timers = timers_after(machine, location.state, row, state)
         precedence = precedence_after(machine, location.precedence, timers, state)
         target = self._place(Location(state, outstanding, precedence))
-        emitted = tuple(item.effect for item in row.effects if isinstance(item, Emit))
-        ended = self._ended(location, occurrence, row, state, cancelled)
-        what = (case.enabled, case.safe, case.rivals, case.changed)
-        self._commands.append(GuardedCommand(place, target, occurrence, case.number, *what, emitted, ended))
+        effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
+        endings = self._endings(location, occurrence, row, state, cancelled)
+        what = (case.enabled_when, case.safe, case.rivals, case.updates)
+        self._commands.append(GuardedCommand(place, target, occurrence, case.number, *what, effects, endings))
 
-    def _updated(self, update: object) -> expr.Expr:
+    def _new_value(self, update: object) -> expr.Expr:
         if isinstance(update, Assign):
             return simplify(update.value)
         return simplify(self._domains[update.variable].initial)  # type: ignore[attr-defined]  # Revoke
@@ -557,20 +563,20 @@ class _SystemLayout:
         if when != FALSE:
             self._faults.append(SystemFault(place, occurrence, reason, rows, when))
 
-    def _ended(
+    def _endings(
         self, before: Location, occurrence: Occurrence, row: Transition, state: str, cancelled: tuple[str, ...]
     ) -> frozenset[Promise]:
         """Return the promises that end with this step: answered, cancelled, fired, or their source left (S7, S11)."""
         machine = self._machine
-        ended: set[Promise] = {effect for effect in cancelled if effect in before.outstanding}
+        endings: set[Promise] = {effect for effect in cancelled if effect in before.outstanding}
         if occurrence.source is not None:
-            ended.add((occurrence.source, occurrence.event))
+            endings.add((occurrence.source, occurrence.event))
         else:
-            ended |= before.outstanding & {machine.event_named[occurrence.event].origin}
+            endings |= before.outstanding & {machine.event_named[occurrence.event].origin}
         if row.target != STAY:
             left = sources_left(machine, before.state, state)
-            ended |= {(source, timer) for source, timer in machine.armed(before.state) if source in left}
-        return frozenset(ended)
+            endings |= {(source, timer) for source, timer in machine.armed_timers(before.state) if source in left}
+        return frozenset(endings)
 
 
 def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
@@ -615,17 +621,17 @@ def at_start(system: System, expr: Expr) -> Expr:
 
 def after(system: System, command: GuardedCommand, expr: Expr) -> Expr:
     """Return the expression at the moment of a command, over the values before it."""
-    said, occurrence = set(command.occurrence.verdicts), command.occurrence
+    verdicts, occurrence = set(command.occurrence.verdicts), command.occurrence
 
-    def happened(node: Leaf) -> Expr:
+    def moment_value(node: Leaf) -> Expr:
         if isinstance(node, Verdict):
-            return constant((node.guard, node.outcome) in said)
+            return constant((node.guard, node.outcome) in verdicts)
         assert isinstance(node, Name), "a symbol happens nowhere"
         if node.kind == "event":
             return constant(node.name == occurrence.event)
         return constant(node.name in command.effects)
 
-    here = substitute(expr, _reader(system, command.target, happened))
+    here = substitute(expr, _reader(system, command.target, moment_value))
     return substitute(here, lambda node: command.after.get(_name(node), node))
 
 
@@ -633,7 +639,7 @@ def _name(node: Leaf) -> str:
     return node.name if isinstance(node, Name) and node.kind == "variable" else ""
 
 
-def _reader(system: System, location: int, happened: Callable[[Leaf], Expr]) -> Callable[[Leaf], Expr]:
+def _reader(system: System, location: int, moment_value: Callable[[Leaf], Expr]) -> Callable[[Leaf], Expr]:
     here = system.locations[location]
     inside = {*system.machine.ancestry(here.state), here.state}
 
@@ -647,6 +653,6 @@ def _reader(system: System, location: int, happened: Callable[[Leaf], Expr]) -> 
                 return constant(node.name in here.outstanding)
             if node.kind in {"variable", "parameter"}:
                 return node
-        return happened(node)
+        return moment_value(node)
 
     return read

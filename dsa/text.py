@@ -12,22 +12,22 @@ _LIKENESS = 0.6
 _LONGEST_LINE = 80
 
 
-def nearest(word: str, known: Iterable[str], likeness: float = _LIKENESS) -> str | None:
+def nearest(word: str, words: Iterable[str], likeness: float = _LIKENESS) -> str | None:
     """Return the known word that is most like a mistyped one, in any case, if one is at all.
 
     `likeness` is from 0 to 1. A word of which only letters were swapped goes before others.
     """
-    lowered = {candidate.lower(): candidate for candidate in sorted(set(known))}
-    typed = word.lower()
-    found = difflib.get_close_matches(typed, lowered, cutoff=likeness) if len(word) <= _LONGEST else []
-    return lowered[min(found, key=lambda each: sorted(each) != sorted(typed))] if found else None
+    by_lower_case = {candidate.lower(): candidate for candidate in sorted(set(words))}
+    target = word.lower()
+    matches = difflib.get_close_matches(target, by_lower_case, cutoff=likeness) if len(word) <= _LONGEST else []
+    return by_lower_case[min(matches, key=lambda each: sorted(each) != sorted(target))] if matches else None
 
 
-def closest(word: str, known: Iterable[str], otherwise: str = "there are none") -> str:
+def closest(word: str, candidates: Iterable[str], otherwise: str = "there are none") -> str:
     """Return a hint for a word that is not known: the one that was probably meant, else those there are, else `otherwise`."""
-    words = sorted(set(known))
-    if (meant := nearest(word, words)) is not None:
-        return f"did you mean '{meant}'?"
+    words = sorted(set(candidates))
+    if (match := nearest(word, words)) is not None:
+        return f"did you mean '{match}'?"
     return f"known here: {some_of(words)}" if words else otherwise
 
 

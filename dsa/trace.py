@@ -56,11 +56,11 @@ class Trace:
         for number, taken in enumerate(self.steps, 1):
             line = f"line {taken.line}" if taken.line else ""
             effects = ", ".join([*taken.effects, *(f"cancelled {effect}" for effect in taken.cancelled)])
-            changed = show_values(taken.changed)
-            rows.append((str(number), show_occurrence(taken.occurrence), taken.state, line, changed, effects))
+            changes = show_values(taken.changed)
+            rows.append((str(number), show_occurrence(taken.occurrence), taken.state, line, changes, effects))
         widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-        padded = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-        lines = [line.rstrip() for line in padded]
+        texts = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        lines = [line.rstrip() for line in texts]
         if loop is not None:
             lines.insert(loop + 1, "-- for ever --" if loop == len(self.steps) else "-- and from here for ever --")
         heading = [f"at {show_values(self.parameters)}"] if self.parameters else []
@@ -79,14 +79,14 @@ def follow(machine: Machine, occurrences: Iterable[Occurrence]) -> Trace:
         steps.append(_step(names, configuration, occurrence, taken))
         configuration = taken.configuration
     values = tuple(zip(names, machine.initial_values, strict=True))
-    return Trace(tuple(machine.constants.items()), machine.entered(machine.initial), values, tuple(steps))
+    return Trace(tuple(machine.constants.items()), machine.entry_leaf(machine.initial), values, tuple(steps))
 
 
 def _step(names: tuple[str, ...], before: Configuration, occurrence: Occurrence, taken: Taken) -> TraceStep:
     after = taken.configuration
     triples = zip(names, before.values, after.values, strict=True)
-    changed = tuple((name, new) for name, old, new in triples if old != new)
-    return TraceStep(occurrence, taken.transition, after.state, changed, taken.effects, taken.cancelled)
+    changes = tuple((name, new) for name, old, new in triples if old != new)
+    return TraceStep(occurrence, taken.transition, after.state, changes, taken.effects, taken.cancelled)
 
 
 def show_occurrence(occurrence: Occurrence) -> str:

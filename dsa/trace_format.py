@@ -67,9 +67,9 @@ def from_jsonl(text: str) -> RecordedTrace:
     objects = [(number, _object(number, line)) for number, line in lines]
     head = objects.pop(0)[1] if objects and "event" not in objects[0][1] else {}
     if head and not _HEAD & head.keys():
-        said = f"'event', which a step has, nor any of {', '.join(sorted(_HEAD))}, which a first line has"
-        raise TraceError(f"it has neither {said}", lines[0][0])
-    steps = tuple(_step(number, found) for number, found in objects)
+        keys = f"'event', which a step has, nor any of {', '.join(sorted(_HEAD))}, which a first line has"
+        raise TraceError(f"it has neither {keys}", lines[0][0])
+    steps = tuple(_step(number, record) for number, record in objects)
     if not steps and not head:
         raise TraceError('the trace is empty: write one line for each step, such as {"event": "specification"}')
     first = lines[0][0]
@@ -85,49 +85,49 @@ def from_jsonl(text: str) -> RecordedTrace:
 
 def _object(number: int, line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError) as fault:
         raise TraceError(
             f"not JSON ({getattr(fault, 'msg', 'nested too deeply')}); write one object a line", number
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise TraceError('not an object; write one such as {"event": "specification"}', number)
-    return found
+    return value
 
 
-def _step(number: int, found: dict[str, Any]) -> RecordedStep:
-    event = _text(number, found, "event")
+def _step(number: int, record: dict[str, Any]) -> RecordedStep:
+    event = _text(number, record, "event")
     if event is None:
         raise TraceError("a step has no 'event'", number)
-    occurrence = Occurrence(event, _verdicts(number, found.get("verdicts")), _text(number, found, "source"))
-    line = found.get("line")
+    occurrence = Occurrence(event, _verdicts(number, record.get("verdicts")), _text(number, record, "source"))
+    line = record.get("line")
     return RecordedStep(
         occurrence,
         line if isinstance(line, int) else None,
-        _text(number, found, "state"),
-        _values(number, found, "changed"),
-        _names(number, found, "effects"),
-        _names(number, found, "cancelled"),
+        _text(number, record, "state"),
+        _values(number, record, "changed"),
+        _names(number, record, "effects"),
+        _names(number, record, "cancelled"),
     )
 
 
-def _verdicts(number: int, found: object) -> tuple[tuple[str, Outcome], ...]:
-    if found is None:
+def _verdicts(number: int, verdicts: object) -> tuple[tuple[str, Outcome], ...]:
+    if verdicts is None:
         return ()
-    if not isinstance(found, dict) or not all(said in OUTCOMES for said in found.values()):
+    if not isinstance(verdicts, dict) or not all(verdict in OUTCOMES for verdict in verdicts.values()):
         raise TraceError(f"'verdicts' maps guards to {', '.join(OUTCOMES)}", number)
-    return tuple(cast(dict[str, Outcome], found).items())
+    return tuple(cast(dict[str, Outcome], verdicts).items())
 
 
-def _text(number: int, found: Mapping[str, Any], key: str) -> str | None:
-    value = found.get(key)
+def _text(number: int, record: Mapping[str, Any], key: str) -> str | None:
+    value = record.get(key)
     if value is not None and not isinstance(value, str):
         raise TraceError(f"'{key}' is a text", number)
     return value
 
 
-def _values(number: int, found: Mapping[str, Any], key: str) -> tuple[tuple[str, Value], ...] | None:
-    values = found.get(key)
+def _values(number: int, record: Mapping[str, Any], key: str) -> tuple[tuple[str, Value], ...] | None:
+    values = record.get(key)
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, bool | int | str) for value in values.values()):
@@ -135,8 +135,8 @@ def _values(number: int, found: Mapping[str, Any], key: str) -> tuple[tuple[str,
     return tuple(values.items())
 
 
-def _names(number: int, found: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
-    names = found.get(key)
+def _names(number: int, record: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    names = record.get(key)
     if names is None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -158,9 +158,9 @@ def to_itf(trace: RecordedTrace) -> str:
     for number, step in enumerate((None, *trace.steps)):
         values |= dict(step.changed or ()) if step else {}
         state = (step.state or state) if step else state
-        shown: dict[str, Any] = {"#meta": {"index": number}, _STATE: state}
-        shown |= {name: _itf(value) for name, value in values.items()}
-        states.append(shown | _moment(step))
+        itf_state: dict[str, Any] = {"#meta": {"index": number}, _STATE: state}
+        itf_state |= {name: _itf(value) for name, value in values.items()}
+        states.append(itf_state | _moment(step))
     meta = {"format": "ITF", "machine": trace.machine, "parameters": dict(trace.parameters)}
     variables = [_STATE, *values, *_moment(None)]
     whole = {"#meta": meta, "vars": variables, "states": states}
@@ -193,8 +193,8 @@ def from_itf(whole: dict[str, Any]) -> RecordedTrace:
     valuations = [dict(_own(state)) for state in states]
     steps = []
     for before, after, state in zip(valuations, valuations[1:], states[1:], strict=False):
-        changed = {name: value for name, value in after.items() if before.get(name) != value}
-        steps.append(_step(1, _as_step(state) | {"changed": changed}))
+        changes = {name: value for name, value in after.items() if before.get(name) != value}
+        steps.append(_step(1, _as_step(state) | {"changed": changes}))
     first = {**head, "state": states[0].get(_STATE), "values": valuations[0], "loop": whole.get("loop")}
     return RecordedTrace(
         tuple(steps),

@@ -31,7 +31,7 @@ def possible(machine: Machine, here: Configuration):
         if rows or answers:
             yield from ((Occurrence(name, verdicts), answers) for verdicts in combined(machine, rows))
     behind = {then for _, then in here.precedence}
-    for source, timer in (each for each in machine.armed(here.state) if each not in behind):
+    for source, timer in (each for each in machine.armed_timers(here.state) if each not in behind):
         rows = machine.rows_from[source, timer]
         yield from ((Occurrence(timer, verdicts, source), True) for verdicts in combined(machine, rows))
 
@@ -76,7 +76,7 @@ def taken(machine: Machine, here: Configuration):
 
 def stuck(machine: Machine, here: Configuration) -> bool:
     """Return whether nothing is outstanding or armed, no run is finished here, and nothing from outside has a row."""
-    waits = here.outstanding or machine.armed(here.state) or here.state in machine.final_states
+    waits = here.outstanding or machine.armed_timers(here.state) or here.state in machine.final_states
     return not waits and not taken(machine, here) and not is_end(machine, here)
 
 
@@ -87,7 +87,7 @@ def comes_to_rest(machine: Machine, known) -> bool:
     for here in known:
         commands = defaultdict(list)
         for command in system.commands_at[location_of(system, here)]:
-            commands[command.occurrence, command.row].append(command.ended)
+            commands[command.occurrence, command.row].append(command.endings)
         for occurrence, answer in taken(machine, here):
             (ended,) = commands[occurrence, numbers[id(answer.transition)]]
             if occurrence.source is not None or machine.event_named[occurrence.event].origin != OUTSIDE:

@@ -173,7 +173,7 @@ def _changed(machine: Machine, row: Transition) -> Iterator[tuple[str, Transitio
     yield from _updates(machine, row)
     yield from _effects(machine, row)
     yield from _other_event(machine, row)
-    now = row.target if row.target == STAY else machine.entered(row.target)
+    now = row.target if row.target == STAY else machine.entry_leaf(row.target)
     for target in (*machine.leaves, STAY):
         if target != now:
             yield f"target {target} instead of {row.target}", attrs.evolve(row, target=target)
@@ -538,7 +538,7 @@ class _ReachableSets:
     """Where the runs of a system can be at its parameters' values: numbers of configurations, by their location."""
 
     def __init__(self, system: System, limits: SearchLimits, machine: Machine) -> None:
-        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, expired=limits.expired)
+        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, is_late=limits.expired)
         self._data: dict[int, list[int]] = {}
         for layer in search(self._ground, (), attrs.evolve(limits, max_states=MAX_STATES)).layers or ():
             for location, data in (divmod(number, self._ground.volume) for number in layer):
@@ -629,7 +629,7 @@ class _Difference:
 
     def _form(self, command: GuardedCommand, places: tuple[Location, ...]) -> tuple[object, ...]:
         rivals = () if self.never_two else command.rivals
-        taken = command.enabled, command.safe, rivals
+        taken = command.enabled_when, command.safe, rivals
         return taken, places[command.target], command.updates, command.effects, _timers(command)
 
     def _same(self, command: GuardedCommand, other: GuardedCommand) -> Expr:
@@ -649,7 +649,7 @@ class _Difference:
         return all_of([mine, negation(any_of(all_of(each) for each in alike))])
 
     def _taken(self, command: GuardedCommand) -> Expr:
-        return all_of([command.enabled, command.safe]) if self.never_two else command.condition
+        return all_of([command.enabled_when, command.safe]) if self.never_two else command.condition
 
 
 def _by_occurrence(commands: tuple[GuardedCommand, ...]) -> dict[Occurrence, list[GuardedCommand]]:
@@ -661,4 +661,4 @@ def _by_occurrence(commands: tuple[GuardedCommand, ...]) -> dict[Occurrence, lis
 
 def _timers(command: GuardedCommand) -> frozenset[Promise]:
     """Return the timers that a command ends: one whose source is left and entered again starts anew (S11)."""
-    return frozenset(promise for promise in command.ended if isinstance(promise, tuple))
+    return frozenset(promise for promise in command.endings if isinstance(promise, tuple))

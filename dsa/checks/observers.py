@@ -182,7 +182,7 @@ def _at_most(system: System, bound: Expr, counted: Expr, values: Mapping[str, Va
 def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) -> Observer:
     """Count within a scope: at one moment it closes, then opens, then E is counted."""
     assert form.between is not None, "the other form has no scope"
-    (opens, closes), counted, most = form.between, form.counted, simplify(form.bound)
+    (opens, closes), counted, most = form.between, form.moment, simplify(form.bound)
 
     def parts(command: GuardedCommand) -> tuple[Expr, Expr, Expr]:
         still = all_of([_OPEN, negation(after(system, command, closes))])
@@ -245,8 +245,8 @@ def _extended(system: System, variables: list[Variable], update: Callable[[Guard
     commands = []
     for command in system.commands:
         for condition, updates in update(command):
-            enabled = all_of([command.enabled, condition])
+            enabled = all_of([command.enabled_when, condition])
             changed = tuple((name, value) for name, value in updates if value != Name(name, "variable"))
             if enabled != FALSE:
-                commands.append(attrs.evolve(command, enabled=enabled, updates=(*command.updates, *changed)))
+                commands.append(attrs.evolve(command, enabled_when=enabled, updates=(*command.updates, *changed)))
     return attrs.evolve(system, variables=(*system.variables, *variables), commands=tuple(commands))

@@ -100,7 +100,7 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
 def _second_emission(exploration: Exploration, witness: Witness) -> Span:
     """Return the place where an outstanding effect is emitted again."""
     machine, row = exploration.machine, witness.refusal.rows[0]
-    state = witness.configuration.state if row.target == STAY else machine.entered(row.target)
+    state = witness.configuration.state if row.target == STAY else machine.entry_leaf(row.target)
     _, _, twice = after_effects(machine, witness.configuration.outstanding, row, state)
     spans = [item.span for item in row.effects if isinstance(item, Emit) and item.effect == twice and item.span]
     return spans[-1] if spans else cell(row, "effects")
@@ -218,7 +218,7 @@ def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
         timers_before(location.precedence, (row.source, row.event))
         for exploration in explorations
         for location, count in zip(exploration.ground.system.locations, exploration.found.locations, strict=True)
-        if count and (row.source, row.event) in exploration.machine.armed(location.state)
+        if count and (row.source, row.event) in exploration.machine.armed_timers(location.state)
     ]
     if not ahead or not all(ahead):
         return "mend its condition, or delete it: it is never true, or rows of inner states replace it (S3)"

@@ -217,7 +217,7 @@ def _cancelled_at_once(machine: Machine, row: Transition) -> Iterator[Diagnostic
 
 
 def _emitted_into_final(machine: Machine, row: Transition) -> Iterator[Diagnostic]:
-    if row.target == STAY or machine.entered(row.target) not in machine.final_states:
+    if row.target == STAY or machine.entry_leaf(row.target) not in machine.final_states:
         return
     for item in row.effects:
         if isinstance(item, Emit) and item.effect in machine.answers:
@@ -501,8 +501,8 @@ def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
 def said_otherwise(machine: Machine) -> tuple[Diagnostic, ...]:
     """Return where a machine declares an effect or a variable otherwise than its spec says."""
     found = []
-    for stated in machine.stated:
-        said = stated.declared
+    for stated in machine.spec_declarations:
+        said = stated.declaration
         kind, known = ("effect", machine.effects) if isinstance(said, Effect) else ("variable", machine.variables)
         for own in (each for each in known if each.name == said.name):
             for column, field in stated.columns:

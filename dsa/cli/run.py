@@ -90,7 +90,7 @@ class Progress:
         self._machine = machine
         self._console = console
         self._quiet = quiet
-        self._state = machine.entered(machine.initial)
+        self._state = machine.entry_leaf(machine.initial)
         self._intents = Intents()
         self._arrived = ledger.EventEntry(0, "")
         self._rows: list[AttemptRow] = []
@@ -150,7 +150,7 @@ class Progress:
                 self._waits(self._started(entry), self._arrived.at_ms)
                 return
             case ledger.MachineEntry(at_ms=at_ms):
-                self._waits(arm_commands(self._machine, self._machine.armed(self._state)), at_ms)
+                self._waits(arm_commands(self._machine, self._machine.armed_timers(self._state)), at_ms)
                 return
             case _:
                 return

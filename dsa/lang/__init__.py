@@ -25,10 +25,10 @@ __all__ = [
 
 def loads(text: str, path: str = "<text>") -> Machine:
     """Read a machine document; `path` is what diagnostics call it. Raises MachineError with every fault found."""
-    reading = read_machine(text, path)
-    if reading.machine is None:
-        raise MachineError(reading.diagnostics)
-    return reading.machine
+    result = read_machine(text, path)
+    if result.machine is None:
+        raise MachineError(result.diagnostics)
+    return result.machine
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module's names are of any type)

@@ -46,10 +46,10 @@ def parse_cell(
         value = read(parser)
         parser.end(hint)
     except UnreadableError as fault:
-        meant = (
+        suggestion = (
             _BESIDE if code == "DSA107" and cell.text[fault.start : fault.start + 1] in {"&", "|", "+"} else fault.hint
         )
-        findings.error(code, fault.message, cell.span(fault.start, fault.end), meant)
+        findings.error(code, fault.message, cell.span(fault.start, fault.end), suggestion)
         return None
     return value
 
@@ -70,20 +70,20 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | No
     if len(name) > MAX_NAME:
         findings.error("DSA203", f"a name has at most {MAX_NAME} characters", cell.span())
         return None
-    if reserved := [part for part in name.split(".") if part in KEYWORDS]:
-        findings.error("DSA203", f"'{reserved[0]}' is reserved and cannot name {what}", cell.span())
+    if keywords := [part for part in name.split(".") if part in KEYWORDS]:
+        findings.error("DSA203", f"'{keywords[0]}' is reserved and cannot name {what}", cell.span())
         return None
     return WrittenName(name, cell.span())
 
 
 def read_items(parser: ExpressionParser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
     """Read items with a separator between them, or none where the cell ends; one after the last is allowed."""
-    found = []
+    items = []
     while parser.next.kind != "end":
-        found.append(read())
+        items.append(read())
         if not parser.accept(separator):
             break
-    return tuple(found)
+    return tuple(items)
 
 
 def written_name(parser: ExpressionParser, cell: Cell, what: str) -> WrittenName:
@@ -104,13 +104,13 @@ def name_list(cell: Cell, what: str, findings: Findings) -> tuple[WrittenName, .
 
 def _once(names: tuple[WrittenName, ...], findings: Findings) -> tuple[WrittenName, ...]:
     """Report names that stand twice in one cell; return each once."""
-    found: dict[str | int, WrittenName] = {}
+    by_key: dict[str | int, WrittenName] = {}
     for name in names:
         same = duration_of(name.name) or name.name
-        if same in found:
+        if same in by_key:
             findings.error("DSA202", f"'{name.name}' stands twice in this cell", name.span)
-        found.setdefault(same, name)
-    return tuple(found.values())
+        by_key.setdefault(same, name)
+    return tuple(by_key.values())
 
 
 def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
@@ -217,38 +217,38 @@ def domain(cell: Cell, findings: Findings) -> Domain | None:
         return RangeDomain(low, None if parser.next.kind == "end" else parser.sum())
 
     forms = "a domain is bool, low..high or {a, b}"
-    found = parse_cell(cell, read, findings, hint=forms)
-    if isinstance(found, EnumDomain) and len(set(found.values)) < len(found.values):
+    result = parse_cell(cell, read, findings, hint=forms)
+    if isinstance(result, EnumDomain) and len(set(result.values)) < len(result.values):
         findings.error("DSA202", "a value stands twice in this domain", cell.span())
         return None
-    return found
+    return result
 
 
 def events(cell: Cell, findings: Findings) -> tuple[WrittenName, ...]:
     """Read an `event` cell: names, or `after 30s`, comma-separated."""
-    found: list[WrittenName] = []
+    names: list[WrittenName] = []
     for text, offset in _pieces(cell, ","):
         part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
         if text.split()[:1] != ["after"] and parse_duration(text):
             findings.error("DSA107", f"'{text}' is no event", part.span(), f"a timer is written 'after {text}'")
         elif text.split()[:1] != ["after"]:
-            found += name_list(part, "an event", findings)
-        elif not parse_duration(written := text.removeprefix("after").strip()):
+            names += name_list(part, "an event", findings)
+        elif not parse_duration(duration := text.removeprefix("after").strip()):
             findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")
         else:
-            found.append(WrittenName(TIMER_PREFIX + written, part.span()))
-    return _once(tuple(found), findings)
+            names.append(WrittenName(TIMER_PREFIX + duration, part.span()))
+    return _once(tuple(names), findings)
 
 
 def _pieces(cell: Cell, separator: str) -> list[tuple[str, int]]:
     """Cut a cell at a separator; return each piece without space and backticks around it, and its offset."""
-    found, offset = [], 0
+    pieces, offset = [], 0
     for piece in cell.text.split(separator):
         text = piece.strip(" \t`")
         if text:
-            found.append((text, offset + piece.index(text)))
+            pieces.append((text, offset + piece.index(text)))
         offset += len(piece) + len(separator)
-    return found
+    return pieces
 
 
 def pairs(cell: Cell, separators: str, findings: Findings) -> tuple[tuple[str, str], ...]:
@@ -258,7 +258,7 @@ def pairs(cell: Cell, separators: str, findings: Findings) -> tuple[tuple[str, s
 
 def pair_cells(cell: Cell, separators: str, findings: Findings) -> list[tuple[str, Cell]]:
     """Read `key = value` pairs as `pairs` does; values know their places."""
-    found: dict[str, Cell] = {}
+    values: dict[str, Cell] = {}
     separator = next((s for s in separators if s in cell.text), separators[0])
     indent = cell.text.index(cell.plain)
     inner = attrs.evolve(cell, text=cell.plain, column=cell.column + indent) if indent else cell
@@ -268,20 +268,20 @@ def pair_cells(cell: Cell, separators: str, findings: Findings) -> list[tuple[st
         if not equals or not NAME.fullmatch(key) or not value:
             hint = f"pairs are separated by '{separator}'"
             findings.error("DSA107", f"'{text}' is not of the form key = value", span, hint)
-        elif key in found:
+        elif key in values:
             findings.error("DSA202", f"'{key}' is given twice", span)
         else:
             place = inner.span(offset + len(text) - len(value)).column
-            found[key] = attrs.evolve(inner, text=value, column=place, escapes=())
-    return list(found.items())
+            values[key] = attrs.evolve(inner, text=value, column=place, escapes=())
+    return list(values.items())
 
 
-def one_of(cell: Cell, allowed: tuple[str, ...], default: str, findings: Findings) -> str:
+def one_of(cell: Cell, choices: tuple[str, ...], default: str, findings: Findings) -> str:
     """Read a word out of a few; an empty cell gives the default."""
     word = cell.text.strip("`").strip()
-    if not word or word in allowed:
+    if not word or word in choices:
         return word or default
-    findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), f"allowed: {', '.join(allowed)}, or nothing")
+    findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), f"allowed: {', '.join(choices)}, or nothing")
     return default
 
 
@@ -293,32 +293,32 @@ def whole_number(cell: Cell, findings: Findings) -> int | None:
 def duration_ms(cell: Cell, findings: Findings) -> int | None:
     """Read a duration with its unit; an empty cell gives None."""
     text = cell.text.strip("`").strip()
-    found = parse_duration(text)
-    if text and not found:
+    duration = parse_duration(text)
+    if text and not duration:
         findings.error("DSA107", f"'{text}' is no duration", cell.span(), "write 30s; units: ms, s, m, h, d")
-    return found or None
+    return duration or None
 
 
 def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
     """Read one probability, or several separated by commas, one per retry number."""
 
     def read(parser: ExpressionParser) -> tuple[float, ...]:
-        found = [parser.number()]
+        numbers = [parser.number()]
         while parser.accept(","):
-            found.append(parser.number())
+            numbers.append(parser.number())
         parser.end()
-        return tuple(found)
+        return tuple(numbers)
 
     hint = "write numbers between 0 and 1, one per retry, separated by ',': 0.9, 0.8"
     try:
-        found = read(ExpressionParser(cell)) if cell.text else ()
+        numbers = read(ExpressionParser(cell)) if cell.text else ()
     except UnreadableError as fault:
         findings.error("DSA107", "this is no probability", cell.span(fault.start, fault.end), hint)
         return ()
-    if any(value > 1 for value in found):
+    if any(value > 1 for value in numbers):
         findings.error("DSA205", "a probability lies between 0 and 1", cell.span(), hint)
         return ()
-    return found
+    return numbers
 
 
 NOTE = "note"
@@ -326,16 +326,16 @@ NOTE = "note"
 
 @attrs.frozen
 class Columns:
-    """The columns of a section. `filled` are required and never empty, `required` may be empty in a row."""
+    """The columns of a section. `nonempty` are required and never empty, `mandatory` may be empty in a row."""
 
-    filled: tuple[str, ...]
-    required: tuple[str, ...] = ()
+    nonempty: tuple[str, ...]
+    mandatory: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
         """Every column, in canonical order, without the note."""
-        return self.filled + self.required + self.optional
+        return self.nonempty + self.mandatory + self.optional
 
 
 COLUMNS: dict[str, Columns] = {
@@ -387,26 +387,26 @@ class TableRecord:
     span: Span
 
     def __getitem__(self, column: str) -> Cell:
-        found = self.cells.get(column)
+        cell = self.cells.get(column)
         here = self.span
-        return found if found is not None else Cell("", here.path, here.line, here.column, here.text)
+        return cell if cell is not None else Cell("", here.path, here.line, here.column, here.text)
 
 
 def records(
     section: Section, columns: Columns, findings: Findings, extra: frozenset[str] = frozenset()
 ) -> list[TableRecord]:
     """Return the rows of all tables of a section. `extra` are further columns allowed (a scenario's variables)."""
-    found = []
+    result = []
     for table in section.tables:
         header = _header(table, section, columns, findings, extra)
-        made = [_record(row, header, columns, findings) if header else None for row in table.rows]
-        found += [record for record in made if record is not None]
-        for row, record in zip(table.rows, made, strict=True):
+        rows = [_record(row, header, columns, findings) if header else None for row in table.rows]
+        result += [record for record in rows if record is not None]
+        for row, record in zip(table.rows, rows, strict=True):
             if record is None:
                 findings.doubt(row.span.text)
     if section.tables:
         _require_inside(section, findings)
-    return found
+    return result
 
 
 def _require_inside(section: Section, findings: Findings) -> None:
@@ -417,16 +417,16 @@ def _require_inside(section: Section, findings: Findings) -> None:
             continue
         findings.doubt(block.text.text)
         if block.text.line != last_line + 1:
-            ended = max((table.last for table in section.tables if table.last < block.text.line), default=None)
-            message = "this row stands outside its table" + (f", which ended at line {ended}" if ended else "")
+            end = max((table.last for table in section.tables if table.last < block.text.line), default=None)
+            message = "this row stands outside its table" + (f", which ended at line {end}" if end else "")
             hint = "take out the empty line before it, or its indentation"
             findings.error("DSA105", message, block.text.span(), hint)
         last_line = block.text.line
 
 
-def each_declaration(found: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
+def each_declaration(records: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
     """Yield the rows that declare something; the names in one that turns out to have a fault are in doubt."""
-    for record in found:
+    for record in records:
         before = findings.count
         yield record
         if findings.count > before:
@@ -439,22 +439,26 @@ def _header(
     names = [cell.text.strip("`* ").lower() for cell in table.header.cells]
     raw = [cell.text.strip("`* ") for cell in table.header.cells]
     names = [word if word in extra else name for word, name in zip(raw, names, strict=True)]
-    allowed = {*columns.all, NOTE, *extra}
+    known_names = {*columns.all, NOTE, *extra}
     for name, cell in zip(names, table.header.cells, strict=True):
-        if name not in allowed:
-            meant = _SYNONYMS.get(name)
-            hint = f"did you mean '{meant}'?" if meant in allowed else _ELSEWHERE.get(name) or closest(name, allowed)
+        if name not in known_names:
+            synonym = _SYNONYMS.get(name)
+            hint = (
+                f"did you mean '{synonym}'?"
+                if synonym in known_names
+                else _ELSEWHERE.get(name) or closest(name, known_names)
+            )
             message = f"section {section.kind} has no column '{name}'"
             findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
         elif names.count(name) > 1:
             findings.error("DSA103", f"the column '{name}' stands twice", cell.span())
-    missing = [column for column in columns.filled + columns.required if column not in names]
-    strangers = [name for name in names if name not in allowed]
+    missing = [column for column in columns.nonempty + columns.mandatory if column not in names]
+    strangers = [name for name in names if name not in known_names]
     for column in missing:
         if nearest(column, strangers) or column in map(_SYNONYMS.get, strangers):
             continue  # it is there, under a wrong name
         message = f"section {section.kind} needs a column '{column}'"
-        hint = f"required: {', '.join(columns.filled + columns.required)}"
+        hint = f"required: {', '.join(columns.nonempty + columns.mandatory)}"
         findings.error("DSA104", message, table.header.span, hint)
     return None if missing else names
 
@@ -469,8 +473,8 @@ def _record(row: TableRow, names: list[str], columns: Columns, findings: Finding
         findings.error("DSA105", message, row.span, hint)
         return None
     cells = dict(zip(names, row.cells, strict=True))
-    empty = [column for column in columns.filled if not cells[column].text.strip("` ,")]
+    empty = [column for column in columns.nonempty if not cells[column].text.strip("` ,")]
     for column in empty:
-        hint = _EMPTY.get((columns.filled[0], column), "")
+        hint = _EMPTY.get((columns.nonempty[0], column), "")
         findings.error("DSA106", f"the column '{column}' must not be empty", cells[column].span(), hint)
     return None if empty else TableRecord(cells, row.span)

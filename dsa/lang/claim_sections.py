@@ -62,9 +62,9 @@ def looks_like_property(cell: Cell) -> bool:
 
 
 def read_property(
-    bullet: Bullet, scope: Scope, named: Callable[[WrittenName, str], None], findings: Findings
+    bullet: Bullet, scope: Scope, require_name: Callable[[WrittenName, str], None], findings: Findings
 ) -> declarations.Property | None:
-    """Read and type one bullet. `named` is asked about each name after `assuming fair` and `even if`, with what is said of it."""
+    """Read and type one bullet. `require_name` is asked about each name after `assuming fair` and `even if`, with what is said of it."""
     cell = bullet.text
     try:
         form = _form(cell)
@@ -74,13 +74,13 @@ def read_property(
         return None
     before = findings.count
     if isinstance(form, declarations.LeadsTo):
-        for name, said in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
+        for name, claim in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
             start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
-            named(WrittenName(name, cell.span(start, start + len(name))), said)
-    typed = _resolve_form(form, Resolver(scope, findings, cell.span()))
-    if isinstance(typed, declarations.UnchangedClaim):
-        _require_lasting(typed, cell, findings)
-    return declarations.Property(typed, span=cell.span()) if findings.count == before else None
+            require_name(WrittenName(name, cell.span(start, start + len(name))), claim)
+    result = _resolve_form(form, Resolver(scope, findings, cell.span()))
+    if isinstance(result, declarations.UnchangedClaim):
+        _require_lasting(result, cell, findings)
+    return declarations.Property(result, span=cell.span()) if findings.count == before else None
 
 
 def _form_meant(words: list[str]) -> str:
@@ -91,9 +91,9 @@ def _form_meant(words: list[str]) -> str:
         return f"write: {_PREFIXES[words[0]]}"
     if near := next((form for word, form in _INFIX.items() if word in words), None):
         return f"write: {near}"
-    typed = [(word, _INFIX if place else _PREFIXES) for place, word in enumerate(words)]
-    if meant := next(filter(None, (nearest(word, known, 0.75) for word, known in typed)), None):
-        return f"did you mean '{meant}'?"
+    candidates = [(word, _INFIX if place else _PREFIXES) for place, word in enumerate(words)]
+    if match := next(filter(None, (nearest(word, forms, 0.75) for word, forms in candidates)), None):
+        return f"did you mean '{match}'?"
     return f"a property is one of: {FORMS}"
 
 
@@ -128,21 +128,21 @@ def _prefix_form(parser: ExpressionParser) -> declarations.Form:
     if parser.accept("at", "most"):
         return _at_most(parser)
     if parser.accept("expected"):
-        counted = parser.sum()
+        moment = parser.sum()
         parser.expect("<=")
-        return declarations.ExpectedCount(counted, parser.number())
+        return declarations.ExpectedCount(moment, parser.number())
     if parser.accept("on"):
         return _unchanged_claim(parser)
     parser.fail("expected the first word of a property")
 
 
 def _at_most(parser: ExpressionParser) -> declarations.AtMost:
-    bound, counted = parser.sum(), parser.negation()
+    bound, moment = parser.sum(), parser.negation()
     if not parser.accept("between"):
-        return declarations.AtMost(bound, counted)
-    opened = parser.negation()
+        return declarations.AtMost(bound, moment)
+    start = parser.negation()
     parser.expect("and", _BETWEEN)
-    return declarations.AtMost(bound, counted, (opened, parser.negation()))
+    return declarations.AtMost(bound, moment, (start, parser.negation()))
 
 
 def _unchanged_claim(parser: ExpressionParser) -> declarations.UnchangedClaim:
@@ -213,11 +213,11 @@ def _resolve_form(form: declarations.Form, resolver: Resolver) -> declarations.F
             return attrs.evolve(form, cause=condition(cause), goal=condition(goal))
         case declarations.OnlyAfter(later, earlier):
             return declarations.OnlyAfter(condition(later), condition(earlier))
-        case declarations.AtMost(bound, counted, between):
-            scoped = None if between is None else (condition(between[0]), condition(between[1]))
-            return declarations.AtMost(resolver.expect(bound, "int"), condition(counted), scoped)
+        case declarations.AtMost(bound, moment, between):
+            scope = None if between is None else (condition(between[0]), condition(between[1]))
+            return declarations.AtMost(resolver.expect(bound, "int"), condition(moment), scope)
         case declarations.ExpectedCount():
-            return attrs.evolve(form, counted=condition(form.counted))
+            return attrs.evolve(form, moment=condition(form.moment))
 
 
 def _require_lasting(form: declarations.UnchangedClaim, cell: Cell, findings: Findings) -> None:
@@ -246,29 +246,29 @@ def read_scenario(section: Section, names: Names, machine: Machine, findings: Fi
     if not section.tables:
         hint = "columns: percept, action, state"
         findings.error("DSA102", "this scenario has no table", section.heading.span(), hint)
-    found = [_step(record, names, machine, findings) for record in rows]
-    done = tuple(step for step in found if step is not None)
-    return Scenario(section.name or section.kind, done, values, span=section.heading.span())
+    results = [_step(record, names, machine, findings) for record in rows]
+    steps = tuple(step for step in results if step is not None)
+    return Scenario(section.name or section.kind, steps, values, span=section.heading.span())
 
 
-def _parameters(cell: Cell, known: tuple[RunParameter, ...], findings: Findings) -> tuple[tuple[str, Value], ...]:
+def _parameters(cell: Cell, parameters: tuple[RunParameter, ...], findings: Findings) -> tuple[tuple[str, Value], ...]:
     text = cell.text.removeprefix(_PARAMETERS)
     rest = attrs.evolve(cell, text=text.strip(), column=cell.column + len(cell.text) - len(text.lstrip()), escapes=())
-    found = []
+    settings = []
     for name, cell_of_value in cells.pair_cells(rest, ",;", findings):
-        matching = [p for p in known if p.name == name] or [p for p in known if p.name.startswith(f"{name}.")]
-        if not matching:
-            hint = closest(name, [parameter.name for parameter in known], "the machine has no parameters")
+        matches = [p for p in parameters if p.name == name] or [p for p in parameters if p.name.startswith(f"{name}.")]
+        if not matches:
+            hint = closest(name, [parameter.name for parameter in parameters], "the machine has no parameters")
             findings.error("DSA201", f"'{name}' is no parameter", rest.span(), hint, about=name)
             continue
-        value = literal(cell_of_value, matching[0].domain, findings)
-        outside = [p for p in matching if value is not None and not concrete(p.domain, {}).contains(value)]
+        value = literal(cell_of_value, matches[0].domain, findings)
+        outside = [p for p in matches if value is not None and not concrete(p.domain, {}).contains(value)]
         for parameter in outside:
             message = f"{cell_of_value.text} lies outside {parameter.name}'s domain {unparse_domain(parameter.domain)}"
             findings.error("DSA205", message, cell_of_value.span())
         if value is not None and not outside:
-            found.append((name, value))
-    return tuple(found)
+            settings.append((name, value))
+    return tuple(settings)
 
 
 def _step(record: TableRecord, names: Names, machine: Machine, findings: Findings) -> ScenarioStep | None:
@@ -300,10 +300,10 @@ def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
     if not duration_ms:
         findings.error("DSA107", f"'{text}' is no timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
         return ""
-    known = spelling_of(machine)
-    event = known.get(duration_ms, TIMER_PREFIX + show_duration(duration_ms))
-    if duration_ms not in known:
-        hint = closest(event, known.values(), "no row has a timer")
+    spelling = spelling_of(machine)
+    event = spelling.get(duration_ms, TIMER_PREFIX + show_duration(duration_ms))
+    if duration_ms not in spelling:
+        hint = closest(event, spelling.values(), "no row has a timer")
         findings.error("DSA201", f"no row has the timer '{event}'", cell.span(), hint, about=TIMER_PREFIX.strip())
     return event
 
@@ -319,26 +319,33 @@ def _percept(
         event, verdict = cells.written_name(parser, cell, "an event"), "a verdict such as g.failed"
         return event, cells.read_items(parser, ",", lambda: cells.written_name(parser, cell, verdict))
 
-    found = cells.parse_cell(cell, read, findings, hint="a percept is an event, then verdicts separated by ','")
-    if found is None:
+    percept = cells.parse_cell(cell, read, findings, hint="a percept is an event, then verdicts separated by ','")
+    if percept is None:
         return "", ()
-    event, said = found
+    event, words = percept
     if event.name not in names.events:
         names.report_unknown("event", event, findings)
-    verdicts = [_verdict(word, event.name, names, findings) for word in said]
+    verdicts = [_verdict(word, event.name, names, findings) for word in words]
     return event.name, tuple(sorted(verdict for verdict in verdicts if verdict is not None))
 
 
 def _verdict(word: cells.WrittenName, event: str, names: Names, findings: Findings) -> tuple[str, Outcome] | None:
-    guard, _, said = word.name.rpartition(".")
-    outcome = next((known for known in OUTCOMES if known == said and known in names.guards.get(guard, ())), None)
+    guard, _, ending_word = word.name.rpartition(".")
+    outcome = next(
+        (
+            candidates
+            for candidates in OUTCOMES
+            if candidates == ending_word and candidates in names.guards.get(guard, ())
+        ),
+        None,
+    )
     if outcome is None:
-        known = [f"{name}.{outcome}" for name, outcomes in names.guards.items() for outcome in outcomes]
-        hint = closest(word.name, known)
+        candidates = [f"{name}.{outcome}" for name, outcomes in names.guards.items() for outcome in outcomes]
+        hint = closest(word.name, candidates)
         findings.error("DSA201", f"'{word.name}' is no verdict", word.span, hint, about=word.name)
         return None
-    if event in names.events and event not in names.judged[guard]:
-        hint = f"it judges: {', '.join(names.judged[guard]) or 'nothing'}"
+    if event in names.events and event not in names.judged_events[guard]:
+        hint = f"it judges: {', '.join(names.judged_events[guard]) or 'nothing'}"
         findings.error("DSA209", f"guard {guard} does not judge {event}", word.span, hint, about=guard)
         return None
     return guard, outcome
@@ -373,10 +380,10 @@ def _state(cell: Cell, names: Names, findings: Findings) -> str | None:
 
 
 def _values(record: TableRecord, names: Names, findings: Findings) -> tuple[tuple[str, Value], ...]:
-    found = []
+    values = []
     for variable, domain in names.variables.items():
         if variable in record.cells and record[variable].text and variable not in {*COLUMNS["scenario"].all, NOTE}:
             value = literal(record[variable], domain, findings)
             if value is not None:
-                found.append((variable, value))
-    return tuple(found)
+                values.append((variable, value))
+    return tuple(values)

@@ -87,8 +87,8 @@ def _too_wide(document: MarkdownDocument) -> DocumentReading | None:
 
 def read_machine(text: str, path: str = "<text>") -> DocumentReading:
     """Read a machine document."""
-    if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
-        return refused
+    if (refusal := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
+        return refusal
     return _machine_in(document)
 
 
@@ -101,42 +101,42 @@ def _machine_in(document: MarkdownDocument) -> DocumentReading:
         findings.error("DSA111", "this document is a spec, not a machine", reference.span(), hint)
         return DocumentReading(None, findings.diagnostics)
     steps = _steps(parts, findings)
-    declared, written = _read_declarations(parts, steps, findings)
-    require_unique(declared, findings)
-    names = declared.names()
-    transitions = steps_table.expand(steps).rows if steps else transition_table.resolve_rows(written, names, findings)
+    declarations, rows = _read_declarations(parts, steps, findings)
+    require_unique(declarations, findings)
+    names = declarations.names()
+    transitions = steps_table.expand(steps).rows if steps else transition_table.resolve_rows(rows, names, findings)
     targets = [] if steps else _targets(transitions)
     at = parts.of("states")[0].heading.span() if parts.of("states") else parts.document.start
-    initial = _initial_state(declared.states, targets, at, findings) if declared.states else ""
-    _require_no_start_line(parts, declared.states, findings)
-    made = Machine(
+    initial = _initial_state(declarations.states, targets, at, findings) if declarations.states else ""
+    _require_no_start_line(parts, declarations.states, findings)
+    draft = Machine(
         name=name,
         transitions=transitions,
-        states=_with_ends(declared.states, names, findings),
+        states=_with_ends(declarations.states, names, findings),
         initial=initial,
-        parameters=declared.parameters,
-        variables=declared.variables,
-        events=declared.events,
-        effects=declared.effects,
-        guards=declared.guards,
+        parameters=declarations.parameters,
+        variables=declarations.variables,
+        events=declarations.events,
+        effects=declarations.effects,
+        guards=declarations.guards,
         generators=declaration_tables.generators(_records(parts, "generators", findings), findings),
         cases=tuple(read_cases(section, findings) for section in parts.of("cases")),
         constraints="\n\n".join(read_constraints(s, parts.document.lines) for s in parts.of("constraints")),
         span=parts.document.titles[0].span() if parts.document.titles else None,
     )
     if steps:
-        made = attrs.evolve(made, steps=steps.steps, goal=steps.goal, result=steps.result)
-    require_tasks_filled(_records(parts, "steps", Findings()), made.steps, names.events, findings)
-    made = attrs.evolve(made, prompts=read_prompts(parts.of("prompt"), made.steps, names.events, findings))
-    _require_owners(parts, made, findings)
-    properties, scenarios = claims(parts, names, made, findings)
-    machine = attrs.evolve(made, properties=properties, scenarios=scenarios)
+        draft = attrs.evolve(draft, steps=steps.steps, goal=steps.goal, result=steps.result)
+    require_tasks_filled(_records(parts, "steps", Findings()), draft.steps, names.events, findings)
+    draft = attrs.evolve(draft, prompts=read_prompts(parts.of("prompt"), draft.steps, names.events, findings))
+    _require_owners(parts, draft, findings)
+    properties, scenarios = claims(parts, names, draft, findings)
+    machine = attrs.evolve(draft, properties=properties, scenarios=scenarios)
     return DocumentReading(None if findings.any_error else machine, findings.diagnostics, name)
 
 
 def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
     """Keep the sections of the language; warn of headings that look like one."""
-    known = []
+    sections = []
     for section in document.sections:
         if section.kind not in SECTIONS:
             _warn_unknown(document, section, findings)
@@ -145,8 +145,8 @@ def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
             hint = f"write '## {section.heading.text.strip()}: NAME'"
             findings.error("DSA102", f"section {section.kind} needs a name", section.heading.span(), hint)
             continue
-        known.append(section)
-    return Parts(document, tuple(known))
+        sections.append(section)
+    return Parts(document, tuple(sections))
 
 
 def _warn_unknown(document: MarkdownDocument, section: Section, findings: Findings) -> None:
@@ -174,25 +174,25 @@ def _title(document: MarkdownDocument, findings: Findings) -> str:
 
 def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = False) -> list[TableRecord]:
     columns = PARTS if as_parts else COLUMNS[kind]
-    found = []
+    rows = []
     for section in parts.of(kind):
         if not section.tables and kind != "steps":
             hint = _no_table_hint(section)
             findings.error("DSA102", f"section {kind} has no table", section.heading.span(), hint)
             findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
-        found += records(section, columns, findings)
-    return found
+        rows += records(section, columns, findings)
+    return rows
 
 
 def _required_records(parts: Parts, kind: str, findings: Findings) -> list[TableRecord]:
     """Return the rows of a section that, when it is there, declares all of a kind: without rows it declares nothing."""
     before = findings.count
-    found = _records(parts, kind, findings)
-    if parts.of(kind) and not found and findings.count == before:
+    rows = _records(parts, kind, findings)
+    if parts.of(kind) and not rows and findings.count == before:
         hint = f"list them all, or leave the section out: the rows then declare the {kind}"
         findings.error("DSA102", f"section {kind} has no rows", parts.of(kind)[0].heading.span(), hint)
         findings.doubt_all()
-    return found
+    return rows
 
 
 def _no_table_hint(section: Section) -> str:
@@ -237,59 +237,64 @@ def _read_declarations(
 ) -> tuple[Declarations, list[transition_table.WrittenRow]]:
     parameters = declaration_tables.parameters(_records(parts, "parameters", findings), findings)
     guard_rows = _records(parts, "guards", findings, as_parts=steps is not None)
-    guards, judged = declaration_tables.guards(guard_rows, findings)
+    guards, judged_events = declaration_tables.guards(guard_rows, findings)
     effects = declaration_tables.effects(_records(parts, "effects", findings), findings)
     if steps:
-        made = steps_table.expand(steps)
-        emitted = [(item.effect, row.span) for row in made.rows for item in row.effects]
-        _require_generated(effects, made.rows, findings)
-        effects = declaration_tables.with_places(effects, [(name, span) for name, span in emitted if name and span])
+        expansion = steps_table.expand(steps)
+        emissions = [(item.effect, row.span) for row in expansion.rows for item in row.effects]
+        _require_generated(effects, expansion.rows, findings)
+        effects = declaration_tables.with_places(effects, [(name, span) for name, span in emissions if name and span])
         effects = tuple(
             attrs.evolve(effect, on_failure="stop") for effect in effects
         )  # nobody can add rows to what is generated
-        all_parameters = steps_table.with_parameters(made.parameters, parameters)
-        declared = Declarations(
-            all_parameters, made.variables, made.events, (*made.guards, *guards), effects, made.states
+        all_parameters = steps_table.with_parameters(expansion.parameters, parameters)
+        declarations = Declarations(
+            all_parameters,
+            expansion.variables,
+            expansion.events,
+            (*expansion.guards, *guards),
+            effects,
+            expansion.states,
         )
-        return _with_uses(declared, guard_rows, steps.steps, findings), []
+        return _with_uses(declarations, guard_rows, steps.steps, findings), []
     before = findings.count
-    written = transition_table.read_rows(_records(parts, "transitions", findings), findings)
-    if not written and parts.of("transitions") and findings.count == before:
+    rows = transition_table.read_rows(_records(parts, "transitions", findings), findings)
+    if not rows and parts.of("transitions") and findings.count == before:
         findings.error("DSA102", "section transitions has no rows", parts.of("transitions")[0].heading.span())
     variables = declaration_tables.variables(_records(parts, "variables", findings), parameters, findings)
     events, origins = declaration_tables.events(_required_records(parts, "events", findings), findings)
     if not parts.of("events"):
-        events = declaration_tables.from_outside(transition_table.mentioned_events(written))
+        events = declaration_tables.from_outside(transition_table.mentioned_events(rows))
     if not parts.of("effects"):
-        effects = declaration_tables.with_places(effects, transition_table.mentioned_effects(written))
+        effects = declaration_tables.with_places(effects, transition_table.mentioned_effects(rows))
     states = _with_parents(declaration_tables.states(_required_records(parts, "states", findings), findings))
     if not parts.of("states"):
-        states = _states_from_rows(transition_table.mentioned_states(written), transition_table.first_source(written))
-    declared = Declarations(parameters, variables, events, guards, effects, states)
-    require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
-    return _with_uses(declared, guard_rows, (), findings), written
+        states = _states_from_rows(transition_table.mentioned_states(rows), transition_table.first_source(rows))
+    declarations = Declarations(parameters, variables, events, guards, effects, states)
+    require_references(declarations, origins, judged_events, findings, effects_listed=bool(parts.of("effects")))
+    return _with_uses(declarations, guard_rows, (), findings), rows
 
 
 def _with_uses(
-    declared: Declarations, guard_rows: list[TableRecord], steps: tuple[StepRow, ...], findings: Findings
+    declarations: Declarations, guard_rows: list[TableRecord], steps: tuple[StepRow, ...], findings: Findings
 ) -> Declarations:
     taken = {name for step in steps for name, _ in step.uses}
-    guards = with_uses(declared.guards, guard_rows, declared.names().events, taken, findings)
-    return attrs.evolve(declared, guards=guards)
+    guards = with_uses(declarations.guards, guard_rows, declarations.names().events, taken, findings)
+    return attrs.evolve(declarations, guards=guards)
 
 
-def _require_generated(effects: tuple[Effect, ...], made: tuple[Transition, ...], findings: Findings) -> None:
+def _require_generated(effects: tuple[Effect, ...], rows: tuple[Transition, ...], findings: Findings) -> None:
     """What an Effects table of a Steps document lists is what its rows ask for; of the others it says nothing."""
-    known = {item.effect for row in made for item in row.effects if item.effect}
+    names = {item.effect for row in rows for item in row.effects if item.effect}
     for effect in effects:
-        if effect.name not in known and effect.span is not None:
+        if effect.name not in names and effect.span is not None:
             message = f"'{effect.name}' is no effect of what Steps expand into"
-            findings.error("DSA201", message, effect.span, closest(effect.name, known), about=effect.name)
+            findings.error("DSA201", message, effect.span, closest(effect.name, names), about=effect.name)
 
 
 def _targets(transitions: tuple[Transition, ...]) -> list[tuple[str, Span]]:
-    found = ((row.target, row.span_of("target")) for row in transitions if row.target != STAY)
-    return [(target, span) for target, span in found if span is not None]
+    pairs = ((row.target, row.span_of("target")) for row in transitions if row.target != STAY)
+    return [(target, span) for target, span in pairs if span is not None]
 
 
 def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
@@ -299,16 +304,16 @@ def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
         "cases": (steps | {guard.name for guard in machine.guards}, "a step or a guard"),
         "prompt": (steps | {effect.name for effect in machine.effects}, "a step or an effect"),
     }
-    for kind, (known, words) in owners.items():
-        seen = set()
+    for kind, (names, words) in owners.items():
+        names_so_far = set()
         for section in parts.of(kind):
             span = section.heading.span()
-            if section.name not in known:
+            if section.name not in names:
                 message = f"section {kind} is of '{section.name}', which is not {words}"
-                findings.error("DSA201", message, span, closest(section.name, known), about=section.name)
-            elif section.name in seen:
+                findings.error("DSA201", message, span, closest(section.name, names), about=section.name)
+            elif section.name in names_so_far:
                 findings.error("DSA202", f"a second section {kind} of '{section.name}'", span)
-            seen.add(section.name)
+            names_so_far.add(section.name)
 
 
 def claims(
@@ -316,14 +321,14 @@ def claims(
 ) -> tuple[tuple[Property, ...], tuple[Scenario, ...]]:
     """Read the properties and the scenarios of a document, a machine's own or a spec's."""
     scope = names.moments("a property")
-    said = (f"{guard}.{outcome}" for guard, outcomes in names.guards.items() for outcome in outcomes)
-    fair = [*names.effects, *names.events, *said]
+    verdicts = (f"{guard}.{outcome}" for guard, outcomes in names.guards.items() for outcome in outcomes)
+    fair = [*names.effects, *names.events, *verdicts]
 
     def require_named(name: cells.WrittenName, what: str) -> None:
-        known = fair if what == "fair" else [*names.effects]
-        if name.name not in known:
+        choices = fair if what == "fair" else [*names.effects]
+        if name.name not in choices:
             message = f"'{name.name}' is no {'event, no effect and no verdict' if what == 'fair' else 'effect'}"
-            findings.error("DSA201", message, name.span, closest(name.name, known), about=name.name)
+            findings.error("DSA201", message, name.span, closest(name.name, choices), about=name.name)
         elif what == "never answers" and not names.effects[name.name]:
             hint = f"an effect without answers is complete when the next begins; write: even if {name.name} fails"
             findings.error("DSA204", f"'{name.name}' has no answers", name.span, hint)
@@ -334,46 +339,46 @@ def claims(
             message = "this property is no bullet, so it is not read"
             findings.warning("DSA110", message, block.text.span(), "begin its line with '- '")
     bullets = [block for block in blocks if isinstance(block, Bullet)]
-    found = [read_property(bullet, scope, require_named, findings) for bullet in bullets]
+    properties = [read_property(bullet, scope, require_named, findings) for bullet in bullets]
     scenarios = [read_scenario(section, names, machine, findings) for section in parts.of("scenario")]
-    return tuple(item for item in found if item is not None), tuple(scenarios)
+    return tuple(item for item in properties if item is not None), tuple(scenarios)
 
 
 def _with_parents(states: Iterable[State]) -> tuple[State, ...]:
     """Add the parents that dotted names imply, each before its first child."""
-    listed = tuple(states)
-    known = {state.name for state in listed}
-    found: list[State] = []
-    for state in listed:
+    own = tuple(states)
+    names = {state.name for state in own}
+    result: list[State] = []
+    for state in own:
         parts = state.name.split(".")
         for length in range(1, len(parts)):
             parent = ".".join(parts[:length])
-            if parent not in known:
-                known.add(parent)
-                found.append(State(parent, span=state.span))
-        found.append(state)
-    return tuple(found)
+            if parent not in names:
+                names.add(parent)
+                result.append(State(parent, span=state.span))
+        result.append(state)
+    return tuple(result)
 
 
 def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> tuple[State, ...]:
     """Resolve when a run may be finished in leaves that are not final."""
-    parents, found = {state.parent for state in states}, []
+    parents, result = {state.parent for state in states}, []
     for state in states:
         if state.end is None or state.span is None:
-            found.append(state)
+            result.append(state)
             continue
         if state.name in parents:
             message = f"{state.name} is an end and has children"
             findings.error("DSA206", message, state.span, "mark the children that are ends instead")
         resolver = Resolver(attrs.evolve(names.updates, place="an end"), findings, state.span)
-        found.append(attrs.evolve(state, end=resolver.condition(state.end)))
-    return tuple(found)
+        result.append(attrs.evolve(state, end=resolver.condition(state.end)))
+    return tuple(result)
 
 
-def _states_from_rows(mentioned: list[tuple[str, Span]], initial: str) -> tuple[State, ...]:
+def _states_from_rows(mentions: list[tuple[str, Span]], initial: str) -> tuple[State, ...]:
     """Return the states of a document without a States table: those its rows mention. `initial` is the initial one."""
-    names = dict.fromkeys(name for name, _ in mentioned)
-    spans = dict(reversed(mentioned))
+    names = dict.fromkeys(name for name, _ in mentions)
+    spans = dict(reversed(mentions))
     return _with_parents(State(name, "initial" if name == initial else "", span=spans[name]) for name in names)
 
 
@@ -383,17 +388,17 @@ def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]
     The initial state is the top-level state marked initial; when no top-level state is marked and exactly one state
     is, it is that one.
     """
-    marked = [state for state in states if state.kind == "initial"]
+    initials = [state for state in states if state.kind == "initial"]
     _require_leaves_final(states, findings)
-    for state in marked:
-        twins = [other for other in marked if other.parent == state.parent]
+    for state in initials:
+        twins = [other for other in initials if other.parent == state.parent]
         if len(twins) > 1 and state is not twins[0]:
             where = f"of {state.parent}" if state.parent else "of the machine"
             message = f"{twins[0].name} and {state.name} are both the initial state {where}"
             hint = "mark one of them" if state.parent else f"mark one of them; {_SEVERAL_STARTS}"
             findings.error("DSA206", message, state.span or at, hint)
-    top = [state for state in marked if state.parent is None] or marked
-    if not marked:
+    top = [state for state in initials if state.parent is None] or initials
+    if not initials:
         hint = "mark one with kind 'initial' in the States table"
         findings.error("DSA206", "no state is initial", at, hint, about=_all_names(states))
         return states[0].name if states else ""
@@ -466,8 +471,8 @@ def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
 
 def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentReading:
     """Read a spec of a machine: the machine with the spec's properties and scenarios added to its own."""
-    if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
-        return refused
+    if (refusal := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
+        return refusal
     findings = Findings()
     parts = sort_sections(document, findings)
     for section in parts.sections:
@@ -475,17 +480,17 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentRead
             message = f"a spec has no section {section.kind}; it belongs into the machine"
             hint = "a spec holds Properties, Scenarios, and what it says of Effects and Variables"
             findings.error("DSA111", message, section.heading.span(), hint)
-    declared = Declarations(
+    declarations = Declarations(
         machine.parameters, machine.variables, machine.events, machine.guards, machine.effects, machine.states
     )
-    properties, scenarios = claims(parts, declared.names(), machine, findings)
-    added = attrs.evolve(
+    properties, scenarios = claims(parts, declarations.names(), machine, findings)
+    result = attrs.evolve(
         machine,
         properties=machine.properties + properties,
         scenarios=machine.scenarios + scenarios,
-        stated=machine.stated + _spec_declarations(parts, machine, findings),
+        spec_declarations=machine.spec_declarations + _spec_declarations(parts, machine, findings),
     )
-    return DocumentReading(None if findings.any_error else added, findings.diagnostics, machine.name)
+    return DocumentReading(None if findings.any_error else result, findings.diagnostics, machine.name)
 
 
 def _spec_declarations(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDeclaration, ...]:
@@ -506,14 +511,14 @@ def _spec_declarations(parts: Parts, machine: Machine, findings: Findings) -> tu
 
 def _declarations_of(
     kind: str,
-    written: list[TableRecord],
-    said: Iterable[Effect | Variable],
-    known: Iterable[Effect | Variable],
+    records: list[TableRecord],
+    declarations: Iterable[Effect | Variable],
+    machine_declarations: Iterable[Effect | Variable],
     findings: Findings,
 ) -> Iterator[SpecDeclaration]:
-    rows_by_name = {record[kind].plain: record for record in written}
-    names = [each.name for each in known]
-    for each in said:
+    rows_by_name = {record[kind].plain: record for record in records}
+    names = [each.name for each in machine_declarations]
+    for each in declarations:
         record = rows_by_name[each.name]
         if each.name not in names:
             findings.error(

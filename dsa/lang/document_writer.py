@@ -50,11 +50,11 @@ def dumps(machine: Machine) -> str:
 
 def digest(machine: Machine) -> str:
     """Return the SHA-256 of the canonical document, in hexadecimal."""
-    found: str | None = machine.worked_out.get("digest")
-    if found is None:
-        found = hashlib.sha256(dumps(spelled_shortest(machine)).encode("utf-8", "surrogatepass")).hexdigest()
-        machine.worked_out["digest"] = found
-    return found
+    result: str | None = machine.worked_out.get("digest")
+    if result is None:
+        result = hashlib.sha256(dumps(spelled_shortest(machine)).encode("utf-8", "surrogatepass")).hexdigest()
+        machine.worked_out["digest"] = result
+    return result
 
 
 def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -146,8 +146,8 @@ def _columns(
 ) -> str:
     """Write a table, leaving out the columns that no row uses, except the first two."""
     cells = {name: [write(item) for item in items] for name, write in columns.items()}
-    kept = [name for place, name in enumerate(cells) if place == 0 or name == "judges" or any(cells[name])]
-    return _table(kept, list(zip(*(cells[name] for name in kept), strict=True)))
+    names = [name for place, name in enumerate(cells) if place == 0 or name == "judges" or any(cells[name])]
+    return _table(names, list(zip(*(cells[name] for name in names), strict=True)))
 
 
 def _steps(machine: Machine) -> str:
@@ -272,11 +272,11 @@ def _with_alignment(line: str, rule: str) -> str:
     """Keep the colons that align columns on a page."""
     marks = [mark.strip() for mark in rule.strip().strip("|").split("|")]
     dashes = line.strip("| ").split(" | ")
-    kept = []
+    cells = []
     for mark, dash in zip(marks, dashes, strict=True):
         left, right = (":" if mark.startswith(":") else "-"), (":" if mark.endswith(":") else "-")
-        kept.append(left + dash[1:-1] + right)
-    return "| " + " | ".join(kept) + " |"
+        cells.append(left + dash[1:-1] + right)
+    return "| " + " | ".join(cells) + " |"
 
 
 def _cell(cell: Cell, column: str) -> str:

@@ -121,10 +121,10 @@ class ExpressionParser:
 
     def accept(self, *texts: str) -> bool:
         """Read these tokens if they come next."""
-        found = self.at(*texts)
-        if found:
+        is_next = self.at(*texts)
+        if is_next:
             self._place += len(texts)
-        return found
+        return is_next
 
     def expect(self, text: str, hint: str = "") -> Token:
         """Read this token, or fail."""
@@ -137,8 +137,8 @@ class ExpressionParser:
     def fail(self, message: str, hint: str = "") -> NoReturn:
         """Fail at the next token."""
         token = self.next
-        found = "nothing follows" if token.kind == "end" else f"found '{token.text}'"
-        raise UnreadableError(f"{message}, but {found}", token.start, max(token.end, token.start + 1), hint)
+        actual = "nothing follows" if token.kind == "end" else f"found '{token.text}'"
+        raise UnreadableError(f"{message}, but {actual}", token.start, max(token.end, token.start + 1), hint)
 
     def reject(self, message: str, hint: str = "") -> NoReturn:
         """Fail at the next token with words that name it already."""
@@ -150,9 +150,12 @@ class ExpressionParser:
         token = self.next
         if token.kind != "end":
             missing = "an operator is missing before it" if token.kind in {"name", "number"} else ""
-            self.reject(f"'{token.text}' cannot stand here", self._meant(token) or (missing if hint is None else hint))
+            self.reject(
+                f"'{token.text}' cannot stand here",
+                self._foreign_word_hint(token) or (missing if hint is None else hint),
+            )
 
-    def _meant(self, token: Token) -> str:
+    def _foreign_word_hint(self, token: Token) -> str:
         """Return how to write what stands behind an expression as other languages have it; empty for anything else."""
         before = self._tokens[self._place - 1] if self._place else token
         after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
@@ -167,8 +170,8 @@ class ExpressionParser:
         token = self.next
         if token.kind != "name":
             self.fail(f"expected {what}")
-        if reserved := [part for part in token.text.split(".") if part in KEYWORDS]:
-            self.fail(f"expected {what}", f"'{reserved[0]}' is a reserved word")
+        if keywords := [part for part in token.text.split(".") if part in KEYWORDS]:
+            self.fail(f"expected {what}", f"'{keywords[0]}' is a reserved word")
         if len(token.text) > MAX_NAME:
             self.reject(f"a name has at most {MAX_NAME} characters")
         self._place += 1
@@ -209,10 +212,10 @@ class ExpressionParser:
     def _comparison(self) -> expr.Expr:
         start = self.next.start
         first = self.sum()
-        negated = self.at("not", "in") and self.accept("not")
+        is_negative = self.at("not", "in") and self.accept("not")
         if self.accept("in"):
             member = expr.Member(first, self._set(), span=self._since(start))
-            return expr.Not(member, span=self._since(start)) if negated else member
+            return expr.Not(member, span=self._since(start)) if is_negative else member
         rest: list[tuple[str, expr.Expr]] = []
         while self.next.kind == "sign" and self.next.text in expr.COMPARISONS:
             sign = self.take().text
@@ -332,7 +335,7 @@ class Findings:
     """
 
     def __init__(self) -> None:
-        self._found: list[Diagnostic] = []
+        self._findings: list[Diagnostic] = []
         self._consequences: list[Diagnostic] = []
         self._doubtful: set[str] = set()
         self._doubt_all = False
@@ -341,7 +344,7 @@ class Findings:
         """Add an error: the document is no machine. `about` is the name that is missed, if that is the fault."""
         finding = Diagnostic(code, "error", _short(message), span, hint)
         is_consequence = about and (self._doubt_all or not self._doubtful.isdisjoint(about.split(".")))
-        (self._consequences if is_consequence else self._found).append(finding)
+        (self._consequences if is_consequence else self._findings).append(finding)
 
     def doubt(self, text: str) -> None:
         """Record the names in a text that could not be read; the fault itself is reported."""
@@ -353,18 +356,18 @@ class Findings:
 
     def warning(self, code: str, message: str, span: Span, hint: str = "") -> None:
         """Add a warning: the document is a machine, perhaps not the one that was meant."""
-        self._found.append(Diagnostic(code, "warning", message, span, hint))
+        self._findings.append(Diagnostic(code, "warning", message, span, hint))
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Everything found, once each, by line and column; a consequence only where no error is its cause."""
-        found = [*self._found, *([] if self._any_cause else self._consequences[:1])]
-        return tuple(sorted(dict.fromkeys(found), key=lambda d: (d.span.path, d.span.line, d.span.column, d.code)))
+        findings = [*self._findings, *([] if self._any_cause else self._consequences[:1])]
+        return tuple(sorted(dict.fromkeys(findings), key=lambda d: (d.span.path, d.span.line, d.span.column, d.code)))
 
     @property
     def count(self) -> int:
         """How many findings there are so far, consequences included."""
-        return len(self._found) + len(self._consequences)
+        return len(self._findings) + len(self._consequences)
 
     @property
     def any_error(self) -> bool:
@@ -373,7 +376,7 @@ class Findings:
 
     @property
     def _any_cause(self) -> bool:
-        return any(finding.severity == "error" for finding in self._found)
+        return any(finding.severity == "error" for finding in self._findings)
 
 
 def _short(message: str) -> str:
@@ -427,10 +430,10 @@ class Scope:
     symbols: frozenset[str] = frozenset()
     moments: Mapping[str, expr.NameKind] = attrs.field(factory=dict)
     full: Mapping[str, str] = attrs.field(factory=dict)
-    answered: frozenset[str] = frozenset()
+    effects_with_answers: frozenset[str] = frozenset()
     others: Mapping[str, str] = attrs.field(factory=dict)
 
-    def known(self) -> Iterable[str]:
+    def names(self) -> Iterable[str]:
         """Return every name that may be written here."""
         verdicts = (f"{guard}.{outcome}" for guard, outcomes in self.guards.items() for outcome in outcomes)
         return [*self.parameters, *self.variables, *verdicts, *self.symbols, *self.moments]
@@ -446,17 +449,17 @@ class Resolver:
         """Resolve an expression that must be a condition."""
         return self.expect(node, "bool")
 
-    def expect(self, node: expr.Expr, wanted: Type) -> expr.Expr:
+    def expect(self, node: expr.Expr, kind: Type) -> expr.Expr:
         """Resolve an expression that must have a type."""
-        resolved, found = self.infer(node, wanted)
-        if found is not None and not agree(found, wanted):
-            self._wrong(node, f"expected {show_type(wanted)}, but this is {show_type(found)}", _advice(node, found))
-        return resolved
+        result, actual = self.infer(node, kind)
+        if actual is not None and not agree(actual, kind):
+            self._wrong(node, f"expected {show_type(kind)}, but this is {show_type(actual)}", _advice(node, actual))
+        return result
 
-    def infer(self, node: expr.Expr, wanted: Type | None = None) -> tuple[expr.Expr, Type | None]:
+    def infer(self, node: expr.Expr, kind: Type | None = None) -> tuple[expr.Expr, Type | None]:
         """Resolve an expression and give its type, or None after a fault.
 
-        `wanted` makes for better hints; where it is an enumeration, a name that is one of its values and something else is the value.
+        `kind` makes for better hints; where it is an enumeration, a name that is one of its values and something else is the value.
         """
         match node:
             case expr.Boolean():
@@ -466,7 +469,7 @@ class Resolver:
             case expr.Symbol(value):
                 return node, (value,)
             case expr.Name():
-                return self._name(node, wanted)
+                return self._name(node, kind)
             case expr.Verdict():
                 return node, "bool"
             case expr.Not(operand):
@@ -483,22 +486,22 @@ class Resolver:
                 return self._member(node), "bool"
 
     def _compare(self, node: expr.Compare) -> expr.Expr:
-        wanted = self._wanted(node)
-        first, left = self.infer(node.first, wanted[0])
+        kinds = self._enumerations(node)
+        first, left = self.infer(node.first, kinds[0])
         rest: list[tuple[str, expr.Expr]] = []
-        for (sign, operand), kind_wanted in zip(node.rest, wanted[1:], strict=True):
-            resolved, right = self.infer(operand, kind_wanted or left)
-            ordered = sign not in {"==", "!="}
+        for (sign, operand), kind_wanted in zip(node.rest, kinds[1:], strict=True):
+            result, right = self.infer(operand, kind_wanted or left)
+            is_order = sign not in {"==", "!="}
             for side, kind in ((node.first if not rest else None, left), (operand, right)):
-                if ordered and side is not None and kind not in {None, "int"}:
+                if is_order and side is not None and kind not in {None, "int"}:
                     self._wrong(side, f"'{sign}' compares numbers, but this is {show_type(kind or '')}")
-            if not ordered and left is not None and right is not None and not agree(left, right):
+            if not is_order and left is not None and right is not None and not agree(left, right):
                 self._wrong(operand, f"{show_type(left)} can never equal {show_type(right)}", _choices(left))
-            rest.append((sign, resolved))
+            rest.append((sign, result))
             left = right
         return attrs.evolve(node, first=first, rest=tuple(rest))
 
-    def _wanted(self, node: expr.Compare) -> list[Type | None]:
+    def _enumerations(self, node: expr.Compare) -> list[Type | None]:
         """Return for each operand the enumeration that it is compared with by `==` or `!=`, itself or through others."""
         groups = [[node.first]]
         for sign, operand in node.rest:
@@ -527,17 +530,17 @@ class Resolver:
         return name in self._scope.symbols and (name in self._scope.moments or name in self._scope.others)
 
     def _member(self, node: expr.Member) -> expr.Expr:
-        wanted = self._enumeration((node.operand, *node.choices))
-        operand, kind = self.infer(node.operand, wanted)
+        enumeration = self._enumeration((node.operand, *node.choices))
+        operand, kind = self.infer(node.operand, enumeration)
         choices = []
         for choice in node.choices:
-            resolved, found = self.infer(choice, wanted or kind)
-            if kind is not None and found is not None and not agree(kind, found):
-                self._wrong(choice, f"{show_type(kind)} can never equal {show_type(found)}", _choices(kind))
-            choices.append(resolved)
+            result, actual = self.infer(choice, enumeration or kind)
+            if kind is not None and actual is not None and not agree(kind, actual):
+                self._wrong(choice, f"{show_type(kind)} can never equal {show_type(actual)}", _choices(kind))
+            choices.append(result)
         return attrs.evolve(node, operand=operand, choices=tuple(choices))
 
-    def _name(self, node: expr.Name, wanted: Type | None) -> tuple[expr.Expr, Type | None]:
+    def _name(self, node: expr.Name, kind: Type | None) -> tuple[expr.Expr, Type | None]:
         scope, name = self._scope, node.name
         if node.kind == "pending":
             return self._pending(node)
@@ -548,33 +551,33 @@ class Resolver:
         guard, _, outcome = name.rpartition(".")
         if guard in scope.guards and name not in scope.moments:
             return self._verdict(node, guard, outcome)
-        if name in scope.symbols and (isinstance(wanted, tuple) or not self._is_shared(name)):
+        if name in scope.symbols and (isinstance(kind, tuple) or not self._is_shared(name)):
             return expr.Symbol(name, span=node.span), (name,)
         if name in scope.moments:
             return expr.Name(scope.full.get(name, name), scope.moments[name], span=node.span), "bool"
-        self._unknown(node, wanted)
+        self._unknown(node, kind)
         return node, None
 
     def _verdict(self, node: expr.Name, guard: str, outcome: str) -> tuple[expr.Expr, Type | None]:
-        allowed = self._scope.guards[guard]
-        for known in expr.OUTCOMES:
-            if known == outcome and known in allowed:
-                return expr.Verdict(guard, known, span=node.span), "bool"
+        outcomes = self._scope.guards[guard]
+        for choice in expr.OUTCOMES:
+            if choice == outcome and choice in outcomes:
+                return expr.Verdict(guard, choice, span=node.span), "bool"
         message = f"guard {guard} never says '{outcome}'" if outcome in expr.OUTCOMES else f"'{outcome}' is no verdict"
-        self._report("DSA201", message, node, f"{guard} says: {', '.join(allowed)}")
+        self._report("DSA201", message, node, f"{guard} says: {', '.join(outcomes)}")
         return node, None
 
     def _pending(self, node: expr.Name) -> tuple[expr.Expr, Type | None]:
-        if self._scope.moments and node.name in self._scope.answered:
+        if self._scope.moments and node.name in self._scope.effects_with_answers:
             return node, "bool"
         if not self._scope.moments:
             self._report("DSA201", "'pending' is for properties", node, f"{self._scope.place} cannot read it")
         else:
-            hint = closest(node.name, self._scope.answered)
+            hint = closest(node.name, self._scope.effects_with_answers)
             self._report("DSA201", f"'{node.name}' is no effect that has answers", node, hint, about=node.name)
         return node, None
 
-    def _unknown(self, node: expr.Name, wanted: Type | None) -> None:
+    def _unknown(self, node: expr.Name, kind: Type | None) -> None:
         scope, name = self._scope, node.name
         guard = name.rpartition(".")[0]
         if name in {"True", "False"}:
@@ -583,7 +586,7 @@ class Resolver:
             hint = "write " + " or ".join(f"{name}.{outcome}" for outcome in scope.guards[name])
             self._report("DSA201", f"'{name}' is a guard, not a value", node, hint)
         elif name in scope.others:
-            hint = _choices(wanted or "") or (_AS_VALUE if self._is_shared(name) else closest(name, scope.known()))
+            hint = _choices(kind or "") or (_AS_VALUE if self._is_shared(name) else closest(name, scope.names()))
             self._report("DSA201", f"'{name}' is {scope.others[name]}, which {scope.place} cannot read", node, hint)
         elif guard in scope.others and scope.others[guard] == "a guard":
             message = f"'{name}' is a verdict, which {scope.place} cannot read"
@@ -592,9 +595,9 @@ class Resolver:
             hint = "rows read no data that events bring: let a guard judge it (column 'uses' of Guards), or an effect answer with an event for each case"
             self._report("DSA201", f"'{name}' is not declared", node, hint)
         else:
-            hint = closest(name, scope.known(), f"{scope.place} can read no names")
-            if isinstance(wanted, tuple) and hint.startswith("known"):
-                hint = _choices(wanted)
+            hint = closest(name, scope.names(), f"{scope.place} can read no names")
+            if isinstance(kind, tuple) and hint.startswith("known"):
+                hint = _choices(kind)
             self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)
 
     def _wrong(self, node: expr.Expr, message: str, hint: str = "") -> None:
@@ -608,7 +611,7 @@ def _choices(kind: Type) -> str:
     return "" if isinstance(kind, str) else f"its values are: {some_of(kind)}"
 
 
-def _advice(node: expr.Expr, found: Type) -> str:
+def _advice(node: expr.Expr, kind: Type) -> str:
     if isinstance(node, expr.Integer):
         return "write true or false" if node.value in {0, 1} else ""
-    return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and found == "int" else ""
+    return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and kind == "int" else ""

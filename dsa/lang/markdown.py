@@ -26,7 +26,7 @@ class Cell:
     r"""A piece of one line: its text without `\|` escapes, and where it stands.
 
     `escapes` are the positions in `text` of pipes that were written `\|`, so that columns stay true. A bullet or a
-    heading may go on over further lines: `continued` gives the offset in `text` at which each of them starts, and its own piece.
+    heading may go on over further lines: `continuations` gives the offset in `text` at which each of them starts, and its own piece.
     """
 
     text: str
@@ -35,12 +35,12 @@ class Cell:
     column: int
     source: str
     escapes: tuple[int, ...] = ()
-    continued: tuple[tuple[int, "Cell"], ...] = ()
+    continuations: tuple[tuple[int, "Cell"], ...] = ()
 
     def span(self, start: int = 0, end: int | None = None) -> Span:
         """Return the place of `text[start:end]`; where that covers several lines, its part on the first of them."""
         stop = len(self.text) if end is None else end
-        for offset, piece in reversed(self.continued):
+        for offset, piece in reversed(self.continuations):
             if start >= offset:
                 return piece.span(start - offset, stop - offset)
             stop = min(stop, offset - 1)
@@ -49,8 +49,8 @@ class Cell:
         )
 
     def _column(self, offset: int) -> int:
-        written = self.column + offset
-        return written + sum(1 for escape in self.escapes if escape < offset) if self.escapes else written
+        column = self.column + offset
+        return column + sum(1 for escape in self.escapes if escape < offset) if self.escapes else column
 
     @property
     def plain(self) -> str:
@@ -241,7 +241,7 @@ def _join(path: str, lines: tuple[str, ...], index: int, contents: list[str]) ->
     pieces = [_piece(path, lines, index + place, content.strip()) for place, content in enumerate(contents)]
     offsets = accumulate(len(piece.text) + 1 for piece in pieces[:-1])
     text = " ".join(piece.text for piece in pieces)
-    return attrs.evolve(pieces[0], text=text, continued=tuple(zip(offsets, pieces[1:], strict=True)))
+    return attrs.evolve(pieces[0], text=text, continuations=tuple(zip(offsets, pieces[1:], strict=True)))
 
 
 def _table(path: str, lines: tuple[str, ...], first: int, last: int) -> MarkdownTable:

@@ -148,10 +148,10 @@ def _condition(whole: Ground, command: GuardedCommand, decided: expr.Expr) -> ex
     """Return when a command is taken, without what the parameters' values decide."""
     if decided == expr.TRUE:
         return expr.TRUE
-    parts = [command.enabled]
-    if whole.grounded(all_of([command.enabled, negation(command.safe)])) != FALSE:
+    parts = [command.enabled_when]
+    if whole.ground_condition(all_of([command.enabled_when, negation(command.safe)])) != FALSE:
         parts.append(command.safe)
-    parts += [negation(c) for c in command.rivals if whole.grounded(all_of([command.enabled, c])) != FALSE]
+    parts += [negation(c) for c in command.rivals if whole.ground_condition(all_of([command.enabled_when, c])) != FALSE]
     return all_of(parts)
 
 

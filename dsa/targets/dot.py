@@ -187,7 +187,7 @@ def _depth(routes: Sequence["_Route"], machine: Machine) -> int:
     """Return how many boxes the longest way along the arrows has, without those that lead back."""
     before: dict[str, set[str]] = {}
     for arrow in (route.arrow for route in routes if not route.course.leads_back):
-        before.setdefault(_quote(machine.entered(arrow.target)), set()).add(_tail(arrow.source, machine))
+        before.setdefault(_quote(machine.entry_leaf(arrow.target)), set()).add(_tail(arrow.source, machine))
     depth: dict[str, int] = {}
     for box in TopologicalSorter(before).static_order():
         depth[box] = 1 + max((depth[source] for source in before.get(box, ())), default=0)

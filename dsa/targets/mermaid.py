@@ -53,7 +53,7 @@ def mermaid(
     lines = [f"direction {direction}", *_inside(drawn, drawn.frame, ids)]
     for arrow in drawn.arrows:
         # An arrow from a state to the frame around it breaks Mermaid's layout; it goes to what is entered.
-        target = machine.entered(arrow.target) if is_around(arrow.target, arrow.source) else arrow.target
+        target = machine.entry_leaf(arrow.target) if is_around(arrow.target, arrow.source) else arrow.target
         lines.append(f"{ids.source[arrow.source]} --> {ids.target[target]} : {_label(drawn, arrow.rows)}")
     if standing_for_all := ids.standing_for_all():
         lines += ["classDef every stroke-dasharray:5 4", f"class {','.join(standing_for_all)} every"]

@@ -233,7 +233,7 @@ def may_wait(machine: Machine) -> dict[str, frozenset[str]]:
         leaf, waits_for = queue.pop()
         is_coarse = len(seen) > _MOST_SETS
         for row in _rows_at(machine, leaf, waits_for):
-            entered = leaf if row.target == STAY else machine.entered(row.target)
+            entered = leaf if row.target == STAY else machine.entry_leaf(row.target)
             after = _left_outstanding(machine, waits_for, row, entered, is_coarse=is_coarse)
             if after is None:
                 continue
@@ -253,7 +253,7 @@ def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator
     for event in machine.event_named.values():
         if event.origin == OUTSIDE or event.origin in waits_for:
             yield from machine.rows_for(leaf, event.name)
-    for source, event_name in machine.armed(leaf):
+    for source, event_name in machine.armed_timers(leaf):
         yield from machine.rows_from[source, event_name]
 
 

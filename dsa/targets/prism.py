@@ -155,7 +155,7 @@ class _PrismModel:
                 (both, (*branches, _ChoiceBranch(probability, step, said)))
                 for condition, branches in ways
                 for option, step in options
-                if self._laid.ground.grounded(both := all_of([condition, option])) != FALSE
+                if self._laid.ground.ground_condition(both := all_of([condition, option])) != FALSE
             ]
             if len(ways) > _MOST_BRANCHES:
                 raise ExportError(f"{choice[1]}: its verdicts decide in more than {_MOST_BRANCHES} ways")

@@ -191,7 +191,7 @@ class _PromelaModel:
         """What happens again and again in a run that S12 and `assuming fair` allow; and when a run that gave up an event is none."""
         found, broken = [], []
         for promise in self._laid.promises:
-            ended = self.steps_at(lambda c, promise=promise: promise in c.ended)  # type: ignore[misc]  # as above
+            ended = self.steps_at(lambda c, promise=promise: promise in c.endings)  # type: ignore[misc]  # as above
             waiting = " || ".join(f"at == {self._places[place]}" for place in self._laid.keeping(promise))
             found.append(" || ".join((f"!({waiting})", *ended)))
         for number, name in enumerate(form.fair, 1):

@@ -72,7 +72,7 @@ class Leaves:
         self._doubts: set[tuple[str, int, Reason]] = {
             (system.locations[fault.location].state, row, fault.reason)
             for fault in system.faults
-            if fault.rows and whole.grounded(fault.condition) != FALSE
+            if fault.rows and whole.ground_condition(fault.condition) != FALSE
             for row in fault.rows
         }
 
@@ -91,7 +91,7 @@ class Leaves:
 
     def _arrow(self, leaf: str, key: EventKey, row: Transition, rows: tuple[Transition, ...]) -> LeafTransition:
         machine, number = self._machine, self._places[id(row)]
-        entered = leaf if row.target == STAY else machine.entered(row.target)
+        entered = leaf if row.target == STAY else machine.entry_leaf(row.target)
         updates = tuple(_updates(machine, row))
         twice, flags = _flags(machine, row, key, entered)
         parts = [_is_pending(machine, key), *self._enabled(leaf, row, rows)]
@@ -212,7 +212,7 @@ def timers_of(machine: Machine, source: str) -> tuple[Timer, ...]:
 
 def tree(machine: Machine) -> tuple[Node, ...]:
     """Return the states at the top level, those inside them within."""
-    start = machine.entered(machine.initial)
+    start = machine.entry_leaf(machine.initial)
     path = {start, *machine.ancestry(start)}
     return tuple(_node(machine, state.name, path) for state in machine.states if state.parent is None)
 
@@ -234,4 +234,4 @@ def _node(machine: Machine, name: str, path: set[str]) -> Node:
 
 def start_of(machine: Machine) -> str:
     """Return the state at the top level in which a run begins."""
-    return machine.entered(machine.initial).partition(".")[0]
+    return machine.entry_leaf(machine.initial).partition(".")[0]

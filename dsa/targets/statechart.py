@@ -86,7 +86,7 @@ def leaf_rows(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transit
         return []
     events = ((event, machine.rows_for(leaf, event)) for event in machine.event_named)
     found: list[tuple[EventKey, tuple[Transition, ...]]] = [((None, event), rows) for event, rows in events if rows]
-    found.extend(((source, event), machine.rows_from[source, event]) for source, event in machine.armed(leaf))
+    found.extend(((source, event), machine.rows_from[source, event]) for source, event in machine.armed_timers(leaf))
     return found
 
 
@@ -96,7 +96,7 @@ def _transitions(
     """Return the definitions of one leaf's transitions for one event, in table order."""
     definitions = []
     for row in rows:
-        entered = leaf if row.target == STAY else machine.entered(row.target)
+        entered = leaf if row.target == STAY else machine.entry_leaf(row.target)
         code = _RowCode(machine, row, rows, leaf, entered)
         target = None if row.target == STAY else names[entered]
         definitions.append({"target": target, "validators": code.admit, "cond": code.enabled, "on": code.take})
@@ -185,7 +185,7 @@ class _RowCode:
 
     def _ordered(self, before: Precedence) -> Precedence:
         """Return the order of timers after the row: S11 written once more, as a second engine's."""
-        old, new = set(self.machine.armed(self.leaf)), set(self.machine.armed(self.entered))
+        old, new = set(self.machine.armed_timers(self.leaf)), set(self.machine.armed_timers(self.entered))
         left = set[str]() if self.row.target == STAY else sources_left(self.machine, self.leaf, self.entered)
         lasting = {timer for timer in old & new if timer[0] not in left and timer != (self.row.source, self.row.event)}
         pairs = ((u, t) for t in new for u in new if duration_ms(self.machine, u) < duration_ms(self.machine, t))

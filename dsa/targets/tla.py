@@ -221,7 +221,7 @@ class _TlaModule:
         bad = condition if wanted else negation(condition)
         moments = ((step, after(laid.system, step.command, bad)) for step in laid.steps)
         parts = [f"~({self._taken(step, here)})" for step, here in moments if here != FALSE]
-        if laid.ground.grounded(at_start(laid.system, bad)) != FALSE:
+        if laid.ground.ground_condition(at_start(laid.system, bad)) != FALSE:
             parts.append("FALSE \\* at the start already")
         return "".join(f"\n  /\\ {part}" for part in parts) or "TRUE"
 
@@ -249,7 +249,7 @@ class _TlaModule:
         yield "\\* Every outstanding effect is answered or cancelled, every armed timer fires or is dropped (S12)."
         yield "Progress =="
         for promise in laid.promises:
-            ending = [step for step in laid.steps if promise in step.command.ended]
+            ending = [step for step in laid.steps if promise in step.command.endings]
             yield f"  /\\ {self._some_time(ending, laid.keeping(promise))} \\* {timer_text(promise)}"
         yield "  /\\ TRUE"
         yield ""

@@ -34,7 +34,7 @@ def test_the_columns_of_a_section_are_those_of_the_page(kind: str):
     sections = {text.split("\n", 1)[0].partition(":")[0].lower(): text for text in TABLE.split("\n### ")[1:]}
     written = dict(COLUMN_LINE.findall(sections[kind].split("\n#### ")[0]))
     columns = COLUMNS[kind]
-    expected = dict.fromkeys(columns.filled, "**") | dict.fromkeys(columns.required, "*")
+    expected = dict.fromkeys(columns.nonempty, "**") | dict.fromkeys(columns.mandatory, "*")
     assert written == expected | dict.fromkeys(columns.optional, "")
 
 

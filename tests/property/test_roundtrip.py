@@ -88,7 +88,7 @@ def test_an_expression_written_and_read_is_the_same(data):
         expr = draw_one(data.draw, vocabulary, 3)
         assert reread(unparse(expr), skeleton.machine, with_moments=with_moments) == expr
         assert reread(unparse(expr, alone=True), skeleton.machine, with_moments=with_moments) == expr
-        assert reread(unparse(expr, closed=True), skeleton.machine, with_moments=with_moments) == expr
+        assert reread(unparse(expr, is_closed=True), skeleton.machine, with_moments=with_moments) == expr
 
 
 def as_python(text: str) -> str:

@@ -420,7 +420,7 @@ def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) ->
 
 def _orders(machine: Machine, leaf: str) -> int:
     """Return in how many ways the timers of a leaf may precede one another."""
-    durations = [duration_ms(machine, timer) for timer in machine.armed(leaf)]
+    durations = [duration_ms(machine, timer) for timer in machine.armed_timers(leaf)]
     return 1 << sum(shorter < longer for shorter in durations for longer in durations)
 
 
@@ -517,7 +517,7 @@ class _StepComparison:
         begun = [effect for effect in emitted if effect not in self._claim.effects]
         begun += [effect for effect in out if effect not in here.outstanding or effect in ended]
         assert list(move.effects) == emitted, "it asks for other effects"
-        assert sorted(effect for _, effect, _ in move.started) == sorted(begun), "other effects begin"
+        assert sorted(effect for _, effect, _ in move.starts) == sorted(begun), "other effects begin"
         old, new = self._armed[here.state], self._armed[state]
         named = [(isinstance(timer, DropTimer), f"{timer.source} {timer.event}") for timer in move.timers]
         fired = {f"{move.row.source} {move.event}"} & old

@@ -187,7 +187,11 @@ def spelled(form: declarations.Form | str) -> Claim | None:
         case declarations.AtMost(bound, counted, None):
             return {"form": "at most {} {}", "parts": [unparse(bound), unparse(counted, alone=True)]}
         case declarations.AtMost(bound, counted, (opens, closes)):
-            parts = [unparse(bound), unparse(counted, alone=True), *(unparse(e, closed=True) for e in (opens, closes))]
+            parts = [
+                unparse(bound),
+                unparse(counted, alone=True),
+                *(unparse(e, is_closed=True) for e in (opens, closes)),
+            ]
             return {"form": "at most {} {} between {} and {}", "parts": parts}
     return None
 

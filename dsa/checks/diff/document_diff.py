@@ -142,7 +142,7 @@ def line_at(span: Span | None) -> int | None:
 
 def _initial(machine: Machine) -> _Things:
     state = machine.state_named[machine.initial]
-    return {"": _Declaration(state.span, {"": machine.entered(machine.initial)})}
+    return {"": _Declaration(state.span, {"": machine.entry_leaf(machine.initial)})}
 
 
 def _states(machine: Machine) -> _Things:
@@ -376,7 +376,7 @@ class _Row:
             (row.is_else, canonical(row.condition), guards_read(row.condition)),
             tuple(updates),
             row.effects,
-            row.target if row.target == STAY else machine.entered(row.target),
+            row.target if row.target == STAY else machine.entry_leaf(row.target),
         )
 
     def alike(self, other: "_Row") -> int:

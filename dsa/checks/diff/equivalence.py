@@ -77,7 +77,7 @@ class Moves:
             comes = bool(rows) if event.origin == OUTSIDE else is_read and event.origin in here.outstanding
             if comes:
                 yield (event.name, None), Input(bool(rows), read_guards(rows), event.origin != OUTSIDE)
-        for source, timer in machine.armed(here.state):
+        for source, timer in machine.armed_timers(here.state):
             if timers_before(here.precedence, (source, timer)):
                 continue
             guards = read_guards(machine.rows_from[source, timer])

@@ -61,7 +61,7 @@ def judged(asked: Question, form: Probability | ExpectedCount) -> Judgement:
         good, words = _exactly(stopped, form, good=good, words=f"the probability is {_shown(found)}")
         words += "" if found.is_exact else f", at worst {rounded(worst, 10)}"
     else:
-        found = counted(chain, form.counted)
+        found = counted(chain, form.moment)
         good, worst = found.high <= form.at_most + _ROUNDING, found.high
         words = f"{_many(found)} are expected"
         if worst == inf:
@@ -136,7 +136,7 @@ def counted(chain: Chain, condition: Expr) -> OddsRange:
 
 
 def _at_start(chain: Chain, condition: Expr) -> bool:
-    start = chain.ground.grounded(at_start(chain.system, condition))
+    start = chain.ground.ground_condition(at_start(chain.system, condition))
     return evaluate(start, chain.ground.values(chain.ground.start)) is True
 
 
@@ -146,7 +146,7 @@ def _marked(chain: Chain, condition: Expr) -> Callable[[int, Edge], bool]:
 
     @cache
     def at(command: int) -> Expr:
-        return chain.ground.grounded(after(chain.system, commands[command], condition))
+        return chain.ground.ground_condition(after(chain.system, commands[command], condition))
 
     @cache
     def there(node: int, command: int) -> bool:

@@ -55,9 +55,9 @@ def limit(system: System, growing: Iterable[str], success: Iterable[str]) -> Unb
     for command in plain:
         if decide.falls(command.condition):
             late.add(command.target)
-        enabled, safe = decide.condition(command.enabled), decide.condition(command.safe)
+        enabled, safe = decide.condition(command.enabled_when), decide.condition(command.safe)
         if all_of([enabled, safe]) != FALSE:
-            commands.append(attrs.evolve(command, enabled=enabled, safe=safe))
+            commands.append(attrs.evolve(command, enabled_when=enabled, safe=safe))
     needed = _needed(commands)
     variables = tuple(v for v in system.variables if v.name in needed)
     for variable in variables:
@@ -78,9 +78,9 @@ def _plain(system: System, decide: "_Decision") -> list[GuardedCommand]:
     fixed = {v.name: v for v in system.variables if not decide.grows_with(v)}
     found = []
     for command in system.commands:
-        condition = all_of([command.enabled, *map(negation, command.rivals)])
+        condition = all_of([command.enabled_when, *map(negation, command.rivals)])
         safe = all_of(in_domain(fixed[name], value) for name, value in command.updates if name in fixed)
-        found.append(attrs.evolve(command, enabled=condition, rivals=(), safe=safe))
+        found.append(attrs.evolve(command, enabled_when=condition, rivals=(), safe=safe))
     return found
 
 

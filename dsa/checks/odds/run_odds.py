@@ -110,7 +110,7 @@ class Question:
         """Lay out the chain, at other parameter values when they are given."""
         machine = self.system.machine.at(values) if values else self.system.machine
         return chain_of(
-            ground(attrs.evolve(self.system, machine=machine), expired=self.limits.expired), self.world, self.limits
+            ground(attrs.evolve(self.system, machine=machine), is_late=self.limits.expired), self.world, self.limits
         )
 
     def at(self, values: Mapping[str, Value] | None = None) -> RunOdds:

@@ -116,7 +116,7 @@ class Region:
     def condition(self, index: int) -> list[Expr]:
         """Return when a command is taken and counts."""
         command = self.system.commands[index]
-        parts = [command.enabled, command.safe, *map(negation, command.rivals), self.while_true]
+        parts = [command.enabled_when, command.safe, *map(negation, command.rivals), self.while_true]
         return [part for part in parts if part != TRUE]
 
 

@@ -203,7 +203,7 @@ class ObligationProof:
 
     def __init__(self, session: ProofSession, form: LeadsTo, found: Observer) -> None:
         self._session, self._fair = session, form.fair
-        self._system = attrs.evolve(found.system, silent=form.doubted("never answers"))
+        self._system = attrs.evolve(found.system, silent=form.doubtful_effects("never answers"))
         session.logic.learn(found.system)
         guessed = session.guesses(self._system, session.samples(Sampler(self._system)), (WAITING,))
         region = whole(self._system)
@@ -249,7 +249,7 @@ class ObligationProof:
         """Return what ends a loop although no number falls in it: a promise that it never keeps, or something fair it never does."""
         commands: list[GuardedCommand] = [self._system.commands[index] for index in inner]
         promised = frozenset.intersection(*(self._system.promises(place) for place in places))
-        kept = sorted(promised.difference(*(command.ended for command in commands)), key=str)
+        kept = sorted(promised.difference(*(command.endings for command in commands)), key=str)
         if kept:
             return kept[0]
         for name in self._fair:

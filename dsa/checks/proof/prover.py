@@ -316,7 +316,7 @@ class _Prover:
         return Safety(self._session, found, form).finding()
 
     def _leads_to(self, form: LeadsTo) -> ProofResult:
-        if form.doubted("fails"):
+        if form.doubtful_effects("fails"):
             return unknown("what an effect's failure ends is looked for at given values: dsa check judges it")
         found = observed(self._session.system, form)
         return self._ranked(

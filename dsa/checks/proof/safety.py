@@ -152,8 +152,8 @@ class _SafetySearch:
         self._z3: Any = z3
         self._session, self._form, self._terms = session, form, every
         system = session.system
-        self._counted = [after(system, command, form.counted) for command in system.commands]
-        self._first = at_start(system, form.counted) == TRUE
+        self._counted = [after(system, command, form.moment) for command in system.commands]
+        self._first = at_start(system, form.moment) == TRUE
         self._live = self._places()
         self._unknown = {(p, i): z3.Int(f"f{p}_{i}") for p in sorted(self._live) for i in range(len(every))}
         self._solver = z3.Solver()

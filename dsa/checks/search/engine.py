@@ -194,7 +194,7 @@ class Writer:
 
     def condition(self, expr: Expr) -> Text:
         """Write a condition of the ground, which is folded already."""
-        written, key = self.ground.known.written, (self.arrays, expr)
+        written, key = self.ground.conditions.code, (self.arrays, expr)
         if key not in written:
             written[key] = self._bound([expr], lambda phrases: phrases.truth(expr))
         text: Text = written[key]
@@ -207,7 +207,7 @@ class Writer:
 
     def target(self, rule: GroundRule) -> Text:
         """Write the data after a rule."""
-        written, key = self.ground.known.written, (self.arrays, rule.condition, rule.updates)
+        written, key = self.ground.conditions.code, (self.arrays, rule.condition, rule.updates)
         if key not in written:
             move = moved(self.ground, rule)
             written[key] = self._bound([value for _, value in move.computed], lambda phrases: phrases.moved(move))

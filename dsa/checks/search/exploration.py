@@ -404,7 +404,7 @@ def explored(
 ) -> Exploration:
     """Explore a closed system within limits; `hurries` is for `ground`, the rest is as in `explore`."""
     began_s = clock() if clock else 0.0
-    lookout = _Lookout(ground(system, hurries=hurries, expired=limits.expired), also)
+    lookout = _Lookout(ground(system, hurries=hurries, is_late=limits.expired), also)
     found = (engine or automatic())(lookout.ground, lookout.watches, limits)
     exploration = lookout.result(found)
     limit = "" if found.complete else stopped_by(found, limits)

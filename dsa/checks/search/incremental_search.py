@@ -61,7 +61,7 @@ class Again:
                 with suppress(LateError):  # later searches are late as well
                     self._before = _kept(ground, found)
             return found
-        if self._before and ground.known is self._first.known:
+        if self._before and ground.conditions is self._first.conditions:
             return automatic(first=self._later)(ground, watches, limits)
         return automatic()(ground, watches, limits)
 

@@ -216,7 +216,7 @@ class Lookout:
         return self._any[location](data) is not None
 
     def _first(self, condition: Expr) -> Callable[[Data], int | None]:
-        written, key = self._writer.ground.known.written, ("first", self._writer.arrays, condition)
+        written, key = self._writer.ground.conditions.code, ("first", self._writer.arrays, condition)
         if key not in written:
             written[key] = first_where(self._writer, condition)
         first: Callable[[Data], int | None] = written[key]

@@ -33,7 +33,9 @@ MACHINES = {
 def parts(machine, condition):
     searched = search_all(closed_system(machine), [], SearchLimits(100_000))
     graph = searched.graph
-    holding = graph.holding(dict.fromkeys(range(len(searched.system.locations)), searched.ground.grounded(condition)))
+    holding = graph.holding(
+        dict.fromkeys(range(len(searched.system.locations)), searched.ground.ground_condition(condition))
+    )
     numbers = [int(number) for number in graph.numbers]
     found = {frozenset(numbers[position] for position in part) for part in cycles(graph, holding)}
     return type(graph.numbers).__name__, found, sorted(numbers[position] for position in unable(graph, holding))

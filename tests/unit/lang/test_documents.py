@@ -129,7 +129,7 @@ def test_a_spec_says_how_its_machine_declares_effects_and_variables(dual):
     machine = loads(dual)
     read = read_spec(SPEC.replace("## Properties", said), machine)
     assert read.diagnostics == ()
-    assert [(each.declared.name, each.columns) for each in read.machine.stated] == [
+    assert [(each.declaration.name, each.columns) for each in read.machine.spec_declarations] == [
         ("query_llm", (("in doubt", "in_doubt"),)),
         ("retries", (("domain", "domain"), ("initial", "initial"))),
     ]
