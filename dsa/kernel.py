@@ -105,9 +105,9 @@ class KernelParser:
         return self.tokens.pop() if self.tokens and self.tokens[-1] in words else ""
 
     def whole(self, read):
-        found = read()
+        result = read()
         self.require(not self.tokens)
-        return found
+        return result
 
     def several(self, read, sign):
         """Read conditions between which a word stands; where there is one alone, it may be anything."""
@@ -138,7 +138,7 @@ class KernelParser:
             choices = [self.sum()]
             while self.take(","):
                 choices.append(self.sum())
-            (kind, code), *choices = self.settled([(kind, code), *choices])
+            (kind, code), *choices = self.read_values([(kind, code), *choices])
             self.require(self.take("}") and all(alike(kind, other) for other, _ in choices))
             among = f"({code} in ({', '.join(choice for _, choice in choices)},))"
             return CONDITION, f"(not {among})" if negative else among
@@ -149,18 +149,18 @@ class KernelParser:
             groups[-1].append(self.sum())
         if not signs:
             return kind, code
-        (kind, found), *rest = itertools.chain(*map(self.settled, groups))
+        (kind, chain), *rest = itertools.chain(*map(self.read_values, groups))
         for sign, (other, right) in zip(signs, rest):
             self.require(alike(kind, other) and (sign in ("==", "!=") or kind == NUMBER))
-            kind, found = other, f"{found} {sign} {right}"
-        return CONDITION, f"({found})"
+            kind, chain = other, f"{chain} {sign} {right}"
+        return CONDITION, f"({chain})"
 
-    def settled(self, operands):
+    def read_values(self, operands):
         """Read names as values where they are compared for being equal with one of an enumeration."""
         if not any(isinstance(kind, frozenset) for kind, _ in operands):
             return operands
-        found = {f"names[{word!r}]": (frozenset({word}), f"names[{'=' + word!r}]") for word in self.values}
-        return [found.get(code, (kind, code)) for kind, code in operands]
+        symbols = {f"names[{word!r}]": (frozenset({word}), f"names[{'=' + word!r}]") for word in self.values}
+        return [symbols.get(code, (kind, code)) for kind, code in operands]
 
     def sum(self):
         return self.arithmetic(self.product, ("+", "-"))
@@ -188,9 +188,9 @@ class KernelParser:
         self.require(self.tokens)
         word = self.tokens.pop()
         if word == "(":
-            found = self.deeper(self.expression)
+            result = self.deeper(self.expression)
             self.require(self.take(")"))
-            return found
+            return result
         if word.isdigit():
             return NUMBER, str(int(word))
         if word in ("true", "false"):
@@ -204,9 +204,9 @@ class KernelParser:
     def deeper(self, read):
         self.depth += 1
         self.require(self.depth <= DEEPEST)
-        found = read()
+        result = read()
         self.depth -= 1
-        return found
+        return result
 
 
 def short(text):
@@ -238,20 +238,20 @@ def tables_in(text):
     """Return the rows of each table of a canonical document. Raises AssertionError for what is none."""
     title, *sections = re.split(r"\n+## ", text.strip("\n"))
     assert re.fullmatch(r"# [^\n]*", title), "it is no document: it begins with no heading"
-    found = {}
+    tables = {}
     for section in sections:
         name, *lines = section.split("\n")
-        assert name in COLUMNS and name not in found, f"a section {name} may not be there"
+        assert name in COLUMNS and name not in tables, f"a section {name} may not be there"
         assert len(lines) > 1 and all(re.fullmatch(r"\|.*\|", line) for line in lines), f"{name} is no table"
         header, dashes, *rows = ([cell.strip(" ") for cell in line[1:-1].split("|")] for line in lines)
         first, *others = COLUMNS[name]
         assert header[0] == first and set(header[1:]) <= set(others) and len({*header}) == len(header), name
         assert all(re.fullmatch("-+", cell) for cell in dashes) and len(dashes) == len(header), f"{name} has no line"
-        found[name] = [dict(zip(header, row, strict=True)) for row in rows]
-        names = [row[first] for row in found[name]]
+        tables[name] = [dict(zip(header, row, strict=True)) for row in rows]
+        names = [row[first] for row in tables[name]]
         assert all(names), f"a row of {name} has no name"
         assert name == "Transitions" or len({*names}) == len(names), f"a name stands twice in {name}"
-    return found
+    return tables
 
 
 class Tables:
@@ -271,39 +271,41 @@ class Tables:
         self.kinds |= {state: self.kinds[state].partition("end when ")[0].removesuffix(", ") for state in self.ends}
         self.initials = [state for state, kind in self.kinds.items() if kind == "initial"]
         self.verdicts = {
-            g: said.split(", ") if said else [*VERDICTS] for g, said in column("Guards", "verdicts").items()
+            g: cell.split(", ") if cell else [*VERDICTS] for g, cell in column("Guards", "verdicts").items()
         }
-        assert all({*said} <= {*VERDICTS} for said in self.verdicts.values()), "there are three verdicts"
+        assert all({*outcomes} <= {*VERDICTS} for outcomes in self.verdicts.values()), "there are three verdicts"
         assert {*self.kinds.values()} <= {"", "initial", "final"}, "a state is initial, final, or neither"
         self.effects = {*self.events.values()} - {"outside"}
         self.read_names(tables, self.parameters | column("Variables", "domain"))
-        self.judged = {event for judges in column("Guards", "judges").values() for event in judges.split(", ") if event}
-        assert self.judged <= {*self.origins}, "a guard judges what is no event"
+        self.judged_events = {
+            event for judges in column("Guards", "judges").values() for event in judges.split(", ") if event
+        }
+        assert self.judged_events <= {*self.origins}, "a guard judges what is no event"
         self.rows = {}
         for row in tables["Transitions"]:
             self.read_row(row)
         #: What can happen, with the effect or timer behind it; a failure that no row names stops a run instead (S7).
-        self.moving = self.events | {
+        self.move_origins = self.events | {
             event: event.removesuffix(".failed") for _, event in self.rows if event not in self.events
         }
         for (_, event), rows in self.rows.items():
-            self.judged |= {event} if self.asked(rows) else set()  # S9
+            self.judged_events |= {event} if self.guards_in(rows) else set()  # S9
 
     # -- reading it
 
     def read_names(self, tables, domains):
         """Note every name and its type: none stands for two things, but a value may be one of several enumerations, and a state, event or effect."""
         does = [word for row in tables["Transitions"] for word in row["effects"].split(", ") if word]
-        emitted = {word for word in does if word.partition(" ")[0] != "cancel"}
-        effects = self.named = {*self.effects, *(row["effect"] for row in tables["Effects"]), *emitted}
+        emissions = {word for word in does if word.partition(" ")[0] != "cancel"}
+        effects = self.effect_names = {*self.effects, *(row["effect"] for row in tables["Effects"]), *emissions}
         failures = {f"{effect}.failed": effect for effect in self.effects}
         self.origins = self.events | failures
         states = self.states = {*self.kinds, *(parent for state in self.kinds for parent in self.above(state)[1:-1])}
-        listed = {name: domain[1:-1].split(", ") for name, domain in domains.items() if domain[:1] == "{"}
-        symbols = [symbol for values in listed.values() for symbol in values]
-        said = [f"{guard}.{verdict}" for guard, verdicts in self.verdicts.items() for verdict in VERDICTS]
+        symbol_lists = {name: domain[1:-1].split(", ") for name, domain in domains.items() if domain[:1] == "{"}
+        symbols = [symbol for values in symbol_lists.values() for symbol in values]
+        verdict_names = [f"{guard}.{verdict}" for guard, verdicts in self.verdicts.items() for verdict in VERDICTS]
         self.symbols, apart = {*symbols}, {*symbols} - {*self.origins, *states, *effects}
-        several = [*domains, *self.origins, *states, *effects, *self.verdicts, *said, *apart]
+        several = [*domains, *self.origins, *states, *effects, *self.verdicts, *verdict_names, *apart]
         assert len(several) == len({*several}), "a name stands for two things"
         for name in several:
             assert re.fullmatch(NAME, name) and not KEYWORDS & {*name.split(".")}, f"'{name}' is no name"
@@ -311,20 +313,20 @@ class Tables:
         pending = [f"pending {effect}" for effect in effects]
         self.names = dict.fromkeys((*several, *pending), False) | numbers | {"true": True, "false": False}
         self.domains = {name: self.read_domain(domain) for name, domain in domains.items()}
-        typed = lambda names: {name: self.domains[name][0] for name in names}
-        enumerated = {symbol: frozenset({symbol}) if symbol in apart else EITHER for symbol in symbols}
-        fixed = typed(self.parameters) | enumerated
-        known = fixed | typed(self.scopes)
-        when = dict.fromkeys((*self.origins, *states, *effects, *said, *pending), CONDITION)
+        types_of = lambda names: {name: self.domains[name][0] for name in names}
+        symbol_types = {symbol: frozenset({symbol}) if symbol in apart else EITHER for symbol in symbols}
+        parameter_types = types_of(self.parameters) | symbol_types
+        value_types = parameter_types | types_of(self.scopes)
+        when = dict.fromkeys((*self.origins, *states, *effects, *verdict_names, *pending), CONDITION)
         #: What may be named: in domains and initial values, in ends, in what stays unchanged, in rows, in claims, in lemmas and ranks, in `bounds`.
         self.types = {
-            "parameters": fixed,
-            "values": known,
-            "lasting": known | dict.fromkeys((*states, *pending), CONDITION),
-            "rows": known | dict.fromkeys(said, CONDITION),
-            "claims": known | when,
+            "parameters": parameter_types,
+            "values": value_types,
+            "lasting": value_types | dict.fromkeys((*states, *pending), CONDITION),
+            "rows": value_types | dict.fromkeys(verdict_names, CONDITION),
+            "claims": value_types | when,
         }
-        self.types |= {"lemmas": known | when | {":flag": CONDITION, ":count": NUMBER}}
+        self.types |= {"lemmas": value_types | when | {":flag": CONDITION, ":count": NUMBER}}
         self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(symbols, NUMBER)}
         self.codes, self.bounds = {}, {}
         self.read_bounds(domains)
@@ -357,7 +359,7 @@ class Tables:
         """Note a row, with `else`, `changes` ((variable, new value, or nothing to revoke it)) and `does` ((effect, what is cancelled))."""
         source, target, event = row["source"], row["target"], row["event"]
         assert source == "*" or (source in self.states and self.kinds.get(source) != "final"), f"no row for {source}"
-        assert target == "=" or target in self.kinds or self.entered(target) != target, f"{target} is no state"
+        assert target == "=" or target in self.kinds or self.entry_leaf(target) != target, f"{target} is no state"
         assert event in self.origins or re.fullmatch(r"after [0-9]{1,12}(ms|s|m|h|d)", event), f"{event} is no event"
         other, condition = re.fullmatch("(else(?: and |$))?(.*)", row["if"]).groups()
         row |= {"else": bool(other), "if": condition or "true", "changes": [], "does": []}
@@ -366,7 +368,7 @@ class Tables:
             word, name, sign, new = re.fullmatch(rf"(revoke )?({NAME})(?: ([-+]?)= (.+))?", change).groups()
             assert name in self.scopes and bool(word) != bool(new), f"{change} changes no variable"
             new = self.initial[name] if word else f"{name} {sign} ({new})" if sign else new
-            assert name not in [known for known, *_ in row["changes"]], f"{name} is set twice"
+            assert name not in [variable for variable, *_ in row["changes"]], f"{name} is set twice"
             self.code(new, "parameters" if word else "rows", self.domains[name][0])
             row["changes"].append((name, new, bool(word)))
         for deed in filter(None, row["effects"].split(", ")):
@@ -383,9 +385,11 @@ class Tables:
         """Return the code of an expression, which must be of a type; `level` says how closely it must hold together."""
         if (text, scope, kind, level) not in self.codes:
             parser = KernelParser(text, self.types[scope], self.symbols)
-            found, code = parser.whole(getattr(parser, level))
-            (found, code), *_ = parser.settled([(found, code), (kind, "")])  # a new value is one of the variable's
-            assert kind is None or alike(found, kind), (
+            actual, code = parser.whole(getattr(parser, level))
+            (actual, code), *_ = parser.read_values(
+                [(actual, code), (kind, "")]
+            )  # a new value is one of the variable's
+            assert kind is None or alike(actual, kind), (
                 f"'{text}' is not {kind if kind in (CONDITION, NUMBER) else 'of its type'}"
             )
             try:
@@ -409,7 +413,7 @@ class Tables:
         """Return where rows for a leaf may stand."""
         return self.above(state) if self.kinds[state] != "final" else []
 
-    def found(self, state, event):
+    def rows_for(self, state, event):
         """Return the rows for an event: those of the innermost source that has any (S3)."""
         return next((self.rows[x, event] for x in self.sources(state) if (x, event) in self.rows), [])
 
@@ -417,40 +421,40 @@ class Tables:
         """Return the timers of sources (S11)."""
         return {event for source, event in self.rows if " " in event and source in sources}
 
-    def ordered(self, before, old, ended, new):
-        """Return the order of timers after a step: `old` ones were armed, of which some `ended`, and `new` ones are armed now (S11)."""
-        lasting, begun = old - ended, new - (old - ended)
-        return {pair for pair in before if {*pair} <= lasting & new} | {
-            (shorter, timer) for timer in begun for shorter in new if duration(shorter) < duration(timer)
+    def order_after(self, before, old, endings, new):
+        """Return the order of timers after a step: `old` ones were armed, `endings` of them ended, and `new` ones are armed now (S11)."""
+        still, fresh = old - endings, new - (old - endings)
+        return {pair for pair in before if {*pair} <= still & new} | {
+            (shorter, timer) for timer in fresh for shorter in new if duration(shorter) < duration(timer)
         }
 
-    def awaited(self, node):
+    def waits_for(self, node):
         """Return what ends some time: effects that are outstanding, and timers (S12)."""
         return {*node[1], *self.timers(self.sources(node[0]))}
 
-    def entered(self, state):
+    def entry_leaf(self, state):
         """Return the leaf that is entered with a state."""
-        return next((self.entered(s) for s in self.initials if s.rpartition(".")[0] == state), state)
+        return next((self.entry_leaf(s) for s in self.initials if s.rpartition(".")[0] == state), state)
 
-    def asked(self, rows):
+    def guards_in(self, rows):
         """Return the guards that rows read (S2)."""
         words = {word for row in rows for word in re.findall(NAME, row["if"])}
         return [guard for guard in self.verdicts if {f"{guard}.{verdict}" for verdict in VERDICTS} & words]
 
-    def said(self, event, rows):
+    def with_verdicts(self, event, rows):
         """Return an event with all that the guards can say together which its rows read."""
-        return itertools.product([event], *([f"{g}.{v}" for v in self.verdicts[g]] for g in self.asked(rows)))
+        return itertools.product([event], *([f"{g}.{v}" for v in self.verdicts[g]] for g in self.guards_in(rows)))
 
     def passed(self, rows, true):
         """Return whether a row that reads guards may set workflow state (S9)."""
-        return all([f"{guard}.passed" in true for guard in self.asked(rows)] or [False])
+        return all([f"{guard}.passed" in true for guard in self.guards_in(rows)] or [False])
 
     def moves(self, node):
         """Return what can happen: answers and timers that are awaited, and what comes from outside."""
-        for event, origin in self.moving.items():
-            rows, is_early = self.found(node[0], event), origin in {timer for _, timer in node[3]}
-            if (origin in self.awaited(node) and not is_early) or (origin == "outside" and rows):
-                yield from ((true, origin, rows) for true in self.said(event, rows))
+        for event, origin in self.move_origins.items():
+            rows, is_early = self.rows_for(node[0], event), origin in {timer for _, timer in node[3]}
+            if (origin in self.waits_for(node) and not is_early) or (origin == "outside" and rows):
+                yield from ((true, origin, rows) for true in self.with_verdicts(event, rows))
 
 
 # -- 4. claims ---------------------------------------------------------------------------------------------------------
@@ -514,10 +518,10 @@ class Claim(Tables):
         self.lemmas, self.ranks, self.proofs = claim.get("lemmas", {}), claim.get("ranks", {}), iter(claim["proofs"])
         kinds = PARTS.get(self.form, (WHEN,) * self.form.count("{}"))
         assert len(self.parts) == len(kinds), f"'{self.form}' has other parts"
-        self.fair, self.silent, self.failing = set(), set(), set()
+        self.fair, self.silent, self.failures = set(), set(), set()
         self.reads = [self.read(part, kind) for part, kind in zip(self.parts, kinds)]
         self.unknown = {name: Polynomial({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
-        self.names |= self.unknown or {name: self.given(name) for name in self.parameters}
+        self.names |= self.unknown or {name: self.parameter_value(name) for name in self.parameters}
         assert self.at is None or self.at.keys() == self.parameters.keys(), (
             "it names other values than those of parameters"
         )
@@ -535,23 +539,23 @@ class Claim(Tables):
             return self.code(part, scope, of, level)
         return [self.code(text, "lasting") for text in split_list(part)]
 
-    def assume(self, kind, said):
+    def assume(self, kind, words):
         """Note what is fair, or what is not relied on: that an effect answers, or that it does not fail."""
         if kind == "fair":
             verdicts = {f"{guard}.{verdict}" for guard in self.verdicts for verdict in VERDICTS}
-            known = {*self.origins, *self.named, *verdicts}
-            assert {*said} <= known, f"'{', '.join(said)}' names what cannot happen"
-            self.fair = {f"fair {name}" for name in said}
+            possible = {*self.origins, *self.effect_names, *verdicts}
+            assert {*words} <= possible, f"'{', '.join(words)}' names what cannot happen"
+            self.fair = {f"fair {name}" for name in words}
             return
-        for doubt in said:
+        for doubt in words:
             effect, what = re.fullmatch(rf"({NAME}) (never answers|fails)", doubt).groups()
-            assert effect in (self.named if what == "fails" else self.effects), f"{effect} is no such effect"
+            assert effect in (self.effect_names if what == "fails" else self.effects), f"{effect} is no such effect"
             if what != "fails":
                 self.silent.add(effect)
             elif not any(event == f"{effect}.failed" for _, event in self.rows):
-                self.failing.add(effect)
+                self.failures.add(effect)
 
-    def given(self, name):
+    def parameter_value(self, name):
         """Read the value of a parameter: one of its domain, written as a document has it."""
         kind, text = self.domains[name][0], self.at[name]
         assert type(text) is str, f"{short(repr(text))} is no value of {name}"
@@ -568,13 +572,13 @@ class Claim(Tables):
 
     # -- obligations
 
-    def prove(self, given, names, action, *arguments):
+    def prove(self, conditions, names, action, *arguments):
         """Run an action on every path that the facts used allow; where it fails, a sum of products of facts must be negative."""
         (use, *closings), todo = next(self.proofs, [()]) if self.unknown else [()], [[]]
         while todo:
             Polynomial.path = facts, _, _ = [], todo.pop(), todo
             try:
-                all(self.value(given[place], names) for place in use) and action(*arguments)
+                all(self.value(conditions[place], names) for place in use) and action(*arguments)
             except AssertionError as why:
                 sound = [line for line in (closings or [[]]).pop(0) if all(type(n) is int and n >= 0 for n in line)]
                 total = sum(math.prod([facts[n] for n in at], start=factor) for factor, *at in sound)
@@ -585,13 +589,13 @@ class Claim(Tables):
         self.prove([self.bounds[name] for name in self.parameters], self.names, self.begin)
         for number, node in enumerate(self.nodes):
             assert number < MOST_NODES, f"it goes through more than {MOST_NODES:,} configurations"
-            given, names = [*self.assumed(), *self.lemmas.get(self.key(node), [])], self.means(node)
+            conditions, names = [*self.assumptions(), *self.lemmas.get(self.key(node), [])], self.means(node)
             for move in self.moves(node):
-                self.prove(given, names, self.happen, node, move)
+                self.prove(conditions, names, self.happen, node, move)
             if re.search("leads to|possible|dead", self.form):
-                self.prove(given, names, self.go_on, node)
+                self.prove(conditions, names, self.go_on, node)
 
-    def assumed(self):
+    def assumptions(self):
         """Return what every configuration keeps to: its domains. Definition 4 does without, as no overflow is looked for then."""
         return [] if self.form == DEFINITION_4 else [*self.bounds.values()]
 
@@ -602,28 +606,28 @@ class Claim(Tables):
             for name, text in self.initial.items()
         } | GHOSTS
         assert self.form == DEFINITION_4 or all(self.value(x, self.names | values) for x in self.bounds.values()), FAULT
-        leaf = self.entered(min(self.initials, key=lambda state: state.count(".")))
-        node = leaf, set(), values, self.ordered(set(), set(), set(), self.timers(self.sources(leaf)))
-        self.arrive(self.seen(node, (), self.means(node)), may=False)
+        leaf = self.entry_leaf(min(self.initials, key=lambda state: state.count(".")))
+        node = leaf, set(), values, self.order_after(set(), set(), set(), self.timers(self.sources(leaf)))
+        self.arrive(self.observe(node, (), self.means(node)), may=False)
 
     def happen(self, node, move):
         """A step: a row is taken where one has to be, what is owed comes nearer, what follows keeps its lemmas."""
-        for after, ended, true in self.take(node, move):
+        for after, endings, true in self.take(node, move):
             self.arrive(after, may=self.form == "possible {}")
             falls = move[1] != "outside" if self.form == REST else "leads to" in self.form
-            owed = falls and node[2][":flag"] and after[2][":flag"]
-            assert not owed or self.lower(node, after, ended, true), f"{self.key(node)}: the rank does not fall"
-            failed = self.failing & {*after[1], *true}  # the run may have ended at this moment
+            is_owed = falls and node[2][":flag"] and after[2][":flag"]
+            assert not is_owed or self.lower(node, after, endings, true), f"{self.key(node)}: the rank does not fall"
+            failed = self.failures & {*after[1], *true}  # the run may have ended at this moment
             assert not failed or not after[2][":flag"], (
                 f"{self.key(node)}: something is owed for ever where {failed} fails"
             )
 
     def go_on(self, node):
         """See that what is owed comes (`leads to`) or can come (`possible`), and that nothing is stuck."""
-        if node[2][":flag"] and self.planned(node):
-            taken = (found for move in self.moves(node) for found in self.take(node, move))
+        if node[2][":flag"] and self.has_way(node):
+            taken = (outcome for move in self.moves(node) for outcome in self.take(node, move))
             *levels, (_, last) = self.ranks.get(self.key(node), [["", ""]])
-            on = self.promised(node)
+            on = self.promises(node)
             is_weak = "weakly" in self.form and any(why in self.fair for _, why in levels)
             assert not is_weak, f"{self.key(node)}: what is weakly fair is possible all the while, so nothing is deeper"
             if last in self.fair:
@@ -636,7 +640,7 @@ class Claim(Tables):
             assert on, f"{self.key(node)}: there may be no way on"
 
     def arrive(self, node, may):
-        assert may or self.kept(node), f"{self.key(node)}: a lemma is not kept"
+        assert may or self.keeps_lemmas(node), f"{self.key(node)}: a lemma is not kept"
         self.nodes += [] if self.key(node) in self.keys else [(*node[:2], self.unknown or node[2], node[3])]
         self.keys.add(self.key(node))
 
@@ -660,66 +664,70 @@ class Claim(Tables):
         """Take the one row that is enabled, if any: give the node after it, what ended and what happened."""
         (leaf, out, values, order), (true, origin, rows) = node, move
         names, where = self.means(node, true), f"{FAULT}: {leaf}, {', '.join(true)}"
-        enabled = [row for row in rows if not row["else"] and self.value(row["if"], names, "rows")]
-        enabled = enabled or [row for row in rows if row["else"] and self.value(row["if"], names, "rows")]
-        assert self.form == DEFINITION_4 or (len(enabled) < 2 and (enabled or origin == "outside")), where
-        for row in enabled:
-            after, target = dict(values), leaf if row["target"] == "=" else self.entered(row["target"])
+        matches = [row for row in rows if not row["else"] and self.value(row["if"], names, "rows")]
+        matches = matches or [row for row in rows if row["else"] and self.value(row["if"], names, "rows")]
+        assert self.form == DEFINITION_4 or (len(matches) < 2 and (matches or origin == "outside")), where
+        for row in matches:
+            after, target = dict(values), leaf if row["target"] == "=" else self.entry_leaf(row["target"])
             for name, new, is_revoked in row["changes"]:  # S5
                 after[name] = self.value(new, names, "parameters" if is_revoked else "rows", self.domains[name][0])
                 assert self.form == DEFINITION_4 or self.value(self.bounds[name], self.names | {name: after[name]}), (
                     where
                 )
-                free = is_revoked or self.scopes[name] != "workflow" or true[0] not in self.judged
+                free = is_revoked or self.scopes[name] != "workflow" or true[0] not in self.judged_events
                 free = free or self.form != DEFINITION_4 or self.passed(rows if row["else"] else [row], true)
                 assert free, f"{where}: {name} is set"
             left = {leaf} if target == leaf else {*self.sources(leaf)} - {*self.sources(target)}
-            now, ended = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
-            later = self.ordered(order, self.timers(self.sources(leaf)), ended, self.timers(self.sources(target)))
+            now, endings = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
+            later = self.order_after(order, self.timers(self.sources(leaf)), endings, self.timers(self.sources(target)))
             for word, name in row["does"]:  # S7
-                gone = now & {name} if name else now if word == "cancel" else set()
+                cancellations = now & {name} if name else now if word == "cancel" else set()
                 assert self.form == DEFINITION_4 or word not in now, where
-                now, ended, true = now - gone | {word} & self.effects, ended | gone, [*true, word]
-            yield self.seen((target, now if self.sources(target) else set(), after, later), true, names), ended, true
+                now, endings, true = now - cancellations | {word} & self.effects, endings | cancellations, [*true, word]
+            yield (
+                self.observe((target, now if self.sources(target) else set(), after, later), true, names),
+                endings,
+                true,
+            )
 
-    def seen(self, node, true, before):
+    def observe(self, node, true, before):
         """Let the property see a moment; return the node with what it remembers."""
-        evaluated = lambda read, names: (
-            [evaluated(each, names) for each in read]
+        evaluate = lambda read, names: (
+            [evaluate(each, names) for each in read]
             if isinstance(read, list)
             else read and eval(read, {"__builtins__": {}, "names": names})
         )
-        now = [evaluated(read, self.means(node, true)) for read in self.reads]
-        now += [evaluated(read, before) for read in self.reads[1:] if self.form.startswith("on ")]
+        now = [evaluate(read, self.means(node, true)) for read in self.reads]
+        now += [evaluate(read, before) for read in self.reads[1:] if self.form.startswith("on ")]
         flag, count, good = FORMS[self.form](node[2][":flag"], node[2][":count"], *now)
         assert good, f"{node[0]}, {', '.join(true)}: not {self.form.format(*self.parts)}"
         return *node[:2], node[2] | {":flag": flag, ":count": count}, node[3]
 
     # -- what a certificate brings
 
-    def planned(self, node):
+    def has_way(self, node):
         """Return whether a certificate knows a way to P from there (`possible`); of other forms it need not."""
         return self.form != "possible {}" or self.key(node) in self.ranks
 
-    def kept(self, node):
-        return self.planned(node) and all(self.value(x, self.means(node)) for x in self.lemmas.get(self.key(node), ()))
+    def keeps_lemmas(self, node):
+        return self.has_way(node) and all(self.value(x, self.means(node)) for x in self.lemmas.get(self.key(node), ()))
 
-    def promised(self, node):
+    def promises(self, node):
         """Return what is promised to end, and not doubted."""
-        return self.awaited(node) - self.silent
+        return self.waits_for(node) - self.silent
 
     def nearer(self, node, after):
         """Return whether a step leads on along the way to P."""
-        return self.kept(after) and (not after[2][":flag"] or self.lower(node, after, self.awaited(node), ()))
+        return self.keeps_lemmas(after) and (not after[2][":flag"] or self.lower(node, after, self.waits_for(node), ()))
 
-    def lower(self, node, after, ended, true):
+    def lower(self, node, after, endings, true):
         """Return whether the rank falls, or stays while it waits for what S12 or fairness promises."""
         for (old, why), (new, other) in zip(*([["0", ""], *self.ranks[self.key(at)]] for at in (node, after))):
             was, now = (self.value(x, self.means(at), "lemmas", None) for x, at in ((old, node), (new, after)))
             if now != was or why != other or why[5:] in true:
                 return now < was and was >= 0
-            if why in self.promised(node):
-                return why not in ended
+            if why in self.promises(node):
+                return why not in endings
         return why in self.fair
 
     # -- the generated step is the table
@@ -738,8 +746,8 @@ class Claim(Tables):
         What they do not name they neither read nor change: such variables are left out, and `:other` stands for all such effects.
         """
         leaves = [state for state in self.kinds if not any(x.startswith(f"{state}.") for x in self.kinds)]
-        for leaf, (event, origin) in itertools.product(leaves, (self.origins | self.moving).items()):
-            rows = self.found(leaf, event)
+        for leaf, (event, origin) in itertools.product(leaves, (self.origins | self.move_origins).items()):
+            rows = self.rows_for(leaf, event)
             words = re.findall(NAME, " ".join([origin, *(row[x] for row in rows for x in ("if", "update", "effects"))]))
             yield leaf, event, origin, rows, [x for x in (*self.initial, *self.effects) if x in words] + [":other"]
 
@@ -754,9 +762,9 @@ class Claim(Tables):
         """Return every configuration, reachable or not, with every event and its verdicts, and what is taken then, or None."""
         for leaf, event, origin, rows, names in self.cases():
             values = itertools.product(*map(self.choices, names))
-            for given, order, true in itertools.product(values, self.orders(leaf), self.said(event, rows)):
-                known, taken = dict(zip(names, given)) | GHOSTS, None
-                at = leaf, {x for x in names if x not in self.initial and known.pop(x)}, known, {*order}
+            for valuation, order, true in itertools.product(values, self.orders(leaf), self.with_verdicts(event, rows)):
+                state, taken = dict(zip(names, valuation)) | GHOSTS, None
+                at = leaf, {x for x in names if x not in self.initial and state.pop(x)}, state, {*order}
                 is_late, is_early = origin in self.effects - at[1], origin in {timer for _, timer in order}
                 with contextlib.suppress(AssertionError):
                     taken = next(self.take(at, (true, origin, [] if is_late or is_early else rows)), None)  # S7, S11
@@ -771,11 +779,11 @@ def duration(timer):
 
 def split_list(text):
     """Cut a list of expressions at the commas that stand in no parentheses and no braces."""
-    depth, found = 0, [""]
+    depth, parts = 0, [""]
     for letter in text:
         depth += (letter in "({") - (letter in ")}")
-        found = [*found, ""] if letter == "," and depth == 0 else [*found[:-1], found[-1] + letter]
-    return found
+        parts = [*parts, ""] if letter == "," and depth == 0 else [*parts[:-1], parts[-1] + letter]
+    return parts
 
 
 # -- certificates ------------------------------------------------------------------------------------------------------
@@ -793,9 +801,9 @@ def read(certificate):
         return dict(pairs)
 
     content = json.loads(certificate, object_pairs_hook=once)
-    machine, said, claims = content["machine"], content["digest"], content["claims"]
+    machine, digest, claims = content["machine"], content["digest"], content["claims"]
     assert all(line.isprintable() for line in machine.split("\n")), "its machine has what cannot be printed"
-    assert hashlib.sha256(machine.encode()).hexdigest() == said, "the machine is another one"
+    assert hashlib.sha256(machine.encode()).hexdigest() == digest, "the machine is another one"
     assert claims, "it claims nothing"
     return machine, claims
 
@@ -808,10 +816,10 @@ def verify_claim(machine, claim, compare=needs_file):
     claim = Claim(machine, claim)
     where = ", ".join(f"{name} = {claim.at[name]}" for name in claim.parameters if claim.at) or "for all values"
     assert claim.form != TABLE or claim.at is not None, "a step is compared at given values"
-    told = (compare if claim.form == TABLE else Claim.explore)(claim) or ""
+    prefix = (compare if claim.form == TABLE else Claim.explore)(claim) or ""
     if claim.form == DEFINITION_4 and "workflow" not in claim.scopes.values():
         where += ", of nothing: no variable is workflow state"
-    return f"{told}{claim.form.format(*claim.parts)}: {where}"
+    return f"{prefix}{claim.form.format(*claim.parts)}: {where}"
 
 
 def verify(certificate, compare=needs_file):
@@ -826,5 +834,8 @@ if __name__ == "__main__":
     try:
         print(*[*verify(open(sys.argv[1], encoding="utf-8").read())], sep="\n")
     except Exception as why:
-        known = isinstance(why, AssertionError)
-        sys.exit(print(f"refused: {why}" if known else f"usage: python kernel.py CERTIFICATE ({why!r})") or 2 - known)
+        is_refusal = isinstance(why, AssertionError)
+        sys.exit(
+            print(f"refused: {why}" if is_refusal else f"usage: python kernel.py CERTIFICATE ({why!r})")
+            or 2 - is_refusal
+        )

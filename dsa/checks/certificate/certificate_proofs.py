@@ -361,7 +361,7 @@ class _Graph(_BoundedKernel):
         found: dict[int, Rank] = {}
         for number, part in enumerate(map(frozenset, components(sorted(nodes), following))):
             inside = [step for place in part for step in self._counting(place) if step.target in part]
-            promised = frozenset.intersection(*(frozenset(self.promised(self.nodes[place])) for place in part))
+            promised = frozenset.intersection(*(frozenset(self.promises(self.nodes[place])) for place in part))
             lasting = promised.difference(*(step.ended for step in inside))
             why, able = self._fair(part, inside)
             deeper = {} if lasting or not why else self._levels(part - able)
@@ -410,7 +410,7 @@ def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) ->
     sizes = {variable.name: _size(machine, variable.name) for variable in machine.variables}
     count = sum(
         prod(sizes.get(name, 2) for name in names)
-        * prod(len(claim.verdicts[guard]) for guard in claim.asked(rows))
+        * prod(len(claim.verdicts[guard]) for guard in claim.guards_in(rows))
         * _orders(machine, leaf)
         for leaf, *_, rows, names in claim.cases()
     )
