@@ -77,9 +77,9 @@ class SvgDiagram:
 Part = Sentence | Caption | Grid | MermaidDiagram | SvgDiagram
 
 
-def markdown(parts: Iterable[Part], drawn: Callable[[MermaidDiagram | SvgDiagram], str] | None = None) -> str:
-    """Write parts as Markdown, an empty line between them and none at the end. `drawn` writes diagrams otherwise."""
-    return "\n\n".join(_text(part, drawn or diagram_text) for part in parts)
+def markdown(parts: Iterable[Part], draw: Callable[[MermaidDiagram | SvgDiagram], str] | None = None) -> str:
+    """Write parts as Markdown, an empty line between them and none at the end. `draw` writes diagrams otherwise."""
+    return "\n\n".join(_text(part, draw or diagram_text) for part in parts)
 
 
 def label_of(machine: Machine) -> str:
@@ -96,19 +96,19 @@ def diagram_text(part: MermaidDiagram | SvgDiagram) -> str:
     return f"```mermaid\n{text}```"
 
 
-def _text(part: Part, drawn: Callable[[MermaidDiagram | SvgDiagram], str]) -> str:
+def _text(part: Part, draw: Callable[[MermaidDiagram | SvgDiagram], str]) -> str:
     match part:
         case Sentence(text):
             return _plain(text)
         case Caption(name, more):
             return f"**{_plain(name)}**{f' {_plain(more)}' if more else ''}"
         case Grid(header, rows, code):
-            spelled = [
+            cells = [
                 [_cell(text, is_code=name in code) for name, text in zip(header, row, strict=True)] for row in rows
             ]
-            return "\n".join(table_lines(header, spelled))
+            return "\n".join(table_lines(header, cells))
         case MermaidDiagram() | SvgDiagram():
-            return drawn(part)
+            return draw(part)
 
 
 def _cell(text: str, *, is_code: bool) -> str:
@@ -130,7 +130,7 @@ class MachineDocument:
     """A document that blocks are about: its machine, what was found as it was read, and its checks, made when first asked for."""
 
     machine: Machine
-    found: tuple[Diagnostic, ...]
+    diagnostics: tuple[Diagnostic, ...]
     checks: Callable[[Machine], CheckReport]
 
     @cached_property
@@ -174,13 +174,13 @@ def _table(options: Options, machine: Machine) -> tuple[Part, ...]:
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
     """Return a grid without the columns in which no row has anything."""
-    used = [place for place in range(len(header)) if any(row[place] for row in rows)]
-    return Grid([header[place] for place in used], [[row[place] for place in used] for row in rows])
+    places = [place for place in range(len(header)) if any(row[place] for row in rows)]
+    return Grid([header[place] for place in places], [[row[place] for place in places] for row in rows])
 
 
 def _verdicts(options: Options, document: MachineDocument) -> tuple[Part, ...]:
     report = document.report
-    totals = Sentence(f"Checked: {totals_text((*document.found, *report.diagnostics), report)}.")
+    totals = Sentence(f"Checked: {totals_text((*document.diagnostics, *report.diagnostics), report)}.")
     if options.get("format") == "line":
         return (totals,)
     parts: list[Part] = [Sentence(f"Explored: {'; '.join(map(explored_text, report.explorations))}.")]
@@ -195,15 +195,15 @@ def _verdicts(options: Options, document: MachineDocument) -> tuple[Part, ...]:
 
 def _note(result: PropertyResult, report: CheckReport) -> str:
     """Say what a verdict relies on, why it is not HOLDS, and where it is not about all that was explored."""
-    explored = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
-    at = "; ".join(filter(None, map(show_values, result.values))) if result.values != explored else ""
-    said = [
+    valuations = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
+    at = "; ".join(filter(None, map(show_values, result.values))) if result.values != valuations else ""
+    remarks = [
         f"if {result.condition}" if result.condition else "",
         result.reason,
         f"assuming {'; '.join(result.assumes)}" if result.assumes else "",
         f"at {at}" if at else "",
     ]
-    return ", ".join(filter(None, said))
+    return ", ".join(filter(None, remarks))
 
 
 def _scenarios(machine: Machine) -> tuple[Part, ...]:

@@ -99,11 +99,11 @@ class MarkedText:
         """
         lines = _lines(self.text)
         pieces: list[str] = []
-        done = 0
+        position = 0
         for block, content in zip(self.blocks, contents, strict=True):
-            pieces += [*lines[done : block.line], _inside(lines, block, content)]
-            done = block.last - 1
-        return "".join([*pieces, *lines[done:]])
+            pieces += [*lines[position : block.line], _inside(lines, block, content)]
+            position = block.last - 1
+        return "".join([*pieces, *lines[position:]])
 
     def stale(self, contents: Iterable[str]) -> tuple[bool, ...]:
         """Return for each block whether a new content would change it."""
@@ -172,13 +172,13 @@ class _Reader:
 
     def take(self, token: Token, line: int) -> None:
         """Take a piece of HTML in which a marker is meant, and the line from 0 in which it, or the text around it, begins."""
-        found = _MARKER.fullmatch(token.content.strip())
-        if token.type != "html_block" or token.level or found is None:
-            self._misplaced(line, is_end=re.match(r"<!--\s*/", token.content.strip()) is not None)
-        elif found["end"]:
+        match = _MARKER.fullmatch(token.content.strip())
+        if token.type != "html_block" or token.level or match is None:
+            self._report_misplaced(line, is_end=re.match(r"<!--\s*/", token.content.strip()) is not None)
+        elif match["end"]:
             self._close(self._span(line))
         else:
-            self._begin(found["words"], self._span(line))
+            self._begin(match["words"], self._span(line))
 
     def end(self) -> tuple[tuple[MarkedBlock, ...], tuple[MarkerFault, ...]]:
         """Return what was found, once all is read."""
@@ -207,7 +207,7 @@ class _Reader:
         message = f"the block {block.kind} is not closed before {before}"
         self._fault(block.span, message, f"write {END} in a line of its own where it ends")
 
-    def _misplaced(self, line: int, *, is_end: bool) -> None:
+    def _report_misplaced(self, line: int, *, is_end: bool) -> None:
         """Report a marker that is not alone in its line, or not at the left margin, or not complete."""
         there = [at for at in range(max(line, self._next), len(self._lines)) if _LIKE_MARKER.search(self._lines[at])]
         place = there[0] if there else line
@@ -222,8 +222,8 @@ class _Reader:
 
     def _span(self, line: int) -> Span:
         source = self._lines[line]
-        found = _LIKE_MARKER.search(source)
-        start = found.start() if found else 0
+        match = _LIKE_MARKER.search(source)
+        start = match.start() if match else 0
         end = source.find("-->", start)
         return Span(self._path, line + 1, start + 1, (len(source) if end < 0 else end + len("-->")) + 1, source)
 
@@ -241,8 +241,8 @@ def _block(words: str, span: Span) -> MarkedBlock:
     if not rest:
         hint = f"write <!-- dsa:{kind} PATH -->: a path from the folder of this page, or the name of a shipped machine"
         raise _WrongMarker(f"the block {kind} names no document", hint)
-    document, *written = rest
-    options = tuple(_option(kind, each) for each in written)
+    document, *option_words = rest
+    options = tuple(_option(kind, each) for each in option_words)
     names = [name for name, _ in options]
     for name in names:
         if names.count(name) > 1:
@@ -251,9 +251,9 @@ def _block(words: str, span: Span) -> MarkedBlock:
     return MarkedBlock(kind, document, options, span, span.line)
 
 
-def _option(kind: str, written: str) -> tuple[str, str]:
+def _option(kind: str, word: str) -> tuple[str, str]:
     """Return the name and the text of an option. Raises _WrongMarker."""
-    name, equals, text = written.partition("=")
+    name, equals, text = word.partition("=")
     options = BLOCKS[kind]
     if name not in options:
         raise _WrongMarker(f"the block {kind} has no option '{name}'", closest(name, options, "it has no options"))
@@ -262,9 +262,9 @@ def _option(kind: str, written: str) -> tuple[str, str]:
         if equals:
             raise _WrongMarker(f"the option '{name}' has no value", f"write {name} alone")
     elif not text or (values is not None and text not in values):
-        said = f"'{text}' is not a value of the option '{name}'" if text else f"the option '{name}' needs a value"
+        message = f"'{text}' is not a value of the option '{name}'" if text else f"the option '{name}' needs a value"
         raise _WrongMarker(
-            said, "write file=NAME.svg" if values is None else f"write one of {name}={f', {name}='.join(values)}"
+            message, "write file=NAME.svg" if values is None else f"write one of {name}={f', {name}='.join(values)}"
         )
     return name, text
 
@@ -328,19 +328,19 @@ class Library:
                 f"{part.file} is there, and dsa docs has not drawn it", "write file=NAME.svg with another name"
             )
         new = PageDrawing(path, before, label_of(part.machine), dot(part.machine))
-        found = self._drawings.setdefault(path.resolve(), new)
-        if found.drawn_from != new.drawn_from:
+        drawing = self._drawings.setdefault(path.resolve(), new)
+        if drawing.drawn_from != new.drawn_from:
             raise BlockError(f"{part.file} is the drawing of another block", "write file=NAME.svg with another name")
-        return found
+        return drawing
 
 
 def _document(name: str, path: Path) -> MachineDocument:
-    reading = read_document(str(path))
-    if reading.machine is None:
-        found = reading.diagnostics
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise BlockError(f"{name} is not a machine: {found[0].message}{more}", f"`dsa check {path}` says where")
-    return MachineDocument(reading.machine, reading.diagnostics, _check)
+    result = read_document(str(path))
+    if result.machine is None:
+        diagnostics = result.diagnostics
+        more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
+        raise BlockError(f"{name} is not a machine: {diagnostics[0].message}{more}", f"`dsa check {path}` says where")
+    return MachineDocument(result.machine, result.diagnostics, _check)
 
 
 def _check(machine: Machine) -> CheckReport:
@@ -409,11 +409,11 @@ def pages_in(paths: Sequence[Path]) -> Iterator[Path]:
 
     Hidden files and folders, `node_modules` and links in a folder are left out.
     """
-    seen: set[Path] = set()
+    visited_paths: set[Path] = set()
     for path in paths:
         for page in files_below(path, PAGES) if path.is_dir() else (path,):
-            if (key := page.resolve()) not in seen:
-                seen.add(key)
+            if (key := page.resolve()) not in visited_paths:
+                visited_paths.add(key)
                 yield page
 
 
@@ -439,10 +439,10 @@ class _PageDrafter:
 
     def draft(self) -> PageDraft:
         """Return the draft."""
-        made = [self._content(block) for block in self._page.blocks]
+        pairs = [self._content(block) for block in self._page.blocks]
         if self._faults:
             return PageDraft(self._path, self._before, self._page.text, (), tuple(sorted(self._faults, key=_place)))
-        contents = [content for content, _ in made]
+        contents = [content for content, _ in pairs]
         text = self._page.with_contents(contents)
         if not self._means_the_same(text):
             span = self._page.blocks[0].span
@@ -452,7 +452,7 @@ class _PageDrafter:
             return PageDraft(self._path, self._before, self._page.text, (), (fault,))
         states = [
             BlockState(block, is_stale or (drawing is not None and drawing.is_stale), drawing)
-            for block, is_stale, (_, drawing) in zip(self._page.blocks, self._page.stale(contents), made, strict=True)
+            for block, is_stale, (_, drawing) in zip(self._page.blocks, self._page.stale(contents), pairs, strict=True)
         ]
         return PageDraft(self._path, self._before, text, tuple(states))
 

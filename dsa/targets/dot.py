@@ -74,7 +74,7 @@ class _Course:
     leads_back: bool
 
 
-def courses(drawn: Picture) -> tuple[_Course, ...]:
+def courses(diagram: Picture) -> tuple[_Course, ...]:
     """Return the course of each arrow of a picture, in the picture's order.
 
     A row's text stands between two halves of its arrow: left to break cycles itself, Graphviz would turn one half and leave the text
@@ -82,11 +82,11 @@ def courses(drawn: Picture) -> tuple[_Course, ...]:
     Without the arrows that lead back no cycle is left. They are found depth first, from where the run begins and in
     table order; a frame's own rows count as leaving each of its states.
     """
-    around = dict(_around(drawn.frame, ()))
-    closing = _back_arrows(_entry_box(drawn.frame.name, around), _successors(drawn, around))
+    around = dict(_around(diagram.frame, ()))
+    back_arrows = _back_arrows(_entry_box(diagram.frame.name, around), _successors(diagram, around))
     return tuple(
-        _Course(_common_frame(around[arrow.source], around[arrow.target]), index in closing)
-        for index, arrow in enumerate(drawn.arrows)
+        _Course(_common_frame(around[arrow.source], around[arrow.target]), index in back_arrows)
+        for index, arrow in enumerate(diagram.arrows)
     )
 
 
@@ -112,48 +112,48 @@ def _entry_box(target: str, around: Mapping[str, tuple[Frame, ...]]) -> str:
     return target if target != frame.name or frame.entry is None else _entry_box(frame.entry, around)
 
 
-def _successors(drawn: Picture, around: Mapping[str, tuple[Frame, ...]]) -> _Successors:
-    found: dict[str, list[tuple[str, int | None]]] = {}
-    for index, arrow in enumerate(drawn.arrows):
-        found.setdefault(arrow.source, []).append((_entry_box(arrow.target, around), index))
-    for state, applying in _outer_sources(drawn.frame, ()):
-        found.setdefault(state, []).extend((source, None) for source in applying)
-    return found
+def _successors(diagram: Picture, around: Mapping[str, tuple[Frame, ...]]) -> _Successors:
+    successors: dict[str, list[tuple[str, int | None]]] = {}
+    for index, arrow in enumerate(diagram.arrows):
+        successors.setdefault(arrow.source, []).append((_entry_box(arrow.target, around), index))
+    for state, sources in _outer_sources(diagram.frame, ()):
+        successors.setdefault(state, []).extend((source, None) for source in sources)
+    return successors
 
 
 def _outer_sources(frame: Frame, outer: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each state that is not final, and the boxes whose rows apply in it too (S3), the innermost first."""
     boxes = [item for item in frame.inside if isinstance(item, Box)]
-    applying = (*(box.source for box in boxes if box.stands_for_all), *outer)
+    sources = (*(box.source for box in boxes if box.stands_for_all), *outer)
     for item in frame.inside:
         if isinstance(item, Frame):
-            yield from _outer_sources(item, applying)
+            yield from _outer_sources(item, sources)
         elif not item.is_final and not item.stands_for_all:
-            yield item.source, applying
+            yield item.source, sources
 
 
-def _back_arrows(begin: str, leaving: _Successors) -> frozenset[int]:
+def _back_arrows(begin: str, successors: _Successors) -> frozenset[int]:
     """Return the arrows that end at something on the path that led to them, going depth first from `begin`."""
-    closing, seen = set(), set[str]()
-    for root in (begin, *leaving):
-        path = {} if root in seen else {root: iter(leaving.get(root, ()))}  # in the order walked
+    back_arrows, visited_boxes = set(), set[str]()
+    for root in (begin, *successors):
+        path = {} if root in visited_boxes else {root: iter(successors.get(root, ()))}  # in the order walked
         while path:
             box = next(reversed(path))
-            seen.add(box)
+            visited_boxes.add(box)
             target, index = next(path[box], ("", None))
             if not target:
                 del path[box]
             elif target in path and index is not None:
-                closing.add(index)
-            elif target not in seen:
-                path[target] = iter(leaving.get(target, ()))
-    return frozenset(closing)
+                back_arrows.add(index)
+            elif target not in visited_boxes:
+                path[target] = iter(successors.get(target, ()))
+    return frozenset(back_arrows)
 
 
 def dot(
     machine: Machine,
     *,
-    waiting: WaitingEffects | None = None,
+    waiting_effects: WaitingEffects | None = None,
     trace: Collection[int | Transition] | None = None,
     full: bool = False,
 ) -> str:
@@ -161,24 +161,30 @@ def dot(
 
     A machine that is too large for a page is folded (`picture.MOST_ROWS`), unless `full`: the list of its rows stands below.
 
-    `waiting` maps each state to the effects that may be outstanding in it, as exploration finds them; without it they
+    `waiting_effects` maps each state to the effects that may be outstanding in it, as exploration finds them; without it they
     are estimated from the rows (`picture.may_wait`). `trace` holds rows, or their line numbers: they are drawn
     heavy and all others faint; so are the steps that it begins.
     """
     lines = [
         *_HEAD,
-        *(_steps(machine, trace) if machine.steps else _rows(picture(machine, waiting, full=full), machine, trace)),
+        *(
+            _steps(machine, trace)
+            if machine.steps
+            else _rows(picture(machine, waiting_effects, full=full), machine, trace)
+        ),
     ]
     return "\n".join([f"digraph {_quote(machine.name)} {{", *(f"  {line}" for line in lines), "}"]) + "\n"
 
 
-def _rows(drawn: Picture, machine: Machine, trace: Collection[int | Transition] | None) -> Iterator[str]:
-    pens = _Pens(machine, trace, drawn.is_folded)
-    routes = [_Route(f"arrow {at}", *pair) for at, pair in enumerate(zip(drawn.arrows, courses(drawn), strict=True), 1)]
-    if drawn.is_folded:
+def _rows(diagram: Picture, machine: Machine, trace: Collection[int | Transition] | None) -> Iterator[str]:
+    pens = _Pens(machine, trace, diagram.is_folded)
+    routes = [
+        _Route(f"arrow {at}", *pair) for at, pair in enumerate(zip(diagram.arrows, courses(diagram), strict=True), 1)
+    ]
+    if diagram.is_folded:
         yield "nodesep=0.15" + ("; rankdir=LR" if _depth(routes, machine) <= _MOST_RANKS_ACROSS else "")
-    yield from pens.legend(drawn)
-    yield from _inside(drawn.frame, routes, pens)
+    yield from pens.legend(diagram)
+    yield from _inside(diagram.frame, routes, pens)
     for route in routes:
         yield from _halves(route, pens)
 
@@ -229,10 +235,10 @@ class _Pens:
             width = "2.5"
         return f'color="{colour}", style={style}, penwidth={width}'
 
-    def legend(self, drawn: Picture) -> Iterator[str]:
+    def legend(self, diagram: Picture) -> Iterator[str]:
         """Explain the kinds of line that occur, and in a folded picture what the numbers mean; nothing when nothing needs it."""
-        outcomes = {_common_outcome(arrow.rows) for arrow in drawn.arrows}
-        parts = [f"{called} = {outcome}" for outcome, (*_, called) in _LINE.items() if outcome and outcome in outcomes]
+        outcomes = {_common_outcome(arrow.rows) for arrow in diagram.arrows}
+        parts = [f"{name} = {outcome}" for outcome, (*_, name) in _LINE.items() if outcome and outcome in outcomes]
         if any(sets_workflow(self.machine, row) for row in self.machine.transitions):
             parts.append("double (in boxes: bold) = sets workflow state")
         if self.trace is not None:
@@ -250,15 +256,15 @@ class _Pens:
         ]
         for source, rows in folded_list(self.machine).items():
             cells.append(_wide_cell(f"<B>{escape(source_caption(source, self.machine))}</B>"))
-            cells += (self._listed(row) for row in rows)
+            cells += (self._list_row(row) for row in rows)
         table = "".join(f"<TR>{cell}</TR>" for cell in cells)
         return f'<FONT POINT-SIZE="10"><TABLE BORDER="0" CELLSPACING="0" CELLPADDING="2">{table}</TABLE></FONT>'
 
-    def _listed(self, row: ListedRow) -> str:
-        listed = PictureRow(row.number, self.machine.transitions[row.number - 1])
+    def _list_row(self, row: ListedRow) -> str:
+        numbered_row = PictureRow(row.number, self.machine.transitions[row.number - 1])
         text = "<BR/>".join(escape(line) for line in wrap_text(row.text, _LIST_WIDTH))
         return "".join(
-            f'<TD ALIGN="{side}" BALIGN="LEFT" VALIGN="TOP"><FONT COLOR="{self.ink(listed)}">{cell}</FONT></TD>'
+            f'<TD ALIGN="{side}" BALIGN="LEFT" VALIGN="TOP"><FONT COLOR="{self.ink(numbered_row)}">{cell}</FONT></TD>'
             for side, cell in (("RIGHT", str(row.number)), ("LEFT", escape(row.leads)), ("LEFT", text))
         )
 
@@ -314,12 +320,12 @@ def _box(box: Box, pens: _Pens) -> str:
 
 def _internal(box: Box, pens: _Pens) -> Iterator[str]:
     """Write the rows that stay in a box: each for itself, or folded."""
-    said: list[tuple[str, tuple[PictureRow, ...]]]
+    entries: list[tuple[str, tuple[PictureRow, ...]]]
     if pens.is_folded:
-        said = [(line, box.internal) for line in folded_lines(box.internal)]
+        entries = [(line, box.internal) for line in folded_lines(box.internal)]
     else:
-        said = [("\n".join(wrap_text(label_text(each.row), _LIST_WIDTH)), (each,)) for each in box.internal]
-    for line, rows in said:
+        entries = [("\n".join(wrap_text(label_text(each.row), _LIST_WIDTH)), (each,)) for each in box.internal]
+    for line, rows in entries:
         text = escape(line).replace("\n", "<BR/>")
         text = f"<B>{text}</B>" if pens.sets_workflow(*rows) else text
         font = f'<FONT POINT-SIZE="10" COLOR="{pens.ink(*rows)}">{text}</FONT>'
@@ -341,11 +347,11 @@ def _halves(route: _Route, pens: _Pens) -> Iterator[str]:
 
 def _label(rows: Sequence[PictureRow], pens: _Pens) -> str:
     if pens.is_folded:
-        said = [escape(line) for line in folded_lines(rows)]
+        texts = [escape(line) for line in folded_lines(rows)]
     else:
         lines = label_lines(rows[0].row)
-        said = [f"<B>{escape(line.text)}</B>" if line.kind == "event" else escape(line.text) for line in lines]
-    text = "".join(f'{line}<BR ALIGN="LEFT"/>' for line in said)
+        texts = [f"<B>{escape(line.text)}</B>" if line.kind == "event" else escape(line.text) for line in lines]
+    text = "".join(f'{line}<BR ALIGN="LEFT"/>' for line in texts)
     return f'<FONT POINT-SIZE="10" COLOR="{pens.ink(*rows)}">{text}</FONT>'
 
 
@@ -358,28 +364,28 @@ _RELATIONS: dict[StepRelation, tuple[str, str, str]] = {
 
 
 def _steps(machine: Machine, trace: Collection[int | Transition] | None) -> Iterator[str]:
-    drawn = step_picture(machine)
-    reached = None if trace is None else reached_steps(machine, trace)
-    told = [said for relation, (*_, said) in _RELATIONS.items() if relation in {a.relation for a in drawn.arrows}]
-    told += ["on grey = the name under which it is used"] if any(arrow.names for arrow in drawn.arrows) else []
-    told += [] if trace is None else ["heavy = begun"]
-    legend = [f"Goal: {drawn.goal}"] if drawn.goal else []
-    legend += [f"Lines: {', '.join(told)}"] if told else []
+    diagram = step_picture(machine)
+    active_steps = None if trace is None else reached_steps(machine, trace)
+    parts = [words for relation, (*_, words) in _RELATIONS.items() if relation in {a.relation for a in diagram.arrows}]
+    parts += ["on grey = the name under which it is used"] if any(arrow.names for arrow in diagram.arrows) else []
+    parts += [] if trace is None else ["heavy = begun"]
+    legend = [f"Goal: {diagram.goal}"] if diagram.goal else []
+    legend += [f"Lines: {', '.join(parts)}"] if parts else []
     if legend:
         yield f"label={_quote(_LINE_END.join(legend))}"
-    for box in drawn.boxes:
-        yield _step_box(box, reached)
-    for number, arrow in enumerate(drawn.arrows, 1):
-        yield from _step_arrow(number, arrow, reached)
+    for box in diagram.boxes:
+        yield _step_box(box, active_steps)
+    for number, arrow in enumerate(diagram.arrows, 1):
+        yield from _step_arrow(number, arrow, active_steps)
 
 
-def _step_box(box: StepBox, reached: Collection[str] | None) -> str:
-    ink = _INK if reached is None or box.name in reached else _FAINT
+def _step_box(box: StepBox, active_steps: Collection[str] | None) -> str:
+    ink = _INK if active_steps is None or box.name in active_steps else _FAINT
     cells = [f"<B>{escape(box.name)}</B>"]
     cells += (f'<FONT POINT-SIZE="10">{escape(line)}</FONT>' for line in box.lines)
     rows = "".join(f'<TR><TD><FONT COLOR="{ink}">{cell}</FONT></TD></TR>' for cell in cells)
     style = "rounded,dashed" if box.is_optional else "rounded"
-    width = "1" if reached is None or box.name not in reached else "2.5"
+    width = "1" if active_steps is None or box.name not in active_steps else "2.5"
     label = f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{rows}</TABLE>>'
     colour = "#333333" if ink == _INK else _FAINT
     rims = 2 if box.is_result else 1
@@ -388,15 +394,15 @@ def _step_box(box: StepBox, reached: Collection[str] | None) -> str:
     )
 
 
-def _step_arrow(number: int, arrow: StepArrow, reached: Collection[str] | None) -> Iterator[str]:
+def _step_arrow(number: int, arrow: StepArrow, active_steps: Collection[str] | None) -> Iterator[str]:
     colour, style, _ = _RELATIONS[arrow.relation]
-    is_faint = reached is not None and not {arrow.source, arrow.target}.issubset(reached)
+    is_faint = active_steps is not None and not {arrow.source, arrow.target}.issubset(active_steps)
     line = f'color="{_FAINT if is_faint else colour}", style={style}'
     tail, head, name = _quote(arrow.source), _quote(arrow.target), _quote(f"use {number}")
     if not arrow.names:
         yield f"{tail} -> {head} [{line}]"
         return
-    text = "".join(f'{escape(said)}<BR ALIGN="LEFT"/>' for said in wrap_text(", ".join(arrow.names)))
+    text = "".join(f'{escape(line_text)}<BR ALIGN="LEFT"/>' for line_text in wrap_text(", ".join(arrow.names)))
     yield f'{name} [label=<<FONT POINT-SIZE="10" COLOR="{_FAINT if is_faint else _INK}">{text}</FONT>>, {_LABEL}]'
     yield f"{tail} -> {name} [{line}, dir=none]"
     yield f"{name} -> {head} [{line}]"

@@ -104,19 +104,19 @@ class ListedRow:
     text: str
 
 
-def picture(machine: Machine, waiting: WaitingEffects | None = None, *, full: bool = True) -> Picture:
+def picture(machine: Machine, waiting_effects: WaitingEffects | None = None, *, full: bool = True) -> Picture:
     """Lay out a machine; unless `full`, one that is too large for a page is folded.
 
-    `waiting` maps states to the effects outstanding there; None estimates it (`may_wait`).
+    `waiting_effects` maps states to the effects outstanding there; None estimates it (`may_wait`).
     """
-    shown = may_wait(machine) if waiting is None else waiting
+    effects = may_wait(machine) if waiting_effects is None else waiting_effects
     is_folded = not full and _is_large(machine)
     bundles: dict[tuple[str, str, int], list[PictureRow]] = {}
     for number, row in enumerate(machine.transitions, 1):
         if row.target != STAY:
             bundles.setdefault((row.source, row.target, 0 if is_folded else number), []).append(PictureRow(number, row))
     arrows = (PictureArrow(source, target, tuple(rows)) for (source, target, _), rows in bundles.items())
-    return Picture(_frame(machine, shown, _children(machine), ""), tuple(arrows), is_folded)
+    return Picture(_frame(machine, effects, _children(machine), ""), tuple(arrows), is_folded)
 
 
 def _is_large(machine: Machine) -> bool:
@@ -133,17 +133,17 @@ def folded_lines(rows: Iterable[PictureRow], width: int = 30) -> tuple[str, ...]
     numbers: dict[str, list[str]] = {}
     for each in rows:
         numbers.setdefault(each.row.event, []).append(str(each.number))
-    said = [f"{event} {', '.join(found)}" for event, found in numbers.items()]
-    return tuple(line for text in said for line in wrap_text(text, width))
+    texts = [f"{event} {', '.join(row_numbers)}" for event, row_numbers in numbers.items()]
+    return tuple(line for text in texts for line in wrap_text(text, width))
 
 
 def folded_list(machine: Machine) -> dict[str, tuple[ListedRow, ...]]:
     """Return for each source, in the order of their first rows, what a folded picture leaves out of its labels."""
-    found: dict[str, list[ListedRow]] = {}
+    listed_rows: dict[str, list[ListedRow]] = {}
     for number, row in enumerate(machine.transitions, 1):
         leads = "stays" if row.target == STAY else f"to {row.target}"
-        found.setdefault(row.source, []).append(ListedRow(number, leads, label_text(row)))
-    return {source: tuple(rows) for source, rows in found.items()}
+        listed_rows.setdefault(row.source, []).append(ListedRow(number, leads, label_text(row)))
+    return {source: tuple(rows) for source, rows in listed_rows.items()}
 
 
 def caption(box: Box) -> str:
@@ -178,27 +178,27 @@ def is_around(parent: str, state: str) -> bool:
 
 def _children(machine: Machine) -> dict[str, list[str]]:
     """Return the names directly inside each parent, `""` for the top; parents that are not declared are there too."""
-    found: dict[str, list[str]] = {"": []}
+    children: dict[str, list[str]] = {"": []}
     for state in machine.states:
         parts = state.name.split(".")
         for depth in range(len(parts)):
             parent, name = ".".join(parts[:depth]), ".".join(parts[: depth + 1])
-            siblings = found.setdefault(parent, [])
+            siblings = children.setdefault(parent, [])
             if name not in siblings:
                 siblings.append(name)
-    return found
+    return children
 
 
-def _frame(machine: Machine, waiting: WaitingEffects, children: dict[str, list[str]], name: str) -> Frame:
+def _frame(machine: Machine, waiting_effects: WaitingEffects, children: dict[str, list[str]], name: str) -> Frame:
     inside: list[Box | Frame] = []
     source = name or STAR
     if any(row.source == source for row in machine.transitions):
-        inside.append(_box(machine, waiting, source, stands_for_all=True))
+        inside.append(_box(machine, waiting_effects, source, stands_for_all=True))
     for child in children[name]:
         if child not in children:
-            inside.append(_box(machine, waiting, child, stands_for_all=False))
+            inside.append(_box(machine, waiting_effects, child, stands_for_all=False))
             continue
-        frame = _frame(machine, waiting, children, child)
+        frame = _frame(machine, waiting_effects, children, child)
         inside += [frame] if _means_something(frame) else frame.inside
     initial = [child for child in children[name] if child in machine.state_named]
     entry = next((child for child in initial if machine.state_named[child].kind == "initial"), None)
@@ -210,10 +210,10 @@ def _means_something(frame: Frame) -> bool:
     return frame.entry is not None or any(isinstance(item, Box) and item.stands_for_all for item in frame.inside)
 
 
-def _box(machine: Machine, waiting: WaitingEffects, source: str, *, stands_for_all: bool) -> Box:
-    numbered = enumerate(machine.transitions, 1)
-    internal = tuple(PictureRow(n, row) for n, row in numbered if row.source == source and row.target == STAY)
-    waits_for = () if stands_for_all else tuple(sorted(waiting.get(source, frozenset())))
+def _box(machine: Machine, waiting_effects: WaitingEffects, source: str, *, stands_for_all: bool) -> Box:
+    numbers_and_rows = enumerate(machine.transitions, 1)
+    internal = tuple(PictureRow(n, row) for n, row in numbers_and_rows if row.source == source and row.target == STAY)
+    waits_for = () if stands_for_all else tuple(sorted(waiting_effects.get(source, frozenset())))
     end = None if stands_for_all else machine.ends.get(source)
     words = "" if end is None else f"end when {unparse(end)}"
     return Box(source, stands_for_all, source in machine.final_states, waits_for, internal, words)
@@ -227,23 +227,23 @@ def may_wait(machine: Machine) -> dict[str, frozenset[str]]:
     sets of effects can be outstanding, they are put together for each leaf.
     """
     initial = start(machine)
-    found: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
-    seen, queue = {(initial.state, initial.outstanding)}, [(initial.state, initial.outstanding)]
+    effects: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
+    visited_pairs, queue = {(initial.state, initial.outstanding)}, [(initial.state, initial.outstanding)]
     while queue:
         leaf, waits_for = queue.pop()
-        is_coarse = len(seen) > _MOST_SETS
+        is_coarse = len(visited_pairs) > _MOST_SETS
         for row in _rows_at(machine, leaf, waits_for):
-            entered = leaf if row.target == STAY else machine.entry_leaf(row.target)
-            after = _left_outstanding(machine, waits_for, row, entered, is_coarse=is_coarse)
+            target = leaf if row.target == STAY else machine.entry_leaf(row.target)
+            after = _left_outstanding(machine, waits_for, row, target, is_coarse=is_coarse)
             if after is None:
                 continue
-            union = found.get(entered, frozenset()) | after
-            here = (entered, union if is_coarse else after)
-            found[entered] = union
-            if here not in seen:
-                seen.add(here)
+            union = effects.get(target, frozenset()) | after
+            here = (target, union if is_coarse else after)
+            effects[target] = union
+            if here not in visited_pairs:
+                visited_pairs.add(here)
                 queue.append(here)
-    return {leaf: found.get(leaf, frozenset()) for leaf in machine.leaves}
+    return {leaf: effects.get(leaf, frozenset()) for leaf in machine.leaves}
 
 
 def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator[Transition]:
@@ -258,11 +258,11 @@ def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator
 
 
 def _left_outstanding(
-    machine: Machine, waits_for: frozenset[str], row: Transition, entered: str, *, is_coarse: bool
+    machine: Machine, waits_for: frozenset[str], row: Transition, target: str, *, is_coarse: bool
 ) -> frozenset[str] | None:
     """Return what is outstanding after a row, None where it is refused; of a union of sets, nobody can say that it is."""
-    emitted = {str(item) for item in row.effects} if is_coarse else set()
-    outstanding, _, twice = after_effects(machine, waits_for - emitted, row, entered)
+    emissions = {str(item) for item in row.effects} if is_coarse else set()
+    outstanding, _, twice = after_effects(machine, waits_for - emissions, row, target)
     return None if twice else outstanding
 
 

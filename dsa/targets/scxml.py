@@ -100,8 +100,10 @@ class _Document:
         for variable in machine.variables:
             name, value = self._variable(variable.name), self._value(self._initial[variable.name])
             yield f"    <data id={quoteattr(name)} expr={quoteattr(value)} dsa:domain={quoteattr(self._domain(variable.name))}/>"
-        kept = {name for leaf in machine.leaves for a in self._leaves.arrows(leaf) for name in sequential(a.updates)[0]}
-        for name in sorted(kept):
+        old_names = {
+            name for leaf in machine.leaves for a in self._leaves.arrows(leaf) for name in sequential(a.updates)[0]
+        }
+        for name in sorted(old_names):
             yield f'    <data id="{self._data.give("old_", name)}" expr="0" dsa:domain="scratch"/>'
         for name in self._flags.values():
             yield f'    <data id="{name}" expr="0" dsa:domain="0..1"/>'
@@ -139,10 +141,10 @@ class _Document:
         yield from (f"{indent}{name}{initial}>", *lines, f"{indent}</{tag}>")
 
     def _inside(self, node: Node, indent: str) -> Iterator[str]:
-        if node.timers or node.dropped:
+        if node.timers or node.drops:
             yield f"{indent}<onentry>"
             yield from (f"{indent}  {_start_timer(what, self._timer(what))}" for what in node.timers)
-            yield from (f'{indent}  <cancel sendid="{self._timer(what)}"/>' for what in node.dropped)
+            yield from (f'{indent}  <cancel sendid="{self._timer(what)}"/>' for what in node.drops)
             yield f"{indent}</onentry>"
         if node.timers:
             yield f"{indent}<onexit>"
@@ -174,11 +176,11 @@ class _Document:
         yield f"{indent}</transition>"
 
     def _content(self, arrow: LeafTransition) -> Iterator[str]:
-        kept, updates = sequential(arrow.updates)
-        for name in kept:
+        old_names, updates = sequential(arrow.updates)
+        for name in old_names:
             yield f'<assign location="{self._data.give("old_", name)}" expr="{self._variable(name)}"/>'
         for name, value in updates:
-            yield from self._assign(self._variable(name), value, frozenset(kept))
+            yield from self._assign(self._variable(name), value, frozenset(old_names))
         for effect, waits in arrow.flags:
             yield f'<assign location="{self._flags[effect]}" expr="{int(waits)}"/>'
         if arrow.again:
@@ -186,22 +188,22 @@ class _Document:
             yield f'<cancel sendid="{self._timer(again)}"/>'
             yield _start_timer(again, self._timer(again))
         for item in arrow.row.effects:
-            sent = f"cancel {item.effect}" if isinstance(item, Cancel) and item.effect else str(item)
-            yield f'<send event="{sent.replace(" ", ".")}" target="#_parent"/>'
+            event = f"cancel {item.effect}" if isinstance(item, Cancel) and item.effect else str(item)
+            yield f'<send event="{event.replace(" ", ".")}" target="#_parent"/>'
 
-    def _assign(self, location: str, value: expr.Expr, kept: frozenset[str]) -> Iterator[str]:
+    def _assign(self, location: str, value: expr.Expr, old_names: frozenset[str]) -> Iterator[str]:
         if isinstance(value, expr.Boolean):
             yield f'<assign location="{location}" expr="{int(value.value)}"/>'
         elif isinstance(value, expr.Name) and self._is_condition(value):
-            yield f'<assign location="{location}" expr="{self._data.give("old_" if value.name in kept else "v_", value.name)}"/>'
+            yield f'<assign location="{location}" expr="{self._data.give("old_" if value.name in old_names else "v_", value.name)}"/>'
         elif self._is_condition(value):
-            yield f"<if cond={quoteattr(self._write(value, kept))}>"
+            yield f"<if cond={quoteattr(self._write(value, old_names))}>"
             yield f'  <assign location="{location}" expr="1"/>'
             yield "<else/>"
             yield f'  <assign location="{location}" expr="0"/>'
             yield "</if>"
         else:
-            yield f"<assign location={quoteattr(location)} expr={quoteattr(self._write(value, kept))}/>"
+            yield f"<assign location={quoteattr(location)} expr={quoteattr(self._write(value, old_names))}/>"
 
     def _is_condition(self, node: expr.Expr) -> bool:
         if isinstance(node, expr.Name):
@@ -209,10 +211,10 @@ class _Document:
             return isinstance(domain, expr.BooleanDomain)
         return not isinstance(node, expr.Integer | expr.Symbol | expr.Arithmetic | expr.Negate)
 
-    def _write(self, whole: expr.Expr, kept: frozenset[str] = frozenset()) -> str:
-        return SYNTAX.write(whole, lambda node: self._leaf(node, kept))
+    def _write(self, whole: expr.Expr, old_names: frozenset[str] = frozenset()) -> str:
+        return SYNTAX.write(whole, lambda node: self._leaf(node, old_names))
 
-    def _leaf(self, node: Leaf, kept: frozenset[str]) -> str:
+    def _leaf(self, node: Leaf, old_names: frozenset[str]) -> str:
         match node:
             case expr.Symbol(value):
                 return f"'{self._symbols.give('', value)}'"
@@ -220,8 +222,8 @@ class _Document:
                 name = self._guards.give("g" if guard.startswith("_") else "", guard)
                 return f"(_event.data.{name} == '{outcome}')"
             case expr.Name(name, "variable"):
-                spelled = self._data.give("old_" if name in kept else "v_", name)
-                return f"({spelled} == 1)" if self._is_condition(node) else spelled
+                identifier = self._data.give("old_" if name in old_names else "v_", name)
+                return f"({identifier} == 1)" if self._is_condition(node) else identifier
             case expr.Name(name, _):
                 return f"({self._flags[name]} == 1)"
 

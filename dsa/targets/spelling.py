@@ -38,20 +38,20 @@ class ExportError(DsaError, ValueError):
 class Identifiers:
     """Gives every name an identifier of letters, digits and `_`, the same one each time; `a.b` and `a_b` get different ones."""
 
-    def __init__(self, reserved: Collection[str] = ()) -> None:
-        self._used = set(reserved)
-        self._given: dict[tuple[str, str], str] = {}
+    def __init__(self, keywords: Collection[str] = ()) -> None:
+        self._identifiers = set(keywords)
+        self._by_name: dict[tuple[str, str], str] = {}
 
     def give(self, prefix: str, name: str) -> str:
         """Return the identifier of a name; names are told apart by prefix and name."""
         key = (prefix, name)
-        if key not in self._given:
-            wanted = re.sub(r"\W", "_", f"{prefix}{name}", flags=re.ASCII)[:_LONGEST]
-            while wanted in self._used:
-                wanted += "_"
-            self._used.add(wanted)
-            self._given[key] = wanted
-        return self._given[key]
+        if key not in self._by_name:
+            identifier = re.sub(r"\W", "_", f"{prefix}{name}", flags=re.ASCII)[:_LONGEST]
+            while identifier in self._identifiers:
+                identifier += "_"
+            self._identifiers.add(identifier)
+            self._by_name[key] = identifier
+        return self._by_name[key]
 
 
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _ATOM = range(7)
@@ -76,9 +76,9 @@ class Syntax:
         return self._text(simplify(expr), leaf)[0]
 
     def _text(self, expr: Expr, leaf: Callable[[Leaf], str]) -> tuple[str, int]:
-        def within(operand: Expr, needed: int) -> str:
+        def within(operand: Expr, least_level: int) -> str:
             text, level = self._text(operand, leaf)
-            return f"({text})" if level < needed else text
+            return f"({text})" if level < least_level else text
 
         match expr:
             case Boolean(value):

@@ -79,8 +79,8 @@ class Leaves:
     def require_exact(self, tool: str) -> None:
         """Raise ExportError where a number may lie outside those that ECMAScript counts with exactly."""
         arrows = (arrow for leaf in self._machine.leaves for arrow in self.arrows(leaf))
-        met = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))
-        require_numbers(self._ranges, met, tool, -_EXACT, _EXACT)
+        expressions = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))
+        require_numbers(self._ranges, expressions, tool, -_EXACT, _EXACT)
 
     def arrows(self, leaf: str) -> Iterator[LeafTransition]:
         """Yield the arrows that leave a leaf: for each event, those of `else` last, else in table order."""
@@ -91,29 +91,29 @@ class Leaves:
 
     def _arrow(self, leaf: str, key: EventKey, row: Transition, rows: tuple[Transition, ...]) -> LeafTransition:
         machine, number = self._machine, self._places[id(row)]
-        entered = leaf if row.target == STAY else machine.entry_leaf(row.target)
+        target_leaf = leaf if row.target == STAY else machine.entry_leaf(row.target)
         updates = tuple(_updates(machine, row))
-        twice, flags = _flags(machine, row, key, entered)
-        parts = [_is_pending(machine, key), *self._enabled(leaf, row, rows)]
+        twice, flags = _flags(machine, row, key, target_leaf)
+        parts = [_is_pending(machine, key), *self._enabling_conditions(leaf, row, rows)]
         if (leaf, number, "out_of_domain") in self._doubts:
             parts += [in_domain(self._domains[name], value) for name, value in updates]
         if (leaf, number, "emitted_twice") in self._doubts:
             parts += twice
         condition = self._with_values(all_of(parts))
-        changed = tuple((n, self._with_values(v)) for n, v in updates if v != Name(n, "variable"))
-        target = None if row.target == STAY else entered
-        again = key[0] is not None and (target is None or key[0] not in sources_left(machine, leaf, entered))
-        return LeafTransition(leaf, key, row, number, condition, changed, flags, target, again)
+        changes = tuple((n, self._with_values(v)) for n, v in updates if v != Name(n, "variable"))
+        target = None if row.target == STAY else target_leaf
+        again = key[0] is not None and (target is None or key[0] not in sources_left(machine, leaf, target_leaf))
+        return LeafTransition(leaf, key, row, number, condition, changes, flags, target, again)
 
-    def _enabled(self, leaf: str, row: Transition, rows: tuple[Transition, ...]) -> Iterator[Expr]:
+    def _enabling_conditions(self, leaf: str, row: Transition, rows: tuple[Transition, ...]) -> Iterator[Expr]:
         """Yield when a row is enabled and no other one is, as far as the order in which arrows are tried does not say it."""
         plain = [other for other in rows if not other.is_else]
-        ordered = not any(
+        is_by_order = not any(
             (leaf, self._places[id(other)], reason) in self._doubts for other in plain for reason in _REASONS
         )
         otherwise = negation(any_of(simplify(other.condition) for other in plain))
         yield simplify(row.condition)
-        if row.is_else and not ordered:
+        if row.is_else and not is_by_order:
             yield otherwise
         if (leaf, self._places[id(row)], "ambiguous") in self._doubts:
             for other in rows:
@@ -148,7 +148,7 @@ def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Expr]]:
 
 
 def _flags(
-    machine: Machine, row: Transition, key: EventKey, entered: str
+    machine: Machine, row: Transition, key: EventKey, target_leaf: str
 ) -> tuple[list[Expr], tuple[tuple[str, bool], ...]]:
     """Return when no effect is emitted twice, and which flags a row sets (S7)."""
     source, event = key
@@ -162,10 +162,10 @@ def _flags(
         elif item.effect in now:
             free.append(negation(now[item.effect]))
             now[item.effect] = TRUE
-    if entered in machine.final_states:
+    if target_leaf in machine.final_states:
         now = dict.fromkeys(now, FALSE)
-    changed = ((effect, value) for effect, value in now.items() if value != Name(effect, "pending"))
-    return free, tuple((effect, value == TRUE) for effect, value in changed)
+    changes = ((effect, value) for effect, value in now.items() if value != Name(effect, "pending"))
+    return free, tuple((effect, value == TRUE) for effect, value in changes)
 
 
 @attrs.frozen
@@ -186,7 +186,7 @@ class Timer:
 
 @attrs.frozen
 class Node:
-    """A state. `initial` is the child entered at the start, or the first one marked; `dropped` are the timers that end here.
+    """A state. `initial` is the child entered at the start, or the first one marked; `drops` are the timers that end here.
 
     `timers` start when it is entered and are dropped when it is left (S11). A final leaf drops those of everything around it.
     """
@@ -196,7 +196,7 @@ class Node:
     children: tuple["Node", ...]
     initial: str | None
     timers: tuple[Timer, ...]
-    dropped: tuple[Timer, ...] = ()
+    drops: tuple[Timer, ...] = ()
 
 
 def timer(source: str, duration: str) -> Timer:
@@ -221,15 +221,15 @@ def _node(machine: Machine, name: str, path: set[str]) -> Node:
     inside = [state for state in machine.states if state.parent == name]
     first = [s for s in inside if s.name in path] or [s for s in inside if s.kind == "initial"] or inside
     is_final = name in machine.final_states
-    dropped: list[Timer] = []
+    drops: list[Timer] = []
     if is_final:
         around = name
         while around := around.rpartition(".")[0]:
-            dropped += timers_of(machine, around)
-        dropped += timers_of(machine, STAR)
+            drops += timers_of(machine, around)
+        drops += timers_of(machine, STAR)
     children = tuple(_node(machine, state.name, path) for state in inside)
     initial = first[0].name if first else None
-    return Node(name, is_final, children, initial, timers_of(machine, name), tuple(dropped))
+    return Node(name, is_final, children, initial, timers_of(machine, name), tuple(drops))
 
 
 def start_of(machine: Machine) -> str:

@@ -85,9 +85,9 @@ def leaf_rows(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transit
     if leaf in machine.final_states:
         return []
     events = ((event, machine.rows_for(leaf, event)) for event in machine.event_named)
-    found: list[tuple[EventKey, tuple[Transition, ...]]] = [((None, event), rows) for event, rows in events if rows]
-    found.extend(((source, event), machine.rows_from[source, event]) for source, event in machine.armed_timers(leaf))
-    return found
+    result: list[tuple[EventKey, tuple[Transition, ...]]] = [((None, event), rows) for event, rows in events if rows]
+    result.extend(((source, event), machine.rows_from[source, event]) for source, event in machine.armed_timers(leaf))
+    return result
 
 
 def _transitions(
@@ -96,10 +96,10 @@ def _transitions(
     """Return the definitions of one leaf's transitions for one event, in table order."""
     definitions = []
     for row in rows:
-        entered = leaf if row.target == STAY else machine.entry_leaf(row.target)
-        code = _RowCode(machine, row, rows, leaf, entered)
-        target = None if row.target == STAY else names[entered]
-        definitions.append({"target": target, "validators": code.admit, "cond": code.enabled, "on": code.take})
+        target_leaf = leaf if row.target == STAY else machine.entry_leaf(row.target)
+        code = _RowCode(machine, row, rows, leaf, target_leaf)
+        target = None if row.target == STAY else names[target_leaf]
+        definitions.append({"target": target, "validators": code.admit, "cond": code.is_met, "on": code.take})
     return definitions
 
 
@@ -135,7 +135,7 @@ class _RowCode:
     row: Transition
     rows: tuple[Transition, ...]
     leaf: str
-    entered: str
+    target_leaf: str
 
     def admit(self, model: Memory, occurrence: semantics.Occurrence) -> None:
         """Refuse what is late, then what has other verdicts than these rows read (S4)."""
@@ -143,63 +143,65 @@ class _RowCode:
             raise RowRefusedError("late", why)
         if why := semantics.early(model.precedence, occurrence.source, occurrence.event):
             raise RowRefusedError("early", why)
-        needed, given = read_guards(self.rows), tuple(guard for guard, _ in occurrence.verdicts)
-        if needed != given:
+        required_guards, actual_guards = read_guards(self.rows), tuple(guard for guard, _ in occurrence.verdicts)
+        if required_guards != actual_guards:
             raise OccurrenceError(
-                f"'{occurrence.event}' needs verdicts of ({', '.join(needed)}), not of ({', '.join(given)})"
+                f"'{occurrence.event}' needs verdicts of ({', '.join(required_guards)}), not of ({', '.join(actual_guards)})"
             )
 
-    def enabled(self, model: Memory, occurrence: semantics.Occurrence) -> bool:
+    def is_met(self, model: Memory, occurrence: semantics.Occurrence) -> bool:
         """Return whether this row's condition is true here, with `else` as S3 has it."""
-        return self._is_enabled(self.row, self._known(model, occurrence))
+        return self._is_enabled(self.row, self._valuation(model, occurrence))
 
     def take(self, model: Memory, occurrence: semantics.Occurrence) -> None:
         """Update the memory, or raise and change nothing; the engine moves to the target after this returns."""
-        known = self._known(model, occurrence)
+        valuation = self._valuation(model, occurrence)
         # The engine stops at the first row whose condition is true; S4 asks that it be the only one.
-        rivals = tuple(row for row in self.rows if self._is_enabled(row, known))
+        rivals = tuple(row for row in self.rows if self._is_enabled(row, valuation))
         if len(rivals) > 1:
             raise RowRefusedError("ambiguous", f"{len(rivals)} rows are enabled at once", rivals)
-        values = self._updated(model.values, known)
-        outstanding, cancelled = self._waiting(model.outstanding)
+        values = self._values_after(model.values, valuation)
+        outstanding, cancelled = self._effects_after(model.outstanding)
         model.values, model.outstanding, model.row = values, outstanding, self.row
-        model.precedence = self._ordered(model.precedence)
+        model.precedence = self._precedence_after(model.precedence)
         model.effects = tuple(item.effect for item in self.row.effects if isinstance(item, Emit))
         model.cancelled = cancelled
 
-    def _waiting(self, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+    def _effects_after(self, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
         """Return what is outstanding after the row, and what it dropped: S7 written once more, as a second engine's."""
-        answered = OUTSIDE if self.row.is_timer else self.machine.event_named[self.row.event].origin
-        now, dropped = [effect for effect in before if effect != answered], list[str]()
+        origin = OUTSIDE if self.row.is_timer else self.machine.event_named[self.row.event].origin
+        now, drops = [effect for effect in before if effect != origin], list[str]()
         for item in self.row.effects:
             if isinstance(item, Cancel):
-                gone = [effect for effect in now if item.effect in (None, effect)]
-                now, dropped = [effect for effect in now if effect not in gone], dropped + gone
+                cancellations = [effect for effect in now if item.effect in (None, effect)]
+                now, drops = [effect for effect in now if effect not in cancellations], drops + cancellations
             elif item.effect in now:
                 raise RowRefusedError("emitted_twice", f"{item.effect} is still outstanding", (self.row,))
             elif item.effect in self.machine.answers:
                 now.append(item.effect)
-        if self.entered in self.machine.final_states:
-            now, dropped = [], dropped + [effect for effect in now if effect in before]
-        return frozenset(now), tuple(sorted(set(dropped)))
+        if self.target_leaf in self.machine.final_states:
+            now, drops = [], drops + [effect for effect in now if effect in before]
+        return frozenset(now), tuple(sorted(set(drops)))
 
-    def _ordered(self, before: Precedence) -> Precedence:
+    def _precedence_after(self, before: Precedence) -> Precedence:
         """Return the order of timers after the row: S11 written once more, as a second engine's."""
-        old, new = set(self.machine.armed_timers(self.leaf)), set(self.machine.armed_timers(self.entered))
-        left = set[str]() if self.row.target == STAY else sources_left(self.machine, self.leaf, self.entered)
-        lasting = {timer for timer in old & new if timer[0] not in left and timer != (self.row.source, self.row.event)}
+        old, new = set(self.machine.armed_timers(self.leaf)), set(self.machine.armed_timers(self.target_leaf))
+        left = set[str]() if self.row.target == STAY else sources_left(self.machine, self.leaf, self.target_leaf)
+        remaining = {
+            timer for timer in old & new if timer[0] not in left and timer != (self.row.source, self.row.event)
+        }
         pairs = ((u, t) for t in new for u in new if duration_ms(self.machine, u) < duration_ms(self.machine, t))
-        return frozenset((u, t) for u, t in pairs if t not in lasting or (u in lasting and (u, t) in before))
+        return frozenset((u, t) for u, t in pairs if t not in remaining or (u in remaining and (u, t) in before))
 
-    def _known(self, model: Memory, occurrence: semantics.Occurrence) -> Environment:
+    def _valuation(self, model: Memory, occurrence: semantics.Occurrence) -> Environment:
         return {**environment(self.machine, model.values), **dict(occurrence.verdicts)}
 
-    def _is_enabled(self, row: Transition, known: Environment) -> bool:
-        if row.is_else and any(holds(other.condition, known) for other in self.rows if not other.is_else):
+    def _is_enabled(self, row: Transition, valuation: Environment) -> bool:
+        if row.is_else and any(holds(other.condition, valuation) for other in self.rows if not other.is_else):
             return False
-        return holds(row.condition, known)
+        return holds(row.condition, valuation)
 
-    def _updated(self, before: tuple[Value, ...], known: Environment) -> tuple[Value, ...]:
+    def _values_after(self, before: tuple[Value, ...], valuation: Environment) -> tuple[Value, ...]:
         """Return the values after the updates, all of which read the values before (S5)."""
         updates = {update.variable: update for update in self.row.updates}
         after: list[Value] = []
@@ -208,7 +210,7 @@ class _RowCode:
             if update is None:
                 value = before[index]
             elif isinstance(update, Assign):
-                value = evaluate(update.value, known)
+                value = evaluate(update.value, valuation)
             else:
                 value = self.machine.initial_values[index]
             domain = self.machine.values_of[variable.name]
@@ -271,8 +273,8 @@ class StatechartRun:
         event_id = self._id_of_event[occurrence.source, occurrence.event]
         try:
             self._chart.send(event_id, occurrence=occurrence)
-        except RowRefusedError as refused:
-            return self._refusal(refused.reason, refused.message, refused.rows)
+        except RowRefusedError as fault:
+            return self._refusal(fault.reason, fault.message, fault.rows)
         except self._chart.TransitionNotAllowed:
             return self._not_allowed(occurrence)
         assert self._memory.row is not None, "the engine took no row and did not say so"

@@ -62,9 +62,9 @@ def step_picture(machine: Machine) -> StepPicture:
 
 def reached_steps(machine: Machine, trace: Collection[int | Transition]) -> frozenset[str]:
     """Return the steps that a trace begins; `trace` holds rows, or the line numbers of steps."""
-    begun = {row.target.removeprefix("generating.") for row in trace if isinstance(row, Transition)}
+    targets = {row.target.removeprefix("generating.") for row in trace if isinstance(row, Transition)}
     return frozenset(
-        step.name for step in machine.steps if step.name in begun or (step.span and step.span.line in trace)
+        step.name for step in machine.steps if step.name in targets or (step.span and step.span.line in trace)
     )
 
 
@@ -74,23 +74,27 @@ def _is_in_a_row(machine: Machine) -> bool:
 
 
 def _step_box(step: StepRow, machine: Machine) -> StepBox:
-    said = [] if step.generator == DEFAULT_GENERATOR else [f"generator {step.generator}"]
-    said += [f"guard {', '.join(step.guards)}", f"rmax {machine.constants[f'rmax.{step.name}']}"]
-    said += [] if isinstance(step.requires, tuple) else [f"requires {unparse(step.requires)}"]
-    said += ["optional"] if step.optional else []
+    texts = [] if step.generator == DEFAULT_GENERATOR else [f"generator {step.generator}"]
+    texts += [f"guard {', '.join(step.guards)}", f"rmax {machine.constants[f'rmax.{step.name}']}"]
+    texts += [] if isinstance(step.requires, tuple) else [f"requires {unparse(step.requires)}"]
+    texts += ["optional"] if step.optional else []
     is_result = step.name == machine.result
-    said += ["result"] if is_result else []
-    return StepBox(step.name, tuple(line for text in said for line in wrap_text(text)), step.optional, is_result)
+    texts += ["result"] if is_result else []
+    return StepBox(step.name, tuple(line for text in texts for line in wrap_text(text)), step.optional, is_result)
 
 
 def _arrows(step: StepRow, before: str | None) -> list[StepArrow]:
     """Return what leads to a step: one arrow from each step that it requires or uses."""
-    required = step.requires if isinstance(step.requires, tuple) else tuple(sorted(names(step.requires)))
-    used: dict[str, tuple[str, ...]] = {}
+    requirements = step.requires if isinstance(step.requires, tuple) else tuple(sorted(names(step.requires)))
+    names_by_source: dict[str, tuple[str, ...]] = {}
     for name, source in step.uses:
-        used[source] = (*used.get(source, ()), name)
-    found = [StepArrow(source, step.name, "requires", used.get(source, ())) for source in required]
-    found += [StepArrow(source, step.name, "uses", said) for source, said in used.items() if source not in required]
-    if before is not None and before not in required and before not in used:
-        found.append(StepArrow(before, step.name, "then"))
-    return found
+        names_by_source[source] = (*names_by_source.get(source, ()), name)
+    arrows = [StepArrow(source, step.name, "requires", names_by_source.get(source, ())) for source in requirements]
+    arrows += [
+        StepArrow(source, step.name, "uses", use_names)
+        for source, use_names in names_by_source.items()
+        if source not in requirements
+    ]
+    if before is not None and before not in requirements and before not in names_by_source:
+        arrows.append(StepArrow(before, step.name, "then"))
+    return arrows

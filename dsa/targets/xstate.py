@@ -78,8 +78,8 @@ class _XStateModule:
         if node.timers:
             yield f"{inner}entry: [{', '.join(map(_start_timer, node.timers))}],"
             yield f"{inner}exit: [{', '.join(map(_cancel_timer, node.timers))}],"
-        if node.dropped:
-            yield f"{inner}entry: [{', '.join(map(_cancel_timer, node.dropped))}],"
+        if node.drops:
+            yield f"{inner}entry: [{', '.join(map(_cancel_timer, node.drops))}],"
         if node.initial is not None:
             yield f"{inner}initial: {_quote(self._state(node.initial))},"
             yield f"{inner}states: {{"
@@ -98,9 +98,9 @@ class _XStateModule:
         if not by_event:
             return
         yield f"{indent}on: {{"
-        for event, found in by_event.items():
+        for event, arrows in by_event.items():
             yield f"{indent}  {_key(event)}: ["
-            for arrow in found:
+            for arrow in arrows:
                 yield f"{indent}    // {arrow.comment}"
                 yield f"{indent}    {{ {', '.join(self._arrow(arrow))} }},"
             yield f"{indent}  ],"
@@ -118,8 +118,8 @@ class _XStateModule:
 
     def _read(self, condition: Expr) -> str:
         """Name what a condition reads."""
-        said = [isinstance(node, Verdict) for node in walk(condition) if isinstance(node, Name | Verdict)]
-        parts = ["context: c"] * (not all(said)) + ["event: e"] * any(said)
+        is_verdict = [isinstance(node, Verdict) for node in walk(condition) if isinstance(node, Name | Verdict)]
+        parts = ["context: c"] * (not all(is_verdict)) + ["event: e"] * any(is_verdict)
         return f"{{ {', '.join(parts)} }}" if parts else ""
 
     def _actions(self, arrow: LeafTransition) -> Iterator[str]:
