@@ -1,9 +1,8 @@
 """The compiled step: Python source generated from a machine's rows, and what follows from each row.
 
-`compiled_step(machine)` returns the one of a machine; runs, tests, comparisons of machines and certificates use it. One function is generated for
-each group of rows (one source, one event) when it is first asked for. No text of the user gets into the source: variables, guards,
-effects and rows are numbered there. `dsa.semantics.step` is asked about whatever is not plainly taken (a refusal, a malformed
-occurrence), for its value and its message.
+`compiled_step(machine)` returns a machine's compiled step. Runs, tests, comparisons of machines and certificates all use it. It generates one function for
+each group of rows (one source, one event) at its first use. No user text gets into the source: variables, guards, effects and rows have numbers there.
+For anything but a plain step (a refusal, a malformed occurrence) it calls `dsa.semantics.step`, which gives the value and the message.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,12 +25,12 @@ from dsa.machine import (
 )
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, after_effects, step
 
-#: How many results and moves are remembered of a machine: its transition table, filled as it is met, as a lazy DFA's is.
+#: The most results and moves remembered for a machine. They are its transition table, filled on demand like that of a lazy DFA.
 MAX_REMEMBERED = 65_536
 
 
 class ConfigurationLike(Protocol):
-    """Where a machine is: a configuration, or an object with the parts of one."""
+    """A configuration, or an object with the parts of one."""
 
     @property
     def state(self) -> str:
@@ -47,11 +46,11 @@ class ConfigurationLike(Protocol):
 
     @property
     def precedence(self) -> Precedence:
-        """Which armed timers precede which."""
+        """The pairs of armed timers of which the first precedes the second."""
 
 
 class OccurrenceLike(Protocol):
-    """What happens: an occurrence, or an object with the parts of one."""
+    """An occurrence, or an object with the parts of one."""
 
     @property
     def event(self) -> str:
@@ -68,12 +67,12 @@ class OccurrenceLike(Protocol):
 
 @attrs.frozen
 class CompiledRow:
-    """What follows from a row in a state with these effects outstanding and this order of timers, whatever the variables hold.
+    """The results of a row in a state with these outstanding effects and this order of timers, whatever the variables hold.
 
     `effects` and `cancelled` are those of `Taken`. `starts` are the effects that begin, each with its place among those of the row and whether it
-    has answers; `endings` are those that are outstanding no longer, `stops` those of them that are stopped. `outstanding` are the
-    effects outstanding, `precedence` the order of timers after it. `assignments` are the variables that the row assigns, with their places. `step` names the step worked on before the row,
-    `finalises` the workflow variable that the row sets, `revokes` those it revokes.
+    has answers. `endings` are those that are no longer outstanding, `stops` those of them that are stopped. `outstanding` are the outstanding
+    effects and `precedence` the order of timers after the row. `assignments` are the variables that the row assigns, with their places. `step` names the
+    step in progress before the row, `finalises` the workflow variable that the row sets, `revokes` those that it revokes.
     """
 
     row: Transition
@@ -95,17 +94,17 @@ class CompiledRow:
     revokes: frozenset[str]
 
 
-#: A row that is taken: what follows from it, and the values after it.
+#: A row that is taken: its results, and the values after it.
 Move = tuple[CompiledRow, tuple[expr.Value, ...]]
 
 Group = Callable[[ConfigurationLike, OccurrenceLike], Move | None]
 
 
 class CompiledStep:
-    """How one machine moves, at its parameters' values.
+    """The step of one machine, at its parameters' values.
 
-    Both ways to ask agree with `dsa.semantics.step` on every configuration that has of each variable a value of its domain or the
-    initial one, and raise OccurrenceError for the same occurrences.
+    Both methods agree with `dsa.semantics.step` on every configuration in which each variable has a value of its domain or its initial
+    value. They raise OccurrenceError for the same occurrences.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -136,7 +135,7 @@ class CompiledStep:
         return taken
 
     def move(self, place: ConfigurationLike, occurrence: OccurrenceLike) -> Move | Refusal:
-        """Return what follows from the row that `dsa.semantics.step` takes, with the values after it, or its refusal."""
+        """Return the results of the row that `dsa.semantics.step` takes, with the values after it, or the refusal."""
         source = occurrence.source
         key = (place.state, occurrence.event) if source is None else (place.state, source, occurrence.event)
         return self._groups[key](place, occurrence) or self._refusal(place, occurrence)
@@ -151,7 +150,7 @@ class CompiledStep:
 
 
 def compiled_step(machine: Machine) -> CompiledStep:
-    """Return the compiled step of a machine; all that is done with the machine shares it."""
+    """Return the compiled step of a machine; all uses of the machine share it."""
     result: CompiledStep | None = machine.worked_out.get("compiled_step")
     if result is None:
         result = machine.worked_out["compiled_step"] = CompiledStep(machine)
@@ -159,7 +158,7 @@ def compiled_step(machine: Machine) -> CompiledStep:
 
 
 class _Groups(dict[tuple[str, ...], Group]):
-    """The generated function for each (leaf, event) and (leaf, source, timer) that has been asked for."""
+    """The generated functions by (leaf, event) and (leaf, source, timer), made at first use."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__()
@@ -168,7 +167,7 @@ class _Groups(dict[tuple[str, ...], Group]):
 
     def __missing__(self, key: tuple[str, ...]) -> Group:
         rows = self._rows(*key)
-        if not rows:  # not kept: there is no end to what may be asked
+        if not rows:  # not stored: there may be any number of such keys
             return _no_rows
         name = rows[0].source, rows[0].event
         if name not in self._functions:
@@ -188,9 +187,9 @@ def _no_rows(_place: ConfigurationLike, _occurrence: OccurrenceLike) -> None:
 
 
 class _Moves(dict[Any, CompiledRow | None]):
-    """What follows from one row, by leaf, outstanding effects and order of timers, or by as few of these as it can depend on.
+    """The results of one row, by leaf, outstanding effects and order of timers, or by those of them that it can depend on.
 
-    It is None where the row would emit an effect twice. Equal sets are kept once, in `shared`: a lookup then ends at the first comparison, by
+    A result is None if the row would emit an effect twice. Equal sets are stored once, in `pool`: a lookup then ends at the first comparison, by
     identity.
     """
 
@@ -200,7 +199,7 @@ class _Moves(dict[Any, CompiledRow | None]):
 
     @property
     def key(self) -> str:
-        """What the generated code looks a move up by."""
+        """The key by which the generated code looks up a move."""
         if self._machine.orders_timers:
             return "c.state, c.outstanding, c.precedence"
         return "c.outstanding" if self.is_of_leaf else "c.state, c.outstanding"
@@ -264,13 +263,13 @@ def _starts(
 
 
 class _StepWriter:
-    """The source so far, and the constants it names."""
+    """A writer of generated source, with the constants that the source names."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._variables = {variable.name: f"v{place}" for place, variable in enumerate(machine.variables)}
         self._initial = dict(zip(self._variables, machine.initial_values, strict=True))
-        #: What starts outside its domain: rows that do not update it are refused as well.
+        #: Variables that start outside their domains: rows that do not update them are refused as well.
         self._outside = [name for name, value in self._initial.items() if not machine.values_of[name].contains(value)]
         self._constants: dict[str, Any] = {}
         self._texts: dict[str, str] = {}
@@ -284,7 +283,7 @@ class _StepWriter:
         return group
 
     def source(self, rows: tuple[Transition, ...]) -> tuple[str, ...]:
-        """Write that function: it returns None for whatever the rows do not plainly take."""
+        """Write that function. It returns None for everything that is not a plain step."""
         return "def group(c, o):", *(f" {line}" for line in self._body(rows))
 
     def _body(self, rows: tuple[Transition, ...]) -> Iterator[str]:

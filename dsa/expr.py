@@ -1,13 +1,10 @@
-"""Expressions: their syntax tree, their types and domains, and what they evaluate to.
+"""Expressions: syntax trees, their types and domains, evaluation and simplification.
 
-Takes and gives frozen values. Every stage that executes a machine reads this tree; none calls `eval`.
-Names are unique over a whole machine (DESIGN.md section 2), so one flat environment `name -> value`
-is enough to evaluate in: variables and parameters map to their values, guards to their verdict, and, for
-properties, states, events and effects to whether they hold at the moment.
+All values are frozen. Every stage that executes a machine reads this tree; none calls `eval`. Names are unique over a whole machine
+(DESIGN.md section 2), so one flat environment `name -> value` is enough: it maps variables and parameters to their values, guards to their verdicts and,
+for properties, states, events and effects to whether they hold at the moment.
 
-Expressions made smaller: substitution, and folding of what is already decided.
-
-Takes and gives expression trees; the result has the same value in every environment. Knows no machine.
+`substitute` and `simplify` make expressions smaller. The result has the same value in every environment.
 """
 
 import operator
@@ -50,7 +47,7 @@ class Symbol(SourceNode):
 
 @attrs.frozen
 class Name(SourceNode):
-    """A declared name. `kind` says of what, once names are resolved."""
+    """A declared name. `kind` says what it names, once names are resolved."""
 
     name: str
     kind: NameKind = "unresolved"
@@ -58,7 +55,7 @@ class Name(SourceNode):
 
 @attrs.frozen
 class Verdict(SourceNode):
-    """`g.passed`, `g.failed` or `g.fatal`: what guard `guard` said of the event."""
+    """`g.passed`, `g.failed` or `g.fatal`: the verdict of guard `guard` on the event."""
 
     guard: str
     outcome: Outcome
@@ -135,7 +132,7 @@ def evaluate(expr: Expr, environment: Environment) -> Value:
     """Evaluate a resolved and typed expression.
 
     `environment` maps every name that occurs to its value, a guard to its verdict (`passed`, `failed`,
-    `fatal`), and `pending E` to whether effect E is outstanding. A missing name raises KeyError: it would be
+    `fatal`), and `pending E` to whether effect E is outstanding. A missing name raises KeyError, as it is
     a fault of the caller, not of the table.
     """
     match expr:
@@ -219,13 +216,13 @@ def guards_read(expr: Expr) -> frozenset[str]:
 
 
 def conjunction(operands: list[Expr]) -> Expr:
-    """Join conditions by `and`: none gives `true`, one gives itself, nested `and` is flattened."""
+    """Join conditions by `and`: none is `true`, one stays itself, nested `and` is flattened."""
     flat = [part for operand in operands for part in (operand.operands if isinstance(operand, And) else (operand,))]
     return _join(And, flat, TRUE)
 
 
 def disjunction(operands: list[Expr]) -> Expr:
-    """Join conditions by `or`: none gives `false`, one gives itself, nested `or` is flattened."""
+    """Join conditions by `or`: none is `false`, one stays itself, nested `or` is flattened."""
     flat = [part for operand in operands for part in (operand.operands if isinstance(operand, Or) else (operand,))]
     return _join(Or, flat, Boolean(False))  # noqa: FBT003
 
@@ -236,15 +233,15 @@ def _join(node: type[And] | type[Or], operands: list[Expr], empty: Expr) -> Expr
     return operands[0] if len(operands) == 1 else node(tuple(operands))
 
 
-# How tightly each node binds; an operand that binds less tightly than its place asks for is parenthesised.
+# How tightly each node binds. An operand that binds less tightly than its place requires gets parentheses.
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
 
 
 def unparse(expr: Expr, *, is_closed: bool = False, alone: bool = False) -> str:
-    """Write the expression as a cell has it, with as few parentheses as keep its structure.
+    """Return the expression as the text of a cell, with no more parentheses than its structure needs.
 
-    With `is_closed`, an `and` or `or` at the top is parenthesised, so that words may follow it; with `alone`, everything is
-    that is not a name or a number, so that anything may stand around it.
+    With `is_closed`, an `and` or `or` at the top gets parentheses, so that words may follow it. With `alone`, everything
+    but a name or a number gets them, so that anything may stand around it.
     """
     return _unparse(expr, _ATOM if alone else _NOT if is_closed else _OR)
 
@@ -345,7 +342,7 @@ Values = Interval | Choices
 
 
 def concrete(domain: Domain, environment: Environment) -> Values:
-    """Return the values a domain stands for at given parameter values."""
+    """Return the values of a domain at the given parameter values."""
     match domain:
         case BooleanDomain():
             return Choices((False, True))
@@ -356,7 +353,7 @@ def concrete(domain: Domain, environment: Environment) -> Values:
 
 
 def unparse_domain(domain: Domain) -> str:
-    """Write a domain as a cell has it."""
+    """Return a domain as the text of a cell."""
     match domain:
         case BooleanDomain():
             return "bool"
@@ -367,12 +364,12 @@ def unparse_domain(domain: Domain) -> str:
 
 
 def show_number(number: float) -> str:
-    """Write a number in decimal digits, never with an exponent, so that it reads back exactly."""
+    """Return a number in decimal digits, never with an exponent, so that it reads back exactly."""
     return format(Decimal(repr(number)), "f")
 
 
 def show_value(value: Value) -> str:
-    """Write a value as a cell has it."""
+    """Return a value as the text of a cell."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -393,7 +390,7 @@ Leaf = Name | Verdict | Symbol
 
 
 def substitute(node: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
-    """Replace every name, verdict and enumeration value by what `leaf` gives for it, and fold what that decides."""
+    """Replace every name, verdict and enumeration value by the result of `leaf`, and fold everything that is then decided."""
     match node:
         case Name() | Verdict() | Symbol():
             return leaf(node)
@@ -419,12 +416,12 @@ def substitute(node: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
 
 
 def simplify(node: Expr) -> Expr:
-    """Fold what is decided by constants alone; chains and memberships become plain comparisons."""
+    """Fold everything that constants decide; chains and memberships become plain comparisons."""
     return substitute(node, lambda name: name)
 
 
 def all_of(operands: Iterable[Expr]) -> Expr:
-    """Join by `and`: without what is true, without repetition; false when some operand is, or contradicts another."""
+    """Join by `and`, without true operands and repetitions; false when an operand is false or contradicts another."""
     parts: dict[Expr, None] = {}
     for operand in operands:
         for part in operand.operands if isinstance(operand, And) else (operand,):
@@ -438,7 +435,7 @@ def all_of(operands: Iterable[Expr]) -> Expr:
 
 
 def _follows(node: Expr, parts: Container[Expr]) -> bool:
-    """Return whether an expression follows from what is kept by its form alone."""
+    """Return whether an expression follows from some of `parts` by its form alone."""
     match node:
         case _ if node in parts:
             return True
@@ -451,7 +448,7 @@ def _follows(node: Expr, parts: Container[Expr]) -> bool:
 
 
 def any_of(operands: Iterable[Expr]) -> Expr:
-    """Join by `or`: without what is false, without repetition; true when some operand is, or two say everything."""
+    """Join by `or`, without false operands and repetitions; true when an operand is true or two are opposites."""
     parts: dict[Expr, None] = {}
     for operand in operands:
         for part in operand.operands if isinstance(operand, Or) else (operand,):
@@ -463,7 +460,7 @@ def any_of(operands: Iterable[Expr]) -> Expr:
 
 
 def negation(node: Expr) -> Expr:
-    """Negate: a constant, a comparison and a negation lose the `not`."""
+    """Return the negation of a condition; constants, comparisons and negations need no `not`."""
     match node:
         case Boolean(value):
             return Boolean(not value)
@@ -476,7 +473,7 @@ def negation(node: Expr) -> Expr:
 
 
 def comparison(left: Expr, sign: str, right: Expr) -> Expr:
-    """Compare two expressions of one type; what two constants or two equal sides decide is decided."""
+    """Return the comparison of two expressions of one type; a constant if two constants or two equal sides decide it."""
     if isinstance(left, Constant) and isinstance(right, Constant):
         return Boolean(COMPARISONS[sign](left.value, right.value))
     if left == right:

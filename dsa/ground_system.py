@@ -1,9 +1,8 @@
-"""A system at its machine's parameter values, in whole numbers only: what engines run.
+"""Ground systems: a system at its machine's parameter values, in whole numbers only, as the search engines run it.
 
-Takes a `System`, gives a `Ground`: every variable is a field of consecutive whole numbers (`false`, `true` are 0, 1; the values of
-enumerations are numbered over the whole machine), a configuration is one number, and conditions that the fields' values decide are
-decided. A configuration's number is `location * volume + data`, where `data` has the fields as mixed-radix digits, the first
-field the least significant one.
+`ground` turns a `System` into a `Ground`. Every variable is a field of consecutive whole numbers (`false` and `true` are 0 and 1; the values of
+enumerations are numbered over the whole machine). A configuration is one number: `location * volume + data`, where `data` has the fields as
+mixed-radix digits, the first field as the least significant one. Conditions that the fields' values decide are replaced by their truth value.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from dsa.expr import FALSE, Leaf, all_of, any_of, constant, negation, substitute
 from dsa.semantics import Configuration
 from dsa.system import SearchEffort, System, location_of, outcomes_at_samples, satisfiable, start_values
 
-#: So many values are tried to decide one condition, and all conditions of a machine: what is not decided then is left to be looked at where it matters.
+#: The most values tried to decide one condition, and all conditions of a machine. Conditions that are then undecided are evaluated where they matter.
 _MOST_TRIALS_EACH, _MOST_TRIALS = 2_048, 20_000
 
 
@@ -50,7 +49,7 @@ class GroundRule:
 
 @attrs.frozen
 class GroundWatch:
-    """Something to look out for: `condition` true at a configuration of `location`. One that `ends` a search is all that is wanted: no farther ones are looked at."""
+    """A condition to watch at the configurations of `location`. If it `ends` a search, its first match is enough and the search goes no farther."""
 
     location: int
     condition: expr.Expr
@@ -59,32 +58,32 @@ class GroundWatch:
 
 @attrs.frozen
 class DecidedConditions:
-    """Conditions of a system: in numbers, decided as far as their fields' values decide them, and as engines write them."""
+    """Conditions of a system: in numbers, decided as far as the fields' values decide them, and as the code of engines."""
 
     numeric: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
     decisions: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
     code: dict[Hashable, Any] = attrs.field(factory=dict)
 
 
-#: So many items are worked at between two looks at the clock.
+#: The number of items between two looks at the clock.
 _BETWEEN_LOOKS = 4_096
 
 Item = TypeVar("Item")
 
 
 class LateError(DsaError):
-    """Raised by long work on what a search found when its time is over."""
+    """Raised by long work on the results of a search when the time is over."""
 
 
-#: So many configurations, if all are reached, take a search some seconds; most machines reach few of them.
+#: Up to this many configurations a search takes some seconds, even if it reaches all; most machines reach few of them.
 _SOON_SEARCHED = 5_000_000
 
 
 @attrs.frozen(slots=False)
 class Ground:
-    """What can happen, in numbers. All expressions are over fields (kind `variable`) and whole numbers.
+    """A system in numbers. All expressions are over fields (kind `variable`) and whole numbers.
 
-    In them a field that `is_bool` is a condition, and any other a whole number.
+    A field with `is_bool` is a condition in them, any other a whole number.
     """
 
     system: System = attrs.field(repr=False)
@@ -98,7 +97,7 @@ class Ground:
 
     @cached_property
     def conditions(self) -> "DecidedConditions":
-        """What was worked out of conditions over these fields, at these values."""
+        """The results so far for conditions over these fields, at these values."""
         constants = tuple(self.system.machine.constants.items())
         key = ("known", self.fields, tuple(self._numbers.items()), constants, self.hurries)
         result: DecidedConditions = self.system.memo.setdefault(key, DecidedConditions())
@@ -106,16 +105,16 @@ class Ground:
 
     @cached_property
     def volume(self) -> int:
-        """How many combinations of values there are."""
+        """The number of combinations of values."""
         return prod(field.size for field in self.fields)
 
     @property
     def domain_size(self) -> int:
-        """How many numbers configurations may have."""
+        """The number of possible configurations."""
         return self.volume * len(self.system.locations)
 
     def timely(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield items, as long as there is time; raises LateError when many were given and it is over."""
+        """Yield items. Raises LateError after many items when the time is over."""
         for number, item in enumerate(items, start=1):
             if number % _BETWEEN_LOOKS == 0:
                 self.require_time()
@@ -182,7 +181,7 @@ class Ground:
         return values
 
     def successors(self, number: int) -> Iterator[tuple[GroundRule, int]]:
-        """Yield the rules taken at a configuration and where each leads; slow, for one configuration at a time."""
+        """Yield the rules taken at a configuration and their targets. This is slow, for one configuration at a time."""
         place, data = divmod(number, self.volume)
         values = self.values(number)
         for rule in self.rules_at[place]:
@@ -194,11 +193,11 @@ class Ground:
                 yield rule, rule.target * self.volume + after
 
     def ground_condition(self, condition: expr.Expr) -> expr.Expr:
-        """Return a condition over the system's variables and parameters in numbers, decided where its values decide it."""
+        """Return a condition over the system's variables and parameters in numbers; a constant if its values decide it."""
         return self._decide(self._numeric(condition))
 
     def watches(self, conditions: Iterable[tuple[int, expr.Expr]]) -> tuple[GroundWatch | None, ...]:
-        """Ground conditions at locations; None for one that is never true."""
+        """Ground conditions at locations; the result has None for a condition that is never true."""
         pairs = ((place, self.ground_condition(condition)) for place, condition in conditions)
         return tuple(None if condition == FALSE else GroundWatch(place, condition) for place, condition in pairs)
 
@@ -259,9 +258,10 @@ class Ground:
 
 
 def ground(system: System, *, hurries: bool = False, is_late: Callable[[], bool] = lambda: False) -> Ground:
-    """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken.
+    """Ground a system: number the values, decide conditions, drop the commands that can never be taken.
 
-    With `hurries`, nothing is decided where there are few configurations: a search is over sooner. Nor is it when `is_late` says that the time is over.
+    With `hurries`, no conditions are decided if there are few configurations, as a search is then faster. None are either once `is_late` says that the
+    time is over.
     """
     machine = system.machine
     domains = {v.name: (v.domain, expr.concrete(v.domain, machine.constants)) for v in system.variables}
@@ -295,7 +295,7 @@ def ground(system: System, *, hurries: bool = False, is_late: Callable[[], bool]
 
 
 def _condition(draft: Ground, enabled_when: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
-    """Return when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
+    """Return when a command is taken, without the parts that values decide: most commands are safe and have no rival whenever enabled."""
     condition = draft.ground_condition(enabled_when)
     if safe != expr.TRUE and draft.ground_condition(all_of([enabled_when, negation(safe)])) != FALSE:
         condition = draft.ground_condition(all_of([enabled_when, safe]))
@@ -323,7 +323,7 @@ def _extent(values: expr.Values, numbers: dict[str, int]) -> tuple[int, int]:
 
 
 def python_source(whole: expr.Expr, field_texts: Mapping[str, str]) -> str:
-    """Write a ground expression as Python; `field_texts` has the text for each field."""
+    """Return a ground expression as Python; `field_texts` has the text for each field."""
 
     def leaf(node: Leaf) -> expr.Expr:
         assert isinstance(node, expr.Name), "verdicts are decided in a system"

@@ -1,19 +1,19 @@
-"""Verify a certificate, alone: `python kernel.py CERTIFICATE` prints the claims it accepts (exit 0) or why it refuses (exit 1).
+"""The kernel: a verifier of certificates that stands alone. `python kernel.py CERTIFICATE` prints the accepted claims (exit 0) or why it refuses (exit 1).
 
-Without a file that it can read as a certificate, it says how it is used (exit 2). It imports the standard library alone, shares no code with
-what wrote the certificate, and believes nothing but the machine's tables. Written from specs/semantics.md (S1 to S12 are its rules) and
-specs/table.md (the language). Four parts, in this order:
+For a file that is not a certificate it prints its usage (exit 2). It imports only the standard library, shares no code with the writer of certificates,
+and trusts only the machine's tables. Its sources are specs/semantics.md (rules S1 to S12) and specs/table.md (the language). It has four parts, in
+this order:
 
-1. `Polynomial`: numbers that are not known. A claim about given parameter values is explored outright. A claim for all values runs the same code
-   on unknown numbers: each question about one is answered both ways, and a path that fails must be shown impossible.
-2. `KernelParser`: the expressions of the language, and nothing else: whole numbers, conditions, values of enumerations, declared full names.
+1. `Polynomial`: unknown numbers. The kernel explores a claim about given parameter values directly. For a claim about all values it runs the same code
+   on unknown numbers: it answers each question about one both ways, and shows that every path that fails is impossible.
+2. `KernelParser`: the expressions of the language: whole numbers, conditions, values of enumerations, declared full names. Nothing else is accepted.
 3. `Tables`: the machine.
-4. `Claim`: what is claimed of it, and how that is seen.
+4. `Claim`: a claim about the machine, and how the kernel verifies it.
 
-A configuration (`node`) is (leaf, outstanding effects, values, order); among its values are `:flag` and `:count`, what a property remembers. Its order
-has a pair of timers for each that may not fire before another (S11).
+A configuration (`node`) is (leaf, outstanding effects, values, order); its values include `:flag` and `:count`, the memory of a property. Its order
+has a pair of timers for each timer that may not fire before another (S11).
 A move is (what is true then: the event and its verdicts; the effect or timer behind it; the candidate rows).
-(PYTEST_DONT_REWRITE: the asserts are what it has to say.)
+(PYTEST_DONT_REWRITE: the messages of its asserts are its output.)
 """
 
 import contextlib, hashlib, itertools, json, math, re, sys
@@ -30,9 +30,9 @@ def terms(number):
 
 
 class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
-    """A whole number not known: a polynomial over the machine's values with whole coefficients. A condition is 0 or 1.
+    """An unknown whole number: a polynomial over the machine's values with whole coefficients. A condition is 0 or 1.
 
-    `path` is what is known on the path that is followed: facts (numbers that are at least 0), the answers that it has to give, other paths
+    `path` is the state of the current path: its facts (numbers that are at least 0), the answers that it has to give, and other paths
     still to follow.
     """
 
@@ -49,7 +49,7 @@ class Polynomial:  # noqa: PLW1641  (it is not to be hashed)
         )
 
     def __ge__(self, other):
-        """Ask whether it is at least another number: what this path has answered before, else yes, and no on another path."""
+        """Return whether it is at least another number: the earlier answer of this path, else yes here and no on another path."""
         yes, no, (facts, ways, todo) = self + other * -1, self * -1 + other + -1, Polynomial.path
         if isinstance(yes, int):
             return yes >= 0
@@ -77,16 +77,16 @@ NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
 KEYWORDS = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
 RELATIONS, DEEPEST, MOST_NODES = ("==", "!=", "<=", ">=", "<", ">"), 60, 100_000
-#: A value that has the name of something else too has no type of its own: it is the value beside one of an enumeration alone.
+#: A value with the name of something else too has no type of its own: it is the value only beside a value of an enumeration.
 CONDITION, NUMBER, EITHER = "a condition", "a number", "a value or something else"
 
 
 class KernelParser:
-    """Reads an expression of the names whose types are given, one method for each line of the grammar in specs/table.md.
+    """A parser for expressions over typed names, with one method for each line of the grammar in specs/table.md.
 
-    A type is CONDITION, NUMBER or the set of an enumeration's values. Every method gives the type of what it has read, and Python for
-    it: of numbers, names, `not`, `and`, `or`, comparisons, `+`, `*` and parentheses alone. Of the names, `values` are those of the values of
-    enumerations, some of which are something else too; Python knows the value by `=` and its name.
+    A type is CONDITION, NUMBER or the set of an enumeration's values. Every method returns a type and Python code, which has only
+    numbers, names, `not`, `and`, `or`, comparisons, `+`, `*` and parentheses. `values` are the names of the values of
+    enumerations. Some of them name something else too; in Python the value's name begins with `=`.
     """
 
     def __init__(self, text, types, values):
@@ -98,10 +98,10 @@ class KernelParser:
         self.tokens.reverse()
 
     def require(self, true):
-        assert true, f"this is no expression: {short(self.text)}"
+        assert true, f"this is not an expression: {short(self.text)}"
 
     def take(self, *words):
-        """Take the next token if it is one of these; give it, or nothing."""
+        """Take the next token if it is one of these, and return it; else return the empty text."""
         return self.tokens.pop() if self.tokens and self.tokens[-1] in words else ""
 
     def whole(self, read):
@@ -110,7 +110,7 @@ class KernelParser:
         return result
 
     def several(self, read, sign):
-        """Read conditions between which a word stands; where there is one alone, it may be anything."""
+        """Read conditions joined by a word; a single operand may be of any type."""
         (kind, code), more = read(), []
         while self.take(sign):
             more.append(read())
@@ -156,7 +156,7 @@ class KernelParser:
         return CONDITION, f"({chain})"
 
     def read_values(self, operands):
-        """Read names as values where they are compared for being equal with one of an enumeration."""
+        """Read names as values of an enumeration if one of the operands is such a value."""
         if not any(isinstance(kind, frozenset) for kind, _ in operands):
             return operands
         symbols = {f"names[{word!r}]": (frozenset({word}), f"names[{'=' + word!r}]") for word in self.values}
@@ -197,7 +197,7 @@ class KernelParser:
             return CONDITION, word.capitalize()
         if word == "pending" and self.tokens:
             word = f"pending {self.tokens.pop()}"
-        assert word in self.types, f"'{short(word)}' in '{short(self.text)}' is no name that may stand there"
+        assert word in self.types, f"'{short(word)}' in '{short(self.text)}' is not a name that is allowed there"
         is_value = word in self.values and self.types[word] not in (CONDITION, EITHER)
         return self.types[word], f"names[{'=' * is_value + word!r}]"
 
@@ -210,12 +210,12 @@ class KernelParser:
 
 
 def short(text):
-    """Return a text as it is quoted."""
+    """Return a text for a message, shortened if it is long."""
     return text if len(text) <= 80 else f"{text[:80]}.."
 
 
 def alike(one, other):
-    """Return whether values of two types may be compared for being equal: they are the same, or enumerations with a value in common."""
+    """Return whether values of two types may be equal: the types are the same, or enumerations with a common value."""
     return one == other != EITHER or (isinstance(one, frozenset) and isinstance(other, frozenset) and bool(one & other))
 
 
@@ -235,14 +235,14 @@ FAULT = "a fault is not excluded"
 
 
 def tables_in(text):
-    """Return the rows of each table of a canonical document. Raises AssertionError for what is none."""
+    """Return the rows of each table of a canonical document. Raises AssertionError for any other text."""
     title, *sections = re.split(r"\n+## ", text.strip("\n"))
-    assert re.fullmatch(r"# [^\n]*", title), "it is no document: it begins with no heading"
+    assert re.fullmatch(r"# [^\n]*", title), "it is not a document: it does not begin with a heading"
     tables = {}
     for section in sections:
         name, *lines = section.split("\n")
         assert name in COLUMNS and name not in tables, f"a section {name} may not be there"
-        assert len(lines) > 1 and all(re.fullmatch(r"\|.*\|", line) for line in lines), f"{name} is no table"
+        assert len(lines) > 1 and all(re.fullmatch(r"\|.*\|", line) for line in lines), f"{name} is not a table"
         header, dashes, *rows = ([cell.strip(" ") for cell in line[1:-1].split("|")] for line in lines)
         first, *others = COLUMNS[name]
         assert header[0] == first and set(header[1:]) <= set(others) and len({*header}) == len(header), name
@@ -255,10 +255,10 @@ def tables_in(text):
 
 
 class Tables:
-    """A machine: its names with their types, its rows, and what S1 to S3, S7, S9, S11 and S12 say about them.
+    """A machine: its names with their types, its rows, and the rules S1 to S3, S7, S9, S11 and S12.
 
-    `names` has what every name means where nothing is true. `bounds` are the domains of parameters and variables, as conditions on numbers;
-    in them alone a condition counts as the number 0 or 1.
+    `names` has the meaning of every name while nothing is true. `bounds` are the domains of parameters and variables, as conditions on numbers;
+    only in them a condition counts as the number 0 or 1.
     """
 
     def __init__(self, text):
@@ -280,21 +280,21 @@ class Tables:
         self.judged_events = {
             event for judges in column("Guards", "judges").values() for event in judges.split(", ") if event
         }
-        assert self.judged_events <= {*self.origins}, "a guard judges what is no event"
+        assert self.judged_events <= {*self.origins}, "a guard judges something that is not an event"
         self.rows = {}
         for row in tables["Transitions"]:
             self.read_row(row)
-        #: What can happen, with the effect or timer behind it; a failure that no row names stops a run instead (S7).
+        #: The events that can happen, with the effect or timer behind each; a failure that no row names stops a run instead (S7).
         self.move_origins = self.events | {
             event: event.removesuffix(".failed") for _, event in self.rows if event not in self.events
         }
         for (_, event), rows in self.rows.items():
             self.judged_events |= {event} if self.guards_in(rows) else set()  # S9
 
-    # -- reading it
+    # -- reading
 
     def read_names(self, tables, domains):
-        """Note every name and its type: none stands for two things, but a value may be one of several enumerations, and a state, event or effect."""
+        """Record every name and its type. A name has one meaning, but a value may belong to several enumerations, and be a state, event or effect."""
         does = [word for row in tables["Transitions"] for word in row["effects"].split(", ") if word]
         emissions = {word for word in does if word.partition(" ")[0] != "cancel"}
         effects = self.effect_names = {*self.effects, *(row["effect"] for row in tables["Effects"]), *emissions}
@@ -308,7 +308,7 @@ class Tables:
         several = [*domains, *self.origins, *states, *effects, *self.verdicts, *verdict_names, *apart]
         assert len(several) == len({*several}), "a name stands for two things"
         for name in several:
-            assert re.fullmatch(NAME, name) and not KEYWORDS & {*name.split(".")}, f"'{name}' is no name"
+            assert re.fullmatch(NAME, name) and not KEYWORDS & {*name.split(".")}, f"'{name}' is not a valid name"
         numbers = {f"={symbol}": n for n, symbol in enumerate(symbols)}
         pending = [f"pending {effect}" for effect in effects]
         self.names = dict.fromkeys((*several, *pending), False) | numbers | {"true": True, "false": False}
@@ -318,7 +318,7 @@ class Tables:
         parameter_types = types_of(self.parameters) | symbol_types
         value_types = parameter_types | types_of(self.scopes)
         when = dict.fromkeys((*self.origins, *states, *effects, *verdict_names, *pending), CONDITION)
-        #: What may be named: in domains and initial values, in ends, in what stays unchanged, in rows, in claims, in lemmas and ranks, in `bounds`.
+        #: The names allowed in domains and initial values, in ends, in `unchanged`, in rows, in claims, in lemmas and ranks, in `bounds`.
         self.types = {
             "parameters": parameter_types,
             "values": value_types,
@@ -332,7 +332,7 @@ class Tables:
         self.read_bounds(domains)
 
     def read_bounds(self, domains):
-        """Note domains as conditions; their ends, and initial values, must be expressions over parameters."""
+        """Record domains as conditions; their ends, and initial values, must be expressions over parameters."""
         for name, (kind, *ends) in self.domains.items():
             low, high = ends if kind == NUMBER else ("0", "1")
             among = f"{name} in {domains[name]}" if isinstance(kind, frozenset) else f"{low} <= {name}"
@@ -347,20 +347,22 @@ class Tables:
 
     @staticmethod
     def read_domain(text):
-        """Return the type of a domain, and the ends of a range, the second one empty where there is none."""
+        """Return the type of a domain, and the ends of a range; the second end may be empty."""
         if text[:1] == "{":
-            assert text[-1] == "}", f"{text} is no domain"
+            assert text[-1] == "}", f"{text} is not a domain"
             return (frozenset(text[1:-1].split(", ")),)
         low, dots, high = text.partition("..")
-        assert text == "bool" or (dots and low), f"{text} is no domain"
+        assert text == "bool" or (dots and low), f"{text} is not a domain"
         return (NUMBER, low, high) if dots else (CONDITION,)
 
     def read_row(self, row):
-        """Note a row, with `else`, `changes` ((variable, new value, or nothing to revoke it)) and `does` ((effect, what is cancelled))."""
+        """Record a row, with `else`, `changes` ((variable, new value, whether it is revoked)) and `does` ((effect or `cancel`, cancelled effect))."""
         source, target, event = row["source"], row["target"], row["event"]
         assert source == "*" or (source in self.states and self.kinds.get(source) != "final"), f"no row for {source}"
-        assert target == "=" or target in self.kinds or self.entry_leaf(target) != target, f"{target} is no state"
-        assert event in self.origins or re.fullmatch(r"after [0-9]{1,12}(ms|s|m|h|d)", event), f"{event} is no event"
+        assert target == "=" or target in self.kinds or self.entry_leaf(target) != target, f"{target} is not a state"
+        assert event in self.origins or re.fullmatch(r"after [0-9]{1,12}(ms|s|m|h|d)", event), (
+            f"{event} is not an event"
+        )
         other, condition = re.fullmatch("(else(?: and |$))?(.*)", row["if"]).groups()
         row |= {"else": bool(other), "if": condition or "true", "changes": [], "does": []}
         self.code(row["if"], "rows", CONDITION)
@@ -373,16 +375,16 @@ class Tables:
             row["changes"].append((name, new, bool(word)))
         for deed in filter(None, row["effects"].split(", ")):
             word, name = re.fullmatch(rf"({NAME})(?: ({NAME}))?", deed).groups()
-            assert (word == "cancel") or not name, f"{deed} is no effect"
+            assert (word == "cancel") or not name, f"{deed} is not an effect"
             row["does"].append((word, name))
         if event not in self.origins:
             event = f"{source} {event}"  # S11: a timer belongs to its source
         self.rows.setdefault((source, event), []).append(row)
 
-    # -- what a text means
+    # -- meaning
 
     def code(self, text, scope, kind=None, level="expression"):
-        """Return the code of an expression, which must be of a type; `level` says how closely it must hold together."""
+        """Return the code of an expression, which must be of a type; `level` is the method that must read all of it."""
         if (text, scope, kind, level) not in self.codes:
             parser = KernelParser(text, self.types[scope], self.symbols)
             actual, code = parser.whole(getattr(parser, level))
@@ -394,27 +396,27 @@ class Tables:
             )
             try:
                 self.codes[text, scope, kind, level] = compile(code, "expression", "eval")
-            except (MemoryError, RecursionError, SyntaxError):  # what Python says of too many parentheses
+            except (MemoryError, RecursionError, SyntaxError):  # Python's errors for too many parentheses
                 raise AssertionError(f"'{short(text)}' is nested too deeply to be evaluated") from None
         return self.codes[text, scope, kind, level]
 
     def value(self, text, names, scope="lemmas", kind=CONDITION):
-        """Evaluate an expression; what bounds a name is one of numbers."""
+        """Evaluate an expression; the bounds of names are over numbers."""
         scope = "bounds" if scope == "lemmas" and text in self.bounds.values() else scope
         return eval(self.code(text, scope, kind), {"__builtins__": {}, "names": names})
 
-    # -- what the rules say
+    # -- rules
 
     def above(self, state):
-        """Return a state and those around it, innermost first, and `*`."""
+        """Return a state, the states around it from the inside out, and `*`."""
         return [state[: end.start()] for end in re.finditer(r"\.|$", state)][::-1] + ["*"]
 
     def sources(self, state):
-        """Return where rows for a leaf may stand."""
+        """Return the sources of rows for a leaf."""
         return self.above(state) if self.kinds[state] != "final" else []
 
     def rows_for(self, state, event):
-        """Return the rows for an event: those of the innermost source that has any (S3)."""
+        """Return the rows for an event: those of the innermost source that has some (S3)."""
         return next((self.rows[x, event] for x in self.sources(state) if (x, event) in self.rows), [])
 
     def timers(self, sources):
@@ -429,11 +431,11 @@ class Tables:
         }
 
     def waits_for(self, node):
-        """Return what ends some time: effects that are outstanding, and timers (S12)."""
+        """Return what must end some time: outstanding effects, and timers (S12)."""
         return {*node[1], *self.timers(self.sources(node[0]))}
 
     def entry_leaf(self, state):
-        """Return the leaf that is entered with a state."""
+        """Return the leaf that a state is entered at."""
         return next((self.entry_leaf(s) for s in self.initials if s.rpartition(".")[0] == state), state)
 
     def guards_in(self, rows):
@@ -442,7 +444,7 @@ class Tables:
         return [guard for guard in self.verdicts if {f"{guard}.{verdict}" for verdict in VERDICTS} & words]
 
     def with_verdicts(self, event, rows):
-        """Return an event with all that the guards can say together which its rows read."""
+        """Return an event with every combination of the verdicts that its rows read."""
         return itertools.product([event], *([f"{g}.{v}" for v in self.verdicts[g]] for g in self.guards_in(rows)))
 
     def passed(self, rows, true):
@@ -450,7 +452,7 @@ class Tables:
         return all([f"{guard}.passed" in true for guard in self.guards_in(rows)] or [False])
 
     def moves(self, node):
-        """Return what can happen: answers and timers that are awaited, and what comes from outside."""
+        """Return what can happen: answers of outstanding effects, armed timers, and events from outside."""
         for event, origin in self.move_origins.items():
             rows, is_early = self.rows_for(node[0], event), origin in {timer for _, timer in node[3]}
             if (origin in self.waits_for(node) and not is_early) or (origin == "outside" and rows):
@@ -465,12 +467,12 @@ GHOSTS = {":flag": False, ":count": 0}
 
 
 def count_moments(still, on, n, k, e):
-    """Count the moments of E in a scope; within it there may be K."""
+    """Count the moments of E in a scope; it may have K of them."""
     n = n * still + bool(on and e)
     return on, n, n <= k or not on
 
 
-#: What a form remembers and demands: from its flag, its count and its parts at a moment to flag, count and what must be true.
+#: The memory and the demand of a form: from its flag, its count and its parts at a moment to flag, count and what must be true.
 FORMS = {
     "always {}": lambda f, n, p: (f, n, p),
     "never {}": lambda f, n, p: (f, n, not p),
@@ -481,14 +483,14 @@ FORMS = {
     "possible {}": lambda _, n, p: (not p, n, True),
     "from everywhere possible {}": lambda _, n, p: (not p, n, True),
 } | dict.fromkeys(("no fault", NO_DEADLOCK, REST, DEFINITION_4, TABLE), lambda _, n: (True, n, True))
-#: The forms of `leads to`, with what fairness it assumes and what it does without.
+#: The forms of `leads to`, with its fairness assumptions and its doubts.
 LEADS_TO = {
     f"{{}} leads to {{}}{fair}{even}": ("fair",) * bool(fair) + ("doubts",) * bool(even)
     for fair in ("", " assuming fair {}", " assuming weakly fair {}")
     for even in ("", " even if {}")
 }
 FORMS |= dict.fromkeys(LEADS_TO, lambda f, n, p, q, *_: ((f or p) and not q, n, True))
-#: What the parts of a form are, where they are no conditions: (what may be named, type, how closely it must hold together).
+#: The parts of a form that are not conditions: (allowed names, type, method that must read all of it).
 WHEN, SCOPE = ("claims", CONDITION, "expression"), ("claims", CONDITION, "negation")
 LIMIT, ALONE = ("parameters", NUMBER, "sum"), ("claims", CONDITION, "atom")
 PARTS = {
@@ -501,9 +503,9 @@ PARTS = {
 class Claim(Tables):
     """A claim about a machine: at the parameter values `at`, or for all.
 
-    What a certificate brings for it, and nobody has to believe: `lemmas`, true wherever a configuration of this name is reached; `ranks`, numbers
-    that fall on the way to what is owed, each with what ends a stay where they do not; `proofs`, one for each obligation in the order in which they arise:
-    which of the given facts it uses, and for each failing path multipliers of the facts on it.
+    A certificate brings evidence for it, which the kernel checks: `lemmas`, true wherever a configuration of this name is reached; `ranks`, numbers
+    that fall on the way to the goal, each with what ends a stay where they do not; `proofs`, one for each obligation in the order in which they arise:
+    which of the facts it uses, and for each failing path multipliers of the facts on it.
     """
 
     def __init__(self, text, claim):
@@ -511,9 +513,7 @@ class Claim(Tables):
         assert claim.keys() <= {"form", "parts", "at", "lemmas", "ranks", "proofs"}, "a claim has other fields"
         self.form, self.parts, self.at = claim["form"], claim["parts"], claim.get("at")
         bare = claim.keys() == {"form", "parts", "proofs"} and claim["proofs"] == []
-        assert self.form != DEFINITION_4 or bare, (
-            "of every row this is claimed, whatever the values are: nothing may be brought for it"
-        )
+        assert self.form != DEFINITION_4 or bare, "this claim is about every row at all values, so it takes no evidence"
         assert self.form in FORMS, f"nothing is claimed by '{self.form}'"
         self.lemmas, self.ranks, self.proofs = claim.get("lemmas", {}), claim.get("ranks", {}), iter(claim["proofs"])
         kinds = PARTS.get(self.form, (WHEN,) * self.form.count("{}"))
@@ -528,7 +528,7 @@ class Claim(Tables):
         self.keys, self.nodes = set(), []
 
     def read(self, part, kind):
-        """Return what evaluates a part: one code, or those of several values."""
+        """Return the code of a part; a list of them if it has several values."""
         assert type(part) is str and part == part.strip(" ") and "  " not in part, (
             f"'{part}' is not written as it is read"
         )
@@ -540,7 +540,7 @@ class Claim(Tables):
         return [self.code(text, "lasting") for text in split_list(part)]
 
     def assume(self, kind, words):
-        """Note what is fair, or what is not relied on: that an effect answers, or that it does not fail."""
+        """Record what is fair, or what is doubted: that an effect answers, or that it does not fail."""
         if kind == "fair":
             verdicts = {f"{guard}.{verdict}" for guard in self.verdicts for verdict in VERDICTS}
             possible = {*self.origins, *self.effect_names, *verdicts}
@@ -549,22 +549,24 @@ class Claim(Tables):
             return
         for doubt in words:
             effect, what = re.fullmatch(rf"({NAME}) (never answers|fails)", doubt).groups()
-            assert effect in (self.effect_names if what == "fails" else self.effects), f"{effect} is no such effect"
+            assert effect in (self.effect_names if what == "fails" else self.effects), (
+                f"{effect} is not an effect that this can be said of"
+            )
             if what != "fails":
                 self.silent.add(effect)
             elif not any(event == f"{effect}.failed" for _, event in self.rows):
                 self.failures.add(effect)
 
     def parameter_value(self, name):
-        """Read the value of a parameter: one of its domain, written as a document has it."""
+        """Read the value of a parameter: a value of its domain, as a document writes it."""
         kind, text = self.domains[name][0], self.at[name]
-        assert type(text) is str, f"{short(repr(text))} is no value of {name}"
+        assert type(text) is str, f"{short(repr(text))} is not a value of {name}"
         if kind == NUMBER:
-            assert re.fullmatch("0|-?[1-9][0-9]{0,17}", text), f"{short(repr(text))} is no value of {name}"
+            assert re.fullmatch("0|-?[1-9][0-9]{0,17}", text), f"{short(repr(text))} is not a value of {name}"
             value = int(text)
         else:
             assert text in (("true", "false") if kind == CONDITION else kind), (
-                f"{short(repr(text))} is no value of {name}"
+                f"{short(repr(text))} is not a value of {name}"
             )
             value = self.names[f"={text}" if isinstance(kind, frozenset) else text]
         assert self.value(self.bounds[name], self.names | {name: value}), f"{name} = {text} lies outside its domain"
@@ -573,7 +575,7 @@ class Claim(Tables):
     # -- obligations
 
     def prove(self, conditions, names, action, *arguments):
-        """Run an action on every path that the facts used allow; where it fails, a sum of products of facts must be negative."""
+        """Run an action on every path that the used facts allow. If it fails, a sum of products of facts must be negative."""
         (use, *closings), todo = next(self.proofs, [()]) if self.unknown else [()], [[]]
         while todo:
             Polynomial.path = facts, _, _ = [], todo.pop(), todo
@@ -585,7 +587,7 @@ class Claim(Tables):
                 assert type(total) is int and total < 0, why
 
     def explore(self):
-        """Follow what can happen from the start."""
+        """Explore everything that can happen, from the start."""
         self.prove([self.bounds[name] for name in self.parameters], self.names, self.begin)
         for number, node in enumerate(self.nodes):
             assert number < MOST_NODES, f"it goes through more than {MOST_NODES:,} configurations"
@@ -596,11 +598,11 @@ class Claim(Tables):
                 self.prove(conditions, names, self.go_on, node)
 
     def assumptions(self):
-        """Return what every configuration keeps to: its domains. Definition 4 does without, as no overflow is looked for then."""
+        """Return the conditions on every configuration: its domains. A claim of Definition 4 has none, as it is not about overflow."""
         return [] if self.form == DEFINITION_4 else [*self.bounds.values()]
 
     def begin(self):
-        """The start: initial values in their domains, and the first moment."""
+        """Begin: initial values in their domains, and the first moment."""
         values = {
             name: self.value(text, self.names, "parameters", self.domains[name][0])
             for name, text in self.initial.items()
@@ -611,7 +613,7 @@ class Claim(Tables):
         self.arrive(self.observe(node, (), self.means(node)), may=False)
 
     def happen(self, node, move):
-        """A step: a row is taken where one has to be, what is owed comes nearer, what follows keeps its lemmas."""
+        """Take a step: a row is taken if one must be, the rank falls, and the next configuration keeps its lemmas."""
         for after, endings, true in self.take(node, move):
             self.arrive(after, may=self.form == "possible {}")
             falls = move[1] != "outside" if self.form == REST else "leads to" in self.form
@@ -623,7 +625,7 @@ class Claim(Tables):
             )
 
     def go_on(self, node):
-        """See that what is owed comes (`leads to`) or can come (`possible`), and that nothing is stuck."""
+        """Require that the goal comes (`leads to`) or can come (`possible`), and that nothing is stuck."""
         if node[2][":flag"] and self.has_way(node):
             taken = (outcome for move in self.moves(node) for outcome in self.take(node, move))
             *levels, (_, last) = self.ranks.get(self.key(node), [["", ""]])
@@ -644,10 +646,10 @@ class Claim(Tables):
         self.nodes += [] if self.key(node) in self.keys else [(*node[:2], self.unknown or node[2], node[3])]
         self.keys.add(self.key(node))
 
-    # -- what happens at a configuration
+    # -- configurations
 
     def key(self, node):
-        """Return what a certificate calls a configuration."""
+        """Return the name of a configuration in certificates."""
         leaf, out, values, order = node
         waits = [f"{timer}>{shorter}" for shorter, timer in order]
         return " ".join(
@@ -655,13 +657,13 @@ class Claim(Tables):
         )
 
     def means(self, node, true=()):
-        """Return what the names mean at a configuration; `true` is what happens there."""
+        """Return the values of all names at a configuration; `true` are the things that happen there."""
         return (
             self.names | node[2] | dict.fromkeys((*self.above(node[0]), *map("pending ".__add__, node[1]), *true), True)
         )
 
     def take(self, node, move):
-        """Take the one row that is enabled, if any: give the node after it, what ended and what happened."""
+        """Take the one enabled row, if any: yield the node after it, what ended and what happened."""
         (leaf, out, values, order), (true, origin, rows) = node, move
         names, where = self.means(node, true), f"{FAULT}: {leaf}, {', '.join(true)}"
         matches = [row for row in rows if not row["else"] and self.value(row["if"], names, "rows")]
@@ -691,7 +693,7 @@ class Claim(Tables):
             )
 
     def observe(self, node, true, before):
-        """Let the property see a moment; return the node with what it remembers."""
+        """Evaluate the property at a moment; return the node with its memory."""
         evaluate = lambda read, names: (
             [evaluate(each, names) for each in read]
             if isinstance(read, list)
@@ -703,25 +705,25 @@ class Claim(Tables):
         assert good, f"{node[0]}, {', '.join(true)}: not {self.form.format(*self.parts)}"
         return *node[:2], node[2] | {":flag": flag, ":count": count}, node[3]
 
-    # -- what a certificate brings
+    # -- evidence
 
     def has_way(self, node):
-        """Return whether a certificate knows a way to P from there (`possible`); of other forms it need not."""
+        """Return whether the certificate has a way to P from there; only `possible` needs one."""
         return self.form != "possible {}" or self.key(node) in self.ranks
 
     def keeps_lemmas(self, node):
         return self.has_way(node) and all(self.value(x, self.means(node)) for x in self.lemmas.get(self.key(node), ()))
 
     def promises(self, node):
-        """Return what is promised to end, and not doubted."""
+        """Return what must end, without what is doubted."""
         return self.waits_for(node) - self.silent
 
     def nearer(self, node, after):
-        """Return whether a step leads on along the way to P."""
+        """Return whether a step leads nearer to P."""
         return self.keeps_lemmas(after) and (not after[2][":flag"] or self.lower(node, after, self.waits_for(node), ()))
 
     def lower(self, node, after, endings, true):
-        """Return whether the rank falls, or stays while it waits for what S12 or fairness promises."""
+        """Return whether the rank falls, or stays while S12 or fairness promises an end."""
         for (old, why), (new, other) in zip(*([["0", ""], *self.ranks[self.key(at)]] for at in (node, after))):
             was, now = (self.value(x, self.means(at), "lemmas", None) for x, at in ((old, node), (new, after)))
             if now != was or why != other or why[5:] in true:
@@ -741,9 +743,9 @@ class Claim(Tables):
         return [0, 1] if kind == CONDITION else sorted(self.names[f"={symbol}"] for symbol in kind)
 
     def cases(self):
-        """Return every leaf with everything that may happen or come too late: its name, what is behind it, the rows, what these name.
+        """Yield every leaf with every event that may happen or come too late: the event, its origin, the rows, and the names in them.
 
-        What they do not name they neither read nor change: such variables are left out, and `:other` stands for all such effects.
+        Rows neither read nor change anything else: other variables are left out, and `:other` stands for all other effects.
         """
         leaves = [state for state in self.kinds if not any(x.startswith(f"{state}.") for x in self.kinds)]
         for leaf, (event, origin) in itertools.product(leaves, (self.origins | self.move_origins).items()):
@@ -759,7 +761,7 @@ class Claim(Tables):
         return itertools.chain.from_iterable(itertools.combinations(pairs, size) for size in range(len(pairs) + 1))
 
     def table(self):
-        """Return every configuration, reachable or not, with every event and its verdicts, and what is taken then, or None."""
+        """Yield every configuration, reachable or not, with every event and its verdicts, and the result, or None."""
         for leaf, event, origin, rows, names in self.cases():
             values = itertools.product(*map(self.choices, names))
             for valuation, order, true in itertools.product(values, self.orders(leaf), self.with_verdicts(event, rows)):
@@ -772,13 +774,13 @@ class Claim(Tables):
 
 
 def duration(timer):
-    """Return after how many milliseconds a timer is due."""
+    """Return the duration of a timer in milliseconds."""
     number, unit = re.fullmatch(r".* after ([0-9]+)([a-z]+)", timer).groups()
     return int(number) * {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[unit]
 
 
 def split_list(text):
-    """Cut a list of expressions at the commas that stand in no parentheses and no braces."""
+    """Split a list of expressions at the commas outside parentheses and braces."""
     depth, parts = 0, [""]
     for letter in text:
         depth += (letter in "({") - (letter in ")}")
@@ -794,7 +796,7 @@ def needs_file(_):
 
 
 def read(certificate):
-    """Return a certificate's machine and its claims. Raises what makes it none. Takes JSON."""
+    """Return the machine and the claims of a certificate, which is JSON. Raises if it is not one."""
 
     def once(pairs):
         assert len({name for name, _ in pairs}) == len(pairs), "a name stands twice in an object"
@@ -802,16 +804,16 @@ def read(certificate):
 
     content = json.loads(certificate, object_pairs_hook=once)
     machine, digest, claims = content["machine"], content["digest"], content["claims"]
-    assert all(line.isprintable() for line in machine.split("\n")), "its machine has what cannot be printed"
+    assert all(line.isprintable() for line in machine.split("\n")), "its machine has characters that cannot be printed"
     assert hashlib.sha256(machine.encode()).hexdigest() == digest, "the machine is another one"
     assert claims, "it claims nothing"
     return machine, claims
 
 
 def verify_claim(machine, claim, compare=needs_file):
-    """Return a claim as a sentence, having seen that it is true. Raises what makes it none.
+    """Verify a claim and return it as a sentence. Raises if it is not proved.
 
-    That the generated step is a table is established by `compare` alone, which has the code: it raises, or returns nothing.
+    Only `compare`, which has the code, can establish that the generated step is the table: it raises, or returns nothing.
     """
     claim = Claim(machine, claim)
     where = ", ".join(f"{name} = {claim.at[name]}" for name in claim.parameters if claim.at) or "for all values"
@@ -823,7 +825,7 @@ def verify_claim(machine, claim, compare=needs_file):
 
 
 def verify(certificate, compare=needs_file):
-    """Return a certificate's machine and its claims, as sentences; raises what makes them no claims. Takes JSON."""
+    """Yield the machine of a certificate and its claims as sentences. The certificate is JSON. Raises if one is not proved."""
     machine, claims = read(certificate)
     yield f"{machine.partition(chr(10))[0]} {hashlib.sha256(machine.encode()).hexdigest()}"
     for claim in claims:

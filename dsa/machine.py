@@ -1,13 +1,11 @@
-"""The machine: what a document declares, put together as one frozen value.
+"""The machine: everything that a document declares, as one frozen value.
 
-Given by `dsa.lang`, taken by everything else. Facts that follow from the declarations (ancestors, the rows for an
-event, bounds at the parameters' values) are computed here once.
+`dsa.lang` creates it and every other module uses it. It computes the facts that follow from the declarations (ancestors, the rows for an event,
+bounds at the parameters' values) once. The module also has the rules for timers: which ones a row drops and starts, and which may not fire before others
+(S11).
 
-Timers: what a row drops, starts and starts again, and which may not fire before others (S11).
-
-How durations of timers are spelled: as the document does where it names one first. `after 120s` is `after 2m` (S11).
-
-A timer is known by its text, so that all that is shown of it reads as it was written. Machines that are compared are spelled alike before.
+The text of a timer identifies it, so that everything printed shows it as written. Two spellings of one duration (`after 120s`, `after 2m`) mean the same
+timer: a document's first spelling counts, and comparisons of machines spell both alike first.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +34,7 @@ from dsa.text import closest, nearest
 
 @attrs.frozen(slots=False, field_transformer=immutable)
 class Machine:
-    """A whole document. For a Steps document, `steps`, `goal` and `result` are kept beside what they expand into."""
+    """A whole document. A Steps document has its `steps`, `goal` and `result` beside their expansion."""
 
     name: str
     transitions: tuple[declarations.Transition, ...]
@@ -62,7 +60,7 @@ class Machine:
     def at(self, values: Mapping[str, expr.Value] | None = None, /, **more: expr.Value) -> "Machine":
         """Return the machine with other parameter values.
 
-        A name that is not a parameter but the first part of some (`rmax` of `rmax.g_test`, `rmax.g_impl`) sets
+        A name that is the first part of several parameters (`rmax` of `rmax.g_test`, `rmax.g_impl`) sets
         them all. Raises ParameterError for an unknown name or a value outside its domain.
         """
         new_values: dict[str, expr.Value] = {}
@@ -88,7 +86,7 @@ class Machine:
 
     @cached_property
     def values_of(self) -> dict[str, expr.Values]:
-        """For each variable, the values its domain holds at the parameters' values."""
+        """For each variable, the values of its domain at the parameters' values."""
         return {variable.name: expr.concrete(variable.domain, self.constants) for variable in self.variables}
 
     @cached_property
@@ -119,7 +117,7 @@ class Machine:
 
     @cached_property
     def effects_with_answers(self) -> tuple[str, ...]:
-        """The effects that have answers, in the order of Effects; those that it does not list follow in that of the rows that ask for them first."""
+        """The effects that have answers, in the order of Effects; others follow in the order of the rows that emit them."""
         emissions = (
             item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit)
         )
@@ -128,7 +126,7 @@ class Machine:
 
     @cached_property
     def effect_named(self) -> dict[str, declarations.Effect]:
-        """What the Effects say about each effect that they list or a row emits; nothing is said about those that they do not list."""
+        """The declaration of each effect that Effects lists or a row emits; an empty one if Effects does not list it."""
         emissions = {
             item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit)
         }
@@ -163,7 +161,7 @@ class Machine:
 
     @cached_property
     def ends(self) -> dict[str, expr.Expr]:
-        """The leaves that are not final, and in which a run may be finished, each with when."""
+        """The leaves that are not final and in which a run may be finished, each with the condition."""
         return {state.name: state.end for state in self.states if state.end is not None}
 
     @cached_property
@@ -192,7 +190,7 @@ class Machine:
         return {}
 
     def entry_leaf(self, target: str) -> str:
-        """Return the leaf that is entered with `target`: its initial child, and so on inwards."""
+        """Return the leaf that a row into `target` enters: its initial child, and so on inwards."""
         while target in self.parents:
             target = next(s.name for s in self.states if s.parent == target and s.kind == "initial")
         return target
@@ -247,11 +245,11 @@ class Machine:
 
     @cached_property
     def worked_out(self) -> dict[object, Any]:
-        """Room for what other modules work out from this machine once, and look up from then on."""
+        """A cache for what other modules compute from this machine."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the declarations, for a copy: what was worked out from them is worked out anew there."""
+        """Return the declarations, for a copy, which computes everything else anew."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(Machine)}
 
     def is_failure(self, event: str) -> bool:
@@ -280,8 +278,8 @@ def read_guards(rows: tuple[declarations.Transition, ...]) -> tuple[str, ...]:
 def step_of(machine: Machine, state: str) -> str:
     """Return the name of the step that a state works on: in a Steps machine, or what it expands into, the state's last part.
 
-    Another machine has one step, however its states are nested: it is called like its one guard, or like the machine
-    when it has several.
+    Any other machine has one step, however its states are nested. Its name is that of the machine's one guard, or of the machine
+    if it has several.
     """
     name: str | None = machine.worked_out.get(("step", state))
     if name is None:
@@ -290,13 +288,13 @@ def step_of(machine: Machine, state: str) -> str:
 
 
 def used_in(machine: Machine, state: str) -> tuple[tuple[str, str], ...]:
-    """Return what the step in progress uses, as pairs of the name that it has there and the step that made it: the step is the last part of `generating.STEP`."""
+    """Return the artifacts that the step in progress uses, as pairs of a name and the step that made it. The step is the last part of `generating.STEP`."""
     step = machine.step_named.get(state.partition(".")[2])
     return () if step is None else tuple(sorted(step.uses))
 
 
 def show_used(uses: Iterable[tuple[str, str]]) -> str:
-    """Write what a step uses."""
+    """Return the artifacts that a step uses as text."""
     return ", ".join(f"{name} = {step}" for name, step in sorted(uses))
 
 
@@ -326,7 +324,7 @@ def workflow_variables_set(machine: Machine, row: declarations.Transition) -> tu
 def fault_of_value(
     declaration: declarations.RunParameter | declarations.Variable, value: expr.Value, constants: expr.Environment
 ) -> str:
-    """Return why a value does not fit what is declared; an empty text when it does."""
+    """Return why a value does not fit a declaration; an empty text if it does."""
     values = expr.concrete(declaration.domain, constants)
     if values.contains(value):
         return ""
@@ -348,7 +346,7 @@ def minima(machine: Machine) -> dict[str, expr.Value]:
     return smallest
 
 
-#: Machines whose parameters have at most so many values in all can be explored at each of them.
+#: A machine can be explored at each valuation of its parameters if there are at most this many.
 FEW_VALUATIONS = 64
 
 
@@ -364,7 +362,7 @@ def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
 def every_valuation(
     machine: Machine, most: int, overrides: Mapping[str, expr.Value] | None = None
 ) -> tuple[dict[str, expr.Value], ...] | None:
-    """Return all values that the parameters may have, when there are at most `most`; None when there are more, or no end of them. Those `overrides` have that value alone."""
+    """Return all valuations of the parameters if there are at most `most`, else None. The parameters in `overrides` have only that value."""
     choices: list[Sequence[expr.Value]] = []
     count = 1
     for parameter in machine.parameters:
@@ -410,7 +408,7 @@ class DropTimer:
 
 
 def timers_after(machine: Machine, before: str, row: Transition, after: str) -> tuple[DropTimer | ArmTimer, ...]:
-    """Return what becomes of timers: dropped with the states left, armed with those entered, or started again."""
+    """Return the commands for timers: those of the states left are dropped, those of the states entered are armed, or started again."""
     old, new = machine.armed_timers(before), machine.armed_timers(after)
     if after in machine.final_states:
         return tuple(DropTimer(source, event) for source, event in old)
@@ -423,17 +421,17 @@ def timers_after(machine: Machine, before: str, row: Transition, after: str) -> 
 
 
 def arm_commands(machine: Machine, timers: Iterable[Timer]) -> tuple[ArmTimer, ...]:
-    """Return the commands that start timers, which are given as pairs of source and `after DURATION`."""
+    """Return the commands that start timers, which are pairs of source and `after DURATION`."""
     return tuple(ArmTimer(*timer, duration_ms(machine, timer)) for timer in timers)
 
 
 def duration_ms(machine: Machine, timer: Timer) -> int:
-    """Return after how many milliseconds a timer is due."""
+    """Return the duration of a timer in milliseconds."""
     return machine.rows_from[timer][0].duration_ms
 
 
 def precedence_at_start(machine: Machine, state: str) -> Precedence:
-    """Return which timers precede which in a state in which all that is armed has just been started."""
+    """Return which timers precede which in a state whose timers have all just been started."""
     timers = machine.armed_timers(state)
     return frozenset((shorter, timer) for timer in timers for shorter in _shorter(machine, timer, timers))
 
@@ -441,9 +439,9 @@ def precedence_at_start(machine: Machine, state: str) -> Precedence:
 def precedence_after(
     machine: Machine, before: Precedence, changes: Iterable[DropTimer | ArmTimer], state: str
 ) -> Precedence:
-    """Return which timers precede which after some were dropped and started, at one moment; `state` is the one after it.
+    """Return which timers precede which after some were dropped and started, at one moment; `state` is the state after it.
 
-    What was dropped or starts anew precedes nothing and is preceded by nothing any more; what starts is preceded by every armed timer that is shorter.
+    Dropped and restarted timers lose their old pairs. A timer that starts is preceded by every armed timer that is shorter.
     """
     if not before and len(machine.armed_timers(state)) <= 1:
         return _NONE  # a timer alone precedes nothing
@@ -472,17 +470,17 @@ def sources_left(machine: Machine, before: str, after: str) -> frozenset[str]:
 
 
 def duration_of(event: str) -> int:
-    """Return the duration of a timer in milliseconds; 0 for an event that is none."""
+    """Return the duration of a timer in milliseconds; 0 for any other event."""
     return (parse_duration(event.removeprefix(TIMER_PREFIX)) or 0) if event.startswith(TIMER_PREFIX) else 0
 
 
 def spelling_of(machine: Machine) -> dict[int, str]:
-    """Return how a machine spells its timers, by their durations in milliseconds."""
+    """Return the spellings of a machine's timers, by their durations in milliseconds."""
     return {duration_of(row.event): row.event for row in machine.transitions if row.is_timer}
 
 
 def with_spelling(machine: Machine, spelling: Mapping[int, str]) -> Machine:
-    """Return a machine whose timers are spelled so, those that have none there as they are."""
+    """Return the machine with its timers spelled this way; other timers keep their spelling."""
 
     def name(event: str) -> str:
         return spelling.get(duration_of(event), event)
@@ -496,12 +494,12 @@ def with_spelling(machine: Machine, spelling: Mapping[int, str]) -> Machine:
 
 
 def spelled_like(machine: Machine, other: Machine) -> Machine:
-    """Return a machine whose timers are spelled as another one spells those of the same durations."""
+    """Return the machine with its timers spelled as in another machine, if it has the same durations."""
     return with_spelling(machine, spelling_of(other))
 
 
 def spelled_shortest(machine: Machine) -> Machine:
-    """Return a machine whose timers have the largest units that fit, however they are written: what it means is the same."""
+    """Return the machine with its timers in the largest units that fit. Its meaning stays the same."""
     spelling = spelling_of(machine)
     return with_spelling(machine, {duration_ms: TIMER_PREFIX + show_duration(duration_ms) for duration_ms in spelling})
 

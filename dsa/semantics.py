@@ -1,7 +1,7 @@
-"""What a machine means: `start`, and `step`, the one definition of how it moves (specs/semantics.md, S1-S12).
+"""The semantics: `start`, and `step`, the one definition of how a machine moves (specs/semantics.md, S1 to S12).
 
-Takes a machine, a configuration and an occurrence; gives `Taken` or `Refusal`. Total and pure: no clock, no
-chance, no model (S8). Everything else in this package that executes a machine is tested to agree with `step`.
+`step` takes a machine, a configuration and an occurrence, and returns `Taken` or `Refusal`. It is total and pure: no clock, no chance, no model
+(S8). Everything else in this package that executes a machine is tested to agree with `step`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,10 +48,10 @@ def _verdicts(pairs: Mapping[str, Outcome] | Iterable[tuple[str, Outcome]]) -> t
 
 @attrs.frozen
 class Occurrence:
-    """S2: something happened. `event` is an event's name, `E.failed`, or a timer's `after 30s`.
+    """S2: an event that happened. `event` is an event's name, `E.failed`, or a timer's `after 30s`.
 
-    `verdicts` maps each guard that the rows read to `passed`, `failed` or `fatal`. `source` is the state a timer
-    belongs to (S11). `data` is opaque: `step` never looks at it.
+    `verdicts` maps each guard that the rows read to `passed`, `failed` or `fatal`. `source` is the state of a timer
+    (S11). `data` is opaque: `step` never looks at it.
     """
 
     event: str
@@ -62,10 +62,10 @@ class Occurrence:
 
 @attrs.frozen(field_transformer=immutable)
 class Taken:
-    """The one enabled row was taken: where the machine is now and what it asks for.
+    """The result of a step that took the one enabled row: the next configuration and the emitted effects.
 
-    `effects` are the names emitted, in the order written; `cancelled` the effects that were outstanding and
-    were dropped, sorted.
+    `effects` are in the order written; `cancelled` are the outstanding effects that were
+    dropped, sorted.
     """
 
     configuration: Configuration
@@ -76,9 +76,9 @@ class Taken:
 
 @attrs.frozen(field_transformer=immutable)
 class Refusal:
-    """Nothing changed, and why (S4).
+    """The result of a step that changed nothing, with the reason (S4).
 
-    `rows` are the rows concerned: those enabled at once, or the one whose update or effect cannot be. `accepted`
+    `rows` are those enabled at once, or the one with the impossible update or effect. `accepted`
     are the events that have rows in this state.
     """
 
@@ -163,14 +163,14 @@ def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence
 
 
 def early(precedence: Precedence, source: str | None, event: str) -> str:
-    """Return which timers must fire before this one, or return the empty text: for whatever else happens there are none (S11)."""
+    """Return which timers must fire before this one, as text; it is empty for anything but a timer (S11)."""
     first = timers_before(precedence, (source, event)) if source is not None else ()
     names = ", ".join(f"'{other}' of {owner}" for owner, other in first)
     return f"the timer '{event}' of {source} comes after {names}" if first else ""
 
 
 def candidates(machine: Machine, state: str, occurrence: Occurrence) -> tuple[Transition, ...]:
-    """Return the rows that an occurrence can take: a timer's own (S11), else the innermost source's (S3)."""
+    """Return the candidate rows of an occurrence: a timer's own (S11), else the innermost source's (S3)."""
     if occurrence.source is not None:
         return machine.rows_from[occurrence.source, occurrence.event]
     return machine.rows_for(state, occurrence.event)
@@ -216,7 +216,7 @@ def _values_after(
 def after_effects(
     machine: Machine, outstanding: frozenset[str], row: Transition, state: str
 ) -> tuple[frozenset[str], tuple[str, ...], str | None]:
-    """Return what is outstanding after a row, what it cancelled, and an effect it emits twice, if any (S7).
+    """Return the outstanding effects after a row, those it cancelled, and an effect it emits twice, if any (S7).
 
     The answer discharges its effect first; then cancellations and emissions act in the order written; entering a
     final state cancels the rest.

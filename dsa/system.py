@@ -1,18 +1,13 @@
-"""Whether a condition over finite variables can be true: found by splitting on what it says, with a bound on the work; and what its form alone says.
+"""The closed transition system of a machine: locations, and guarded commands for everything that can happen in each.
 
-Takes a condition and the values of each variable in it; knows no machine. Splitting is that of Davis, Putnam, Logemann and Loveland
-(1962): a conjunct that names one value of a variable settles it, else the variable with the fewest values is tried out.
+`closed_system` turns a machine into a `System`. Rules S1 to S7 and S11 decide many things by names alone, and it decides these once: the candidate rows, the
+guards that they read, the outstanding effects afterwards. What remains are conditions and updates over variables and parameters, so one system serves
+every engine, every proof and every export. Parameters stay names; `dsa.ground_system` puts in their values.
 
-The closed transition system of a machine: locations, and what can happen in each as guarded commands.
-
-Takes a machine, gives a `System`. What S1-S7 and S11 decide by names alone is decided here, once: which rows are candidates,
-which guards are asked, what is outstanding afterwards. What is left are conditions and updates over variables and parameters, so
-one system serves every engine, every proof and every export. Parameters stay names: `dsa.ground_system` takes their values.
-
-What an expression of a property means at a moment (specs/semantics.md, "What properties mean").
-
-A moment is a command taken, or the start. States, `pending E`, events, effects and verdicts are decided there by names alone, so
-an expression of a property becomes one over variables and parameters: at a location, or over the values before a command.
+- `satisfiable` returns whether a condition over finite variables can be true, with a bound on the work. It splits cases (Davis, Putnam, Logemann and
+  Loveland, 1962): a conjunct that names one value of a variable settles it, else it tries the values of the variable with the fewest.
+- `at_location`, `at_start` and `after` return the meaning of a property's expression at a moment, that is at the start or at a command
+  (specs/semantics.md, "What properties mean"), as an expression over variables and parameters.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -55,26 +50,26 @@ from dsa.semantics import Configuration, Occurrence, Reason, after_effects
 
 #: For each variable, the values that it may have: whole numbers, or truth values.
 Ranges = Mapping[str, Sequence[int]]
-#: So many values of each variable are looked at before any is tried out.
+#: The number of sample values for each variable.
 _SAMPLES = 8
-#: Of a variable that has no more values, each is tried.
+#: A variable with at most this many values has each of them tried.
 _FEW = 8
-#: A condition of usual size has so many nodes.
+#: The number of nodes of a condition of usual size.
 _USUAL = 200
-#: A comparison leaves of an expression's values the numbers from the first bound to the second one; None is no bound.
+#: The least and the greatest number that a comparison allows; None for unbounded.
 _Bounds = tuple[int | None, int | None]
 
 
 @attrs.define
 class SearchEffort:
-    """How many more values may be tried, in conditions of a usual size; a longer one takes as many more as it is longer. None once `is_late` says that the time is over."""
+    """The number of values that may still be tried, in conditions of usual size; a longer condition costs more. It is over once `is_late` says so."""
 
     left: int
     is_late: Callable[[], bool] = lambda: False
 
 
 def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> bool | None:
-    """Return whether some values make a condition true; None when the effort was used up before that was known."""
+    """Return whether some values make a condition true; None if the effort is used up first."""
     if isinstance(condition, expr.Boolean):
         return condition.value
     cost = 1 + sum(1 for _ in expr.walk(condition)) // _USUAL
@@ -89,7 +84,7 @@ def satisfiable(condition: expr.Expr, ranges: Ranges, effort: SearchEffort) -> b
 
 
 def outcomes_at_samples(condition: expr.Expr, ranges: Ranges) -> frozenset[bool]:
-    """Return what a condition is at a few values: all lowest, all highest, and some between."""
+    """Return the truth values of a condition at a few valuations: all lowest, all highest, and some between."""
     read = sorted(expr.names(condition))
     return frozenset(
         expr.evaluate(condition, {name: _sample(ranges[name], number * (place + 1)) for place, name in enumerate(read)})
@@ -104,12 +99,12 @@ def _sample(values: Sequence[int], number: int) -> int:
 
 
 def _size(values: Sequence[int]) -> int:
-    """Return how many values there are, which may be more than `len` can say."""
+    """Return the number of values, which may be too great for `len`."""
     return values.stop - values.start if isinstance(values, range) else len(values)
 
 
 def _branches(condition: expr.Expr, ranges: Ranges) -> Iterable[expr.Expr]:
-    """Return conditions of which one can be true if this one can: its alternatives, or what it is at each value that is left for one of its variables."""
+    """Return conditions of which one can be true if this one can: its alternatives, or the condition at each remaining value of a variable."""
     match condition:
         case expr.Or(operands):
             return operands
@@ -122,7 +117,7 @@ def _branches(condition: expr.Expr, ranges: Ranges) -> Iterable[expr.Expr]:
 
 
 def _split(condition: expr.Expr, ranges: Ranges) -> tuple[str, Sequence[int]]:
-    """Choose a variable, and the values of it that are left."""
+    """Choose a variable, and its remaining values."""
     for part in _conjuncts(condition):
         match part:
             case expr.Name(name):
@@ -138,7 +133,7 @@ def _split(condition: expr.Expr, ranges: Ranges) -> tuple[str, Sequence[int]]:
 
 
 def _representatives(condition: expr.Expr, name: str, values: Sequence[int]) -> Sequence[int]:
-    """Return values of a variable among which there is one of each kind: what lies between two numbers that it is compared with is all of one kind."""
+    """Return values of a variable that represent all: values between two neighbouring numbers of its comparisons are alike."""
     turns = _turns(condition, name) if isinstance(values, range) and _size(values) > _FEW else None
     if turns is None or not values:
         return values
@@ -147,7 +142,7 @@ def _representatives(condition: expr.Expr, name: str, values: Sequence[int]) -> 
 
 
 def _turns(node: expr.Expr, name: str) -> set[int] | None:
-    """Return the numbers at which a condition may become true or false as a variable grows; None where that is not seen by its form."""
+    """Return the numbers at which a condition may become true or false as a variable grows; None if its form does not tell."""
     if name not in expr.names(node):
         return set()
     match node:
@@ -200,13 +195,13 @@ def _conjuncts(condition: expr.Expr) -> tuple[expr.Expr, ...]:
 
 @attrs.frozen
 class ConjunctFacts:
-    """What the conjuncts of a condition say by comparing an expression with a constant: between which numbers, or which value of an enumeration, it lies."""
+    """Facts from the conjuncts of a condition that compare an expression with a constant: its bounds, or its value of an enumeration."""
 
     bounds: Mapping[expr.Expr, _Bounds]
     values: Mapping[expr.Expr, str]
 
     def exclude(self, other: "ConjunctFacts") -> bool:
-        """Return whether the two conditions are seen never to be true together; what is not seen may still be so."""
+        """Return whether these facts show that two conditions are never true together. False means only that they do not show it."""
         if any(value != other.values.get(left, value) for left, value in self.values.items()):
             return True
         pairs = ((mine, other.bounds[left]) for left, mine in self.bounds.items() if left in other.bounds)
@@ -214,7 +209,7 @@ class ConjunctFacts:
 
 
 def facts(condition: expr.Expr) -> ConjunctFacts:
-    """Return what a condition says by its form alone."""
+    """Return the facts that the form of a condition shows."""
     numbers: dict[expr.Expr, _Bounds] = {}
     values: dict[expr.Expr, str] = {}
     for part in _conjuncts(condition):
@@ -242,18 +237,18 @@ def _before(one: _Bounds, two: _Bounds) -> bool:
     return one[1] is not None and two[0] is not None and one[1] < two[0]
 
 
-#: More combinations of state, outstanding effects and order of timers than this are not laid out.
+#: The most combinations of state, outstanding effects and order of timers in a system.
 MAX_LOCATIONS = 50_000
-#: An event on which more combinations of verdicts are possible is left out: some nine guards read at once.
+#: An event with more combinations of verdicts is left out: some nine guards read at once.
 MAX_COMBINATIONS = 20_000
 
-#: What S12 promises an end to: an outstanding effect by its name, an armed timer by its source and `after DURATION`.
+#: Something that must end by S12: an outstanding effect by its name, an armed timer by its source and `after DURATION`.
 Promise = str | tuple[str, str]
 
 
 @attrs.frozen
 class Location:
-    """A leaf, what is outstanding there and the order of its timers: all of a configuration but the variables' values."""
+    """A leaf, the outstanding effects and the order of timers: a configuration without the variables' values."""
 
     state: str
     outstanding: frozenset[str]
@@ -264,10 +259,10 @@ class Location:
 class GuardedCommand:
     """One row, taken at one location on one occurrence.
 
-    The row is taken exactly when `enabled_when` and `safe` are true and no one of `rivals` is: `enabled_when` says that the row is (verdicts
+    The row is taken exactly when `enabled_when` and `safe` are true and none of `rivals` is. `enabled_when` says that the row is enabled (verdicts
     and `else` are decided), `safe` that every update stays in its domain, `rivals` when another row is enabled too.
     `updates` maps variables to expressions over the values before. `row` indexes the machine's transitions. `endings` are the
-    promises of the source that this step keeps: answered, fired, cancelled or dropped.
+    promises of the source that end with this step: answered, fired, cancelled or dropped.
     """
 
     source: int
@@ -288,15 +283,15 @@ class GuardedCommand:
 
     @cached_property
     def after(self) -> dict[str, expr.Expr]:
-        """What each updated variable is set to."""
+        """The new value of each updated variable."""
         return dict(self.updates)
 
 
 @attrs.frozen
 class SystemFault:
-    """An occurrence that is refused at a location when `condition` is true, and must not be or is worth a warning.
+    """An occurrence that is refused at a location when `condition` is true, which is an error or worth a warning.
 
-    `rows` index the rows concerned: those enabled at once, or the one that cannot be taken.
+    `rows` index the rows enabled at once, or the one that cannot be taken.
     """
 
     location: int
@@ -310,8 +305,8 @@ class SystemFault:
 class System:
     """Everything that can happen, location by location; the first location is the start's.
 
-    `variables` are the machine's, and those that observers added. `commands` and `faults` are sorted by location. `left_out` says what was too much to
-    lay out: then nothing may be concluded from what is not here. `silent` are effects of which no answer is promised.
+    `variables` are the machine's, and those that observers added. `commands` and `faults` are sorted by location. `left_out` says what is missing
+    because it was too much: then the absence of something proves nothing. `silent` are effects without a promise of an answer.
     """
 
     machine: Machine = attrs.field(repr=False)
@@ -321,7 +316,7 @@ class System:
     faults: tuple[SystemFault, ...]
     left_out: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
-    #: What was worked out of conditions, by whoever did: systems that are made of one another share it.
+    #: A cache for results about conditions; systems made of one another share it.
     memo: dict[Hashable, Any] = attrs.field(factory=dict, repr=False, eq=False)
 
     @cached_property
@@ -334,11 +329,11 @@ class System:
 
     @cached_property
     def index(self) -> dict[Location, int]:
-        """Where each location stands."""
+        """The place of each location."""
         return {location: place for place, location in enumerate(self.locations)}
 
     def promises(self, location: int) -> frozenset[Promise]:
-        """Return what must end some time (S12): what is outstanding, and the timers that are armed."""
+        """Return what must end some time (S12): the outstanding effects, and the armed timers."""
         here = self.locations[location]
         return (here.outstanding - self.silent) | frozenset(self.machine.armed_timers(here.state))
 
@@ -347,14 +342,14 @@ class System:
         return self.locations[location].state in self.machine.final_states
 
     def end_at(self, location: int) -> expr.Expr:
-        """Return when a run is finished at a location that is not final, provided that nothing can be taken there; FALSE where it never is."""
+        """Return when a run is finished at a location that is not final, provided that no row can be taken there; FALSE for never."""
         end = self.machine.ends.get(self.locations[location].state)
         if end is None or not self.may_rest(location):
             return FALSE
         faults = (fault for fault in self.faults if fault.location == location and fault.reason != "invalid_state")
         return all_of(
             [end, *(negation(fault.condition) for fault in faults)]
-        )  # a row that is enabled and refused is one that is enabled
+        )  # an enabled row counts even if it is refused
 
     def may_rest(self, location: int) -> bool:
         """Return whether a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
@@ -362,20 +357,20 @@ class System:
 
 
 def closed_system(machine: Machine, is_late: Callable[[], bool] = lambda: False, like: System | None = None) -> System:
-    """Lay out a machine: every location that names alone allow, and what can happen there (S1-S7, S11).
+    """Return the system of a machine: every location that names alone allow, and what can happen there (S1 to S7, S11).
 
-    Which conditions can be true is not looked at, so there may be locations that no run reaches. Any outside event with rows
-    here may come, any answer of an outstanding effect (`E.failed` where some row names it, S7), and any armed timer. Where `is_late` says that the
-    time is over, the rest is left out. What was worked out for a system that is `like` this one, which shares rows with it, is known.
+    It does not check which conditions can be true, so there may be locations that no run reaches. Any outside event with rows
+    here may come, any answer of an outstanding effect (`E.failed` if some row names it, S7), and any armed timer. Once `is_late` says that the
+    time is over, the rest is left out. Results are shared with the system `like`, which has rows in common.
     """
     return _SystemLayout(machine, is_late, {} if like is None else like.memo).run()
 
 
 @attrs.frozen
 class _Case:
-    """A row that can be enabled on an occurrence, and what can be said of it wherever that comes.
+    """A row that can be enabled on an occurrence, with what is true of it at every location.
 
-    `overlaps` are the rows after it that are enabled at once with it somewhere, each with when. It would leave a domain when
+    `overlaps` are later rows that can be enabled together with it, each with the condition. It would leave a domain when
     `unsafe`, and is taken, unless it emits an effect twice, when `may_take`. The rest is as in `GuardedCommand`.
     """
 
@@ -390,7 +385,7 @@ class _Case:
     may_take: expr.Expr
 
 
-#: When no row is enabled on an occurrence, and the rows that can be.
+#: The condition under which no row is enabled on an occurrence, and the rows that can be.
 _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
@@ -466,7 +461,7 @@ class _SystemLayout:
             yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source), rows
 
     def _happens(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> None:
-        """Lay out what one occurrence does: a command for each row that can be enabled, a fault for each way to be refused."""
+        """Add the results of one occurrence: a command for each row that can be enabled, a fault for each refusal."""
         key = (*map(id, rows), occurrence.verdicts)
         if key not in self._answers:
             self._answers[key] = self._known_answer(occurrence, rows)
@@ -478,7 +473,7 @@ class _SystemLayout:
             self._row(place, occurrence, case)
 
     def _known_answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Return what `_answer` gives, which is worked out once for the same rows at the same places."""
+        """Return the result of `_answer`, which is computed once for the same rows at the same places."""
         variables = self._machine.variables
         places = tuple((id(row), self._row_index[id(row)]) for row in rows)
         key = ("answer", id(variables), places, occurrence.verdicts)
@@ -491,7 +486,7 @@ class _SystemLayout:
         return result
 
     def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
-        """Return when no row is enabled on an occurrence, and the rows that can be: the same at every location."""
+        """Return the condition under which no row is enabled on an occurrence, and the rows that can be. Both are the same at every location."""
         candidates = tuple(self._enabled_rows(occurrence, rows))
         row_facts = [facts(condition) for _, condition in candidates]
         cases = []
@@ -518,14 +513,14 @@ class _SystemLayout:
         return negation(any_of(enabled_when for _, enabled_when in candidates)), tuple(cases)
 
     def _fits(self, name: str, value: expr.Expr) -> bool:
-        """Return whether a value lies in a variable's domain because it is that of a variable with the same domain."""
+        """Return whether a value lies in a variable's domain because it is a variable with the same domain."""
         other = self._domains.get(value.name) if isinstance(value, expr.Name) else None
         return other is not None and other.domain == self._domains[name].domain
 
     def _enabled_rows(
         self, occurrence: Occurrence, rows: tuple[Transition, ...]
     ) -> Iterator[tuple[Transition, expr.Expr]]:
-        """Return the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
+        """Return the rows that can be enabled, each with its condition, in which verdicts and `else` are decided (S3)."""
         verdicts = dict(occurrence.verdicts)
 
         def decide(node: Leaf) -> expr.Expr:
@@ -580,7 +575,7 @@ class _SystemLayout:
 
 
 def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
-    """Return that a value lies in a variable's domain."""
+    """Return the condition that a value lies in a variable's domain."""
     match variable.domain:
         case expr.BooleanDomain():
             return expr.TRUE
@@ -604,7 +599,7 @@ def location_of(system: System, configuration: Configuration) -> int:
 
 
 def happens(expr: Expr) -> bool:
-    """Return whether the expression speaks of events, effects or verdicts, which only a moment has."""
+    """Return whether the expression names events, effects or verdicts, which only a moment has."""
     return any(isinstance(n, Verdict) or (isinstance(n, Name) and n.kind in {"event", "effect"}) for n in walk(expr))
 
 

@@ -1,7 +1,7 @@
-"""Traces as text: JSON Lines, one line for the start and one for each step, and the Informal Trace Format of Apalache and Quint.
+"""Trace formats: traces as JSON Lines (one line for the start, one for each step), and in the Informal Trace Format of Apalache and Quint.
 
-Takes and gives `RecordedTrace`. What is read may be written by anything: only `event` is asked of a step, with its `verdicts` and a timer's
-`source`; what else a line says is kept to be compared. Raises TraceError for what is no trace. Knows no files and no machine.
+The functions read and write a `RecordedTrace`. Other programs may have written the text: a step needs only its `event`, with its `verdicts` and a timer's
+`source`; everything else is kept for comparison. They raise TraceError for text that is not a trace. The module knows no files and no machine.
 """
 
 import json
@@ -13,7 +13,7 @@ from dsa.expr import OUTCOMES, Outcome, Value
 from dsa.semantics import Occurrence
 from dsa.trace import RecordedStep, RecordedTrace
 
-#: In the Informal Trace Format, what is no variable of the machine has a name that none can have.
+#: The names in the Informal Trace Format of everything but variables; no variable can have them.
 _STATE, _EVENT, _VERDICTS, _SOURCE, _LINE = (
     "dsa::state",
     "mbt::actionTaken",
@@ -22,7 +22,7 @@ _STATE, _EVENT, _VERDICTS, _SOURCE, _LINE = (
     "dsa::line",
 )
 _EFFECTS, _CANCELLATIONS = "dsa::effects", "dsa::cancelled"
-#: What the first line of JSON Lines may say.
+#: The keys of the first line of JSON Lines.
 _HEAD = frozenset({"machine", "parameters", "state", "values", "loop"})
 
 
@@ -39,7 +39,7 @@ def to_jsonl(trace: RecordedTrace) -> str:
 
 
 def step_as_json(step: RecordedStep) -> dict[str, Any]:
-    """Return a step as an object of JSON."""
+    """Return a step as a JSON object."""
     return {
         "event": step.occurrence.event,
         "verdicts": dict(step.occurrence.verdicts),
@@ -62,7 +62,7 @@ def from_text(text: str) -> RecordedTrace:
 
 
 def from_jsonl(text: str) -> RecordedTrace:
-    """Read JSON Lines. The first line may say where the run began; without it, it began at the machine's defaults."""
+    """Read JSON Lines. The first line may say where the run began; the default is the machine's start."""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     objects = [(number, _object(number, line)) for number, line in lines]
     head = objects.pop(0)[1] if objects and "event" not in objects[0][1] else {}
@@ -152,7 +152,7 @@ def _loop(number: int, head: Mapping[str, Any], steps: int) -> int | None:
 
 
 def to_itf(trace: RecordedTrace) -> str:
-    """Write a trace in the Informal Trace Format: every state with all variables, numbers as it asks for."""
+    """Return a trace in the Informal Trace Format: every state with all variables, and its numbers."""
     assert trace.state is not None, "a trace that is written whole says where it begins"
     values, state, states = dict(trace.values), trace.state, []
     for number, step in enumerate((None, *trace.steps)):
@@ -187,7 +187,7 @@ def from_itf(whole: dict[str, Any]) -> RecordedTrace:
     """Read a trace in the Informal Trace Format, as `to_itf` writes it."""
     states = whole["states"]
     if not isinstance(states, list) or not states or not all(isinstance(s, dict) and _EVENT in s for s in states):
-        raise TraceError(f"'states' is no list of states that each say '{_EVENT}'")
+        raise TraceError(f"'states' is not a list of states that each have '{_EVENT}'")
     meta = whole.get("#meta")
     head = dict(meta) if isinstance(meta, dict) else {}
     valuations = [dict(_own(state)) for state in states]
@@ -211,7 +211,7 @@ def _as_step(state: dict[str, Any]) -> dict[str, Any]:
     pairs = verdicts.get("#map", []) if isinstance(verdicts, dict) else []
     good = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)  # noqa: PLR2004  (a pair)
     if not good:
-        raise TraceError(f"'{_VERDICTS}' is no map of pairs")
+        raise TraceError(f"'{_VERDICTS}' is not a map of pairs")
     return {
         "event": state[_EVENT],
         "verdicts": dict(pairs),

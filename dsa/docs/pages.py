@@ -1,15 +1,12 @@
-"""Markers: the comments in a Markdown page between which a block is kept fresh.
+"""Pages: Markdown files with blocks about machines between markers, as they are and as they should be.
 
     <!-- dsa:diagram machine.md format=svg -->
     (what dsa writes)
     <!-- /dsa -->
 
-Takes the text of a page, returns its blocks and what is wrong with its markers; and, with new contents, the new text. Everything outside the blocks
-stays byte for byte. markdown-it finds the markers, so what a page shows as code is not a marker.
-
-Pages: Markdown files with blocks about machines, as they are and as they should be.
-
-Takes paths, returns drafts of pages; a draft is written or only looked at. Documents are read, and checked, once for all pages.
+`read_markers` returns the blocks of a text, and what is wrong with its markers; `MarkedText.with_contents` returns the text with new contents. Everything
+outside the blocks stays byte for byte. markdown-it finds the markers, so code on a page is not a marker. `draft` returns a page as it should be,
+to be written or only compared. A `Library` reads and checks each document once for all pages.
 """
 
 import re
@@ -46,7 +43,7 @@ EXAMPLE = "<!-- dsa:diagram machine.md -->"
 END = "<!-- /dsa -->"
 
 _LINE_END = re.compile(r"\r\n?|\n")
-#: What is meant as a marker, rightly written or not.
+#: The beginning of a marker, correct or not.
 _LIKE_MARKER = re.compile(r"<!--\s*(?:/\s*dsa\b|dsa\s*:)")
 _MARKER = re.compile(r"<!--\s*(?:(?P<end>/dsa)|dsa:(?P<words>(?:(?!-->)[^\r\n])*?))\s*-->")
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
@@ -54,7 +51,7 @@ _WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
 
 @attrs.frozen
 class MarkerFault:
-    """What is wrong with a marker, or with the document that it names: where, why, and what to write instead."""
+    """A fault of a marker, or of the document that it names: its place, the reason, and what to write instead."""
 
     span: Span
     message: str
@@ -66,7 +63,7 @@ class MarkerFault:
 
 @attrs.frozen
 class MarkedBlock:
-    """A block of a page: its kind, the document that it is about, its options (a flag has no text), its markers' lines from 1."""
+    """A block of a page: its kind, its document, its options (a flag has no text), and the lines of its markers from 1."""
 
     kind: str
     document: str
@@ -75,7 +72,7 @@ class MarkedBlock:
     last: int
 
     def option(self, name: str) -> str | None:
-        """Return the text of an option; None where it is not there."""
+        """Return the text of an option; None if it is missing."""
         return dict(self.options).get(name)
 
     @property
@@ -86,7 +83,7 @@ class MarkedBlock:
 
 @attrs.frozen
 class MarkedText:
-    """A text, its blocks in order, and what is wrong with its markers."""
+    """A text, its blocks in order, and the faults of its markers."""
 
     text: str
     blocks: tuple[MarkedBlock, ...] = ()
@@ -113,24 +110,24 @@ class MarkedText:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text, each with what ends it."""
+    """Return the lines of a text, each with its line end."""
     return [f"{line}{end}" for line, end in zip(_LINE_END.split(text), [*_LINE_END.findall(text), ""], strict=True)]
 
 
 def _inside(lines: list[str], block: MarkedBlock, content: str) -> str:
-    """Return what stands between the markers of a block that has a content."""
+    """Return the text between the markers of a block with this content."""
     opening = lines[block.line - 1]
     end = opening[len(opening.rstrip("\r\n")) :]
     return "".join(f"{line}{end}" for line in ("", *content.split("\n"), ""))
 
 
 def may_have_markers(text: str) -> bool:
-    """Return whether anything in a text looks like a marker; where nothing does, there is no need to read it."""
+    """Return whether anything in a text looks like a marker; if not, it need not be read."""
     return _LIKE_MARKER.search(text) is not None
 
 
 def read_markers(text: str, path: str) -> MarkedText:
-    """Read the markers of a page. Any text is a page; what is wrong with its markers is in `faults`, one for each."""
+    """Read the markers of a page. Any text is a page; `faults` has one fault for each wrong marker."""
     if not may_have_markers(text):
         return MarkedText(text)
     reader = _Reader(_LINE_END.split(text), path)
@@ -140,7 +137,7 @@ def read_markers(text: str, path: str) -> MarkedText:
 
 
 def _places(text: str) -> Iterator[tuple[Token, int]]:
-    """Return the pieces of HTML in which a marker is meant, with their lines from 0."""
+    """Yield the pieces of HTML that look like markers, with their lines from 0."""
     # A byte order mark is not a part of the text, and would keep a marker in the first line from being one.
     for token in MarkdownIt("commonmark").enable("table").parse(text.removeprefix("\ufeff")):
         line = token.map[0] if token.map else 0
@@ -152,7 +149,7 @@ def _places(text: str) -> Iterator[tuple[Token, int]]:
 
 
 class _WrongMarker(Exception):  # noqa: N818  (the reader makes a fault of it)
-    """Raised for an opening marker that cannot be read: why, and what to write instead."""
+    """Raised for an opening marker that cannot be read; `hint` says what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -160,7 +157,7 @@ class _WrongMarker(Exception):  # noqa: N818  (the reader makes a fault of it)
 
 
 class _Reader:
-    """Takes one marker after the other, and knows which block is open."""
+    """A reader that takes one marker after the other, and knows the open block."""
 
     def __init__(self, lines: list[str], path: str) -> None:
         self._lines, self._path = lines, path
@@ -171,7 +168,7 @@ class _Reader:
         self._next = 0
 
     def take(self, token: Token, line: int) -> None:
-        """Take a piece of HTML in which a marker is meant, and the line from 0 in which it, or the text around it, begins."""
+        """Take a piece of HTML that looks like a marker, and the line from 0 in which it, or the text around it, begins."""
         match = _MARKER.fullmatch(token.content.strip())
         if token.type != "html_block" or token.level or match is None:
             self._report_misplaced(line, is_end=re.match(r"<!--\s*/", token.content.strip()) is not None)
@@ -181,7 +178,7 @@ class _Reader:
             self._begin(match["words"], self._span(line))
 
     def end(self) -> tuple[tuple[MarkedBlock, ...], tuple[MarkerFault, ...]]:
-        """Return what was found, once all is read."""
+        """Return the blocks and the faults, after the last marker."""
         if self._open is not None:
             self._not_closed(self._open, "the end of the page")
         return tuple(self._blocks), tuple(self._faults)
@@ -279,7 +276,7 @@ def _require_sense(options: Mapping[str, str]) -> None:
 
 
 _FILE = re.compile(r"[\w+-][\w ./+-]*\.svg")
-#: How the names of pages end in a folder.
+#: The name endings of pages in a folder.
 PAGES = (".md", ".markdown")
 
 
@@ -292,14 +289,14 @@ class BlockError(DsaError):
 
 
 class Library:
-    """Documents and drawings of several pages: a document is read once and checked at most once, a drawing is of one machine."""
+    """The documents and drawings of several pages. A document is read once and checked at most once; a drawing shows one machine."""
 
     def __init__(self) -> None:
         self._documents: dict[Path, MachineDocument] = {}
         self._drawings: dict[Path, PageDrawing] = {}
 
     def document(self, folder: Path, name: str) -> MachineDocument:
-        """Return a document by its path from a page's folder, or its name if it is shipped. Raises BlockError, also when it is not a machine."""
+        """Return a document by its path from a page's folder, or its name if it is shipped. Raises BlockError, also if it is not a machine."""
         try:
             path = locate_from(folder, name)
             key = path.resolve()
@@ -312,7 +309,7 @@ class Library:
         return self._documents[key]
 
     def drawing(self, folder: Path, part: SvgDiagram) -> "PageDrawing":
-        """Return the drawing of a diagram on a page in a folder. Raises BlockError where it must not be written."""
+        """Return the drawing of a diagram on a page in a folder. Raises BlockError if it must not be written."""
         path = folder / part.file
         if not _FILE.fullmatch(part.file) or ".." in path.relative_to(folder).parts or not path.parent.is_dir():
             raise BlockError(
@@ -344,13 +341,13 @@ def _document(name: str, path: Path) -> MachineDocument:
 
 
 def _check(machine: Machine) -> CheckReport:
-    """Check a machine without a limit of time: what a page says does not depend on how fast its machine is."""
+    """Check a machine without a time limit, so that a page does not depend on the speed of the computer."""
     return check(machine, engine=automatic(compiled))
 
 
 @attrs.frozen
 class PageDrawing:
-    """An SVG file beside a page: where it is, what is in it now (None: nothing), what it is to be drawn from."""
+    """An SVG file beside a page: its path, its content now (None if it is missing), its label and its source."""
 
     path: Path
     before: bytes | None
@@ -363,7 +360,7 @@ class PageDrawing:
         return self.before is None or not is_fresh(self.before.decode("utf-8", "replace"), self.drawn_from)
 
     def write(self) -> None:
-        """Draw it, unless that was done for another page. Raises RenderError, DocumentError or OSError; the file is then as it was."""
+        """Draw the file, unless another page has done it. Raises RenderError, DocumentError or OSError; the file then stays as it was."""
         if self.path.exists() and is_fresh(self.path.read_bytes().decode("utf-8", "replace"), self.drawn_from):
             return
         text = seal_svg(portable_svg(self.drawn_from), self.label, self.drawn_from)
@@ -381,7 +378,7 @@ class BlockState:
 
 @attrs.frozen
 class PageDraft:
-    """A page as it is and as it should be. Where there are faults, nothing may be written."""
+    """A page as it is and as it should be. If there are faults, nothing may be written."""
 
     path: Path
     before: bytes
@@ -405,7 +402,7 @@ class PageDraft:
 
 
 def pages_in(paths: Sequence[Path]) -> Iterator[Path]:
-    """Return the pages at paths, each once: files as they are named, in folders the Markdown files, in the order of their names.
+    """Yield the pages at paths, each once: files in the given order, and the Markdown files of folders in the order of their names.
 
     Hidden files and folders, `node_modules` and links in a folder are left out.
     """
@@ -418,7 +415,7 @@ def pages_in(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def draft(path: Path, library: Library) -> PageDraft:
-    """Return a page as it should be. Raises DocumentError when it cannot be read; what is wrong with its markers is in `faults`."""
+    """Return a page as it should be; `faults` has those of its markers. Raises DocumentError if it cannot be read."""
     before = read_bytes(path)
     text = before.decode("utf-8", "replace")
     if not may_have_markers(text):
@@ -431,7 +428,7 @@ def draft(path: Path, library: Library) -> PageDraft:
 
 
 class _PageDrafter:
-    """Makes the contents of a page's blocks one after the other, and collects what is wrong."""
+    """A maker of a page's draft, which collects the faults."""
 
     def __init__(self, path: Path, before: bytes, page: MarkedText, library: Library) -> None:
         self._path, self._before, self._page, self._library = path, before, page, library
@@ -457,7 +454,7 @@ class _PageDrafter:
         return PageDraft(self._path, self._before, text, tuple(states))
 
     def _content(self, block: MarkedBlock) -> tuple[str, PageDrawing | None]:
-        """Return the content of a block and its drawing; nothing where there is a fault."""
+        """Return the content of a block and its drawing; an empty content if there is a fault."""
         try:
             document = self._library.document(self._path.parent, block.document)
             parts = parts_of(block.kind, dict(block.options), document)
@@ -477,7 +474,7 @@ class _PageDrafter:
         try:
             machine = self._library.document(self._path.parent, reference[0]).machine
         except BlockError:
-            return True  # a spec of nothing means nothing
+            return True  # a spec without its machine means nothing
         return read_spec(self._page.text, machine, name).machine == read_spec(text, machine, name).machine
 
 

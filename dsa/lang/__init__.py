@@ -1,4 +1,4 @@
-"""Text to Machine, and back: `loads`, `dumps`, `digest`, `format_document`, `expand_steps`."""
+"""The table language: `loads` and `dumps` for text and machines, `digest`, `format_document` and `expand_steps`."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,11 +1,9 @@
-"""Single cells to values: names, lists, domains, updates, effects, options, numbers.
+"""Cells: readers of single table cells, and the columns of each section.
 
-Takes a `Cell`, gives declarations' parts with names as written; whether they are declared is asked later, by
-`dsa.lang.document_reader`. Faults go to the findings, and the function gives None.
+The functions take a `Cell` and return parts of declarations: names, lists, domains, updates, effects, options, numbers. Names stay as written;
+`dsa.lang.document_reader` checks later that they are declared. On a fault they add a finding and return None.
 
-Which sections there are, which columns each knows, and a section's tables as records by column.
-
-Takes sections, gives records; a header or a row that does not fit goes to the findings.
+`COLUMNS` lists the columns of each section. `records` returns the rows of a section by column, and reports headers and rows that do not fit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,20 +25,20 @@ _KINDS: dict[str, StateKind] = {"initial": "initial", "final": "final", "": ""}
 
 @attrs.frozen
 class WrittenName:
-    """A name as written, and where."""
+    """A name as written, and its place."""
 
     name: str
     span: Span
 
 
-#: For who writes two names at once, as of parallel regions.
-_BESIDE = "names are separated by ','; a run is in one state: what goes on beside it is an effect that is under way, or the value of a variable"
+#: A hint about two names in one cell, as for parallel regions.
+_BESIDE = "names are separated by ','; a run is in one state: parallel work is an outstanding effect, or the value of a variable"
 
 
 def parse_cell(
     cell: Cell, read: Callable[[ExpressionParser], T], findings: Findings, code: str = "DSA107", hint: str | None = None
 ) -> T | None:
-    """Read a whole cell with a parser method; a fault becomes a diagnostic. `hint` is for what follows too much."""
+    """Read a whole cell with a parser method; a fault becomes a diagnostic. `hint` is for surplus text at the end."""
     try:
         parser = ExpressionParser(cell)
         value = read(parser)
@@ -77,7 +75,7 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> WrittenName | No
 
 
 def read_items(parser: ExpressionParser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
-    """Read items with a separator between them, or none where the cell ends; one after the last is allowed."""
+    """Read items with a separator between them, up to the end of the cell; one after the last is allowed."""
     items = []
     while parser.next.kind != "end":
         items.append(read())
@@ -93,7 +91,7 @@ def written_name(parser: ExpressionParser, cell: Cell, what: str) -> WrittenName
 
 
 def name_list(cell: Cell, what: str, findings: Findings) -> tuple[WrittenName, ...]:
-    """Read comma-separated names; an empty cell gives none."""
+    """Read comma-separated names; an empty cell has none."""
 
     def read(parser: ExpressionParser) -> tuple[WrittenName, ...]:
         return read_items(parser, ",", lambda: written_name(parser, cell, what))
@@ -103,7 +101,7 @@ def name_list(cell: Cell, what: str, findings: Findings) -> tuple[WrittenName, .
 
 
 def _once(names: tuple[WrittenName, ...], findings: Findings) -> tuple[WrittenName, ...]:
-    """Report names that stand twice in one cell; return each once."""
+    """Report names that are twice in one cell; return each once."""
     by_key: dict[str | int, WrittenName] = {}
     for name in names:
         same = duration_of(name.name) or name.name
@@ -146,7 +144,7 @@ def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
         is_initial = parser.accept("initial")
         if is_initial:
             parser.expect(",", "initial, end when CONDITION")
-        parser.expect("end", "an end is no final state: end when CONDITION")
+        parser.expect("end", "an end is not a final state: end when CONDITION")
         parser.expect("when", "end when CONDITION")
         return "initial" if is_initial else "", parser.expression()
 
@@ -213,7 +211,7 @@ def domain(cell: Cell, findings: Findings) -> Domain | None:
             return EnumDomain(tuple(values))
         low = parser.sum()
         if not parser.accept(".."):
-            raise UnreadableError(f"'{cell.plain}' is no domain", 0, len(cell.text), forms)
+            raise UnreadableError(f"'{cell.plain}' is not a domain", 0, len(cell.text), forms)
         return RangeDomain(low, None if parser.next.kind == "end" else parser.sum())
 
     forms = "a domain is bool, low..high or {a, b}"
@@ -230,11 +228,11 @@ def events(cell: Cell, findings: Findings) -> tuple[WrittenName, ...]:
     for text, offset in _pieces(cell, ","):
         part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
         if text.split()[:1] != ["after"] and parse_duration(text):
-            findings.error("DSA107", f"'{text}' is no event", part.span(), f"a timer is written 'after {text}'")
+            findings.error("DSA107", f"'{text}' is not an event", part.span(), f"a timer is written 'after {text}'")
         elif text.split()[:1] != ["after"]:
             names += name_list(part, "an event", findings)
         elif not parse_duration(duration := text.removeprefix("after").strip()):
-            findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")
+            findings.error("DSA107", f"'{text}' is not a timer", part.span(), "write after 30s; units: ms, s, m, h, d")
         else:
             names.append(WrittenName(TIMER_PREFIX + duration, part.span()))
     return _once(tuple(names), findings)
@@ -257,7 +255,7 @@ def pairs(cell: Cell, separators: str, findings: Findings) -> tuple[tuple[str, s
 
 
 def pair_cells(cell: Cell, separators: str, findings: Findings) -> list[tuple[str, Cell]]:
-    """Read `key = value` pairs as `pairs` does; values know their places."""
+    """Read `key = value` pairs as `pairs` does; the values have their places."""
     values: dict[str, Cell] = {}
     separator = next((s for s in separators if s in cell.text), separators[0])
     indent = cell.text.index(cell.plain)
@@ -277,7 +275,7 @@ def pair_cells(cell: Cell, separators: str, findings: Findings) -> list[tuple[st
 
 
 def one_of(cell: Cell, choices: tuple[str, ...], default: str, findings: Findings) -> str:
-    """Read a word out of a few; an empty cell gives the default."""
+    """Read one of a few words; an empty cell means the default."""
     word = cell.text.strip("`").strip()
     if not word or word in choices:
         return word or default
@@ -286,16 +284,16 @@ def one_of(cell: Cell, choices: tuple[str, ...], default: str, findings: Finding
 
 
 def whole_number(cell: Cell, findings: Findings) -> int | None:
-    """Read a whole number from 0; an empty cell gives None."""
+    """Read a whole number from 0; an empty cell is None."""
     return parse_cell(cell, ExpressionParser.integer, findings) if cell.text else None
 
 
 def duration_ms(cell: Cell, findings: Findings) -> int | None:
-    """Read a duration with its unit; an empty cell gives None."""
+    """Read a duration with its unit; an empty cell is None."""
     text = cell.text.strip("`").strip()
     duration = parse_duration(text)
     if text and not duration:
-        findings.error("DSA107", f"'{text}' is no duration", cell.span(), "write 30s; units: ms, s, m, h, d")
+        findings.error("DSA107", f"'{text}' is not a duration", cell.span(), "write 30s; units: ms, s, m, h, d")
     return duration or None
 
 
@@ -313,7 +311,7 @@ def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
     try:
         numbers = read(ExpressionParser(cell)) if cell.text else ()
     except UnreadableError as fault:
-        findings.error("DSA107", "this is no probability", cell.span(fault.start, fault.end), hint)
+        findings.error("DSA107", "this is not a probability", cell.span(fault.start, fault.end), hint)
         return ()
     if any(value > 1 for value in numbers):
         findings.error("DSA205", "a probability lies between 0 and 1", cell.span(), hint)
@@ -326,7 +324,7 @@ NOTE = "note"
 
 @attrs.frozen
 class Columns:
-    """The columns of a section. `nonempty` are required and never empty, `mandatory` may be empty in a row."""
+    """The columns of a section. `nonempty` ones are required and have no empty cells; `mandatory` ones are required."""
 
     nonempty: tuple[str, ...]
     mandatory: tuple[str, ...] = ()
@@ -351,16 +349,16 @@ COLUMNS: dict[str, Columns] = {
     "cases": Columns(("call", "expected")),
     "scenario": Columns(("percept",), ("action",), ("state", "deps")),
 }
-#: In a Steps document every guard is a part of a step's guard, so nothing need be said of what it judges.
+#: In a Steps document every guard is a part of a step's guard, so `judges` is optional.
 PARTS = Columns(("guard",), optional=("judges", "is", "options", "uses", "verdicts", "pass", "fatal"))
 SECTIONS = frozenset(COLUMNS) | {"properties", "prompt", "constraints"}
-#: Words of other tools for our columns, for hints.
+#: Columns of other tools with another name here, for hints.
 _SYNONYMS = {
     "guard": "if", "condition": "if", "when": "if", "action": "effects", "actions": "effects",
     "assignments": "update", "to": "target", "next": "target", "state": "source", "comment": "note",
     "remarks": "note", "description": "note",
 }  # fmt: skip
-#: What somebody means who leaves a cell empty, by the section's first column and the cell's.
+#: Hints for empty cells, by the section's first column and the cell's.
 _EMPTY = {
     (
         "source",
@@ -368,7 +366,7 @@ _EMPTY = {
     ): "a row waits for something: an event from outside, an answer of an effect, or a timer, 'after 1s'",
     ("source", "target"): "write '=' to stay",
 }
-#: Columns of other tools for which there is another place here.
+#: Columns of other tools for things that have another place here.
 _ELSEWHERE = {
     "entry": "effects stand in the rows that lead into a state",
     "exit": "effects stand in the rows that lead out of a state",
@@ -395,7 +393,7 @@ class TableRecord:
 def records(
     section: Section, columns: Columns, findings: Findings, extra: frozenset[str] = frozenset()
 ) -> list[TableRecord]:
-    """Return the rows of all tables of a section. `extra` are further columns allowed (a scenario's variables)."""
+    """Return the rows of all tables of a section. `extra` columns are allowed too (a scenario's variables)."""
     result = []
     for table in section.tables:
         header = _header(table, section, columns, findings, extra)
@@ -410,7 +408,7 @@ def records(
 
 
 def _require_inside(section: Section, findings: Findings) -> None:
-    """Report rows that a table lost to an empty line or to indentation: GitHub shows them as prose, nobody reads them."""
+    """Report rows that a table lost to an empty line or to indentation: GitHub shows them as prose, and they are not read."""
     last_line = 0
     for block in section.blocks:
         if not isinstance(block, ParagraphLine | IndentedLine) or not block.text.text.startswith("|"):
@@ -425,7 +423,7 @@ def _require_inside(section: Section, findings: Findings) -> None:
 
 
 def each_declaration(records: Iterable[TableRecord], findings: Findings) -> Iterator[TableRecord]:
-    """Yield the rows that declare something; the names in one that turns out to have a fault are in doubt."""
+    """Yield the rows of declarations. If the caller finds a fault in one, its names are in doubt."""
     for record in records:
         before = findings.count
         yield record

@@ -1,10 +1,7 @@
-"""The bullets of a Properties section to typed properties.
+"""Claim sections: the readers of Properties and Scenario sections.
 
-Takes bullets and the scope of moments (states, events, effects, verdicts and values), gives `Property` values.
-
-The Scenario sections to scenarios: percepts, expected actions, states, values and dependencies.
-
-Takes sections and the declared names; whether a scenario runs as written is asked by `dsa.checks`.
+`read_property` reads a bullet in the scope of moments (states, events, effects, verdicts and values). `read_scenario` reads a table of percepts with
+the expected actions, states, values and dependencies; `dsa.checks` runs it later.
 """
 
 import re
@@ -53,7 +50,7 @@ _BETWEEN = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
 
 
 def looks_like_property(cell: Cell) -> bool:
-    """Return whether a bullet reads as a property, whatever its names."""
+    """Return whether a bullet has the form of a property, whatever its names."""
     try:
         _form(cell)
     except UnreadableError:
@@ -64,7 +61,7 @@ def looks_like_property(cell: Cell) -> bool:
 def read_property(
     bullet: Bullet, scope: Scope, require_name: Callable[[WrittenName, str], None], findings: Findings
 ) -> declarations.Property | None:
-    """Read and type one bullet. `require_name` is asked about each name after `assuming fair` and `even if`, with what is said of it."""
+    """Read and type one bullet. `require_name` gets each name after `assuming fair` and `even if`, with the claim about it."""
     cell = bullet.text
     try:
         form = _form(cell)
@@ -84,7 +81,7 @@ def read_property(
 
 
 def _form_meant(words: list[str]) -> str:
-    """Show the form that a bullet seems to be, or all of them."""
+    """Return a hint with the form that a bullet seems to have, or with all of them."""
     if words and words[0] in {"always", "never"} and (near := next((f for w, f in _INFIX.items() if w in words), None)):
         return f"leave out '{words[0]}', and write: {near}"
     if words and words[0] in _PREFIXES:
@@ -98,14 +95,14 @@ def _form_meant(words: list[str]) -> str:
 
 
 def _form(cell: Cell) -> declarations.Form:
-    """Read a property; one that begins with a word such as `on` may still be about a state of that name."""
+    """Read a property. One that begins with a word such as `on` may be about a state of that name."""
     try:
         return _whole(cell, _prefix_form)
     except UnreadableError as fault:
         try:
             return _whole(cell, _infix)
         except UnreadableError as other:
-            raise max(fault, other, key=lambda each: each.start) from None  # the one that understood more
+            raise max(fault, other, key=lambda each: each.start) from None  # the one that read more
 
 
 def _whole(cell: Cell, read: Callable[[ExpressionParser], declarations.Form]) -> declarations.Form:
@@ -116,7 +113,7 @@ def _whole(cell: Cell, read: Callable[[ExpressionParser], declarations.Form]) ->
 
 
 def _prefix_form(parser: ExpressionParser) -> declarations.Form:
-    """Read the forms that begin with a word of their own."""
+    """Read the forms that begin with a keyword."""
     if parser.accept("always"):
         return declarations.Always(parser.expression())
     if parser.accept("never"):
@@ -221,7 +218,7 @@ def _resolve_form(form: declarations.Form, resolver: Resolver) -> declarations.F
 
 
 def _require_lasting(form: declarations.UnchangedClaim, cell: Cell, findings: Findings) -> None:
-    """Report what only happens at a moment, and so has no value before and after a step."""
+    """Report events, effects and verdicts: they happen at a moment, so they have no value before and after a step."""
     for node in (node for expr in form.expressions for node in walk(expr)):
         if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in {"event", "effect"}):
             what = f"{node.guard}.{node.outcome}" if isinstance(node, Verdict) else node.name
@@ -259,7 +256,7 @@ def _parameters(cell: Cell, parameters: tuple[RunParameter, ...], findings: Find
         matches = [p for p in parameters if p.name == name] or [p for p in parameters if p.name.startswith(f"{name}.")]
         if not matches:
             hint = closest(name, [parameter.name for parameter in parameters], "the machine has no parameters")
-            findings.error("DSA201", f"'{name}' is no parameter", rest.span(), hint, about=name)
+            findings.error("DSA201", f"'{name}' is not a parameter", rest.span(), hint, about=name)
             continue
         value = literal(cell_of_value, matches[0].domain, findings)
         outside = [p for p in matches if value is not None and not concrete(p.domain, {}).contains(value)]
@@ -291,14 +288,14 @@ def _dependencies(cell: Cell, machine: Machine, findings: Findings) -> tuple[tup
     for _, step in pairs:
         if step.text not in steps:
             hint = closest(step.text, steps, "only the steps of a Steps document have dependencies")
-            findings.error("DSA201", f"'{step.text}' is no step", step.span(), hint, about=step.text)
+            findings.error("DSA201", f"'{step.text}' is not a step", step.span(), hint, about=step.text)
     return tuple((name, step.text) for name, step in pairs)
 
 
 def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
     duration_ms = parse_duration(text.removeprefix(TIMER_PREFIX).strip())
     if not duration_ms:
-        findings.error("DSA107", f"'{text}' is no timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
+        findings.error("DSA107", f"'{text}' is not a timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
         return ""
     spelling = spelling_of(machine)
     event = spelling.get(duration_ms, TIMER_PREFIX + show_duration(duration_ms))
@@ -342,7 +339,7 @@ def _verdict(word: cells.WrittenName, event: str, names: Names, findings: Findin
     if outcome is None:
         candidates = [f"{name}.{outcome}" for name, outcomes in names.guards.items() for outcome in outcomes]
         hint = closest(word.name, candidates)
-        findings.error("DSA201", f"'{word.name}' is no verdict", word.span, hint, about=word.name)
+        findings.error("DSA201", f"'{word.name}' is not a verdict", word.span, hint, about=word.name)
         return None
     if event in names.events and event not in names.judged_events[guard]:
         hint = f"it judges: {', '.join(names.judged_events[guard]) or 'nothing'}"
@@ -356,7 +353,7 @@ def _action(cell: Cell, names: Names, findings: Findings) -> tuple[Emit | Cancel
     if word == "refused":
         if colon and reason not in REASONS:
             hint = closest(reason, REASONS)
-            findings.error("DSA107", f"'{reason}' is no reason for a refusal", cell.span(), hint)
+            findings.error("DSA107", f"'{reason}' is not a reason for a refusal", cell.span(), hint)
         return RefusedAction(reason or None)
     if cell.text in {"", "-"}:
         return ()

@@ -1,15 +1,8 @@
-"""The declaring tables to declarations: parameters, variables, events, guards, generators, effects, states.
+"""Declaration tables: the readers of Parameters, Variables, Events, Guards, Generators, Effects, States, Cases, Prompt and Constraints.
 
-Takes records, gives frozen declarations in table order. Bounds and initial values are resolved here, since they
-read nothing but parameters; that names are unique and that events answer effects is asked by `dsa.lang.namespace`.
-
-The sections Cases, Prompt and Constraints to values.
-
-Takes sections, gives texts and Python literals as text; nothing here is executed.
-
-What guards, tasks and prompts use of the data of events: the column `uses` of Guards, and placeholders.
-
-Takes records and sections of a document whose events are known, gives declarations with their references; faults go to the findings.
+The functions take records and return frozen declarations in table order. They resolve bounds and initial values, which can read only parameters.
+`dsa.lang.namespace` checks that names are unique and that events answer effects. Python literals stay text; nothing is executed. `with_uses`,
+`read_prompts` and `require_tasks_filled` read references to event data, so they need the names of the events.
 """
 
 import ast
@@ -76,7 +69,7 @@ def variables(
 
 
 def _valuations(parameters: tuple[declarations.RunParameter, ...]) -> list[dict[str, expr.Value]]:
-    """Return the parameter values that are explored by default: all defaults, and all minima."""
+    """Return the valuations that are explored by default: all defaults, and all minima."""
     smallest: dict[str, expr.Value] = {}
     for parameter in parameters:
         domain = expr.concrete(parameter.domain, {})
@@ -175,7 +168,7 @@ def _fits(
 
 
 def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Event, ...], list[WrittenName]]:
-    """Read the Events table; return the origins as written too, since that they are effects is asked later."""
+    """Read the Events table; also return the origins as written, to check later that they are effects."""
     events, origins = [], []
     for record in each_declaration(records, findings):
         name = cells.declared_name(record["event"], "an event", findings)
@@ -191,7 +184,7 @@ def events(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
 
 
 def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declarations.Guard, ...], list[WrittenName]]:
-    """Read the Guards table; return the judged events as written too, since that they exist is asked later."""
+    """Read the Guards table; also return the judged events as written, to check later that they exist."""
     guards: list[declarations.Guard] = []
     event_names: list[WrittenName] = []
     for record in each_declaration(records, findings):
@@ -202,7 +195,7 @@ def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
         for verdict in verdicts:
             if verdict.name not in expr.OUTCOMES:
                 hint = closest(verdict.name, expr.OUTCOMES)
-                findings.error("DSA107", f"'{verdict.name}' is no verdict", verdict.span, hint)
+                findings.error("DSA107", f"'{verdict.name}' is not a verdict", verdict.span, hint)
         outcomes = tuple(outcome for outcome in expr.OUTCOMES if outcome in {verdict.name for verdict in verdicts})
         events_judged = cells.name_list(record["judges"], "an event", findings)
         event_names += events_judged
@@ -216,7 +209,7 @@ def guards(records: list[TableRecord], findings: Findings) -> tuple[tuple[declar
 
 
 def _odds(record: TableRecord, findings: Findings) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Read the assumed probabilities; of both lists the last number is repeated."""
+    """Read the assumed probabilities; the last number of each list is repeated."""
     passes, fatals = (cells.probabilities(record[column], findings) for column in ("pass", "fatal"))
     for retry in range(max(len(passes), len(fatals))):
         together = sum(odds[min(retry, len(odds) - 1)] for odds in (passes, fatals) if odds)
@@ -228,7 +221,7 @@ def _odds(record: TableRecord, findings: Findings) -> tuple[tuple[float, ...], t
 
 
 def generators(records: list[TableRecord], findings: Findings) -> tuple[declarations.Generator, ...]:
-    """Read the Generators table; no other declaration has these names, so that they are unique is asked here."""
+    """Read the Generators table; these names are separate from all others, so it checks here that they are unique."""
     generators: list[declarations.Generator] = []
     for record in each_declaration(records, findings):
         name = cells.declared_name(record["generator"], "a generator", findings)
@@ -262,7 +255,7 @@ def effects(records: list[TableRecord], findings: Findings) -> tuple[declaration
 
 
 def states(records: list[TableRecord], findings: Findings) -> tuple[declarations.State, ...]:
-    """Read the States table, as written: parents that are not listed are added by `dsa.lang.document_reader`."""
+    """Read the States table as written; `dsa.lang.document_reader` adds the parents that it does not list."""
     states = []
     for record in each_declaration(records, findings):
         name = cells.declared_name(record["state"], "a state", findings)
@@ -273,7 +266,7 @@ def states(records: list[TableRecord], findings: Findings) -> tuple[declarations
 
 
 def from_outside(names: list[tuple[str, Span]]) -> tuple[declarations.Event, ...]:
-    """Return the events of a document without an Events table: all come from outside."""
+    """Return the events of a document without an Events table: all are from outside."""
     first = dict(reversed(names))
     in_order = dict.fromkeys(name for name, _ in names)
     return tuple(declarations.Event(name, declarations.OUTSIDE, span=first[name]) for name in in_order)
@@ -322,7 +315,7 @@ def _case(record: TableRecord, findings: Findings) -> Case | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    r"""Keep Python from warning of what people wrote: `'\d'` is text, even where warnings are errors."""
+    r"""Suppress Python's warnings about text that people wrote, such as `'\d'`, even where warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -337,7 +330,7 @@ def _python(text: str) -> ast.expr | None:
 
 
 def read_prompt(section: Section, placeholders: tuple[str, ...], events: Collection[str], findings: Findings) -> Prompt:
-    """Read one Prompt section: third-level headings, each followed by one fence. `placeholders` are the placeholders beside what `events` have brought."""
+    """Read one Prompt section: third-level headings, each followed by one fence. `placeholders` are allowed beside the data of `events`."""
     parts: dict[str, str] = {}
     before = findings.count
     for place, block in enumerate(section.blocks):
@@ -367,7 +360,7 @@ def read_prompt(section: Section, placeholders: tuple[str, ...], events: Collect
 def require_placeholders(
     cell: Cell, placeholders: tuple[str, ...], events: Collection[str], findings: Findings
 ) -> None:
-    """Report the placeholders of a line or a cell that nothing will fill in."""
+    """Report the placeholders of a line or a cell that nothing fills in."""
     for match in _PLACEHOLDER.finditer(cell.text):
         name = match[1]
         if name is None or name in placeholders:
@@ -385,10 +378,10 @@ def require_placeholders(
 
 
 def _what_fills(name: str, placeholders: tuple[str, ...], events: Collection[str]) -> str:
-    """Return a hint for the name in a placeholder that is none: what was meant, else what there is."""
+    """Return a hint for a wrong placeholder: the most similar name, else the known ones."""
     if nearest(name, {*placeholders, *events}) is not None:
         return closest(name, {*placeholders, *events}).rstrip("?")
-    return f"{closest(name, placeholders)}; and what events have brought: {some_of(sorted(events))}"
+    return f"{closest(name, placeholders)}; and the data of events: {some_of(sorted(events))}"
 
 
 def read_constraints(section: Section, lines: tuple[str, ...]) -> str:
@@ -397,7 +390,7 @@ def read_constraints(section: Section, lines: tuple[str, ...]) -> str:
     return text[len(text) - len(text.lstrip("\n")) :]
 
 
-#: What the parts of a step's guard judge.
+#: The event that the parts of a step's guard judge.
 _JUDGED_IN_STEPS = "verdict"
 
 
@@ -408,7 +401,7 @@ def with_uses(
     taken: Collection[str],
     findings: Findings,
 ) -> tuple[Guard, ...]:
-    """Return the guards with what their rows say that they use. `taken` are the names under which guards are given artifacts."""
+    """Return the guards with the event data that they use. `taken` are the names of artifacts that steps use."""
     rows = {record["guard"].plain: record["uses"] for record in reversed(records)}
     judged_events = {guard.name: guard.judges or (_JUDGED_IN_STEPS,) for guard in guards}
     uses = {
@@ -445,7 +438,7 @@ def _references(
 def read_prompts(
     sections: Iterable[Section], steps: Iterable[StepRow], events: Collection[str], findings: Findings
 ) -> tuple[Prompt, ...]:
-    """Read the Prompt sections: a placeholder is the specification, what the step uses, or what an event has brought."""
+    """Read the Prompt sections: a placeholder is the specification, an artifact that the step uses, or event data."""
     names = _placeholder_names(steps)
     return tuple(
         read_prompt(section, names.get(section.name, (SPECIFICATION,)), events, findings) for section in sections

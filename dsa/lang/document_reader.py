@@ -1,7 +1,7 @@
-"""A document to a machine: sorts the sections, has each read, and puts the parts together.
+"""The document reader: it sorts the sections of a text, reads each, and puts the machine together.
 
-Takes text, gives a `DocumentReading`: the machine, or None when there is an error, and everything found on the way. Every
-stage runs on what the stages before could read, so that one reading reports the faults of the whole document.
+`read_machine` returns a `DocumentReading`: every finding, and the machine, or None if there is an error. Every stage works with whatever the earlier ones
+could read, so one reading reports the faults of the whole document.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,12 +21,12 @@ from dsa.lang.steps_table import StepLines, Steps, read_steps
 from dsa.machine import Machine
 from dsa.text import closest
 
-#: The longest document that is read, in characters, and the widest table: sixty thousand states and forty thousand rows are read in some ten seconds, in 460 MB.
+#: The longest document in characters, and the widest table. Sixty thousand states and forty thousand rows take some ten seconds and 460 MB.
 MOST_CHARACTERS, MOST_COLUMNS = 2_000_000, 200
 _FIRST_LINE = 200  # characters of the first line that are shown
 
 MACHINE_LINE, GOAL_LINE, RESULT_LINE = "Machine:", "Goal:", "Result:"
-#: How people begin a line that is to say where a machine starts.
+#: Beginnings of lines that seem to say where a machine starts.
 _START_LINES = ("initial:", "Initial:", "initial in", "Initial in")
 _SEVERAL_STARTS = "for several starts declare a parameter, and let the rows of one initial state read it"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
@@ -35,7 +35,7 @@ _HEADING_WORDS = ("cases: NAME", "prompt: NAME", "scenario: NAME")
 
 @attrs.frozen
 class DocumentReading:
-    """What reading a document gave. `machine` is None exactly when a diagnostic is an error; `name` is the heading's."""
+    """The result of reading a document. `machine` is None exactly if a diagnostic is an error; `name` is that of the heading."""
 
     machine: Machine | None
     diagnostics: tuple[Diagnostic, ...]
@@ -44,7 +44,7 @@ class DocumentReading:
 
 @attrs.frozen
 class Parts:
-    """A document by kind of section."""
+    """The sections of a document by kind."""
 
     document: MarkdownDocument
     sections: tuple[Section, ...]
@@ -54,7 +54,7 @@ class Parts:
         return tuple(section for section in self.sections if section.kind == kind)
 
     def line(self, word: str, *kinds: str) -> Cell | None:
-        """Find a paragraph line that starts with a word, before the sections or in some; return what follows it."""
+        """Return the rest of a paragraph line that starts with a word, before the sections or in those of some kinds; else None."""
         inside = (block for section in self.sections if section.kind in kinds for block in section.blocks)
         for block in (*self.document.preamble, *inside):
             if isinstance(block, ParagraphLine) and block.text.text.startswith(word):
@@ -65,7 +65,7 @@ class Parts:
 
 
 def _too_large(text: str, path: str) -> DocumentReading | None:
-    """Return the one thing to say of a document that is too long: it would take minutes, and gigabytes."""
+    """Return the one finding about a document that is too long: it would take minutes, and gigabytes."""
     if len(text) <= MOST_CHARACTERS:
         return None
     message = f"the document has {len(text):,} characters, and {MOST_CHARACTERS:,} are read"
@@ -75,12 +75,12 @@ def _too_large(text: str, path: str) -> DocumentReading | None:
 
 
 def _too_wide(document: MarkdownDocument) -> DocumentReading | None:
-    """Return the one thing to say of a table with more columns than any section knows."""
+    """Return the one finding about a table with too many columns."""
     for table in (table for section in document.sections for table in section.tables):
         if len(table.header.cells) > MOST_COLUMNS:
             first = table.header.cells[MOST_COLUMNS]
             message = f"this table has {len(table.header.cells):,} columns, and {MOST_COLUMNS:,} are read"
-            hint = "no section has so many; write rows"
+            hint = "no section has that many; write rows"
             return DocumentReading(None, (Diagnostic("DSA114", "error", message, first.span(), hint),))
     return None
 
@@ -135,7 +135,7 @@ def _machine_in(document: MarkdownDocument) -> DocumentReading:
 
 
 def sort_sections(document: MarkdownDocument, findings: Findings) -> Parts:
-    """Keep the sections of the language; warn of headings that look like one."""
+    """Return the sections of the language; warn of other headings that look like one."""
     sections = []
     for section in document.sections:
         if section.kind not in SECTIONS:
@@ -153,7 +153,7 @@ def _warn_unknown(document: MarkdownDocument, section: Section, findings: Findin
     bullets = (block.text for block in section.blocks if isinstance(block, Bullet))
     if section.tables or any(looks_like_property(bullet) for bullet in bullets):
         hint = closest(section.kind, SECTIONS)
-        message = f"'{section.heading.text}' is no section of the language, so what stands here is not read"
+        message = f"'{section.heading.text}' is not a section of the language, so it is not read"
         findings.warning("DSA110", message, section.heading.span(), hint)
         findings.doubt("\n".join(document.lines[section.first : section.last]))
 
@@ -185,7 +185,7 @@ def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = Fa
 
 
 def _required_records(parts: Parts, kind: str, findings: Findings) -> list[TableRecord]:
-    """Return the rows of a section that, when it is there, declares all of a kind: without rows it declares nothing."""
+    """Return the rows of a section that declares all of a kind if it is there; report it if it has none."""
     before = findings.count
     rows = _records(parts, kind, findings)
     if parts.of(kind) and not rows and findings.count == before:
@@ -244,9 +244,8 @@ def _read_declarations(
         emissions = [(item.effect, row.span) for row in expansion.rows for item in row.effects]
         _require_generated(effects, expansion.rows, findings)
         effects = declaration_tables.with_places(effects, [(name, span) for name, span in emissions if name and span])
-        effects = tuple(
-            attrs.evolve(effect, on_failure="stop") for effect in effects
-        )  # nobody can add rows to what is generated
+        # Users cannot add rows for failures to generated ones.
+        effects = tuple(attrs.evolve(effect, on_failure="stop") for effect in effects)
         all_parameters = steps_table.with_parameters(expansion.parameters, parameters)
         declarations = Declarations(
             all_parameters,
@@ -284,11 +283,11 @@ def _with_uses(
 
 
 def _require_generated(effects: tuple[Effect, ...], rows: tuple[Transition, ...], findings: Findings) -> None:
-    """What an Effects table of a Steps document lists is what its rows ask for; of the others it says nothing."""
+    """Report effects in the Effects table of a Steps document that its rows do not emit."""
     names = {item.effect for row in rows for item in row.effects if item.effect}
     for effect in effects:
         if effect.name not in names and effect.span is not None:
-            message = f"'{effect.name}' is no effect of what Steps expand into"
+            message = f"'{effect.name}' is not an effect of the expanded Steps"
             findings.error("DSA201", message, effect.span, closest(effect.name, names), about=effect.name)
 
 
@@ -298,7 +297,7 @@ def _targets(transitions: tuple[Transition, ...]) -> list[tuple[str, Span]]:
 
 
 def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
-    """Report Cases and Prompts of nothing, and second ones of the same thing."""
+    """Report Cases and Prompts whose name is not declared, and second ones for the same name."""
     steps = {step.name for step in machine.steps}
     owners = {
         "cases": (steps | {guard.name for guard in machine.guards}, "a step or a guard"),
@@ -327,7 +326,7 @@ def claims(
     def require_named(name: cells.WrittenName, what: str) -> None:
         choices = fair if what == "fair" else [*names.effects]
         if name.name not in choices:
-            message = f"'{name.name}' is no {'event, no effect and no verdict' if what == 'fair' else 'effect'}"
+            message = f"'{name.name}' is not an {'event, effect or verdict' if what == 'fair' else 'effect'}"
             findings.error("DSA201", message, name.span, closest(name.name, choices), about=name.name)
         elif what == "never answers" and not names.effects[name.name]:
             hint = f"an effect without answers is complete when the next begins; write: even if {name.name} fails"
@@ -336,7 +335,7 @@ def claims(
     blocks = [block for section in parts.of("properties") for block in section.blocks]
     for block in blocks:
         if isinstance(block, ParagraphLine) and looks_like_property(block.text):
-            message = "this property is no bullet, so it is not read"
+            message = "this property is not a bullet, so it is not read"
             findings.warning("DSA110", message, block.text.span(), "begin its line with '- '")
     bullets = [block for block in blocks if isinstance(block, Bullet)]
     properties = [read_property(bullet, scope, require_named, findings) for bullet in bullets]
@@ -361,7 +360,7 @@ def _with_parents(states: Iterable[State]) -> tuple[State, ...]:
 
 
 def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> tuple[State, ...]:
-    """Resolve when a run may be finished in leaves that are not final."""
+    """Resolve the end conditions of leaves."""
     parents, result = {state.parent for state in states}, []
     for state in states:
         if state.end is None or state.span is None:
@@ -376,14 +375,14 @@ def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> t
 
 
 def _states_from_rows(mentions: list[tuple[str, Span]], initial: str) -> tuple[State, ...]:
-    """Return the states of a document without a States table: those its rows mention. `initial` is the initial one."""
+    """Return the states of a document without a States table: those that its rows mention. `initial` is the initial one."""
     names = dict.fromkeys(name for name, _ in mentions)
     spans = dict(reversed(mentions))
     return _with_parents(State(name, "initial" if name == initial else "", span=spans[name]) for name in names)
 
 
 def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]], at: Span, findings: Findings) -> str:
-    """Find the machine's initial state, and check that every parent that is entered has one initial child.
+    """Return the machine's initial state, and report parents that are entered without one initial child.
 
     The initial state is the top-level state marked initial; when no top-level state is marked and exactly one state
     is, it is that one.
@@ -410,7 +409,7 @@ def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]
 
 
 def _require_no_start_line(parts: Parts, states: Iterable[State], findings: Findings) -> None:
-    """Report a line that names states to start in: as prose it would be passed over."""
+    """Report a line that seems to name initial states, as prose is ignored."""
     names = {state.name for state in states}
     for word in _START_LINES:
         line = parts.line(word, *_WITH_TRANSITIONS)
@@ -443,12 +442,12 @@ def _require_entries(states: tuple[State, ...], targets: Iterable[tuple[str, Spa
 
 
 def _all_names(states: Iterable[State]) -> str:
-    """Name several states at once: that none of them is initial may follow from a fault in the row of one."""
+    """Return the names of states as one name for findings: that none is initial may follow from a fault in the row of one."""
     return ".".join(state.name for state in states)
 
 
 # -- specs ------------------------------------------------------------------------------------------------------------
-# Documents that add properties and scenarios to the machine that their line `Machine: PATH` names; finding that file is for `dsa.edge.document_files`.
+# Documents that add properties and scenarios to the machine in their line `Machine: PATH`; `dsa.edge.document_files` finds that file.
 
 
 _SPEC_SECTIONS = frozenset({"properties", "scenario", "effects", "variables"})
@@ -460,10 +459,8 @@ _FIELDS = {
 
 
 def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
-    """Return what a spec's line `Machine: PATH` names, and where, or None when the text is no spec."""
-    if (
-        MACHINE_LINE not in text or len(text) > MOST_CHARACTERS
-    ):  # most documents are machines, which need not be read twice
+    """Return the path in a spec's line `Machine: PATH`, and its place; None if the text is not a spec."""
+    if MACHINE_LINE not in text or len(text) > MOST_CHARACTERS:  # avoids reading machines twice
         return None
     line = sort_sections(read(text, path), Findings()).line(MACHINE_LINE)
     return None if line is None else (line.plain.strip(), line.span())
@@ -478,7 +475,7 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentRead
     for section in parts.sections:
         if section.kind in SECTIONS - _SPEC_SECTIONS:
             message = f"a spec has no section {section.kind}; it belongs into the machine"
-            hint = "a spec holds Properties, Scenarios, and what it says of Effects and Variables"
+            hint = "a spec holds Properties, Scenarios, and statements about Effects and Variables"
             findings.error("DSA111", message, section.heading.span(), hint)
     declarations = Declarations(
         machine.parameters, machine.variables, machine.events, machine.guards, machine.effects, machine.states
@@ -494,7 +491,7 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> DocumentRead
 
 
 def _spec_declarations(parts: Parts, machine: Machine, findings: Findings) -> tuple[SpecDeclaration, ...]:
-    """Return what a spec says of effects and variables that its machine declares."""
+    """Return a spec's statements about effects and variables of its machine."""
     effects = _required_records(parts, "effects", findings)
     variables = _required_records(parts, "variables", findings)
     return (

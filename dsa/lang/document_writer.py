@@ -1,13 +1,11 @@
-"""A machine to its canonical document: `loads(dumps(machine)) == machine`, and its SHA-256 is the machine's digest.
+"""The document writer: canonical documents, digests, and formatting.
 
-Notes and prose are not part of a machine, so they are not written, and a digest does not change with them, nor with how durations are spelled. To lay out a
-document that people wrote, use `dsa.lang.document_writer`.
+`dumps` writes a machine: `loads(dumps(machine)) == machine`. `digest` is the SHA-256 of that text. Notes, prose and the spelling of durations are not
+part of a machine, so a digest does not depend on them.
 
-Documents to the same documents with their tables laid out: columns aligned, expressions spaced alike.
-
-Takes text, gives text. Only the lines of tables in sections of the language change; prose, notes, other tables and line
-ends stay byte for byte. Applied twice it changes nothing more. It asks nothing of the document's meaning, so a document
-with faults is laid out too.
+`format_document` formats the tables of a text that people wrote: it aligns columns and spaces expressions. It changes only the lines of tables in
+sections of the language; everything else stays byte for byte. A second call changes nothing. It ignores the meaning, so documents with faults are
+formatted too.
 """
 
 import hashlib
@@ -78,7 +76,7 @@ def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
         name = _plain(scenario.name) + (" #" if scenario.name.endswith("#") else "")
         yield f"Scenario: {name}", scenario_text(scenario)
     if machine.constraints:
-        # Last, because it is text as written: a fence left open in it would swallow what follows.
+        # Last, because it is text as written: an open fence in it would swallow what follows.
         yield "Constraints", machine.constraints
 
 
@@ -103,7 +101,7 @@ def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
 
 
 def _own_parameters(machine: Machine) -> list[RunParameter]:
-    """Return the parameters that a Steps table does not say by itself."""
+    """Return the parameters that do not follow from the Steps table."""
     if not machine.steps:
         return list(machine.parameters)
     bounds = {f"rmax.{step.name}" for step in machine.steps}
@@ -144,7 +142,7 @@ _EFFECT_COLUMNS: dict[str, Callable[[Effect], str]] = {
 def _columns(
     items: Sequence[Guard] | Sequence[Effect] | Sequence[Event], columns: dict[str, Callable[..., str]]
 ) -> str:
-    """Write a table, leaving out the columns that no row uses, except the first two."""
+    """Return a table without the columns that no row uses; the first one and `judges` always stay."""
     cells = {name: [write(item) for item in items] for name, write in columns.items()}
     names = [name for place, name in enumerate(cells) if place == 0 or name == "judges" or any(cells[name])]
     return _table(names, list(zip(*(cells[name] for name in names), strict=True)))
@@ -173,7 +171,7 @@ def _options(options: tuple[tuple[str, str], ...]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Write a text as it stands; one that would read as a code span is put into a longer one."""
+    """Return a text as it is; one that would be read as a code span gets a longer fence."""
     fence = "`"
     while fence in text:
         fence += "`"
@@ -203,7 +201,7 @@ def scenario_text(scenario: Scenario) -> str:
 
 
 def scenario_settings(scenario: Scenario) -> str:
-    """Return the parameter values of a scenario as they stand behind `Parameters:`; empty when it has none of its own."""
+    """Return the parameter values of a scenario as after `Parameters:`; empty if it has none."""
     return ", ".join(f"{name} = {show_value(value)}" for name, value in scenario.parameters)
 
 
@@ -246,7 +244,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def format_document(text: str) -> str:
-    """Lay out a document."""
+    """Return a document with formatted tables."""
     pieces = _LINE_END.split(text)
     ends = [*_LINE_END.findall(text), ""]
     document = read(text, "")
@@ -258,7 +256,7 @@ def format_document(text: str) -> str:
 
 
 def _laid_out(table: MarkdownTable, rule: str) -> list[str]:
-    """Lay out one table; one whose rows do not fit its header keeps its lines, except for the space around them."""
+    """Return the lines of one formatted table. If its rows do not fit its header, the lines stay, without the space around them."""
     header = [escape_cell(cell.text) for cell in table.header.cells]
     if any(len(row.cells) != len(header) for row in table.rows):
         return [table.header.span.text, rule, *(row.span.text for row in table.rows)]
@@ -269,7 +267,7 @@ def _laid_out(table: MarkdownTable, rule: str) -> list[str]:
 
 
 def _with_alignment(line: str, rule: str) -> str:
-    """Keep the colons that align columns on a page."""
+    """Return the rule with the colons of the old one, which align columns on a page."""
     marks = [mark.strip() for mark in rule.strip().strip("|").split("|")]
     dashes = line.strip("| ").split(" | ")
     cells = []
@@ -280,7 +278,7 @@ def _with_alignment(line: str, rule: str) -> str:
 
 
 def _cell(cell: Cell, column: str) -> str:
-    """Return a cell's canonical text: an expression with its usual spacing, anything else as it stands."""
+    """Return a cell's canonical text: an expression with its usual spacing, anything else unchanged."""
     if not cell.text or "`" in cell.text:
         return escape_cell(cell.text)
     write = _WRITERS.get(column)

@@ -1,16 +1,10 @@
-"""Cell text to expression trees: the tokenizer and the parser. Names stay unresolved; `dsa.lang.expression_parser` resolves them.
+"""The expression parser: tokens, syntax trees, name resolution and types.
 
-Takes a `Cell`, gives expressions whose nodes know their place. What cannot be read raises `UnreadableError`,
-which the callers turn into a diagnostic; it never leaves `dsa.lang`.
-
-Collects what is wrong with a document, so that one run reports every fault.
-
-Takes spans and words, gives `Diagnostic` values. Knows nothing of tables or expressions.
-
-Unresolved expressions to resolved and typed ones.
-
-Takes a tree from `dsa.lang.expression_parser` and the `Scope` of names that may stand there; gives the same tree with every
-name resolved, and its type. Faults go to the findings; after one, the type is None and nothing more is said of it.
+- `ExpressionParser` reads the text of a `Cell`. Its nodes know their place. It raises `UnreadableError`, which the callers turn into a
+  diagnostic; the error never leaves `dsa.lang`.
+- `Findings` collects the diagnostics of one reading, so that it reports every fault.
+- `Resolver` resolves the names of a tree in a `Scope`, and returns the tree with its type. After a fault the type is None, and nothing more is
+  reported about it.
 """
 
 import re
@@ -52,7 +46,7 @@ _HINTS = {
     "?": "there is no choice inside an expression: write a row for each case",
     "%": "there is no remainder; count in a variable with a domain",
 }
-#: What words of other languages are written as here, where they stand behind an expression.
+#: Hints for words of other languages after an expression.
 _WORDS = {
     "if": _HINTS["?"],
     "then": _HINTS["?"],
@@ -120,7 +114,7 @@ class ExpressionParser:
         return True
 
     def accept(self, *texts: str) -> bool:
-        """Read these tokens if they come next."""
+        """Read these tokens if they come next; return whether they did."""
         is_next = self.at(*texts)
         if is_next:
             self._place += len(texts)
@@ -141,7 +135,7 @@ class ExpressionParser:
         raise UnreadableError(f"{message}, but {actual}", token.start, max(token.end, token.start + 1), hint)
 
     def reject(self, message: str, hint: str = "") -> NoReturn:
-        """Fail at the next token with words that name it already."""
+        """Fail at the next token with a message that names it already."""
         token = self.next
         raise UnreadableError(message, token.start, max(token.end, token.start + 1), hint)
 
@@ -156,7 +150,7 @@ class ExpressionParser:
             )
 
     def _foreign_word_hint(self, token: Token) -> str:
-        """Return how to write what stands behind an expression as other languages have it; empty for anything else."""
+        """Return a hint for a construct of another language after an expression; empty for anything else."""
         before = self._tokens[self._place - 1] if self._place else token
         after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
         if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
@@ -250,7 +244,7 @@ class ExpressionParser:
         return left
 
     def _operator(self) -> Token:
-        """Read an arithmetic operator. Each makes the tree deeper, and whatever walks a tree recurses."""
+        """Read an arithmetic operator. Each makes the tree deeper, and walks over trees are recursive."""
         self._terms += 1
         if self._terms > _MAX_TERMS:
             self.reject(f"a cell has at most {_MAX_TERMS} arithmetic operators")
@@ -330,8 +324,8 @@ _LONGEST = 300
 class Findings:
     """The diagnostics of one reading, in the order found. Mutable on purpose, and private to `dsa.lang`.
 
-    One fault is reported once: what stands in a part that could not be read is in doubt, and that a name in doubt is not
-    declared is only a consequence.
+    One fault is reported once: the names in an unreadable part are in doubt, and a missing declaration of a name in doubt is only a
+    consequence.
     """
 
     def __init__(self) -> None:
@@ -341,7 +335,7 @@ class Findings:
         self._doubt_all = False
 
     def error(self, code: str, message: str, span: Span, hint: str = "", *, about: str = "") -> None:
-        """Add an error: the document is no machine. `about` is the name that is missed, if that is the fault."""
+        """Add an error: the document is not a machine. `about` is the missing name, if one is missing."""
         finding = Diagnostic(code, "error", _short(message), span, hint)
         is_consequence = about and (self._doubt_all or not self._doubtful.isdisjoint(about.split(".")))
         (self._consequences if is_consequence else self._findings).append(finding)
@@ -351,7 +345,7 @@ class Findings:
         self._doubtful.update(part for name in NAME.findall(text) for part in name.split("."))
 
     def doubt_all(self) -> None:
-        """Record that what declares most names could not be read."""
+        """Record that the declarations of most names could not be read."""
         self._doubt_all = True
 
     def warning(self, code: str, message: str, span: Span, hint: str = "") -> None:
@@ -360,18 +354,18 @@ class Findings:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Everything found, once each, by line and column; a consequence only where no error is its cause."""
+        """All findings, once each, by line and column; a consequence only if no error explains it."""
         findings = [*self._findings, *([] if self._any_cause else self._consequences[:1])]
         return tuple(sorted(dict.fromkeys(findings), key=lambda d: (d.span.path, d.span.line, d.span.column, d.code)))
 
     @property
     def count(self) -> int:
-        """How many findings there are so far, consequences included."""
+        """The number of findings so far, consequences included."""
         return len(self._findings) + len(self._consequences)
 
     @property
     def any_error(self) -> bool:
-        """Return whether the document is no machine."""
+        """Return whether there is an error, so that the document is not a machine."""
         return self._any_cause or bool(self._consequences)
 
     @property
@@ -380,7 +374,7 @@ class Findings:
 
 
 def _short(message: str) -> str:
-    """Keep the beginning and the end of a message that quotes a very long cell."""
+    """Return the beginning and the end of a message that quotes a very long cell."""
     return message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
 
 
@@ -396,7 +390,7 @@ def type_of(domain: expr.Domain) -> Type:
 
 
 def show_type(kind: Type) -> str:
-    """Say a type in words."""
+    """Return a type in words."""
     words = {"bool": "a condition", "int": "a number"}
     return words[kind] if isinstance(kind, str) else f"one of {{{', '.join(kind)}}}"
 
@@ -410,7 +404,7 @@ def agree(left: Type, right: Type) -> bool:
 
 _AS_VALUE = "it is a value only beside '==', '!=' or 'in' whose other side is of an enumeration"
 
-#: Names under which people look for the data of an event.
+#: Names that people use for the data of an event.
 _DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})
 
 
@@ -418,9 +412,9 @@ _DATA = frozenset({"event", "data", "payload", "message", "input", "output", "re
 class Scope:
     """The names an expression may use, and words for where it stands (`a condition`, `a bound`).
 
-    `others` maps every other declared name to what it is, for better messages. `moments` maps the names that hold or
-    not at a moment (states, events, effects) to their kind; states may be there by their last part too, with the
-    full name in `full`. A name in `symbols` may be one of these as well: it is the value where one is wanted.
+    `others` maps every other declared name to its kind in words, for better messages. `moments` maps the names that are true or
+    false at a moment (states, events, effects) to their kind; states may also have their last part there, with the
+    full name in `full`. A name in `symbols` may be one of these too: it is the value where a value is expected.
     """
 
     place: str
@@ -440,7 +434,7 @@ class Scope:
 
 
 class Resolver:
-    """Resolves and types the expressions of one scope; faults go to `findings`, at `at` when a node has no place."""
+    """A resolver of names and types in one scope. Faults go to `findings`, with the place `at` if a node has none."""
 
     def __init__(self, scope: Scope, findings: Findings, at: Span) -> None:
         self._scope, self._findings, self._at = scope, findings, at
@@ -457,9 +451,9 @@ class Resolver:
         return result
 
     def infer(self, node: expr.Expr, kind: Type | None = None) -> tuple[expr.Expr, Type | None]:
-        """Resolve an expression and give its type, or None after a fault.
+        """Resolve an expression and return it with its type, or None after a fault.
 
-        `kind` makes for better hints; where it is an enumeration, a name that is one of its values and something else is the value.
+        `kind` is the expected type, for better hints. If it is an enumeration, a name with several meanings is its value.
         """
         match node:
             case expr.Boolean():
@@ -502,7 +496,7 @@ class Resolver:
         return attrs.evolve(node, first=first, rest=tuple(rest))
 
     def _enumerations(self, node: expr.Compare) -> list[Type | None]:
-        """Return for each operand the enumeration that it is compared with by `==` or `!=`, itself or through others."""
+        """Return for each operand the enumeration that it is compared with by `==` or `!=`, directly or through others."""
         groups = [[node.first]]
         for sign, operand in node.rest:
             if sign in {"==", "!="}:
@@ -512,7 +506,7 @@ class Resolver:
         return [self._enumeration(group) for group in groups for _ in group]
 
     def _enumeration(self, operands: Iterable[expr.Expr]) -> Type | None:
-        """Return the values of the first operand that can be nothing but a value of an enumeration."""
+        """Return the values of the first operand that can only be a value of an enumeration."""
         return next((values for values in map(self._values, operands) if values is not None), None)
 
     def _values(self, node: expr.Expr) -> Type | None:
@@ -563,7 +557,9 @@ class Resolver:
         for choice in expr.OUTCOMES:
             if choice == outcome and choice in outcomes:
                 return expr.Verdict(guard, choice, span=node.span), "bool"
-        message = f"guard {guard} never says '{outcome}'" if outcome in expr.OUTCOMES else f"'{outcome}' is no verdict"
+        message = (
+            f"guard {guard} never says '{outcome}'" if outcome in expr.OUTCOMES else f"'{outcome}' is not a verdict"
+        )
         self._report("DSA201", message, node, f"{guard} says: {', '.join(outcomes)}")
         return node, None
 
@@ -574,7 +570,7 @@ class Resolver:
             self._report("DSA201", "'pending' is for properties", node, f"{self._scope.place} cannot read it")
         else:
             hint = closest(node.name, self._scope.effects_with_answers)
-            self._report("DSA201", f"'{node.name}' is no effect that has answers", node, hint, about=node.name)
+            self._report("DSA201", f"'{node.name}' is not an effect with answers", node, hint, about=node.name)
         return node, None
 
     def _unknown(self, node: expr.Name, kind: Type | None) -> None:

@@ -1,6 +1,7 @@
-"""Every declared name, what it stands for, and that it stands for one thing only (DESIGN section 2).
+"""The namespace: every declared name and its one meaning (DESIGN section 2).
 
-Takes declarations, gives `Names`, from which the scopes of all expressions are made.
+`Declarations.names` returns `Names`, which make the scopes of all expressions. `require_unique` and `require_references` report names with two meanings, and
+references to nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,7 +51,7 @@ class Names:
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """What every name is, in words."""
+        """The kind of every name, in words."""
         kinds = dict.fromkeys(self.states, "a state")
         kinds |= dict.fromkeys(self.events, "an event") | dict.fromkeys(self.effects, "an effect")
         kinds |= dict.fromkeys(self.guards, "a guard") | dict.fromkeys(self.parameters, "a parameter")
@@ -92,7 +93,7 @@ class Names:
         )
 
     def report_unknown(self, kind: str, place: WrittenName, findings: Findings) -> None:
-        """Report a name that is not declared as what it is used for."""
+        """Report a name that is not declared as the kind that it is used as."""
         tables: dict[str, Iterable[str]] = {
             "state": self.states,
             "event": self.events,
@@ -148,9 +149,9 @@ class Declarations:
 
 
 def require_unique(declarations: Declarations, findings: Findings) -> None:
-    """Report names that are declared twice, or that are another thing's implied name or an enumeration's value.
+    """Report names that are declared twice, or that are an implicit name or a value of an enumeration too.
 
-    A value may have the name of a state, event or effect: where it stands decides which of them is meant (`dsa.lang.expression_parser`).
+    A value may have the name of a state, event or effect: the context decides between them (`dsa.lang.expression_parser`).
     """
     first_uses: dict[str, tuple[str, int]] = {}
     for name, what, span in _declarations(declarations):
@@ -220,13 +221,13 @@ def require_references(
     *,
     effects_listed: bool,
 ) -> None:
-    """Report origins that are no effects, and judged events that are none."""
+    """Report origins that are not effects, and judged events that are not declared."""
     names = declarations.names()
     for origin in origins:
         if origin.name != OUTSIDE and origin.name not in names.effects:
             reason = "the Effects table does not list it" if effects_listed else "no row emits it"
             hint = closest(origin.name, [*names.effects, OUTSIDE])
-            message = f"'{origin.name}' is no effect: {reason}"
+            message = f"'{origin.name}' is not an effect: {reason}"
             findings.error("DSA201", message, origin.span, hint, about=origin.name)
     for event in judged_events:
         if event.name not in names.events:

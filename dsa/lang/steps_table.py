@@ -1,12 +1,8 @@
-"""The Steps table: its rows as `StepRow` values, and what they require of each other.
+"""The Steps table: its reader, and its expansion into a machine.
 
-Takes records, gives steps with their retry bounds and the goal; `dsa.lang.steps_table` makes them a machine.
-
-Steps to declarations and rows: the workflow of action pairs as the machine it stands for.
-
-Takes `Steps`, gives what a Transitions document would declare. DESIGN section 2, "Steps", is the specification: steps
-run one at a time; when every requirement is a list of earlier steps that are not optional, they form a chain;
-otherwise a state `choosing` takes the first step that is ready, and the conditions are made exclusive (S3).
+`read_steps` returns the steps with their retry bounds, the goal and the result. `expand` returns what a Transitions document would declare (DESIGN section 2,
+"Steps"). Steps run one at a time. If every requirement is a list of earlier steps that are not optional, they form a chain. Otherwise a state
+`choosing` takes the first step that is ready, and the conditions are made exclusive (S3).
 """
 
 import re
@@ -72,7 +68,7 @@ class Steps:
 
 @attrs.frozen
 class StepLines:
-    """The lines of a Steps document beside its table: `Goal: EXPRESSION` and `Result: STEP`, each None where it is not there."""
+    """The lines of a Steps document beside its table: `Goal: EXPRESSION` and `Result: STEP`, each None if missing."""
 
     goal: Cell | None
     result: Cell | None
@@ -95,7 +91,7 @@ def read_steps(records: list[TableRecord], lines: StepLines, with_cases: frozens
 
 
 def _named_rows(records: list[TableRecord], findings: Findings) -> list[tuple[cells.WrittenName, TableRecord]]:
-    """Return the rows whose step has a name of its own, which no dot splits: dots nest the states made of it."""
+    """Return the rows whose step has a unique name without dots: dots nest the states made of it."""
     rows: dict[str, tuple[cells.WrittenName, TableRecord]] = {}
     for record in each_declaration(records, findings):
         name = cells.declared_name(record["step"], "a step", findings)
@@ -165,7 +161,7 @@ def _read_requirement(step: str, cell: Cell, step_names: list[str], findings: Fi
 def _require_step(step: str, name: cells.WrittenName, step_names: list[str], findings: Findings) -> None:
     if name.name not in step_names:
         hint = closest(name.name, step_names)
-        findings.error("DSA214", f"'{name.name}' is no step", name.span, hint, about=name.name)
+        findings.error("DSA214", f"'{name.name}' is not a step", name.span, hint, about=name.name)
     elif name.name == step:
         findings.error("DSA214", f"step {step} requires itself", name.span)
 
@@ -191,7 +187,7 @@ def _result(cell: Cell, step_names: list[str], findings: Findings) -> str | None
     (name,) = names
     if name.name not in step_names:
         findings.error(
-            "DSA214", f"'{name.name}' is no step", name.span, closest(name.name, step_names), about=name.name
+            "DSA214", f"'{name.name}' is not a step", name.span, closest(name.name, step_names), about=name.name
         )
     return name.name
 
@@ -206,7 +202,7 @@ def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> t
         if source.text not in step_names or source.text == step:
             hint = closest(source.text, [name for name in step_names if name != step])
             about = "" if source.text == step else source.text
-            findings.error("DSA214", f"'{source.text}' is no other step", source.span(), hint, about=about)
+            findings.error("DSA214", f"'{source.text}' is not another step", source.span(), hint, about=about)
     if findings.count > before:
         findings.doubt(" ".join({*NAME.findall(cell.text)} - {*step_names}))  # placeholders of these names are meant
     return tuple((name, source.text) for name, source in uses)
@@ -223,7 +219,7 @@ def is_chain(plan: Steps) -> bool:
 
 
 def _require_made_before(name: str, record: TableRecord, plan: Steps, findings: Findings) -> None:
-    """Report the uses of a step that may not have passed when this one starts, where that can be told."""
+    """Report the uses of steps that may not have passed when this one starts, if that is known."""
     passed = _passed_before(name, plan)
     others = {step.name for step in plan.steps} - {name}
     for _, source in cells.pair_cells(record["uses"], ";,", Findings()):
@@ -234,7 +230,7 @@ def _require_made_before(name: str, record: TableRecord, plan: Steps, findings: 
 
 
 def _passed_before(name: str, plan: Steps) -> set[str] | None:
-    """Return the steps that have surely passed when a step starts; None when a requirement is no list."""
+    """Return the steps that have surely passed when a step starts; None if a requirement is not a list."""
     if is_chain(plan):
         order = [step.name for step in plan.steps]
         return {step.name for step in plan.steps[: order.index(name)] if not step.optional}
@@ -257,7 +253,7 @@ _FALSE = Boolean(value=False)
 
 @attrs.frozen
 class Expansion:
-    """What a Steps table declares."""
+    """The declarations of a Steps table."""
 
     parameters: tuple[RunParameter, ...]
     variables: tuple[Variable, ...]
@@ -350,7 +346,7 @@ def _states(plan: Steps, *, chain: bool) -> tuple[State, ...]:
 
 
 class _Rows:
-    """Writes the rows of one plan; every row carries the place of the step it is for."""
+    """A writer of the rows of one plan; every row has the place of its step."""
 
     def __init__(self, plan: Steps, *, chain: bool) -> None:
         self._plan, self._chain = plan, chain
@@ -416,7 +412,7 @@ class _Rows:
         ]
 
     def _onward(self, step: StepRow, effects: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-        """Return the effects and the target with which the workflow goes on after a step."""
+        """Return the effects and the target for the continuation after a step."""
         following = self._next.get(step.name)
         if not self._chain:
             return (*(effect for effect in effects if effect != "advance_state"), "advance_state"), "choosing"
@@ -462,7 +458,7 @@ def _row(
 def with_parameters(
     generated_parameters: tuple[RunParameter, ...], own_parameters: tuple[RunParameter, ...]
 ) -> tuple[RunParameter, ...]:
-    """Let the rows of a Parameters table replace generated parameters of the same name, and add others."""
+    """Return the generated parameters; those of a Parameters table replace the ones of the same name, and others are added."""
     own: Mapping[str, RunParameter] = {parameter.name: parameter for parameter in own_parameters}
     names = {parameter.name for parameter in generated_parameters}
     result = tuple(own.get(parameter.name, parameter) for parameter in generated_parameters)
@@ -470,7 +466,7 @@ def with_parameters(
 
 
 def unmet_requirements(plan: Steps) -> list[StepRow]:
-    """Return the steps whose listed requirements can never hold: they wait for each other in a circle."""
+    """Return the steps whose listed requirements can never hold, as they wait for each other in a circle."""
     passed: set[str] = set()
     left = list(plan.steps)
     while True:
@@ -484,8 +480,8 @@ def unmet_requirements(plan: Steps) -> list[StepRow]:
 def expand_steps(machine: Machine) -> Machine:
     """Return the Transitions machine that a Steps machine stands for; another machine as it is.
 
-    Steps, goal, result, the steps' prompts and the dependencies in scenarios are left out: they say how the steps' generators are
-    asked, not how the machine moves.
+    Steps, goal, result, the steps' prompts and the dependencies in scenarios are left out: they are about calls of generators,
+    not about the moves of the machine.
     """
     if not machine.steps:
         return machine

@@ -1,6 +1,6 @@
-"""The Transitions table to rows: first as written, then with every name resolved and every type checked.
+"""The Transitions table: its rows as written, and with every name resolved and every type checked.
 
-Takes records and the declared `Names`, gives `Transition` values in table order, one for each source and event.
+`read_rows` reads the cells. `resolve_rows` takes the declared `Names` and returns `Transition` values in table order, one for each source and event.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from dsa.lang.namespace import Names
 from dsa.machine import duration_of
 
 _COLUMNS = ("source", "event", "if", "update", "effects", "target")
-#: What stands in these is declared by standing there, where the document has no table for it.
+#: Columns whose names count as declared if the document has no table for them.
 _DECLARING_COLUMNS = ("source", "event", "effects", "target")
 
 
@@ -62,7 +62,7 @@ def read_rows(records: list[TableRecord], findings: Findings) -> list[WrittenRow
 
 
 def _spelled_alike(row: WrittenRow, spelling: dict[int, str]) -> WrittenRow:
-    """Spell timers as the first row does that has one of the same duration."""
+    """Spell timers as in the first row with the same duration."""
     if not any(event.name.startswith(TIMER_PREFIX) for event in row.events):
         return row
     events = (
@@ -118,7 +118,7 @@ def mentioned_effects(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
 
 
 def resolve_rows(rows: Iterable[WrittenRow], names: Names, findings: Findings) -> tuple[Transition, ...]:
-    """Resolve the names of every row; a row names one transition for each of its sources and events."""
+    """Resolve the names of every row; a row stands for one transition for each of its sources and events."""
     transitions: list[Transition] = []
     for row in rows:
         before = findings.count
@@ -196,7 +196,7 @@ def _require_assigned_once(updates: tuple[Assign | Revoke, ...], findings: Findi
     for update in updates:
         if update.variable in variables and update.span is not None:
             message = f"{update.variable} is assigned twice in this row"
-            findings.error("DSA208", message, update.span, "updates are simultaneous; write one assignment (S5)")
+            findings.error("DSA208", message, update.span, "updates are simultaneous; write one assignment")
         variables.add(update.variable)
 
 

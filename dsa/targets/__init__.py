@@ -1,6 +1,6 @@
-"""A machine as text for people and other tools, and as a python-statemachine class.
+"""Targets: a machine as text for people and other tools, and as a python-statemachine class.
 
-Takes a machine, gives text (or, `dsa.targets.statechart`, a class). No files, no renderers: `dsa.edge.images` has them.
+The functions return text (`dsa.targets.statechart` returns a class). They use no files and no renderers; `dsa.edge.images` does.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ FORMATS: dict[str, Callable[[Machine], str]] = {
 
 
 class FormatError(DsaError, ValueError):
-    """Raised when a machine is asked for in a format that there is none of."""
+    """Raised for an unknown format."""
 
 
 def emit(machine: Machine, format: str) -> str:  # noqa: A002  (the word of the command line, and a public name)
-    """Write a machine in one of `FORMATS`. Raises FormatError for any other, ExportError for a machine that a tool cannot take."""
+    """Return a machine as text in one of `FORMATS`. Raises FormatError for another format, ExportError for a machine that a tool cannot take."""
     if format not in FORMATS:
         raise FormatError(f"there is no format '{format}'; there is: {', '.join(FORMATS)}")
     return FORMATS[format](machine)

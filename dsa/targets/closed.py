@@ -1,7 +1,7 @@
-"""A machine laid out for model checkers: locations, commands with their conditions, properties over locations and commands.
+"""Closed models: a machine for model checkers, with its locations, and its commands with their conditions.
 
-Takes a machine, gives a `ClosedModel` at its parameter values. What the values decide is left out of conditions; names stay names. Knows
-no target's syntax.
+`closed_model` returns a `ClosedModel` at the machine's parameter values. Its conditions leave out everything that the values decide; names stay names.
+The module knows no target's syntax.
 """
 
 import itertools
@@ -35,7 +35,7 @@ class ClosedCommand:
 
     @property
     def comment(self) -> str:
-        """Name the table line and what happens: `line 40: idle | specification | generating`."""
+        """Return the line, the row and the verdicts: `line 40: idle | specification | generating`."""
         place = f"line {self.row.span.line}" if self.row.span else f"row {self.command.row + 1}"
         verdicts = ", ".join(f"{guard}.{outcome}" for guard, outcome in self.command.occurrence.verdicts)
         return f"{place}: {self.row}" + (f" ({verdicts})" if verdicts else "")
@@ -43,7 +43,7 @@ class ClosedCommand:
 
 @attrs.frozen(slots=False)
 class ClosedModel:
-    """A machine at its parameter values, as model checkers take it. `fields` are its variables."""
+    """A machine at its parameter values, for model checkers. `fields` are its variables."""
 
     machine: Machine
     system: System
@@ -71,11 +71,11 @@ class ClosedModel:
 
     @property
     def made_for(self) -> str:
-        """Say at which parameter values this is: `rmax = 3`, or that there are none."""
+        """Return the parameter values, such as `rmax = 3`, or words that there are none."""
         return show_values(self.machine.constants.items()) or "a machine without parameters"
 
     def label(self, place: int) -> str:
-        """Name a location: its state, what is outstanding, and the number of the order that its timers come in, if there is one."""
+        """Return the name of a location: its state, the outstanding effects, and the number of the order of its timers, if there is one."""
         here = self.locations[place]
         waits = (f"waits {effect}" for effect in sorted(here.outstanding))
         order = [f"order {self._orders[here.precedence]}"] if here.precedence else []
@@ -111,7 +111,7 @@ class ClosedModel:
         return tuple(step.number for step in self.steps if predicate(step))
 
     def is_idle(self, step: ClosedCommand) -> expr.Expr:
-        """Return when a step is possible and changes nothing, so that no checker of behaviours sees it; false for most."""
+        """Return when a step is possible and changes nothing, so that a checker of behaviours cannot see it; false for most."""
         command = step.command
         if command.source != command.target:
             return FALSE
@@ -120,10 +120,10 @@ class ClosedModel:
 
 
 def closed_model(machine: Machine) -> ClosedModel:
-    """Lay out a machine. Raises ExportError when it is too large, or does not start in its domains."""
+    """Return the closed model of a machine. Raises ExportError if it is too large, or does not start in its domains."""
     system = closed_system(machine)
     if system.left_out:
-        raise ExportError(f"{machine.name} is too large to be laid out: {'; '.join(system.left_out)}")
+        raise ExportError(f"{machine.name} is too large to be exported: {'; '.join(system.left_out)}")
     initial = initial_values(machine)
     whole = ground(system)
     steps = tuple(
@@ -145,7 +145,7 @@ def initial_values(machine: Machine) -> dict[str, expr.Value]:
 
 
 def _condition(whole: Ground, command: GuardedCommand, rule_condition: expr.Expr) -> expr.Expr:
-    """Return when a command is taken, without what the parameters' values decide."""
+    """Return when a command is taken, without the parts that the parameters' values decide."""
     if rule_condition == expr.TRUE:
         return expr.TRUE
     parts = [command.enabled_when]
@@ -158,8 +158,8 @@ def _condition(whole: Ground, command: GuardedCommand, rule_condition: expr.Expr
 def sequential(updates: Iterable[tuple[str, expr.Expr]]) -> tuple[tuple[str, ...], tuple[tuple[str, expr.Expr], ...]]:
     """Order simultaneous updates (S5) for targets that assign one after the other.
 
-    Gives the variables whose old value must be kept aside first, and the updates in order; a reader of a kept variable must be
-    given its old value.
+    Return the variables whose old values must be saved first, and the updates in order. Expressions must read the old
+    values of these variables.
     """
     left = dict(updates)
     old_names: list[str] = []
@@ -179,7 +179,7 @@ def _read(whole: expr.Expr) -> set[str]:
 
 
 def require_small(model: ClosedModel, tool: str) -> None:
-    """Raise ExportError where a number may lie outside the 32 bits that a model checker computes with."""
+    """Raise ExportError if a number may lie outside the 32 bits of a model checker."""
     ranges = ranges_of(model.fields)
     for name, value in model.machine.constants.items():
         number = model.ground.number(value)
@@ -200,7 +200,7 @@ def require_numbers(
     least: int,
     greatest: int,
 ) -> None:
-    """Raise ExportError where a value, or a number met in an expression (each with its place), may lie outside a tool's numbers."""
+    """Raise ExportError if a value, or a number in an expression (each with its place), may lie outside a tool's range."""
     places = ((where, bounds) for where, node in expressions for bounds in _extents(node, ranges))
     for where, (low, high) in itertools.chain(ranges.items(), places):
         if low < least or high > greatest:
@@ -232,7 +232,7 @@ def _extent(node: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int
 
 
 def timer_text(promise: Promise) -> str:
-    """Name a promise: an effect, or a timer with its source."""
+    """Return a promise as text: an effect, or a timer with its source."""
     return promise if isinstance(promise, str) else f"{promise[1]} of {promise[0]}"
 
 

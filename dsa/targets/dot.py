@@ -39,7 +39,7 @@ from dsa.targets.picture import (
 )
 from dsa.targets.step_picture import StepArrow, StepBox, StepRelation, reached_steps, step_picture
 
-#: For each verdict: colour, style and width of the line, and how the legend calls it.
+#: For each verdict: colour, style and width of the line, and its name in the legend.
 _LINE: dict[Outcome | None, tuple[str, str, str, str]] = {
     "passed": ("#1a6b35", "solid", "1", "green"),
     "failed": ("#8a5a00", "dashed", "1", "dashed"),
@@ -48,7 +48,7 @@ _LINE: dict[Outcome | None, tuple[str, str, str, str]] = {
 }
 _LINE_END = "\n"
 _LIST_WIDTH = 110  # characters of a listed row in one line
-#: A folded picture runs from left to right where a page has room for that many boxes, and texts of arrows between them.
+#: The most boxes in a row that a page has room for, with the texts of arrows between them: a folded picture then runs from left to right.
 _MOST_RANKS_ACROSS = 3
 _INK = "#000000"
 _FAINT = "#b0b0b0"
@@ -62,13 +62,13 @@ _FRAME = 'labelloc=b; labeljust=l; fontsize=12; style=rounded; color="#808080"; 
 _LABEL = 'style="rounded,filled", color="#f0f0f0", fillcolor="#f0f0f0", width=0, height=0, margin="0.05,0.02"'
 
 
-#: For each box, by its source: what can come next, and along which arrow (its index); None where no arrow is drawn.
+#: For each box, by its source: the next boxes, and the index of the arrow to each; None if no arrow is drawn.
 _Successors = Mapping[str, Sequence[tuple[str, int | None]]]
 
 
 @attrs.frozen
 class _Course:
-    """Where an arrow runs: `frame` is the innermost frame around both ends, `leads_back` whether it closes a cycle."""
+    """The course of an arrow: `frame` is the innermost frame around both ends, `leads_back` whether it closes a cycle."""
 
     frame: str
     leads_back: bool
@@ -77,9 +77,8 @@ class _Course:
 def courses(diagram: Picture) -> tuple[_Course, ...]:
     """Return the course of each arrow of a picture, in the picture's order.
 
-    A row's text stands between two halves of its arrow: left to break cycles itself, Graphviz would turn one half and leave the text
-    outside both ends.
-    Without the arrows that lead back no cycle is left. They are found depth first, from where the run begins and in
+    A row's text is between two halves of its arrow. If Graphviz broke cycles itself, it would turn one half and leave the text
+    outside both ends. Without the arrows that lead back there is no cycle. They are found depth first, from the start of the run and in
     table order; a frame's own rows count as leaving each of its states.
     """
     around = dict(_around(diagram.frame, ()))
@@ -161,7 +160,7 @@ def dot(
 
     A machine that is too large for a page is folded (`picture.MOST_ROWS`), unless `full`: the list of its rows stands below.
 
-    `waiting_effects` maps each state to the effects that may be outstanding in it, as exploration finds them; without it they
+    `waiting_effects` maps each state to the effects that may be outstanding in it, as exploration finds them; by default they
     are estimated from the rows (`picture.may_wait`). `trace` holds rows, or their line numbers: they are drawn
     heavy and all others faint; so are the steps that it begins.
     """
@@ -190,7 +189,7 @@ def _rows(diagram: Picture, machine: Machine, trace: Collection[int | Transition
 
 
 def _depth(routes: Sequence["_Route"], machine: Machine) -> int:
-    """Return how many boxes the longest way along the arrows has, without those that lead back."""
+    """Return the number of boxes on the longest path along the arrows, without those that lead back."""
     before: dict[str, set[str]] = {}
     for arrow in (route.arrow for route in routes if not route.course.leads_back):
         before.setdefault(_quote(machine.entry_leaf(arrow.target)), set()).add(_tail(arrow.source, machine))
@@ -202,7 +201,7 @@ def _depth(routes: Sequence["_Route"], machine: Machine) -> int:
 
 @attrs.frozen
 class _Pens:
-    """How each row is drawn."""
+    """The style of each row."""
 
     machine: Machine
     trace: Collection[int | Transition] | None
@@ -223,7 +222,7 @@ class _Pens:
         return any(sets_workflow(self.machine, each.row) for each in rows)
 
     def line(self, rows: Sequence[PictureRow], *, backwards: bool = False) -> str:
-        """Return the attributes of the rows' arrow; `backwards` when its head is where the edge begins."""
+        """Return the attributes of the rows' arrow; `backwards` if its head is at the beginning of the edge."""
         colour, style, width, _ = _LINE[_common_outcome(rows)]
         if self.is_faint(*rows):
             colour = _FAINT
@@ -236,7 +235,7 @@ class _Pens:
         return f'color="{colour}", style={style}, penwidth={width}'
 
     def legend(self, diagram: Picture) -> Iterator[str]:
-        """Explain the kinds of line that occur, and in a folded picture what the numbers mean; nothing when nothing needs it."""
+        """Yield a legend for the kinds of line, and for the numbers in a folded picture; nothing if there is nothing to explain."""
         outcomes = {_common_outcome(arrow.rows) for arrow in diagram.arrows}
         parts = [f"{name} = {outcome}" for outcome, (*_, name) in _LINE.items() if outcome and outcome in outcomes]
         if any(sets_workflow(self.machine, row) for row in self.machine.transitions):
@@ -270,7 +269,7 @@ class _Pens:
 
 
 def _common_outcome(rows: Sequence[PictureRow]) -> Outcome | None:
-    """Return the verdict that all the rows speak of, or None where they differ."""
+    """Return the common verdict of all the rows, or None if they differ."""
     outcomes = {outcome_of(each.row) for each in rows}
     return outcomes.pop() if len(outcomes) == 1 else None
 
@@ -281,7 +280,7 @@ def _wide_cell(text: str) -> str:
 
 @attrs.frozen
 class _Route:
-    """An arrow with the id of its label's node, and where it runs."""
+    """An arrow with the id of its label's node, and its course."""
 
     label_id: str
     arrow: PictureArrow
@@ -319,7 +318,7 @@ def _box(box: Box, pens: _Pens) -> str:
 
 
 def _internal(box: Box, pens: _Pens) -> Iterator[str]:
-    """Write the rows that stay in a box: each for itself, or folded."""
+    """Yield the rows that stay in a box, one by one or folded."""
     entries: list[tuple[str, tuple[PictureRow, ...]]]
     if pens.is_folded:
         entries = [(line, box.internal) for line in folded_lines(box.internal)]
@@ -355,7 +354,7 @@ def _label(rows: Sequence[PictureRow], pens: _Pens) -> str:
     return f'<FONT POINT-SIZE="10" COLOR="{pens.ink(*rows)}">{text}</FONT>'
 
 
-#: For each relation of two steps: colour and style of the line, and how the legend calls it.
+#: For each relation of two steps: colour and style of the line, and its text in the legend.
 _RELATIONS: dict[StepRelation, tuple[str, str, str]] = {
     "requires": ("#333333", "solid", "solid = requires"),
     "uses": ("#1f5fa8", "dashed", "dashed = uses without requiring"),
@@ -412,12 +411,12 @@ def _step_arrow(number: int, arrow: StepArrow, active_steps: Collection[str] | N
 
 
 def _tail(source: str, machine: Machine) -> str:
-    """Return the box that a source's rows leave: a leaf, or the box that stands for a parent's or `*`'s states."""
+    """Return the box of a source: a leaf, or the box for the states of a parent or of `*`."""
     return _quote(source if source in machine.leaves else f"{source} any")
 
 
 def _head(target: str, machine: Machine) -> str:
-    """Return what is entered: a leaf, or the dot that leads to a parent's initial child."""
+    """Return the node that is entered: a leaf, or the dot that leads to a parent's initial child."""
     return _entry(target) if target in machine.parents else _quote(target)
 
 

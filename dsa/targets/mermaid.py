@@ -41,7 +41,7 @@ def mermaid(
 
     A machine that is too large for a page is folded (`picture.MOST_ROWS`), unless `full`: comments list its rows.
 
-    `waiting_effects` maps each state to the effects that may be outstanding in it, as exploration finds them; without it they
+    `waiting_effects` maps each state to the effects that may be outstanding in it, as exploration finds them; by default they
     are estimated from the rows (`picture.may_wait`).
     """
     if machine.steps:
@@ -52,7 +52,7 @@ def mermaid(
     ids.give(diagram.frame)
     lines = [f"direction {direction}", *_inside(diagram, diagram.frame, ids)]
     for arrow in diagram.arrows:
-        # An arrow from a state to the frame around it breaks Mermaid's layout; it goes to what is entered.
+        # An arrow from a state to the frame around it breaks Mermaid's layout, so it goes to the leaf that is entered.
         target = machine.entry_leaf(arrow.target) if is_around(arrow.target, arrow.source) else arrow.target
         lines.append(f"{ids.source[arrow.source]} --> {ids.target[target]} : {_label(diagram, arrow.rows)}")
     if standing_for_all := ids.standing_for_all():
@@ -70,7 +70,7 @@ class _Ids:
         self._ids: set[str] = set()
 
     def give(self, frame: Frame) -> None:
-        """Return ids to everything in a frame, in the order in which it is drawn."""
+        """Assign ids to everything in a frame, in drawing order."""
         for item in frame.inside:
             if isinstance(item, Frame):
                 self.target[item.name] = self._unique_id(f"s_{item.name}")
@@ -126,15 +126,15 @@ def _label(diagram: Picture, rows: Sequence[PictureRow]) -> str:
 
 
 def _row_comments(machine: Machine) -> Iterator[str]:
-    """List the rows of a folded picture by their numbers: Mermaid has no place for them that is read."""
+    """Yield the rows of a folded picture by their numbers, as comments: Mermaid has no place for them in a picture."""
     for source, rows in folded_list(machine).items():
         yield f"%% {source_caption(source, machine)}"
         yield from (f"%% {row.number} {row.leads}: {row.text}" for row in rows)
 
 
-#: The line of each relation. Mermaid has two kinds with a head that are told apart without colour; the third has a dot.
+#: The line of each relation. Mermaid has two kinds with a head that differ without colour; the third has a dot.
 _STEP_LINES: dict[StepRelation, str] = {"requires": "-->", "uses": "-.->", "then": "-.-o"}
-# A quoted label of a flow chart may hold whatever names and expressions over steps are made of.
+# A quoted label of a flow chart may contain any name or expression over steps.
 
 
 def _steps(machine: Machine) -> Iterator[str]:

@@ -1,9 +1,7 @@
-"""What every diagram of a machine shows, before any syntax: frames, boxes, arrows, and what a state waits for.
+"""The picture: the frames, boxes and arrows that every diagram of a machine shows, and the effects that a state waits for.
 
-Takes a machine; gives frozen values in table order. The notations (`mermaid`, `dot`) only spell them.
-
-The picture of a large machine is folded, so that a page shows it: the rows from one state to another are one arrow,
-which names their events and numbers, and what they say is listed by those numbers (`folded_list`).
+`picture` returns frozen values in table order, without any syntax; `mermaid` and `dot` write them. The picture of a large machine is folded, so that it
+fits a page: all rows from one state to another are one arrow, which names their events and numbers, and `folded_list` has their texts.
 
 A row with target `=` leaves nothing (S11), so it is a line inside its source's box (an internal transition), not an
 arrow. A row of a parent or of `*` starts at a box that stands for the states it applies to.
@@ -46,8 +44,8 @@ class PictureRow:
 class Box:
     """A state without children, or (`stands_for_all`) the source of its frame's own rows.
 
-    `source` is what rows have in their source cell. `waits_for` are the effects that may be outstanding, sorted;
-    `internal` the rows with target `=`; `end` says when a run may be finished there: `end when P`, or nothing.
+    `source` is the text of source cells. `waits_for` are the effects that may be outstanding, sorted;
+    `internal` the rows with target `=`; `end` is `end when P`, or empty.
     """
 
     source: str
@@ -60,7 +58,7 @@ class Box:
 
 @attrs.frozen
 class Frame:
-    """A parent state, or the whole picture (`name` empty), with what stands in it; `entry` is its initial child."""
+    """A parent state, or the whole picture (`name` empty), with its boxes and frames; `entry` is its initial child."""
 
     name: str
     entry: str | None
@@ -69,26 +67,26 @@ class Frame:
 
 @attrs.frozen
 class PictureArrow:
-    """A row that is drawn as an arrow, from a source to a state or a parent; in a folded picture all rows from here to there."""
+    """An arrow for a row, from a source to a state or a parent; in a folded picture for all rows from one to the other."""
 
     source: str
     target: str
     rows: tuple[PictureRow, ...]
 
 
-#: Where a text may go on in a new line.
+#: The places where a text may be broken.
 _BREAKS = re.compile(r"(?<=,) | (?=(?:and|or) )")
-#: A machine with more rows is drawn folded, and so is one where the texts of the rows that leave one state are wider together
-#: than so many units of a font that is 10 units high: they stand beside each other.
+#: A machine with more rows is drawn folded. So is one where the texts of the rows that leave one state are together wider
+#: than this, in units of a font that is 10 units high, as they are beside each other.
 MOST_ROWS, _MOST_BESIDE = 25, 800
 _GAP = 25  # between two of them
-#: How many pairs of a leaf and a set of outstanding effects are told apart.
+#: The most pairs of a leaf and a set of outstanding effects that `may_wait` distinguishes.
 _MOST_SETS = 5_000
 
 
 @attrs.frozen
 class Picture:
-    """A machine, ready to be spelled: the outermost frame, and the arrows in the order of their first rows."""
+    """A machine, ready to be written: the outermost frame, and the arrows in the order of their first rows."""
 
     frame: Frame
     arrows: tuple[PictureArrow, ...]
@@ -97,7 +95,7 @@ class Picture:
 
 @attrs.frozen
 class ListedRow:
-    """A row as a folded picture lists it: its number, where it leads (`to STATE` or `stays`) and all that it says."""
+    """A row in the list of a folded picture: its number, its target (`to STATE` or `stays`) and its text."""
 
     number: int
     leads: str
@@ -105,7 +103,7 @@ class ListedRow:
 
 
 def picture(machine: Machine, waiting_effects: WaitingEffects | None = None, *, full: bool = True) -> Picture:
-    """Lay out a machine; unless `full`, one that is too large for a page is folded.
+    """Return the picture of a machine. Unless `full`, a machine that is too large for a page is folded.
 
     `waiting_effects` maps states to the effects outstanding there; None estimates it (`may_wait`).
     """
@@ -129,7 +127,7 @@ def _is_large(machine: Machine) -> bool:
 
 
 def folded_lines(rows: Iterable[PictureRow], width: int = 30) -> tuple[str, ...]:
-    """Write rows as lines of about `width` characters: each event with the numbers of its rows."""
+    """Return rows as lines of about `width` characters: each event with the numbers of its rows."""
     numbers: dict[str, list[str]] = {}
     for each in rows:
         numbers.setdefault(each.row.event, []).append(str(each.number))
@@ -138,7 +136,7 @@ def folded_lines(rows: Iterable[PictureRow], width: int = 30) -> tuple[str, ...]
 
 
 def folded_list(machine: Machine) -> dict[str, tuple[ListedRow, ...]]:
-    """Return for each source, in the order of their first rows, what a folded picture leaves out of its labels."""
+    """Return for each source, in the order of their first rows, the rows that the labels of a folded picture leave out."""
     listed_rows: dict[str, list[ListedRow]] = {}
     for number, row in enumerate(machine.transitions, 1):
         leads = "stays" if row.target == STAY else f"to {row.target}"
@@ -147,12 +145,12 @@ def folded_list(machine: Machine) -> dict[str, tuple[ListedRow, ...]]:
 
 
 def caption(box: Box) -> str:
-    """Return what is written at the top of a box."""
+    """Return the title of a box."""
     return _many(box.source) if box.stands_for_all else box.source
 
 
 def source_caption(source: str, machine: Machine) -> str:
-    """Return what a list calls the source of rows."""
+    """Return the title of a source in a list."""
     return source if source in machine.leaves else _many(source)
 
 
@@ -161,13 +159,13 @@ def _many(source: str) -> str:
 
 
 def waiting_lines(box: Box, width: int = 30) -> tuple[str, ...]:
-    """Write what a box waits for as lines of about `width` characters; none when it waits for nothing."""
+    """Return the effects that a box waits for as lines of about `width` characters; no lines if it waits for nothing."""
     units = ["waits for", *re.split(r"(?<=,) ", ", ".join(box.waits_for))]
     return tuple(line.text for line in _fill_lines("effects", units, width)) if box.waits_for else ()
 
 
 def wrap_text(text: str, width: int = 30) -> tuple[str, ...]:
-    """Write a text as lines of about `width` characters, broken after commas and before `and` and `or`; an empty one as none."""
+    """Return a text as lines of about `width` characters, broken after commas and before `and` and `or`; no lines if it is empty."""
     return tuple(line.text for line in _fill_lines("if", _BREAKS.split(text), width)) if text else ()
 
 
@@ -177,7 +175,7 @@ def is_around(parent: str, state: str) -> bool:
 
 
 def _children(machine: Machine) -> dict[str, list[str]]:
-    """Return the names directly inside each parent, `""` for the top; parents that are not declared are there too."""
+    """Return the names directly inside each parent, `""` for the top; parents that are not declared are included."""
     children: dict[str, list[str]] = {"": []}
     for state in machine.states:
         parts = state.name.split(".")
@@ -206,7 +204,7 @@ def _frame(machine: Machine, waiting_effects: WaitingEffects, children: dict[str
 
 
 def _means_something(frame: Frame) -> bool:
-    """Return whether a parent can be entered or has rows; another is a mere prefix of names and would tear rows apart."""
+    """Return whether a parent can be entered or has rows; any other is only a prefix of names."""
     return frame.entry is not None or any(isinstance(item, Box) and item.stands_for_all for item in frame.inside)
 
 
@@ -220,11 +218,11 @@ def _box(machine: Machine, waiting_effects: WaitingEffects, source: str, *, stan
 
 
 def may_wait(machine: Machine) -> dict[str, frozenset[str]]:
-    """Give, for each leaf, the effects that may be outstanding there, judged from the rows alone.
+    """Return, for each leaf, the effects that may be outstanding there, as far as the rows tell.
 
-    An over-approximation: conditions are not read, so a state may be shown to wait for what exploration would
-    rule out; nothing that can be outstanding is missing. Leaves that no row enters wait for nothing. Where very many
-    sets of effects can be outstanding, they are put together for each leaf.
+    This is an over-approximation: conditions are not evaluated, so a state may wait for effects that exploration would
+    rule out, but none is missing. Leaves that no row enters wait for nothing. If there are very many
+    sets of outstanding effects, each leaf has their union.
     """
     initial = start(machine)
     effects: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
@@ -260,14 +258,14 @@ def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator
 def _left_outstanding(
     machine: Machine, waits_for: frozenset[str], row: Transition, target: str, *, is_coarse: bool
 ) -> frozenset[str] | None:
-    """Return what is outstanding after a row, None where it is refused; of a union of sets, nobody can say that it is."""
+    """Return what is outstanding after a row; None if the row is refused, which a union of sets (`is_coarse`) cannot show."""
     emissions = {str(item) for item in row.effects} if is_coarse else set()
     outstanding, _, twice = after_effects(machine, waits_for - emissions, row, target)
     return None if twice else outstanding
 
 
 def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:
-    """Write a row as lines: the event, [condition], each update, the effects; `/ ` begins what the row does.
+    """Return a row as lines: the event, [condition], each update, the effects; `/ ` begins what the row does.
 
     Conditions and effects fill lines of about `width` characters; an operand longer than that stays whole.
     """
@@ -282,7 +280,7 @@ def label_lines(row: Transition, width: int = 30) -> tuple[LabelLine, ...]:
 
 
 def label_text(row: Transition) -> str:
-    """Write a row on one line: `event [condition] / updates, effects`."""
+    """Return a row as one line: `event [condition] / updates, effects`."""
     condition, does = condition_text(row), ", ".join([*update_texts(row), *effect_texts(row)])
     return row.event + (f" [{condition}]" if condition else "") + (f" / {does}" if does else "")
 
@@ -305,7 +303,7 @@ def sets_workflow(machine: Machine, row: Transition) -> bool:
 
 
 def outcome_of(row: Transition) -> Outcome | None:
-    """Return the one verdict that the row's condition speaks of, or None: none, several, or a negated one."""
+    """Return the one verdict in the row's condition; None if there are none, several, or a negated one."""
     nodes = list(walk(row.condition))
     outcomes = {node.outcome for node in nodes if isinstance(node, Verdict)}
     if len(outcomes) != 1 or any(isinstance(node, Not) for node in nodes):

@@ -1,8 +1,7 @@
-"""A machine as a PRISM model for Storm or PRISM: a Markov chain where only guards decide, else a Markov decision process.
+"""PRISM models: a machine as a Markov chain if only guards decide, else as a Markov decision process, for Storm or PRISM.
 
-Takes a machine, gives text. The odds are those that the Guards table assumes; a guard without odds, and which event comes, are somebody's
-choice. The model's states are the machine's configurations, save those that only a verdict of probability 0 leads to, and save what guards
-whose odds change must remember.
+The odds are those in the Guards table. Guards without odds, and which event comes, are choices. The model's states are the machine's configurations,
+except those that only a verdict of probability 0 leads to, and with the memory of guards whose odds change.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +36,7 @@ from dsa.targets.spelling import ExportError, Identifiers, Syntax
 SYNTAX = Syntax("&", "|", "!", {"==": "="})
 _MOST_BRANCHES = 10_000
 
-#: What can come in one location when nature has chosen nothing yet: an event, and the verdicts of guards without odds.
+#: A choice at one location: an event, and the verdicts of guards without odds.
 _Choice = tuple[str | None, str, tuple[tuple[str, Outcome], ...]]
 
 
@@ -47,7 +46,7 @@ def prism(machine: Machine) -> str:
 
 
 def prism_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Return which properties the model gives no formula for, and why."""
+    """Return the properties without a formula in the model, and why."""
     reasons = ((item, _unsaid(item.form)) for item in machine.properties)
     return tuple(f"{show(item.form)}: {words}" for item, words in reasons if words)
 
@@ -66,7 +65,7 @@ def _unsaid(form: Form) -> str:
 
 @attrs.frozen
 class _ChoiceBranch:
-    """One way in which a choice can go: with which probability, by which step; None where the table refuses the event."""
+    """One result of a choice: its probability and its step; None if the table refuses the event."""
 
     probability: str
     step: ClosedCommand | None
@@ -83,13 +82,13 @@ class _Command:
 
 @attrs.frozen
 class _Odds:
-    """The odds of one guard as decimals, by retry number: how often in a row it has said `failed`."""
+    """The odds of one guard as decimals, by retry number: the number of `failed` in a row."""
 
     numbers: tuple[dict[Outcome, str], ...]
 
 
 def _odds(guard: Guard) -> _Odds | None:
-    """Return a guard's odds; None when there are none, or they do not add up over what it can say."""
+    """Return a guard's odds; None if there are none, or they do not add up over its verdicts."""
     if not guard.pass_odds:
         return None
     numbers: list[dict[Outcome, str]] = []
@@ -136,7 +135,7 @@ class _PrismModel:
     def _split(
         self, choice: _Choice, steps: Sequence[ClosedCommand]
     ) -> Iterator[tuple[Expr, tuple[_ChoiceBranch, ...]]]:
-        """Give, for each way in which the values decide what every verdict does, the condition and the branches."""
+        """Yield the condition and the branches for each way in which the values decide the results of all verdicts."""
         first = steps[0].command.occurrence.verdicts
         guards = [guard for guard, _ in first if guard in self._odds]
         combinations: list[tuple[tuple[str, Outcome], ...]] = [()]
@@ -238,7 +237,7 @@ class _PrismModel:
             case Name(name, "pending"):
                 return self._at(self._model.pending(name))
             case Name() | Verdict():
-                raise AssertionError("what happens is no part of a state")
+                raise AssertionError("events, effects and verdicts are not parts of a state")
 
     def _at(self, places: Iterable[int]) -> str:
         return f"({' | '.join(f'at = {self._places[place]}' for place in places) or 'false'})"

@@ -1,7 +1,6 @@
-"""A machine as a Promela model for SPIN: one process, one `d_step` for each command.
+"""Promela models: a machine for SPIN, as one process with one `d_step` for each command.
 
-Takes a machine, gives text. Without any `-DPROPERTY_k` the model has the machine's configurations as its states, and no others; what a
-property must remember is compiled in only when it is asked for.
+Without `-DPROPERTY_k` the states of the model are exactly the machine's configurations. The memory of a property is compiled in only with its option.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +28,7 @@ def promela(machine: Machine) -> str:
 
 
 def promela_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Return which properties the model does not say, and why."""
+    """Return the properties that the model leaves out, and why."""
     reasons = ((item, _unsaid(item.form)) for item in machine.properties)
     return tuple(f"{declarations.show(item.form)}: {words}" for item, words in reasons if words)
 
@@ -39,7 +38,7 @@ def _unsaid(form: declarations.Form) -> str:
         case declarations.EverywherePossible():
             return "no temporal formula over single runs says it"
         case declarations.LeadsTo(doubts=(_, *_)):
-            return "that an effect fails, or never answers, is no part of the model; dsa check judges it"
+            return "that an effect fails, or never answers, is not a part of the model; dsa check judges it"
         case declarations.LeadsTo(is_weak=True):
             return "only strong fairness is written out; dsa check judges it"
         case declarations.Probability() | declarations.ExpectedCount():
@@ -112,7 +111,7 @@ class _PromelaModel:
         return self.spell("k_", value) if isinstance(value, str) else show_value(value)
 
     def write(self, expr: Expr, old_names: Iterable[str] = ()) -> str:
-        """Write an expression at a configuration or a moment; variables in `old_names` have been set aside."""
+        """Return an expression at a configuration or a moment; variables in `old_names` have their old values saved."""
         return SYNTAX.write(expr, lambda node: self._leaf(node, frozenset(old_names)))
 
     def _leaf(self, node: Leaf, old_names: frozenset[str]) -> str:
@@ -144,7 +143,7 @@ class _PromelaModel:
         yield ""
 
     def steps_at(self, predicate: Callable[[GuardedCommand], bool]) -> list[str]:
-        """Return that the step taken is one of some."""
+        """Return the conditions that the step taken is one of those with `predicate`."""
         return [f"step == {number}" for number in self._model.numbers(lambda step: predicate(step.command))]
 
     def _process(self, *, has_properties: bool) -> Iterator[str]:
@@ -164,7 +163,7 @@ class _PromelaModel:
         yield "}"
 
     def _read_all(self) -> Iterator[str]:
-        """Read every variable: SPIN leaves those that nothing reads out of its states."""
+        """Yield a step that reads every variable, as SPIN leaves unread ones out of its states."""
         total = " + ".join(self.spell("v_", field.name) for field in self._model.fields) or "0"
         yield "  /* Never taken: SPIN leaves variables that nothing reads out of its states. */"
         yield f"  :: d_step {{ at == {len(self._places)} && {total} == 0 -> skip }}"
@@ -188,7 +187,7 @@ class _PromelaModel:
         return f"BEFORE {body} TAKEN({step.number})" if has_properties else body
 
     def fairness(self, form: declarations.LeadsTo) -> tuple[list[str], list[str]]:
-        """What happens again and again in a run that S12 and `assuming fair` allow; and when a run that gave up an event is none."""
+        """Return the conditions that recur in every fair run (S12, `assuming fair`), and those that make a run that gave up an event unfair."""
         conditions, violations = [], []
         for promise in self._model.promises:
             endings = self.steps_at(lambda c, promise=promise: promise in c.endings)  # type: ignore[misc]  # as above
@@ -202,7 +201,7 @@ class _PromelaModel:
         return conditions, violations
 
     def rest_condition(self) -> str:
-        """Where a run may stay for ever (S12)."""
+        """Return the condition under which a run may stay for ever (S12)."""
         system = self._model.system
         free = [f"at == {name}" for place, name in enumerate(self._places) if system.may_rest(place)]
         return " || ".join(free) or "false"
@@ -210,7 +209,7 @@ class _PromelaModel:
 
 @attrs.frozen
 class _PropertyWatch:
-    """How one property is looked out for."""
+    """The watch for one property."""
 
     model: _PromelaModel
     form: declarations.Form
@@ -222,7 +221,7 @@ class _PropertyWatch:
                 yield node
 
     def lines(self) -> Iterator[str]:
-        """Declare what the property remembers and what is looked at after each step."""
+        """Yield the declarations of the property's memory, and its check after each step."""
         write = self.model.write
         match self.form:
             case declarations.LeadsTo():
@@ -244,9 +243,9 @@ class _PropertyWatch:
         yield "#define TAKEN(number) ; step = number; watch()"
 
     def _liveness(self, form: declarations.LeadsTo) -> Iterator[str]:
-        """Claim a fair run in which Q is owed for ever. Fair is one that goes round: each condition in turn, again and again.
+        """Yield a never claim: a fair run in which Q is due for ever. In a fair run each condition comes true in turn, again and again.
 
-        Written out as a claim of its own: SPIN's translation of the same formula takes hours when several things must be fair.
+        It is written out, because SPIN's translation of the same formula takes hours if several things must be fair.
         """
         cause, goal = self.model.write(form.cause), self.model.write(form.goal)
         fair, violations = self.model.fairness(form)
@@ -316,5 +315,5 @@ def _width(low: int, end: int) -> str:
 
 
 def _comment(text: str) -> str:
-    """Write a text so that it stays in its comment."""
+    """Return a text that does not end its comment."""
     return text.replace("*/", "* /").replace("/*", "/ *")

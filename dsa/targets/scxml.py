@@ -1,7 +1,7 @@
-"""A machine as SCXML (W3C, 2015): nested states, transitions on leaves, effects sent to the parent session.
+"""SCXML documents (W3C, 2015): a machine with nested states, transitions on leaves, and effects sent to the parent session.
 
-Takes a machine, gives text. Expressions are in what ECMAScript and python-statemachine's loader have in common, so truth values are 0 and 1.
-An event carries its verdicts as data: `_event.data.g == 'passed'`. An event that the table refuses changes nothing.
+Expressions use what ECMAScript and python-statemachine's loader have in common, so truth values are 0 and 1. An event carries its verdicts as data:
+`_event.data.g == 'passed'`. An event that the table refuses changes nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,10 +19,10 @@ from dsa.trace import show_values
 
 #: The loader knows `&&`, `||` and `false`, and no `!`.
 SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
-#: The namespace of what SCXML has no word for: domains.
+#: The namespace for domains, for which SCXML has no word.
 NAMESPACE = "urn:dsa:machine"
-#: What python-statemachine's own classes mean by these names: states and events that are called so get another name, and
-#: so does whatever begins with `_`, which is Python's and the library's own.
+#: Names of python-statemachine's own classes: states and events with these names get another one, and
+#: so do names that begin with `_`, which belong to Python and the library.
 TAKEN = frozenset({
     "activate_initial_state", "active_listeners", "add_event", "add_from_attributes", "add_inherited", "add_listener",
     "add_state", "allow_event_without_transition", "allowed_events", "atomic_configuration_update", "bind_events_to",
@@ -34,7 +34,7 @@ TAKEN = frozenset({
 })  # fmt: skip
 #: The loader reads these words as operators and constants, in texts too.
 _WORDS = frozenset({"v", "null", "true", "false"})
-#: Names of verdicts that the loader or the engine around it means something else by.
+#: Names of guards that mean something else to the loader or the engine.
 _OTHER_DATA = _WORDS | frozenset({
     *kwlist, "get", "machine", "model", "event", "event_data", "source", "state", "target", "transition", "self", "delay",
     "internal", "send_id", "args", "kwargs", "trigger_data", "error", "key", "cache_key", "on_error",
@@ -73,7 +73,7 @@ class _Document:
 
     @property
     def _start(self) -> str:
-        """Return the id in which a run begins: the timers of `*` start and end with a state around all that are not final."""
+        """Return the id of the initial state. A state around all that are not final starts and ends the timers of `*`."""
         start = start_of(self._machine)
         around = timers_of(self._machine, STAR) and start not in self._machine.final_states
         return self._ids.give("", "any state") if around else self._id(start)

@@ -1,12 +1,10 @@
-"""A machine as arrows between leaves, each with the whole condition under which `step` takes its row: what statechart tools run.
+"""The state tree: a machine as statechart tools run it, with nested states and their timers, and transitions between leaves.
 
-Takes a machine, gives arrows at its parameter values. What is outstanding is kept in one flag for each effect that has answers; an
-arrow's condition reads them, its verdicts and the variables, so a tool that takes any arrow whose condition is true, and ignores an event for
-which there is none, does what `step` does (S3 to S7, S11).
+`Leaves` returns the transitions at the machine's parameter values, each with the whole condition under which `step` takes its row. One flag for each
+effect with answers says whether it is outstanding; conditions read these flags, the verdicts and the variables. A tool that takes any transition whose
+condition is true, and ignores events without one, does what `step` does (S3 to S7, S11).
 
-The states of a machine as a tree, with the timers of each: what statechart tools nest.
-
-Takes a machine, gives frozen nodes. The tree is entered at the machine's start only: arrows lead to leaves.
+`tree` returns the states as frozen nodes. Only the start enters the tree from above: transitions lead to leaves.
 """
 
 from collections.abc import Iterator
@@ -31,8 +29,8 @@ _EXACT = 2**53 - 1
 class LeafTransition:
     """One row in one leaf.
 
-    `key` is the event, or the timer with its source. `target` is the leaf entered, None where nothing is left. `flags` are the
-    outstanding effects' new values where they change; `again` says that the row's own timer starts anew without its source being left.
+    `key` is the event, or the timer with its source. `target` is the leaf entered, None if no state is left. `flags` are the
+    new values of effects' flags that change. `again` says that the row's own timer starts again although its source is not left.
     """
 
     leaf: str
@@ -47,16 +45,16 @@ class LeafTransition:
 
     @property
     def comment(self) -> str:
-        """Name the table line: `line 40: idle | specification | generating`."""
+        """Return the line and the row: `line 40: idle | specification | generating`."""
         return f"{f'line {self.row.span.line}' if self.row.span else f'row {self.number + 1}'}: {self.row}"
 
 
 class Leaves:
     """The arrows of a machine, leaf by leaf.
 
-    A condition has only what it needs: that an update stays in its domain, that no other row is enabled, that no effect is
-    emitted twice is asked where some run, as far as names and domains tell, could go wrong there; and `else` is the order in
-    which arrows are tried, unless a row before it may be refused.
+    A condition has only what it needs. It requires that an update stays in its domain, that no other row is enabled and that no effect is
+    emitted twice only if names and domains do not exclude it; and `else` is the order in which arrows are tried, unless a row
+    before it may be refused.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -65,7 +63,7 @@ class Leaves:
         self._places = {id(row): place for place, row in enumerate(machine.transitions)}
         system = closed_system(machine)
         if system.left_out:
-            raise ExportError(f"{machine.name} is too large to be laid out: {'; '.join(system.left_out)}")
+            raise ExportError(f"{machine.name} is too large to be exported: {'; '.join(system.left_out)}")
         whole = ground(system)
         self._ranges = ranges_of(whole.fields)
         self._taken = {(system.locations[c.source].state, c.occurrence.source, c.row) for c in system.commands}
@@ -77,7 +75,7 @@ class Leaves:
         }
 
     def require_exact(self, tool: str) -> None:
-        """Raise ExportError where a number may lie outside those that ECMAScript counts with exactly."""
+        """Raise ExportError if a number may lie outside the exact whole numbers of ECMAScript."""
         arrows = (arrow for leaf in self._machine.leaves for arrow in self.arrows(leaf))
         expressions = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))
         require_numbers(self._ranges, expressions, tool, -_EXACT, _EXACT)
@@ -106,7 +104,7 @@ class Leaves:
         return LeafTransition(leaf, key, row, number, condition, changes, flags, target, again)
 
     def _enabling_conditions(self, leaf: str, row: Transition, rows: tuple[Transition, ...]) -> Iterator[Expr]:
-        """Yield when a row is enabled and no other one is, as far as the order in which arrows are tried does not say it."""
+        """Yield the conditions under which a row, and no other, is enabled, unless the order in which arrows are tried implies them."""
         plain = [other for other in rows if not other.is_else]
         is_by_order = not any(
             (leaf, self._places[id(other)], reason) in self._doubts for other in plain for reason in _REASONS
@@ -122,7 +120,7 @@ class Leaves:
                     yield negation(all_of([otherwise, condition]) if other.is_else else condition)
 
     def _with_values(self, expr: Expr) -> Expr:
-        """Put the parameters' values in."""
+        """Replace the parameters by their values."""
         constants = self._machine.constants
 
         def leaf(node: Leaf) -> Expr:
@@ -135,7 +133,7 @@ _REASONS: tuple[Reason, ...] = ("ambiguous", "out_of_domain", "emitted_twice")
 
 
 def _is_pending(machine: Machine, key: EventKey) -> Expr:
-    """Return that an answer is waited for (S7)."""
+    """Return the condition that the effect of an answer is outstanding (S7)."""
     source, event = key
     origin = OUTSIDE if source is not None else machine.event_named[event].origin
     return TRUE if origin == OUTSIDE else Name(origin, "pending")
@@ -150,7 +148,7 @@ def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Expr]]:
 def _flags(
     machine: Machine, row: Transition, key: EventKey, target_leaf: str
 ) -> tuple[list[Expr], tuple[tuple[str, bool], ...]]:
-    """Return when no effect is emitted twice, and which flags a row sets (S7)."""
+    """Return the conditions that no effect is emitted twice, and the flags that a row sets (S7)."""
     source, event = key
     now: dict[str, Expr] = {effect: Name(effect, "pending") for effect in machine.answers}
     if source is None and machine.event_named[event].origin != OUTSIDE:
@@ -170,7 +168,7 @@ def _flags(
 
 @attrs.frozen
 class Timer:
-    """A timer of one source. `event` names it with its source, as no event of a machine is named."""
+    """A timer of one source. `event` is a unique name with its source; no event of a machine has such a name."""
 
     source: str
     duration: str
@@ -178,7 +176,7 @@ class Timer:
 
     @property
     def duration_ms(self) -> int:
-        """The duration."""
+        """The duration in milliseconds."""
         duration_ms = parse_duration(self.duration.removeprefix(TIMER_PREFIX))
         assert duration_ms is not None, "timers are read as durations"
         return duration_ms
@@ -211,7 +209,7 @@ def timers_of(machine: Machine, source: str) -> tuple[Timer, ...]:
 
 
 def tree(machine: Machine) -> tuple[Node, ...]:
-    """Return the states at the top level, those inside them within."""
+    """Return the states at the top level, with their children."""
     start = machine.entry_leaf(machine.initial)
     path = {start, *machine.ancestry(start)}
     return tuple(_node(machine, state.name, path) for state in machine.states if state.parent is None)

@@ -1,17 +1,15 @@
-"""A machine as a python-statemachine class: the second, independent engine, and the way into its ecosystem.
+"""Statecharts: a machine as a python-statemachine class, which is a second, independent engine and the way into its ecosystem.
 
-Takes a machine; gives a `StateChart` subclass, and `StatechartRun`, which feeds it occurrences and answers with the
-values of `dsa.semantics.step`. It must not call `step`: which row is taken, and which state is entered, is
-python-statemachine's choice.
+`statechart` returns a `StateChart` subclass. `StatechartRun` sends it occurrences, and answers with the values of `dsa.semantics.step`. It must not call
+`step`: python-statemachine chooses the row and the state.
 
-The class is flat: one state per leaf, with the rows that S3 and S11 supply to it. Its own hierarchy would not be as
-faithful: there an outer transition is taken when every inner one's condition is false (S3: inner rows replace
-outer ones), and a final child ends its parent only (here it ends the run).
+The class is flat: one state per leaf, with the rows that S3 and S11 give it. Nested states would be less faithful: python-statemachine takes an outer
+transition if every inner condition is false (in S3, inner rows replace outer ones), and a final child ends only its parent (here it ends the run).
 
-Why each strict flag is set: an exception in a callback must escape instead of becoming an event, an event that
-nothing handles must raise, the state must not change before the row's own code has agreed to it, and a target equal to
-the current state leaves and re-enters it (S11; `=` is a transition without target). Ids are made here, because
-states or events named `model`, `send` or `states` would overwrite the library's own attributes.
+The strict flags have these reasons: an exception in a callback must escape instead of becoming an event; an event without a row must raise; the
+state must not change before the row's own code has agreed; and a target equal to the current state leaves and re-enters it (S11; `=` is a
+transition without target). The ids are made here, because states or events named `model`, `send` or `states` would overwrite the
+library's own attributes.
 """
 
 import re
@@ -65,7 +63,7 @@ def statechart(machine: Machine) -> "type[StateChart]":
 
 
 def state_ids(machine: Machine) -> dict[str, str]:
-    """Return the id of each leaf in the class: `s3_review_draft`, unique by its number, clear of reserved names."""
+    """Return the id of each leaf in the class: `s3_review_draft`, unique by its number, and never a reserved name."""
     return {leaf: f"s{index}_{_identifier(leaf)}" for index, leaf in enumerate(machine.leaves)}
 
 
@@ -105,7 +103,7 @@ def _transitions(
 
 @attrs.define(eq=False)
 class Memory:
-    """What an instance of the class remembers: python-statemachine's state id, the values, what is outstanding, the order of timers.
+    """The memory of an instance of the class: python-statemachine's state id, the values, the outstanding effects, the order of timers.
 
     `row`, `effects` and `cancelled` are those of the last row taken.
     """
@@ -138,7 +136,7 @@ class _RowCode:
     target_leaf: str
 
     def admit(self, model: Memory, occurrence: semantics.Occurrence) -> None:
-        """Refuse what is late, then what has other verdicts than these rows read (S4)."""
+        """Refuse a late occurrence, then one with other verdicts than these rows read (S4)."""
         if why := _late(self.machine, model, occurrence):
             raise RowRefusedError("late", why)
         if why := semantics.early(model.precedence, occurrence.source, occurrence.event):
@@ -168,7 +166,7 @@ class _RowCode:
         model.cancelled = cancelled
 
     def _effects_after(self, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
-        """Return what is outstanding after the row, and what it dropped: S7 written once more, as a second engine's."""
+        """Return the outstanding effects after the row, and those it dropped. This is S7 again, for a second engine."""
         origin = OUTSIDE if self.row.is_timer else self.machine.event_named[self.row.event].origin
         now, drops = [effect for effect in before if effect != origin], list[str]()
         for item in self.row.effects:
@@ -184,7 +182,7 @@ class _RowCode:
         return frozenset(now), tuple(sorted(set(drops)))
 
     def _precedence_after(self, before: Precedence) -> Precedence:
-        """Return the order of timers after the row: S11 written once more, as a second engine's."""
+        """Return the order of timers after the row. This is S11 again, for a second engine."""
         old, new = set(self.machine.armed_timers(self.leaf)), set(self.machine.armed_timers(self.target_leaf))
         left = set[str]() if self.row.target == STAY else sources_left(self.machine, self.leaf, self.target_leaf)
         remaining = {
@@ -232,9 +230,9 @@ def _late(machine: Machine, memory: Memory, occurrence: semantics.Occurrence) ->
 
 
 class StatechartRun:
-    """A machine running on python-statemachine, from any configuration; mutable, for one thread.
+    """A run of a machine on python-statemachine, from any configuration; mutable, for one thread.
 
-    `send` answers like `dsa.semantics.step` at the run's configuration, and moves on when a row was taken.
+    `send` answers like `dsa.semantics.step` at the run's configuration, and moves on if a row is taken.
     """
 
     def __init__(self, machine: Machine, configuration: semantics.Configuration | None = None) -> None:
@@ -253,7 +251,7 @@ class StatechartRun:
 
     @property
     def configuration(self) -> semantics.Configuration:
-        """Where the run is; may be set to any configuration of the machine."""
+        """The run's configuration; it may be set to any of the machine."""
         state = self._state_of_id[self._chart.current_state_value]
         here = self._memory
         return semantics.Configuration(state, here.values, here.outstanding, here.precedence)
@@ -268,7 +266,7 @@ class StatechartRun:
         self._chart.current_state_value = self._id_of_state[configuration.state]
 
     def send(self, occurrence: semantics.Occurrence) -> semantics.Taken | semantics.Refusal:
-        """Let the engine take a row, or refuse and change nothing; raises OccurrenceError as `step` does."""
+        """Let the engine take a row, or refuse and change nothing. Raises OccurrenceError as `step` does."""
         semantics.require_known(self.machine, occurrence)
         event_id = self._id_of_event[occurrence.source, occurrence.event]
         try:
@@ -281,7 +279,7 @@ class StatechartRun:
         return semantics.Taken(self.configuration, self._memory.row, self._memory.effects, self._memory.cancelled)
 
     def _not_allowed(self, occurrence: semantics.Occurrence) -> semantics.Refusal:
-        """Return which of S4's reasons lies behind the engine's TransitionNotAllowed."""
+        """Return the refusal, with its reason (S4), behind the engine's TransitionNotAllowed."""
         state = self.configuration.state
         if state in self.machine.final_states:
             return self._refusal("finished", f"{state} is final")
@@ -300,7 +298,7 @@ class StatechartRun:
 
 
 def statechart_module(machine: Machine, document: str) -> str:
-    """Write a Python module with the document in it, the machine, and the class."""
+    """Return a Python module with the document, the machine, and the class."""
     name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[._]+", machine.name) if part) or "Machine"
     is_free = name.isidentifier() and not iskeyword(name) and name not in {"DOCUMENT", "StatechartRun"}
     name = name if is_free else f"Machine{name}"
@@ -322,6 +320,6 @@ machine = loads(DOCUMENT)
 
 
 def _lines(text: str) -> str:
-    """Write a text as one literal for each of its lines."""
+    """Return a text as one literal for each of its lines."""
     pieces = "".join(f"\n    {piece!r}" for piece in text.splitlines(keepends=True))
     return f"({pieces}\n)" if pieces else "''"

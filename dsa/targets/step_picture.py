@@ -1,7 +1,7 @@
-"""A Steps table as a picture, before any syntax: a box for each step, and what leads from one step to another.
+"""The step picture: a box for each step of a Steps machine, and arrows for what leads from one step to another.
 
-Takes a Steps machine, gives frozen values in table order. The notations (`mermaid`, `dot`) only spell them. What the
-steps stand for, row by row, is another picture: that of `dsa.lang.expand_steps(machine)`.
+`step_picture` returns frozen values in table order, without any syntax; `mermaid` and `dot` write them. For the rows behind the steps, draw
+`dsa.lang.expand_steps(machine)`.
 """
 
 from collections.abc import Collection
@@ -15,13 +15,13 @@ from dsa.expr import names, unparse
 from dsa.machine import Machine
 from dsa.targets.picture import wrap_text
 
-#: Must have passed before; may be read; only comes before it, as the steps run one after the other.
+#: The relation of an earlier step: it must have passed; its artifact is used; it only comes before, as the steps run one after the other.
 StepRelation = Literal["requires", "uses", "then"]
 
 
 @attrs.frozen
 class StepBox:
-    """A step: its name, and one line for each thing that the table says of it."""
+    """A step: its name, and one line for each entry of its row."""
 
     name: str
     lines: tuple[str, ...]
@@ -31,7 +31,7 @@ class StepBox:
 
 @attrs.frozen
 class StepArrow:
-    """What leads from an earlier step to a later one; `names` are those under which the later step uses its artifact."""
+    """An arrow from an earlier step to a later one; `names` are those under which the later step uses its artifact."""
 
     source: str
     target: str
@@ -49,7 +49,7 @@ class StepPicture:
 
 
 def step_picture(machine: Machine) -> StepPicture:
-    """Lay out the steps of a Steps machine."""
+    """Return the picture of a Steps machine."""
     before: dict[str, str] = {}
     if _is_in_a_row(machine):
         before = {later.name: step.name for step, later in zip(machine.steps, machine.steps[1:], strict=False)}
@@ -84,7 +84,7 @@ def _step_box(step: StepRow, machine: Machine) -> StepBox:
 
 
 def _arrows(step: StepRow, before: str | None) -> list[StepArrow]:
-    """Return what leads to a step: one arrow from each step that it requires or uses."""
+    """Return the arrows to a step, one from each step that it requires or uses."""
     requirements = step.requires if isinstance(step.requires, tuple) else tuple(sorted(names(step.requires)))
     names_by_source: dict[str, tuple[str, ...]] = {}
     for name, source in step.uses:

@@ -1,7 +1,7 @@
-"""A machine as a TLA+ module for TLC, and the configuration that goes with it.
+"""TLA+ modules: a machine for TLC, with its configuration file.
 
-Takes a machine, gives text. TLC's distinct states are the machine's configurations. Behaviours in TLA+ may stutter, so a step that
-changes nothing is not seen: what is said of fairness here takes that into account.
+TLC's distinct states are the machine's configurations. Behaviours in TLA+ may stutter, so a step that changes nothing is invisible; the fairness
+conditions here take that into account.
 """
 
 import re
@@ -30,7 +30,7 @@ from dsa.targets.spelling import Identifiers, Syntax
 
 _CONDITION = re.compile(r"[=#<>~]|/\\|\\/")
 _MODULE = re.compile(r"(?!WF_|SF_)[A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*")
-#: Modules that an export is built on, and words that TLC's parser takes no module's name from (tried out on all reserved words).
+#: Modules that an export extends, and words that TLC's parser does not accept as a module's name (tested with all reserved words).
 _OTHER_MODULES = frozenset(
     {"Integers", "Naturals", "ASSUMPTION", "AXIOM", "COROLLARY", "LEMMA", "PROPOSITION", "THEOREM"}
 )
@@ -51,7 +51,7 @@ def tla_config(machine: Machine) -> str:
 
 
 def tla_unsaid(machine: Machine) -> tuple[str, ...]:
-    """Return which properties the module does not say, and why."""
+    """Return the properties that the module leaves out, and why."""
     claims = (_claim(number, item) for number, item in enumerate(machine.properties, 1))
     return tuple(f"{show(claim.item.form)}: {claim.words}" for claim in claims if claim.words)
 
@@ -69,7 +69,7 @@ def module_name(machine: Machine) -> str:
 
 @attrs.frozen
 class _TlaProperty:
-    """A property, how TLC is told of it (nothing when it is not), and why it cannot be said, if so."""
+    """A property, its keyword in TLC's configuration (empty if it is not there), and why the module leaves it out, if so."""
 
     number: int
     item: Property
@@ -89,7 +89,7 @@ def _claim(number: int, item: Property) -> _TlaProperty:
             return _TlaProperty(
                 number,
                 item,
-                words="that an effect fails, or never answers, is no part of the module; dsa check judges it",
+                words="that an effect fails, or never answers, is not a part of the module; dsa check judges it",
             )
         case LeadsTo(is_weak=True):
             return _TlaProperty(number, item, words="only strong fairness is written; dsa check judges it")
@@ -213,7 +213,7 @@ class _TlaModule:
                 raise AssertionError("every other form is said in words")
 
     def _never(self, condition: Expr, *, is_forbidden: bool) -> str:
-        """Return that a condition is never true (`is_forbidden`), or never false, at any moment."""
+        """Return the formula that a condition is never true (`is_forbidden`), or never false, at any moment."""
         if not happens(condition):
             text = self.write(condition)
             return f"~({text})" if is_forbidden else text
@@ -226,7 +226,7 @@ class _TlaModule:
         return "".join(f"\n  /\\ {part}" for part in parts) or "TRUE"
 
     def _taken(self, step: ClosedCommand, condition: Expr = TRUE) -> str:
-        """Say, of a configuration, that a step can be taken with which something is true."""
+        """Return the condition that a step can be taken with `condition` true."""
         whole = all_of([step.condition, condition])
         here = f"at = {self._places[step.command.source]}"
         return here if whole == TRUE else f"{here} /\\ {_parenthesize(self.write(whole))}"
@@ -244,9 +244,9 @@ class _TlaModule:
         return f"({_any(steps)}) => ({same})"
 
     def _progress(self) -> Iterator[str]:
-        """What must end ends some time (S12). A step that changes nothing is not seen, so where one could be taken, waiting is allowed."""
+        """Yield the formula that what must end does end (S12). A step that changes nothing is invisible, so waiting is allowed where one could be taken."""
         model = self._model
-        yield "\\* Every outstanding effect is answered or cancelled, every armed timer fires or is dropped (S12)."
+        yield "\\* Every outstanding effect is answered or cancelled, every armed timer fires or is dropped."
         yield "Progress =="
         for promise in model.promises:
             ending = [step for step in model.steps if promise in step.command.endings]
@@ -267,7 +267,7 @@ class _TlaModule:
         return f"([]<>({waits_not}) \\/ []<><<{steps}>>_vars)"
 
     def _fair(self, name: str) -> str:
-        """What is possible again and again happens again and again; unseen where it changes nothing."""
+        """Return the formula that what is possible again and again happens again and again; it is invisible where it changes nothing."""
         steps = [s for s in self._model.steps if happened_on(s.command.occurrence, s.command.effects, name)]
         idle = [(step, self._model.is_idle(step)) for step in steps]
         unseen = [f"({self._taken(step, here)})" for step, here in idle if here != FALSE]

@@ -1,7 +1,7 @@
-"""A machine as a JavaScript module for XState 5: `createMachine` with guards and assignments as functions.
+"""XState modules: a machine as JavaScript for XState 5, a `createMachine` with guards and assignments as functions.
 
-Takes a machine, gives text. Effects are actions named as in the table, without implementation: `machine.provide({ actions })` binds them.
-An event carries its verdicts: `{ type: 'verdict', verdicts: { g: 'passed' } }`. An event that the table refuses changes nothing.
+Effects are actions with the names of the table, without an implementation: `machine.provide({ actions })` binds them. An event carries its verdicts:
+`{ type: 'verdict', verdicts: { g: 'passed' } }`. An event that the table refuses changes nothing.
 """
 
 import json
@@ -117,7 +117,7 @@ class _XStateModule:
             yield f"actions: [{', '.join(actions)}]"
 
     def _read(self, condition: Expr) -> str:
-        """Name what a condition reads."""
+        """Return the parameters that a condition needs."""
         is_verdict = [isinstance(node, Verdict) for node in walk(condition) if isinstance(node, Name | Verdict)]
         parts = ["context: c"] * (not all(is_verdict)) + ["event: e"] * any(is_verdict)
         return f"{{ {', '.join(parts)} }}" if parts else ""
@@ -156,7 +156,7 @@ class _XStateModule:
 
 
 def _event(name: str) -> str:
-    """Return an event's type: its name, unless XState or JavaScript means something by it."""
+    """Return an event's type: its name, unless the name is special in XState or JavaScript."""
     return f"event {name}" if name.startswith("xstate.") or name == "__proto__" else name
 
 

@@ -90,7 +90,7 @@ def certificate_of_dual_state() -> dict[str, Any]:
     ("at", "why"),
     [
         ({"rmax": "-1"}, "rmax = -1 lies outside its domain"),
-        ({"rmax": " 3"}, "' 3' is no value of rmax"),
+        ({"rmax": " 3"}, "' 3' is not a value of rmax"),
         ({"rmax": "3", "more": "1"}, "it names other values than those of parameters"),
         ({"rmax": "60000"}, "cases of state, event, verdicts and values, more than 100000"),
     ],
@@ -162,7 +162,7 @@ def refusal(change) -> str:
         (["claims", 1, "form"], "always {}", "claim 2: 'always {}' has other parts"),
         (["claims", 2, "ranks"], {}, "claim 3: "),
         (["claims", 3, "parts"], ["retries < rmax"], "not always retries < rmax"),
-        (["claims", -1, "at"], {"rmax": "many"}, "claim 11: 'many' is no value of rmax"),
+        (["claims", -1, "at"], {"rmax": "many"}, "claim 11: 'many' is not a value of rmax"),
     ],
 )
 def test_a_wrong_certificate_is_refused_with_a_sentence(place, value, why):
