@@ -156,7 +156,7 @@ def judged(runs, run_id, turns):
     """Look at what the store has of a conversation, and give it. Everything that happened stands in it, and the table allowed it."""
     with open_runs(runs, must_exist=True) as opened:
         record = opened.get(run_id)
-    entries = list(record.recorded.entries)
+    entries = list(record.stored_run.entries)
     follows_the_table(record.run.machine, entries)
     happened_once(entries)
     codes = {

@@ -226,7 +226,7 @@ def resumed(runs, run_id, **how):
 def recorded(runs, run_id):
     """Return the entries of a run that is kept in a folder."""
     with open_runs(runs, must_exist=True) as opened:
-        return opened.recorded(run_id).entries
+        return opened.stored_run(run_id).entries
 
 
 @contextmanager

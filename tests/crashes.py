@@ -10,7 +10,7 @@ from collections import Counter
 
 from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.driver import Driver
-from dsa.runs.runs import settled
+from dsa.runs.runs import record_decisions
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import EventEntry, ResultEntry
@@ -182,7 +182,7 @@ def _alive(machine, store, binding, clock, life, acknowledged):
         for flying in unfinished_work(run).in_flight
         if flying.in_doubt and not flying.decisions
     }
-    known, run = len(run.ledger), settled(run, doubted, {}, clock.wall_ms())
+    known, run = len(run.ledger), record_decisions(run, doubted, {}, clock.wall_ms())
     journal.append(run.ledger[known:])
     left = unfinished_work(run)
     return Driver(run, binding, MemoryArtifacts(), left=left, journal=journal, clock=clock, observe=acknowledged.extend)

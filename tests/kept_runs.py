@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from dsa.cli.main import program
 from dsa.lang import digest, loads
-from dsa.runs.archive import OtherMachineError, replayed
+from dsa.runs.archive import OtherMachineError, replay_stored
 from dsa.runs.place import open_store
 from dsa.runs.summary import SummaryJournal, summary_of_run
 from dsa.runtime.ledger import Ledger, ResultEntry
@@ -99,7 +99,7 @@ def _replayed(entries, text: str, run: str):
     """Return the run that was recorded, also if the text is no longer that of its machine; None for entries of no run."""
     for read_as in (text, SHOP):
         with suppress(OtherMachineError, ReplayError):
-            return replayed(StoredRun(run, read_as, Ledger(entries), 1))[0]
+            return replay_stored(StoredRun(run, read_as, Ledger(entries), 1))[0]
     return None
 
 

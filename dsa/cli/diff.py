@@ -164,8 +164,8 @@ def judged(root: Path, machines: tuple[Machine, Machine], limits: SearchLimits) 
             if isinstance(record, str):
                 damaged[run] = record
             elif not _is_of(record, machines[0]):
-                others += record.standing.kind != "finished"
-            elif record.standing.kind == "finished":
+                others += record.status.kind != "finished"
+            elif record.status.kind == "finished":
                 finished += 1
             else:
                 flights.append(Flight(record, fitting.judge(record.run)))
@@ -175,7 +175,7 @@ def judged(root: Path, machines: tuple[Machine, Machine], limits: SearchLimits) 
 def _record(runs: door.Runs, run: str) -> RunRecord | str:
     """Read a run; say why it cannot be read."""
     try:
-        return machine_record(runs.recorded(run))
+        return machine_record(runs.stored_run(run))
     except DamageError as fault:
         if fault.run is None:
             raise

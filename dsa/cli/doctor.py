@@ -27,7 +27,7 @@ from dsa.edge.sandbox import FEATURES, ladder, limits
 from dsa.edge.telemetry import ENDPOINTS
 from dsa.errors import DocumentError, ModelUnavailable, install_hint
 from dsa.generators.local_model import model_path
-from dsa.runs.place import opened_place
+from dsa.runs.place import open_place
 from dsa.runtime.secrets import SHAPES
 
 _NAME = "dual-state-agents"
@@ -147,7 +147,7 @@ def _no_ledger(root: Path) -> str:
     there = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
     try:
         with tempfile.TemporaryDirectory(dir=there, prefix=".dsa-doctor-") as folder:
-            opened_place(folder).close()
+            open_place(folder).close()
     except (OSError, DocumentError) as fault:
         return str(fault)
     return ""

@@ -216,7 +216,7 @@ def story(record: RunRecord, root: Path, found: RunSummary, *, after: int = 0) -
     is_policy = record.run.machine.name == POLICY
     happened = list(tree_lines(calls_of_policy(record.run)) if is_policy else _page(record, root, after))
     yield from heading(record.first)
-    for entry in record.recorded.entries if is_policy else ():
+    for entry in record.stored_run.entries if is_policy else ():
         if isinstance(entry, ledger.ResumedEntry):
             yield _resumed(attrs.evolve(entry, effects=()), Intents())
     yield from ["", *happened] if happened else []
@@ -226,7 +226,7 @@ def story(record: RunRecord, root: Path, found: RunSummary, *, after: int = 0) -
 
 def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
     """Yield what happened in the next page of a run."""
-    entries = record.recorded.entries
+    entries = record.stored_run.entries
     end = _page_end(entries, after)
     yield from told(record.run.run_id, entries[after:end], record.first.at_ms, entries[:after])
     if end < len(entries):
@@ -397,7 +397,7 @@ def due(deadline_ms: int) -> str:
 def now(record: RunRecord, root: Path, found: RunSummary) -> Iterator[str]:
     """Yield how a run stands, what it waits for, what is in doubt and how to decide it."""
     stands = found if found.status in BY_THE_STORE else summary_of_record(record)
-    run, standing, directory = record.run, record.standing, root / record.run.run_id
+    run, standing, directory = record.run, record.status, root / record.run.run_id
     facts = [
         ("now", how(stands)),
         ("state", run.configuration.state),
@@ -431,7 +431,7 @@ def now(record: RunRecord, root: Path, found: RunSummary) -> Iterator[str]:
 
 def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Yield what is pending in a run that somebody has, else what whoever resumes it does."""
-    run, standing = record.run, record.standing
+    run, standing = record.run, record.status
     if standing.kind == "under way":
         yield from (("pending", f"{effect} {key}") for effect, key in run.keys.items())
         return

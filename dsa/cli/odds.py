@@ -138,7 +138,7 @@ def _recordings(path: Path) -> list[tuple[str, str]]:
     if not (path / LEDGER).is_file():
         return recordings(path)
     with opened(path) as runs:
-        found = [runs.recorded(run_id) for run_id in runs.ids()]
+        found = [runs.stored_run(run_id) for run_id in runs.ids()]
         return [(each.run, "\n".join(story_lines(each))) for each in found if isinstance(each.entries[0], MachineEntry)]
 
 

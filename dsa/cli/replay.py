@@ -28,7 +28,7 @@ from dsa.errors import DsaError, OccurrenceError, ParameterError
 from dsa.machine import Machine, spelled_like
 from dsa.runs import archive as records
 from dsa.runs.archive import OtherMachineError, RunRecord
-from dsa.runs.bindings import replayed_policy
+from dsa.runs.bindings import replay_policy
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime import ledger
@@ -145,8 +145,8 @@ def _calls_again(record: RunRecord, folder: Path, module: str | None) -> ReplayR
         handler = loop.default_exception_handler
         loop.set_exception_handler(lambda _loop, about: None if _ends_it(about.get("exception")) else handler(about))
         async with open_runs(folder, must_exist=True) as runs:
-            binding = runs.bound_again(record.run.run_id, Options(module))
-        return await replayed_policy(record.run, binding.policies, binding.config)
+            binding = runs.binding_of(record.run.run_id, Options(module))
+        return await replay_policy(record.run, binding.policies, binding.config)
 
     return asyncio.run(replaying())
 
@@ -183,8 +183,8 @@ def _own(recorded: StoredRun) -> Machine | None:
 
 def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted: bool) -> int:
     """Compare a run's ledger with what its machine makes of its events, byte by byte; return the exit code."""
-    run, _ = records.replayed(record.recorded, rederive)
-    pairs = zip(record.recorded.entries, run.ledger, strict=True)
+    run, _ = records.replay_stored(record.stored_run, rederive)
+    pairs = zip(record.stored_run.entries, run.ledger, strict=True)
     for position, (written, made) in enumerate(pairs):
         if ledger.dump_line(written) != ledger.dump_line(made):
             differs = f"{ledger.dump_line(written)} is not {ledger.dump_line(made)}"

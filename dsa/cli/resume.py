@@ -89,7 +89,7 @@ def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Valu
     if not parameters:
         return None
     record.run.machine.at(dict(parameters))  # a name that it does not have is told by itself
-    text = text_of(record.recorded.text, record.run.ledger)
+    text = text_of(record.stored_run.text, record.run.ledger)
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in parameters.items())
     return MachineChange(values, dict(record.first.started).get("file"), text, loads(text, "machine.md"), parameters)
 
@@ -118,7 +118,7 @@ class Manner:
 
 def go_on(record: RunRecord, root: Path, said: RunInput, manner: Manner) -> FinishedRun:
     """Take a run up and drive it until it rests. Raises Ended, and what `Runs.resume` raises of a user's mistakes."""
-    directory, options = root / record.run.run_id, manner.options.continuing(record.recorded)
+    directory, options = root / record.run.run_id, manner.options.continuing(record.stored_run)
     change = change_of(record, manner.machine, options.parameters)
     machine = change.machine if change else record.run.machine
     if change is None:
@@ -142,7 +142,7 @@ def go_on(record: RunRecord, root: Path, said: RunInput, manner: Manner) -> Fini
             handle.start()
             for event, answer in offered:
                 try:
-                    await handle.became(event, answer)
+                    await handle.outcome_of(event, answer)
                 except NotTakenError:
                     break  # how the run rests says why
                 except OccurrenceError as fault:
@@ -219,9 +219,9 @@ def command(
     is_part = PART_OF in record.run.run_id
     own = None if options.json_wanted or is_part else resuming_of(record.first.name)
     changes = bool(decided or machine or options.parameters)
-    if own is not None and not changes and record.standing.kind not in {"finished", "in doubt"}:
+    if own is not None and not changes and record.status.kind not in {"finished", "in doubt"}:
         sys.exit(own(record.run.run_id, folder, options, take=take))
-    if record.standing.kind == "finished" and not decided:
+    if record.status.kind == "finished" and not decided:
         performed = _told(record, folder, json_wanted=options.json_wanted)
     else:
         is_told = options.shows_nothing or decided or record.first.name == POLICY  # whose calls are told one by one
@@ -282,7 +282,7 @@ def _decided(record: RunRecord, root: Path, given: dict[Handling, tuple[str, ...
 
 def _require_no_answers(record: RunRecord, root: Path, key: str) -> None:
     """Raise UsageError for an effect with answers: which of them it gave must be said."""
-    flying = next((each for each in record.standing.left.in_flight if each.intent.key == key), None)
+    flying = next((each for each in record.status.left.in_flight if each.intent.key == key), None)
     answers = () if flying is None else record.run.machine.answers.get(flying.intent.effect, ())
     if flying is not None and answers:
         event = answers[0] if len(answers) == 1 else "EVENT"

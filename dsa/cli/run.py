@@ -434,7 +434,9 @@ class RunRequest:
     def _options(self, options: RunOptions) -> Options:
         config = self.data.config if isinstance(self.data, AskedPolicy) else {}
         chosen = options.watching.chosen
-        return Options(options.module, options.model, self.seed, budget=options.budget, chosen=chosen, config=config)
+        return Options(
+            options.module, options.model, self.seed, budget=options.budget, secret_options=chosen, config=config
+        )
 
     def _noted(self) -> tuple[str, object]:
         """Return what is searched for secrets, and its name."""

@@ -232,7 +232,7 @@ def recorded_run(root: Path, wanted: str) -> StoredRun:
     with opened(root) as runs:
         found = find(runs.ids(), wanted, root)
         note_run(root / found)
-        return runs.recorded(found)
+        return runs.stored_run(found)
 
 
 def told_record(root: Path, recorded: StoredRun) -> RunRecord:
@@ -317,7 +317,9 @@ class RunOptions:
     @property
     def changes(self) -> Options:
         """How a recorded run is bound otherwise than as it was started."""
-        return Options(self.module, self.model, budget=self.budget, chosen=self.watching.chosen, config=self.config)
+        return Options(
+            self.module, self.model, budget=self.budget, secret_options=self.watching.chosen, config=self.config
+        )
 
 
 def model_named(_context: click.Context, _option: click.Parameter, model: str | None) -> str | None:

@@ -31,7 +31,7 @@ from dsa.edge.images import RenderError, svg
 from dsa.edge.performer import code_and_message
 from dsa.errors import DsaError
 from dsa.runs.archive import RunRecord
-from dsa.runs.bindings import answer_text, calls_of_policy, steps_given
+from dsa.runs.bindings import answer_text, calls_of_policy, policy_steps
 from dsa.runs.handle import RunHandle
 from dsa.runs.place import ERRORS, accepted_artifacts, result_of
 from dsa.runs.runs import Runs
@@ -97,7 +97,7 @@ def perform(
 
 def _answer(rest: Rest) -> str | None:
     """Return what a policy that was asked said last; None where none has succeeded."""
-    steps = steps_given(rest.run) if rest.outcome == "succeeded" else None
+    steps = policy_steps(rest.run) if rest.outcome == "succeeded" else None
     return None if steps is None else answer_text(steps)
 
 
@@ -204,7 +204,7 @@ def rest_report(rest: Rest, folder: Path, seconds: float) -> RunReport:
 def recorded_report(runs: Runs, record: RunRecord) -> RunReport:
     """Return the report of a run as it is recorded."""
     assert runs.root is not None, "commands keep their runs in a folder"
-    run, standing = record.run, record.standing
+    run, standing = record.run, record.status
     status = runs.summary(run.run_id).at(runs.now_ms()).status
     return RunReport(
         status if status in BY_THE_STORE else standing.kind,
@@ -233,7 +233,7 @@ class JsonRunCommand(JsonCommand):
         report = RunReport(told["kind"], folder=folder)
         if folder is not None:
             with suppress(DsaError, OSError, click.ClickException), opened(folder.parent) as runs:
-                report = recorded_report(runs, machine_record(runs.recorded(folder.name)))
+                report = recorded_report(runs, machine_record(runs.stored_run(folder.name)))
         kind = told["kind"] if report.run is None or told["exit_code"] == INTERRUPTED else report.kind
         return attrs.evolve(report, kind=kind, exit_code=told["exit_code"], failure=told["failure"]).to_json()
 
@@ -338,7 +338,7 @@ def spent(run: Run) -> Totals:
 
 def _of_policy(run: Run) -> dict[str, Any]:
     """Return what a policy gave, and its calls without what they gave; nothing of a run of another machine."""
-    steps, calls = steps_given(run), calls_of_policy(run)
+    steps, calls = policy_steps(run), calls_of_policy(run)
     if not calls:
         return {}
     written = [
@@ -391,7 +391,7 @@ def headline(rest: Rest) -> str:
 
 def _why(run: Run) -> str:
     """Return what brought a run to an end that is no success: the step whose verdict it was, or the event, with its row and its error."""
-    steps = steps_given(run)
+    steps = policy_steps(run)
     if steps:
         return f": {step_text(steps[-1])}"
     taken = (pair for pair in pairwise(tuple(run.ledger)[::-1]) if isinstance(pair[0], RowEntry))

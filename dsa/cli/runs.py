@@ -19,7 +19,7 @@ import click
 from dsa.cli.command_line import CommandExit, JsonCommand, Word, say
 from dsa.declarations import parse_duration
 from dsa.runs.archive import OtherMachineError, RunArchive
-from dsa.runs.place import DEFAULT_RUNS, opened_place
+from dsa.runs.place import DEFAULT_RUNS, open_place
 from dsa.runs.summary import summary_of_record
 from dsa.runtime.run import ReplayError
 from dsa.runtime.run_store import DamageError, RunSummary, StoreError
@@ -112,7 +112,7 @@ def command(
         if due_before_ms is not None:
             summaries = tuple(each for each in summaries if _is_due_before(each, due_before_ms))
         found = [verified(runs, each) if verify else listed(each) for each in summaries]
-        lost = runs.lost()
+        lost = runs.lost_count()
     shown = [line for line, each in zip(found, summaries, strict=True) if status in {None, line.kind, each.status}]
     if json_wanted:
         say(json.dumps([each.to_json() for each in shown], indent=2))
@@ -170,7 +170,7 @@ def moment_ms(written: str) -> int:
 def _opened(folder: Path) -> Iterator[RunArchive]:
     """Open the runs of a folder. Raises Ended, and DocumentError when no run is kept there."""
     try:
-        place = opened_place(folder, must_exist=True)
+        place = open_place(folder, must_exist=True)
         try:
             yield RunArchive(place)
         finally:

@@ -28,7 +28,7 @@ from dsa.cli.run_view import WAITING, JsonRunCommand, exit_code, recorded_report
 from dsa.declarations import OUTSIDE
 from dsa.runs.archive import POLL_S, RunRecord
 from dsa.runs.child_runs import driving_run
-from dsa.runs.runs import doubted_in
+from dsa.runs.runs import calls_in_doubt
 from dsa.runtime.ledger import EventEntry, RefusalEntry, asking_run
 from dsa.runtime.policy.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
@@ -87,17 +87,17 @@ def command(
     folder, (run, place) = Path(root), _parted(run)
     record, at, whole = _meant(folder, run, event, place)
     said = _said(record, Occurrence(event, data=_data(text, data)), at, key)
-    if record.standing.kind == "finished":
+    if record.status.kind == "finished":
         raise CommandExit(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
     is_part = whole is not record and not key
-    is_posted = is_part or (record.standing.kind == "under way" and not (take or key))
+    is_posted = is_part or (record.status.kind == "under way" and not (take or key))
     posted = _post(record, whole, folder, said, options, timeout_s) if is_posted else None
     if posted is not None:
         sys.exit(posted)
     driven, said = (whole if is_part else record), attrs.evolve(said, sent=()) if is_posted else said
     performed = go_on(driven, folder, said, Manner(options, take))
     now = told_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else performed.rest.run
-    refused = refused_outside_events(now, len(record.recorded.entries))
+    refused = refused_outside_events(now, len(record.stored_run.entries))
     _say_refused(refused, now, folder / now.run_id)
     if performed.rest.in_doubt and not key:
         say(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
@@ -194,7 +194,7 @@ def _data(text: str | None, written: str | None) -> Any:  # noqa: ANN401  (JSON)
 
 def _answer(record: RunRecord, key: str, said: Occurrence) -> Occurrence | Step:
     """Return what is said of an effect in doubt, an event, or of a call in it, a step. Raises UsageError and Ended."""
-    call = doubted_in(record.standing.left).get(key)
+    call = calls_in_doubt(record.status.left).get(key)
     if call is None:
         _require_known(record, said.event, answering=True)
         return said

@@ -168,7 +168,7 @@ def scenario_lines(record: RunRecord) -> Iterator[str]:
     run, seen = record.run, percepts(record.run.machine, record.run.ledger)
     if not seen:
         raise CommandExit(f"nothing has happened yet in run {run.run_id}", 1)
-    default = loads(text_of(record.recorded.text, record.recorded.entries)).constants
+    default = loads(text_of(record.stored_run.text, record.stored_run.entries)).constants
     changed = {name: value for name, value in record.first.parameters if default[name] != value}
     written, left_out = _written(run.machine, seen, f"run {run.run_id}", changed)
     if written is None:

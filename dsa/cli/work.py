@@ -87,7 +87,7 @@ def command(
     Any number of workers may share a folder of runs. Documents and modules are read only in the FOLDERs (by default this one) and where they are
     installed. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.
     """
-    options = Options(module, model, budget=budget, chosen=watching.chosen)
+    options = Options(module, model, budget=budget, secret_options=watching.chosen)
     printing, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()
 
     async def whole() -> None:

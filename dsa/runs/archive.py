@@ -37,7 +37,7 @@ class RunArchive:
 
     def __init__(self, place: RunPlace) -> None:
         self._place = place
-        self._known: WeakValueDictionary[str, RunHandle] = WeakValueDictionary()
+        self._handles: WeakValueDictionary[str, RunHandle] = WeakValueDictionary()
 
     @property
     def root(self) -> Path | None:
@@ -50,13 +50,13 @@ class RunArchive:
 
     def handle(self, run_id: str) -> "RunHandle | None":
         """Return the handle of a run that this process drives, or that somebody here still has; else None."""
-        return self._known.get(run_id)
+        return self._handles.get(run_id)
 
     def get(self, run_id: str) -> "RunRecord":
         """Read a run. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
         return record_of(self._place.store.read(run_id))
 
-    def recorded(self, run_id: str) -> StoredRun:
+    def stored_run(self, run_id: str) -> StoredRun:
         """Read what is stored of a run, without replaying it. Raises UnknownRunError, DamageError."""
         return self._place.store.read(run_id)
 
@@ -90,9 +90,9 @@ class RunArchive:
         outcome = self._place.store.outcome_of(message)
         return None if outcome is None else read_delivery(outcome)
 
-    def lost(self) -> int:
+    def lost_count(self) -> int:
         """Return how many runs were kept here and cannot be found any more."""
-        return self._place.lost()
+        return self._place.lost_count()
 
     def artifacts(self, run_id: str) -> ArtifactStore:
         """Return what a run generated."""
@@ -121,7 +121,7 @@ class RunArchive:
 
     async def _change(self, run_id: str) -> None:
         """Wait until something may have happened in a run."""
-        handle = self._known.get(run_id)
+        handle = self._handles.get(run_id)
         if handle is not None and handle.is_driven:
             await handle.change()
         else:
@@ -143,10 +143,10 @@ class RunArchive:
 class OtherMachineError(DsaError):
     """Raised when a recorded run's machine reads differently now: its ledger cannot be trusted to mean the same. `run` names it."""
 
-    def __init__(self, run: str, recorded: str, now: str) -> None:
+    def __init__(self, run: str, digest_then: str, digest_now: str) -> None:
         self.run = run
         super().__init__(
-            f"run {run} is one of another machine: it was recorded as {recorded[:12]}, and its document reads as {now[:12]} now"
+            f"run {run} is one of another machine: it was recorded as {digest_then[:12]}, and its document reads as {digest_now[:12]} now"
         )
 
 
@@ -160,27 +160,27 @@ def require_no_secret(text: str, secrets: Secrets) -> None:
         )
 
 
-def replayed(recorded: StoredRun, fold: Callable[..., Run] = replay) -> tuple[Run, MachineEntry]:
+def replay_stored(stored_run: StoredRun, fold: Callable[..., Run] = replay) -> tuple[Run, MachineEntry]:
     """Return a recorded run as it was when it was last written, and its first entry as it would read for the machine that runs now.
 
     `fold` is `replay`, or `rederive` for whoever compares. Raises OtherMachineError or ReplayError.
     """
-    first = recorded.entries[0]
+    first = stored_run.entries[0]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"
 
-    machines = [_machine_read(recorded.run, recorded.text, first)]
+    machines = [_required_machine(stored_run.run, stored_run.text, first)]
 
     def machine_of(entry: ChangeEntry) -> Machine:
-        machines.append(spelled_like(_machine_read(recorded.run, entry.text, entry), machines[-1]))
+        machines.append(spelled_like(_required_machine(stored_run.run, entry.text, entry), machines[-1]))
         return machines[-1]
 
-    run = fold(machines[0], recorded.entries, machine_of)
-    for entry in recorded.entries:
-        first = _as_changed(first, entry) if isinstance(entry, ChangeEntry) else first
+    run = fold(machines[0], stored_run.entries, machine_of)
+    for entry in stored_run.entries:
+        first = _first_entry_after(first, entry) if isinstance(entry, ChangeEntry) else first
     return run, first
 
 
-def _machine_read(run: str, text: str, entry: MachineEntry | ChangeEntry) -> Machine:
+def _required_machine(run: str, text: str, entry: MachineEntry | ChangeEntry) -> Machine:
     """Read the machine that an entry names. Raises OtherMachineError when it reads otherwise now."""
     try:
         machine, read = _machine_of(text, entry.parameters)
@@ -191,16 +191,16 @@ def _machine_read(run: str, text: str, entry: MachineEntry | ChangeEntry) -> Mac
     return machine
 
 
-def _as_changed(first: MachineEntry, change: ChangeEntry) -> MachineEntry:
+def _first_entry_after(first: MachineEntry, change: ChangeEntry) -> MachineEntry:
     """Return the first entry as it would read for another machine."""
-    started = {**dict(first.started), "file": change.file}
-    return attrs.evolve(first, name=change.name, digest=change.digest, parameters=change.parameters, started=started)
+    settings = {**dict(first.started), "file": change.file}
+    return attrs.evolve(first, name=change.name, digest=change.digest, parameters=change.parameters, started=settings)
 
 
-def text_of(begun: str, entries: Iterable[Entry]) -> str:
+def text_of(first_text: str, entries: Iterable[Entry]) -> str:
     """Return the document that runs, of a run that was begun with another one or the same."""
-    changed = [entry.text for entry in entries if isinstance(entry, ChangeEntry)]
-    return changed[-1] if changed else begun
+    texts = [entry.text for entry in entries if isinstance(entry, ChangeEntry)]
+    return texts[-1] if texts else first_text
 
 
 @lru_cache(maxsize=64)
@@ -214,22 +214,24 @@ def _machine_of(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[M
 class RunRecord:
     """A recorded run: what is stored, its first entry as it would read for the machine that runs now, the run, how it stands."""
 
-    recorded: StoredRun
+    stored_run: StoredRun
     first: MachineEntry
     run: Run
-    standing: RunStatus
+    status: RunStatus
 
 
-def record_of(recorded: StoredRun) -> RunRecord:
+def record_of(stored_run: StoredRun) -> RunRecord:
     """Replay a recorded run. Raises OtherMachineError or ReplayError."""
-    run, first = replayed(recorded)
-    return RunRecord(recorded, first, run, status_of(run, recorded.holder))
+    run, first = replay_stored(stored_run)
+    return RunRecord(stored_run, first, run, status_of(run, stored_run.holder))
 
 
-def changed(run: Run, first: MachineEntry, change: Callable[[Run], ChangeEntry | None]) -> tuple[Run, MachineEntry]:
+def change_machine(
+    run: Run, first: MachineEntry, change: Callable[[Run], ChangeEntry | None]
+) -> tuple[Run, MachineEntry]:
     """Let a run go on under another machine, if `change` gives one; return it with its first entry. Raises OtherMachineError."""
     entry = change(run)
     if entry is None:
         return run, first
-    machine = spelled_like(_machine_read(run.run_id, entry.text, entry), run.machine)
-    return run.under(machine, entry), _as_changed(first, entry)
+    machine = spelled_like(_required_machine(run.run_id, entry.text, entry), run.machine)
+    return run.under(machine, entry), _first_entry_after(first, entry)

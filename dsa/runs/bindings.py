@@ -55,58 +55,58 @@ from dsa.runtime.secrets import SecretOptions
 from dsa.text import nearest
 
 
-def misfits(machine: Machine, given: Bindings) -> Iterator[BindingError]:
+def misfits(machine: Machine, bindings: Bindings) -> Iterator[BindingError]:
     """Yield what is bound to a name and cannot do the work: a class where an object is meant, a `def` where an `async def` is, other arguments."""
-    for name, policy in given.effects.items():
-        yield from _of_policy(f"the effect '{name}'", policy)
-    for name, guard in given.guards.items():
-        yield from _of_guard(machine, name, guard)
-    for name, generator in given.generators.items():
+    for name, policy in bindings.effects.items():
+        yield from _policy_misfits(f"the effect '{name}'", policy)
+    for name, guard in bindings.guards.items():
+        yield from _guard_misfits(machine, name, guard)
+    for name, generator in bindings.generators.items():
         if not isinstance(generator, GeneratorInterface):
             yield BindingError(
                 f"the generator '{name}' is bound to {kind_of_object(generator)}, not to a GeneratorInterface object"
             )
         else:
-            yield from _of_arguments(f"the generator '{name}'", generator.generate, ("context", "template"), ())
+            yield from _argument_misfits(f"the generator '{name}'", generator.generate, ("context", "template"), ())
 
 
-def kind_of_object(given: object) -> str:
+def kind_of_object(value: object) -> str:
     """Return what something is: `the class Grounded itself`, `int`."""
-    return f"the class {given.__name__} itself" if isinstance(given, type) else type(given).__name__
+    return f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__
 
 
-def _of_policy(owner: str, policy: object) -> Iterator[BindingError]:
-    called = policy.policy if isinstance(policy, AnsweringPolicy) else policy
-    if not callable(called) or isinstance(called, type):
+def _policy_misfits(owner: str, policy: object) -> Iterator[BindingError]:
+    function = policy.policy if isinstance(policy, AnsweringPolicy) else policy
+    if not callable(function) or isinstance(function, type):
         yield BindingError(f"{owner} is bound to {kind_of_object(policy)}, not to an async function")
-    elif _is_plain(called):
+    elif _is_plain(function):
         yield BindingError(
-            f"{owner} is bound to {_callable_name(called)}, which is not an async function", None, "write `async def`"
+            f"{owner} is bound to {_callable_name(function)}, which is not an async function", None, "write `async def`"
         )
     else:
-        yield from _of_arguments(owner, called, ("action", "context"), ())
+        yield from _argument_misfits(owner, function, ("action", "context"), ())
 
 
-def _is_plain(called: Callable[..., Any]) -> bool:
-    """Return whether a function is surely not asynchronous: a `def` that wraps nothing and is not said to return what can be awaited."""
-    while isinstance(called, partial):
-        called = called.func
-    function = called if inspect.isfunction(called) or inspect.ismethod(called) else type(called).__call__
+def _is_plain(policy: Callable[..., Any]) -> bool:
+    """Return whether a function is surely not asynchronous: a `def` that wraps nothing and is not annotated as awaitable."""
+    while isinstance(policy, partial):
+        policy = policy.func
+    function = policy if inspect.isfunction(policy) or inspect.ismethod(policy) else type(policy).__call__
     if not (inspect.isfunction(function) or inspect.ismethod(function)) or inspect.iscoroutinefunction(function):
         return False
-    said = str(getattr(function, "__annotations__", {}).get("return", ""))
-    return not (hasattr(function, "__wrapped__") or "Awaitable" in said or "Coroutine" in said)
+    returns = str(getattr(function, "__annotations__", {}).get("return", ""))
+    return not (hasattr(function, "__wrapped__") or "Awaitable" in returns or "Coroutine" in returns)
 
 
-def _of_guard(machine: Machine, name: str, guard: object) -> Iterator[BindingError]:
+def _guard_misfits(machine: Machine, name: str, guard: object) -> Iterator[BindingError]:
     if not isinstance(guard, GuardInterface):
         yield BindingError(f"the guard '{name}' is bound to {kind_of_object(guard)}, not to a GuardInterface object")
         return
-    for owner, names, span in _asked_as(machine, name):
-        yield from _of_arguments(owner, guard.validate, ("artifact",), names, span)
+    for owner, names, span in _guard_requests(machine, name):
+        yield from _argument_misfits(owner, guard.validate, ("artifact",), names, span)
 
 
-def _asked_as(machine: Machine, name: str) -> Iterator[tuple[str, tuple[str, ...], Span | None]]:
+def _guard_requests(machine: Machine, name: str) -> Iterator[tuple[str, tuple[str, ...], Span | None]]:
     """Yield as what a guard is asked, by its name or its kind: with which data and artifacts, and where that stands."""
     rows = [row for row in machine.guards if name in (row.name, row.kind)] or [Guard(name)]
     for row in rows:
@@ -115,38 +115,38 @@ def _asked_as(machine: Machine, name: str) -> Iterator[tuple[str, tuple[str, ...
         for step in steps:
             yield (
                 f"the guard '{row.name}' of step {step.name}",
-                (*data, *(used for used, _ in step.uses)),
+                (*data, *(artifact for artifact, _ in step.uses)),
                 row.span or step.span,
             )
         if not steps:
             yield f"the guard '{row.name}'", data, row.span
 
 
-def _of_arguments(
+def _argument_misfits(
     owner: str,
-    called: Callable[..., Any],
+    function: Callable[..., Any],
     positional: tuple[str, ...],
-    named: tuple[str, ...],
+    keywords: tuple[str, ...],
     span: Span | None = None,
 ) -> Iterator[BindingError]:
     """Report a function that cannot be called with these arguments; of one whose signature nobody can read nothing is said."""
     try:
-        signature = inspect.signature(called)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(*positional, **dict.fromkeys(named))
+        signature.bind(*positional, **dict.fromkeys(keywords))
     except TypeError as fault:
-        given = ", ".join((*positional, *(f"{name}=.." for name in named)))
+        arguments = ", ".join((*positional, *(f"{name}=.." for name in keywords)))
         yield BindingError(
-            f"{owner} is bound to {_callable_name(called)}, which takes {signature} and is called with ({given}): {fault}",
+            f"{owner} is bound to {_callable_name(function)}, which takes {signature} and is called with ({arguments}): {fault}",
             span,
         )
 
 
-def _callable_name(called: object) -> str:
-    name = getattr(called, "__qualname__", type(called).__qualname__)
-    code = getattr(called, "__code__", None)
+def _callable_name(function: object) -> str:
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    code = getattr(function, "__code__", None)
     return f"`{name}`" + (f" (line {code.co_firstlineno})" if code is not None else "")
 
 
@@ -170,13 +170,13 @@ def request(policy: str, payload: Payload, actions: Iterable[str], seed: Iterabl
 @answering("gave", "gave_error")
 async def perform(action: Action, context: PolicyContext) -> list[Step]:
     """Ask the policy that the run is of. An error with which it ends is its result, too; what it raises is not."""
-    asked, seed = _asked(action.payload["data"])
-    steps = await context.call(asked, seed=seed)
+    call, seed = _request_in(action.payload["data"])
+    steps = await context.call(call, seed=seed)
     event = "gave_error" if steps and steps[-1].payload.get("error") is True else "gave"
     return [event_step(PERFORM, event, data={"steps": [step.to_json() for step in steps]})]
 
 
-def _asked(data: object) -> tuple[Action, list[Step]]:
+def _request_in(data: object) -> tuple[Action, list[Step]]:
     """Read what a run began with. TypeError for anything else than `request` gives."""
     if not isinstance(data, dict) or not isinstance(data.get("policy"), str):
         raise TypeError('a policy is asked with {"policy": NAME, "payload": OBJECT, "actions": [NAME, ..], "seed": []}')
@@ -187,10 +187,10 @@ def _asked(data: object) -> tuple[Action, list[Step]]:
 def require_policy(data: object, binding: Bindings) -> None:
     """Raise BindingError when a run is to ask a policy that is not there, TypeError for data that asks none."""
     if binding.effects.get(PERFORM) is perform and data is not None:
-        binding.policies[_asked(data)[0].policy]
+        binding.policies[_request_in(data)[0].policy]
 
 
-def steps_given(run: Run) -> tuple[dict[str, Any], ...] | None:
+def policy_steps(run: Run) -> tuple[dict[str, Any], ...] | None:
     """Return the steps that the policy of a run gave; None while it has given nothing, and of a run of another machine."""
     if run.machine.name != POLICY or not run.is_finished:
         return None
@@ -213,10 +213,10 @@ def calls_of_policy(run: Run) -> tuple[CallNode, ...]:
     return calls_of(run.ledger, _KEY) if run.machine.name == POLICY else ()
 
 
-async def replayed_policy(run: Run, policies: Registry, config: Mapping[str, Any]) -> ReplayReport:
+async def replay_policy(run: Run, policies: Registry, config: Mapping[str, Any]) -> ReplayReport:
     """Perform again what called others in a run, with nothing done to the world. Raises what `replay_calls` does."""
-    asked, seed = _asked(run.specification)
-    return await replay_calls(run.ledger, policies, asked, seed=seed, run_id=run.run_id, key=_KEY, config=config)
+    action, seed = _request_in(run.specification)
+    return await replay_calls(run.ledger, policies, action, seed=seed, run_id=run.run_id, key=_KEY, config=config)
 
 
 ENTRY_POINTS = "dsa.bindings"
@@ -235,7 +235,7 @@ def bind(
     module: str | Path | Bindings | None = None,
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
-    chosen: SecretOptions | None = None,
+    secret_options: SecretOptions | None = None,
     nested: Nested | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Bindings:
@@ -251,22 +251,35 @@ def bind(
     """
     require_sound(machine)
     modules = tuple(_modules(machine.name, path, module))
-    given = _merged(modules)
-    effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
-    misnamings, notes = _misnamed(modules, path, module, machine)
-    faults = [*map(str, misfits(machine, given)), *effect_faults(machine, effects), *misnamings]
+    definitions = _merge(modules)
+    effects = {name: definitions.effects[name] for name, _ in effect_names(machine) if name in definitions.effects}
+    misnamings, notes = _own_misnamings(modules, path, module, machine)
+    faults = [*map(str, misfits(machine, definitions)), *effect_faults(machine, effects), *misnamings]
     folder = None if path is None else _folder(path)
     generator_of: GeneratorOf = partial(
-        build_generator, machine=machine, model=model, seed=seed, extra=given.generators, nested=nested, folder=folder
+        build_generator,
+        machine=machine,
+        model=model,
+        seed=seed,
+        extra=definitions.generators,
+        nested=nested,
+        folder=folder,
     )
-    guards = _guards(machine, lambda name: build_guard(name, machine, given.guards, generator_of, folder), faults)
-    generators = {**given.generators, **_generators(machine, generator_of, faults)}
-    known = {**(config or {}), "model": model, "seed": seed}
-    if faults := [*faults, *_settings_faults(modules, known)]:
+    guards = _guards(machine, lambda name: build_guard(name, machine, definitions.guards, generator_of, folder), faults)
+    generators = {**definitions.generators, **_generators(machine, generator_of, faults)}
+    full_config = {**(config or {}), "model": model, "seed": seed}
+    if faults := [*faults, *_settings_faults(modules, full_config)]:
         raise BindingError("\n".join(faults))
-    secrets = environment_secrets(_secret_names(modules) | (chosen or SecretOptions()))
+    secrets = environment_secrets(_secret_names(modules) | (secret_options or SecretOptions()))
     return Bindings(
-        effects, guards, generators, secrets, given.policies, known, tuple(notes), _spenders(modules, machine)
+        effects,
+        guards,
+        generators,
+        secrets,
+        definitions.policies,
+        full_config,
+        tuple(notes),
+        _spenders(modules, machine),
     )
 
 
@@ -283,8 +296,8 @@ def handlers_of(machine: Machine) -> dict[str, Policy]:
     """Return the policies of a machine's effects from the entry points, where there is a fitting one for every effect; else none."""
     if machine.name == POLICY:
         return {}  # its effect asks a policy that the run names
-    given = _merged(tuple(_modules(machine.name, None, None)))
-    effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
+    definitions = _merge(tuple(_modules(machine.name, None, None)))
+    effects = {name: definitions.effects[name] for name, _ in effect_names(machine) if name in definitions.effects}
     return {} if effect_faults(machine, effects) else effects
 
 
@@ -296,12 +309,12 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
         if policy is None:
             faults.append(f"{_place(span)}the effect '{name}' has no policy: give one in `effects` of {BINDINGS_FILE}")
         elif isinstance(policy, AnsweringPolicy):
-            declared = machine.answers.get(name, ())
-            undeclared = sorted(policy.answers.difference(declared))
+            events = machine.answers.get(name, ())
+            unknown = sorted(policy.answers.difference(events))
             faults.extend(
                 f"{_place(span)}the policy of '{name}' answers '{event}', which is no event from {name}; "
-                f"declared: {', '.join(declared) or 'none'}"
-                for event in undeclared
+                f"declared: {', '.join(events) or 'none'}"
+                for event in unknown
             )
     return faults
 
@@ -313,7 +326,7 @@ def _place(span: Span | None) -> str:
 def _guards(machine: Machine, build: Callable[[str], GuardInterface], faults: list[str]) -> dict[str, GuardInterface]:
     """Build the guards that a machine reads; what is wrong with them is added to the faults."""
     guards = {}
-    for name, span in _guards_read(machine).items():
+    for name, span in _read_guards(machine).items():
         try:
             guards[name] = build(name)
         except BindingError as error:
@@ -332,7 +345,7 @@ def _generators(machine: Machine, build: GeneratorOf, faults: list[str]) -> dict
     return generators
 
 
-def _guards_read(machine: Machine) -> dict[str, Span | None]:
+def _read_guards(machine: Machine) -> dict[str, Span | None]:
     """Return each guard that a row reads, with the place of its declaration."""
     read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
     return {guard.name: guard.span for guard in machine.guards if guard.name in read}
@@ -348,11 +361,11 @@ def _generators_needed(machine: Machine) -> tuple[str, ...]:
 
 def generator_name(machine: Machine, step: str) -> str:
     """Name the generator of a step: its own, else the machine's only one, else `llm`."""
-    declared = machine.step_named.get(step)
-    named = None if declared is None else declared.generator
-    if named is None and len(machine.generators) == 1:
-        named = machine.generators[0].name
-    return named or DEFAULT_GENERATOR
+    declaration = machine.step_named.get(step)
+    generator = None if declaration is None else declaration.generator
+    if generator is None and len(machine.generators) == 1:
+        generator = machine.generators[0].name
+    return generator or DEFAULT_GENERATOR
 
 
 # -- where bindings come from ---------------------------------------------------------------------------------------
@@ -364,7 +377,7 @@ def _folder(path: Path) -> Path:
     return Path(min(str(whole), os.path.relpath(whole), key=len))
 
 
-def _misnamed(
+def _own_misnamings(
     modules: tuple[Names, ...], path: Path | None, module: str | Path | Bindings | None, machine: Machine
 ) -> tuple[list[str], list[str]]:
     """Return which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
@@ -387,12 +400,14 @@ def _modules(machine: str, path: Path | None, module: str | Path | Bindings | No
         yield _from_file(beside)
     if machine == POLICY:
         yield Bindings({PERFORM: perform})
-    for point in sorted(_installed(tuple(sys.path)), key=lambda point: (point.name != machine, point.name)):
-        yield _imported(point.module)
+    for point in sorted(
+        _installed_entry_points(tuple(sys.path)), key=lambda point: (point.name != machine, point.name)
+    ):
+        yield _import(point.module)
 
 
 @cache
-def _installed(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+def _installed_entry_points(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """Return what installed packages bring; to look through all of them takes milliseconds."""
     return tuple(entry_points(group=ENTRY_POINTS))
 
@@ -402,10 +417,10 @@ def _module_named(module: str) -> ModuleType:
         return _from_file(Path(module))
     if not all(part.isidentifier() for part in module.split(".")):
         raise BindingError(f"'{module}' is no module; give a module's name or a .py file")
-    return _imported(module)
+    return _import(module)
 
 
-def _imported(module: str) -> ModuleType:
+def _import(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except KeyboardInterrupt:
@@ -413,7 +428,7 @@ def _imported(module: str) -> ModuleType:
     except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise BindingError(f"there is no module '{module}'; give a module's name or a .py file") from error
-        raise BindingError(f"the module '{module}' cannot be imported: {_said(error)}") from error
+        raise BindingError(f"the module '{module}' cannot be imported: {_import_error_text(error)}") from error
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -432,11 +447,11 @@ def _from_file(path: Path) -> ModuleType:
         raise
     except BaseException as error:  # sys.exit at its top would end the program as if all were well
         del sys.modules[name]
-        raise BindingError(f"{_line_in(path, error)}: it cannot be imported: {_said(error)}") from error
+        raise BindingError(f"{_line_in(path, error)}: it cannot be imported: {_import_error_text(error)}") from error
     return module
 
 
-def _said(error: BaseException) -> str:
+def _import_error_text(error: BaseException) -> str:
     """Return what an import raised in one line, without secrets."""
     text = environment_secrets().text(error.msg if isinstance(error, SyntaxError) else str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -464,22 +479,22 @@ def _secret_names(modules: Iterable[Names]) -> SecretOptions:
     """Return the variables that modules call secrets. Raises BindingError for what are no names."""
     names: list[str] = []
     for module in modules:
-        given = getattr(module, "secret_names", ())
-        if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        value = getattr(module, "secret_names", ())
+        if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
             where = _where(module)
             raise BindingError(f"{where}: `secret_names` is no list of the names of variables")
-        names += given
+        names += value
     return SecretOptions(tuple(names))
 
 
 def _spenders(modules: Sequence[Names], machine: Machine) -> frozenset[str] | None:
     """Return the effects that a budget of the whole run stops, as the nearest module says. Raises BindingError for what are no effects that answer."""
-    if not modules or (given := getattr(modules[0], "spenders", None)) is None:
+    if not modules or (value := getattr(modules[0], "spenders", None)) is None:
         return None
-    if not isinstance(given, list | tuple | frozenset) or not set(given) <= set(machine.answers):
+    if not isinstance(value, list | tuple | frozenset) or not set(value) <= set(machine.answers):
         where = _where(modules[0])
         raise BindingError(f"{where}: `spenders` is no list of effects that have answers: {', '.join(machine.answers)}")
-    return frozenset(given)
+    return frozenset(value)
 
 
 def _settings_faults(modules: Sequence[Names], config: Mapping[str, Any]) -> list[str]:
@@ -493,25 +508,25 @@ def _settings_faults(modules: Sequence[Names], config: Mapping[str, Any]) -> lis
     return [fault] if fault else []
 
 
-def _merged(modules: Iterable[Names]) -> Bindings:
+def _merge(modules: Iterable[Names]) -> Bindings:
     """Put modules together; the first to give a name wins. Raises BindingError for what is no dictionary, and no Registry."""
-    found: dict[str, dict[str, Any]] = {"effects": {}, "guards": {}, "generators": {}}
+    definitions: dict[str, dict[str, Any]] = {"effects": {}, "guards": {}, "generators": {}}
     policies = Registry()
     for module in modules:
-        for kind, names in found.items():
-            found[kind] = {**_given(module, kind, Mapping, "a dictionary from names"), **names}
-        policies = policies.including(_given(module, "policies", Registry, "a Registry"))
-    return Bindings(found["effects"], found["guards"], found["generators"], policies=policies)
+        for kind, names in definitions.items():
+            definitions[kind] = {**_definition(module, kind, Mapping, "a dictionary from names"), **names}
+        policies = policies.including(_definition(module, "policies", Registry, "a Registry"))
+    return Bindings(definitions["effects"], definitions["guards"], definitions["generators"], policies=policies)
 
 
-def _given(module: Names, kind: str, wanted: type[Any], named: str) -> Any:  # noqa: ANN401  (as `kind` says)
+def _definition(module: Names, kind: str, required: type[Any], description: str) -> Any:  # noqa: ANN401  (as `kind` says)
     """Return what a module defines under a name; an empty one when it does not."""
-    given = getattr(module, kind, None)
-    if given is None:
-        return Registry() if wanted is Registry else {}
-    if not isinstance(given, wanted):
-        raise BindingError(f"{_where(module)}: `{kind}` is {kind_of_object(given)}, not {named}")
-    return given
+    value = getattr(module, kind, None)
+    if value is None:
+        return Registry() if required is Registry else {}
+    if not isinstance(value, required):
+        raise BindingError(f"{_where(module)}: `{kind}` is {kind_of_object(value)}, not {description}")
+    return value
 
 
 # -- names of a module that a machine cannot use ----------------------------------------------------------------------
@@ -538,15 +553,15 @@ def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
     file = _file(module)
     where = min(file, os.path.relpath(file), key=len) if file else _where(module)
     faults, notes = [], [] if isinstance(module, Bindings) else _attributes(module, where)
-    for attribute, (usable, wanted) in _names_used(machine).items():
-        given = getattr(module, attribute, None) or {}
-        for name in sorted(str(each) for each in given if each not in usable):
-            said = f"{where} gives the {attribute.removesuffix('s')} '{name}', which no table names"
-            meant = _nearest(name, wanted - set(given))
-            if meant is not None:
-                faults.append(f"{said}; did you mean '{meant}'?{_otherwise(attribute, meant)}")
+    for attribute, (usable, candidates) in _names_used(machine).items():
+        definitions = getattr(module, attribute, None) or {}
+        for name in sorted(str(each) for each in definitions if each not in usable):
+            message = f"{where} gives the {attribute.removesuffix('s')} '{name}', which no table names"
+            candidate = _nearest(name, candidates - set(definitions))
+            if candidate is not None:
+                faults.append(f"{message}; did you mean '{candidate}'?{_otherwise(attribute, candidate)}")
             elif not _has_parts(machine) and not _is_named_beside(name, file):
-                notes.append(f"{said}; it is not used")
+                notes.append(f"{message}; it is not used")
     return faults, notes
 
 
@@ -559,15 +574,15 @@ def _is_named_beside(name: str, file: str | None) -> bool:
 
 def _names_used(machine: Machine) -> dict[str, tuple[set[str], set[str]]]:
     """Give, for each table of a module, the names that the machine could use, and those that it uses and says nothing more about."""
-    emitted = set(machine.effect_named)
+    effects = set(machine.effect_named)
     options = {guard.name: dict(guard.options) for guard in machine.guards}
     parts = {part.strip() for each in options.values() for part in each.get("of", "").split(",")} - {""}
     read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
     guards = {name for step in machine.steps for name in step.guards} | parts | read
-    asked = {each["by"].strip() for each in options.values() if "by" in each}
-    generators = {step.generator for step in machine.steps} | asked | {row.name for row in machine.generators}
+    judges = {each["by"].strip() for each in options.values() if "by" in each}
+    generators = {step.generator for step in machine.steps} | judges | {row.name for row in machine.generators}
     return {
-        "effects": (emitted, emitted),
+        "effects": (effects, effects),
         "guards": (
             guards | {name for row in machine.guards for name in (row.name, row.kind)},
             guards - {row.name for row in machine.guards if row.kind},
@@ -584,9 +599,9 @@ def _has_parts(machine: Machine) -> bool:
     return any(_RUNS_MACHINE in (row.kind, row.name) for row in machine.generators)
 
 
-def _nearest(name: str, known: set[str]) -> str | None:
+def _nearest(name: str, names: set[str]) -> str | None:
     """Return the name that was probably meant; names that differ by a number only are siblings."""
-    others = (each for each in known if _without_digits(each) != _without_digits(name))
+    others = (each for each in names if _without_digits(each) != _without_digits(name))
     return nearest(name, others, _NEAR)
 
 
@@ -594,10 +609,10 @@ def _without_digits(name: str) -> str:
     return "".join(character for character in name if not character.isdigit())
 
 
-def _otherwise(attribute: str, meant: str) -> str:
+def _otherwise(attribute: str, name: str) -> str:
     if attribute == "effects":
         return ""
-    return f"\n        hint: if not, say in the column `is` of a table {attribute.capitalize()} what '{meant}' is"
+    return f"\n        hint: if not, say in the column `is` of a table {attribute.capitalize()} what '{name}' is"
 
 
 def _attributes(module: ModuleType, where: str) -> list[str]:
@@ -605,9 +620,11 @@ def _attributes(module: ModuleType, where: str) -> list[str]:
     notes = []
     for name, value in vars(module).items():
         missing = [
-            known for known, types in _ATTRIBUTES.items() if not hasattr(module, known) and isinstance(value, types)
+            attribute
+            for attribute, types in _ATTRIBUTES.items()
+            if not hasattr(module, attribute) and isinstance(value, types)
         ]
-        meant = None if name.startswith("_") else nearest(name, missing, _NEAR)
-        if meant is not None and name not in _ATTRIBUTES:
-            notes.append(f"{where} has `{name}`, which nothing reads; did you mean `{meant}`?")
+        candidate = None if name.startswith("_") else nearest(name, missing, _NEAR)
+        if candidate is not None and name not in _ATTRIBUTES:
+            notes.append(f"{where} has `{name}`, which nothing reads; did you mean `{candidate}`?")
     return notes

@@ -62,13 +62,17 @@ class MachineGenerator(AsyncGeneratorInterface):
         PartWaitsError when it waits, for a person or a timer: that is no failure of the machine.
         """
         prompt = render(template, context)
-        handle = self._opened(context.key, prompt)
-        told = len(handle.run.ledger) if handle.run.is_finished else 0  # then its whole may have been told what it took
+        handle = self._open_run(context.key, prompt)
+        entries_before = (
+            len(handle.run.ledger) if handle.run.is_finished else 0
+        )  # then its whole may have been told what it took
         rest = await handle.drive(*_first(handle.run, prompt), through_timers=False)
-        made = self._made(rest, handle.artifacts)
-        return Artifact(made.content, artifact_id=made.artifact_id, usage=_usage(rest.run.ledger[told:]))
+        artifact = self._artifact_of(rest, handle.artifacts)
+        return Artifact(
+            artifact.content, artifact_id=artifact.artifact_id, usage=_usage(rest.run.ledger[entries_before:])
+        )
 
-    def _opened(self, key: str, prompt: str) -> "RunHandle":
+    def _open_run(self, key: str, prompt: str) -> "RunHandle":
         """Open the run that is for an effect: the one that was cut off, or that has given what is wanted; else a new one."""
         parent, _, place = (key or new_run_id(self._machine.name)).partition("/")
         base = f"{parent}{PART_OF}{place.replace('/', '.')}" if place else parent
@@ -78,40 +82,40 @@ class MachineGenerator(AsyncGeneratorInterface):
             try:
                 record = self._runs.get(run_id)
             except UnknownRunError:
-                started = {**self._setup.started, "for": key}
-                return self._runs.begin(attrs.evolve(self._setup, started=started), run_id=run_id)
+                settings = {**self._setup.settings, "for": key}
+                return self._runs.begin(attrs.evolve(self._setup, settings=settings), run_id=run_id)
             run = record.run
             is_ours = record.first.digest == self._setup.digest and run.specification in {None, prompt}
             if is_ours and not (run.is_finished and run.outcome in _NOTHING):
-                options = Options(lambda _machine, _started: self._setup.binding, self._setup.started.get("model"))
+                options = Options(lambda _machine, _started: self._setup.binding, self._setup.settings.get("model"))
                 return self._runs.hold(run_id, options=options)
         raise AssertionError("numbers do not end")
 
-    def _made(self, rest: Rest, artifacts: ArtifactStore) -> Artifact:
+    def _artifact_of(self, rest: Rest, artifacts: ArtifactStore) -> Artifact:
         """Return what was wanted. GenerationError when there is nothing, with what is to be done."""
-        run, what = rest.run, f"the machine {self._machine.name} (run {rest.run.run_id})"
+        run, owner = rest.run, f"the machine {self._machine.name} (run {rest.run.run_id})"
         if rest.failure is not None:
-            raise GenerationError(f"{what} stopped: {rest.failure}", rest.failure.code)
+            raise GenerationError(f"{owner} stopped: {rest.failure}", rest.failure.code)
         if rest.in_doubt:
             effects = ", ".join(intent.effect for intent in rest.in_doubt)
-            told = f"does not know whether {effects} happened: `dsa show {run.run_id}` says what can be done"
-            raise GenerationError(f"{what} {told}", "in_doubt")
+            message = f"does not know whether {effects} happened: `dsa show {run.run_id}` says what can be done"
+            raise GenerationError(f"{owner} {message}", "in_doubt")
         if not run.is_finished:
             waits = {event: place_in_part(run.run_id, place) for event, place in rest.waits_for.items()}
-            told = ", ".join((*waits, *(event for _, event in run.timers)))
+            message = ", ".join((*waits, *(event for _, event in run.timers)))
             part = Part(run.run_id, waits, rest.due_ms)
-            raise PartWaitsError(f"{what} waits in {run.configuration.state} for: {told}", part)
-        found = self._wanted(run, artifacts)
-        if found is None:
-            raise GenerationError(f"{what} ended in {run.configuration.state} and has no artifact", "no_artifact")
-        return found
+            raise PartWaitsError(f"{owner} waits in {run.configuration.state} for: {message}", part)
+        artifact = self._final_artifact(run, artifacts)
+        if artifact is None:
+            raise GenerationError(f"{owner} ended in {run.configuration.state} and has no artifact", "no_artifact")
+        return artifact
 
-    def _wanted(self, run: Run, artifacts: ArtifactStore) -> Artifact | None:
+    def _final_artifact(self, run: Run, artifacts: ArtifactStore) -> Artifact | None:
         if run.outcome in _NOTHING:
             return None
         if self._step:
-            found = run.step(self._step).accepted
-            return None if found is None else artifacts.get_artifact(found)
+            artifact_id = run.step(self._step).accepted
+            return None if artifact_id is None else artifacts.get_artifact(artifact_id)
         return result_of(run.machine, accepted_artifacts(run, artifacts))
 
     def _catch_up(self, prefix: str) -> None:
@@ -142,36 +146,38 @@ class Machines:
 
         ValueError for one that cannot be read, bound or asked; each fault in it has its place.
         """
-        shown = str(folder / file)
+        label = str(folder / file)
         try:
-            path = _found(file, folder)
-            shown = shown if path == folder / file else file
+            path = _machine_path(file, folder)
+            label = label if path == folder / file else file
             within = (*self.above, path.resolve())
             if within.count(path.resolve()) > 1:
-                raise ValueError(f"{shown} would be a part of itself")
+                raise ValueError(f"{label} would be a part of itself")
             text = read_text(path)
-            options = Options(model=self.options.model, seed=self.options.seed, chosen=self.options.chosen)
-            setup = setup_of(MachineDocument(loads(text, shown), text, path), options, attrs.evolve(self, above=within))
+            options = Options(
+                model=self.options.model, seed=self.options.seed, secret_options=self.options.secret_options
+            )
+            setup = setup_of(MachineDocument(loads(text, label), text, path), options, attrs.evolve(self, above=within))
             return MachineGenerator(self.runs, setup, step=step)
         except (BindingError, DocumentError, MachineError) as error:
-            raise ValueError("\n".join(_placed(line, shown) for line in str(error).splitlines())) from error
+            raise ValueError("\n".join(_with_place(line, label) for line in str(error).splitlines())) from error
 
 
-def _found(file: str, folder: Path) -> Path:
+def _machine_path(file: str, folder: Path) -> Path:
     """Return where a machine is: a file named from the folder, else a shipped one. DocumentError when there is none."""
-    wanted = folder / file
-    if os.path.exists(wanted):  # noqa: PTH110  (Path's raises OSError for a name too long for any file)
-        return wanted
-    known = shipped()
-    if file in known:
-        return known[file]
-    raise DocumentError(str(wanted), "there is no such file, and no shipped machine of that name")
+    path = folder / file
+    if os.path.exists(path):  # noqa: PTH110  (Path's raises OSError for a name too long for any file)
+        return path
+    machines = shipped()
+    if file in machines:
+        return machines[file]
+    raise DocumentError(str(path), "there is no such file, and no shipped machine of that name")
 
 
-def _placed(line: str, shown: str) -> str:
+def _with_place(line: str, label: str) -> str:
     """Return a line of a message with the document that it is about; what is set in goes with the line before."""
-    has_place = line.startswith((" ", f"{shown}:")) or _PLACE.match(line)
-    return line if has_place else f"{shown}: {line}"
+    has_place = line.startswith((" ", f"{label}:")) or _PLACE.match(line)
+    return line if has_place else f"{label}: {line}"
 
 
 #: Final states in which a run has made nothing, whatever its steps have finalised on the way.
@@ -192,29 +198,29 @@ def _require_fit(machine: Machine, step: str) -> None:
             f"the machine {machine.name} has no event '{SPECIFICATION}' from outside: nobody can ask it for anything"
         )
     if step and machine.steps and step not in machine.step_named:
-        known = ", ".join(machine.step_named)
-        raise ValueError(f"the machine {machine.name} has no step '{step}'; its steps are: {known}")
+        names = ", ".join(machine.step_named)
+        raise ValueError(f"the machine {machine.name} has no step '{step}'; its steps are: {names}")
 
 
 def _usage(entries: Iterable[Entry]) -> Usage:
     """Add up what a run's artifacts took; what is unknown of one is unknown of all."""
-    made = [entry for entry in entries if isinstance(entry, ArtifactEntry)]
-    models = dict.fromkeys(entry.model for entry in made if entry.model)
+    artifacts = [entry for entry in entries if isinstance(entry, ArtifactEntry)]
+    models = dict.fromkeys(entry.model for entry in artifacts if entry.model)
     return Usage(
         ", ".join(models),
-        sum(entry.seconds for entry in made),
-        _sum(entry.prompt_tokens for entry in made),
-        _sum(entry.completion_tokens for entry in made),
-        _sum(entry.cost_usd for entry in made),
+        sum(entry.seconds for entry in artifacts),
+        _sum(entry.prompt_tokens for entry in artifacts),
+        _sum(entry.completion_tokens for entry in artifacts),
+        _sum(entry.cost_usd for entry in artifacts),
     )
 
 
 def _sum(amounts: Iterable[Any]) -> Any:  # noqa: ANN401  (int or float, or None)
-    known = list(amounts)
-    return None if not known or None in known else sum(known)
+    values = list(amounts)
+    return None if not values or None in values else sum(values)
 
 
-def asked_run(runs: RunArchive, run_id: str, event: str, at: str | None) -> tuple[str, str | None]:
+def target_run(runs: RunArchive, run_id: str, event: str, at: str | None) -> tuple[str, str | None]:
     """Return the run that an event for `run_id` is meant for, and the place of the question there.
 
     That is a part of it where the place names one, or, without a place, where the part alone waits for the event. Raises UnknownRunError; TypeError for a place that is no text.
@@ -223,8 +229,8 @@ def asked_run(runs: RunArchive, run_id: str, event: str, at: str | None) -> tupl
     if at is not None:
         return (asking_run(at), at.rpartition("@")[2]) if asking_run(at) else (run_id, at)
     handle = runs.handle(run_id)
-    waited = handle.waits_for if handle is not None and handle.is_driven else runs.summary(run_id).summary.waits_for
-    place = waited.get(event, "")
+    places = handle.waits_for if handle is not None and handle.is_driven else runs.summary(run_id).summary.waits_for
+    place = places.get(event, "")
     return (asking_run(place), place.rpartition("@")[2]) if asking_run(place) else (run_id, None)
 
 
@@ -234,24 +240,24 @@ def driving_run(runs: RunArchive, run_id: str) -> str:
         return run_id
     whole = run_id.partition(PART_OF)[0]
     try:
-        found = runs.summary(whole)
+        summary = runs.summary(whole)
     except UnknownRunError:
         return run_id
-    return whole if run_id in found.summary.parts or found.holder is not None else run_id
+    return whole if run_id in summary.summary.parts or summary.holder is not None else run_id
 
 
-def due_runs(found: Iterable[RunSummary]) -> list[RunSummary]:
+def due_runs(summaries: Iterable[RunSummary]) -> list[RunSummary]:
     """Return the runs that a worker takes up: no parts, and nothing that a person has interrupted. A run is due as soon as a part that it waits for is."""
-    known = {each.run: each for each in found}
-    return [each for each in known.values() if each.summary.parent is None and _is_due(each, known)]
+    by_run = {each.run: each for each in summaries}
+    return [each for each in by_run.values() if each.summary.parent is None and _is_due(each, by_run)]
 
 
-def _is_due(found: RunSummary, known: Mapping[str, RunSummary]) -> bool:
-    if found.status == "waiting":
-        return any(_has_moved(known[part]) for part in found.summary.parts if part in known)
-    return found.is_due and found.summary.status != "interrupted"
+def _is_due(summary: RunSummary, by_run: Mapping[str, RunSummary]) -> bool:
+    if summary.status == "waiting":
+        return any(_has_news(by_run[part]) for part in summary.summary.parts if part in by_run)
+    return summary.is_due and summary.summary.status != "interrupted"
 
 
-def _has_moved(part: RunSummary) -> bool:
+def _has_news(part: RunSummary) -> bool:
     """Return whether there is something to do in a part, or something has come of it: its whole has not heard of that."""
     return part.status not in {"waiting", "under way", "interrupted", "damaged"}

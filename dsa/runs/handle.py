@@ -24,9 +24,9 @@ from dsa.edge.processes import environment_secrets
 from dsa.edge.telemetry import LedgerLog
 from dsa.errors import DsaError, OccurrenceError
 from dsa.expr import Outcome
-from dsa.runs.archive import RunRecord, replayed
+from dsa.runs.archive import RunRecord, replay_stored
 from dsa.runs.place import PART_OF, RunFolder, RunPlace, accepted_artifacts
-from dsa.runs.setup import Options, RunSetup, Source, as_started
+from dsa.runs.setup import Options, RunSetup, Source, resumed_options
 from dsa.runs.summary import SummaryJournal
 from dsa.runtime.ledger import Entry, Intent, ResumedEntry
 from dsa.runtime.run import Command, Run
@@ -86,25 +86,25 @@ class RunInbox:
 
     def __init__(self, place: RunPlace, run_id: str) -> None:
         self._place, self._run_id = place, run_id
-        self._handed: set[str] = set()
+        self._ids: set[str] = set()
 
     def clear(self) -> None:
         """Hand over again what still waits: the driver that had it is another one now."""
-        self._handed.clear()
+        self._ids.clear()
 
     def hand_to(self, driver: Driver, journal: Journal) -> None:
         """Hand what waits to a run's driver. What cannot be an event of the run is refused, and leaves the inbox. Raises StoreError."""
         for message in self._place.store.waiting_messages(self._run_id):
-            if message.id in self._handed:
+            if message.id in self._ids:
                 continue
-            self._handed.add(message.id)
+            self._ids.add(message.id)
             occurrence = Occurrence(message.event, message.verdicts, data=message.data)
             try:
                 answer = driver.hand(occurrence, message.at, message.id, message.posted_ms)
             except (OccurrenceError, TypeError, ValueError) as error:
                 journal.append((), taking=((message.id, error_text(error)),))
             else:
-                answer.add_done_callback(_heard)
+                answer.add_done_callback(_ignore_outcome)
 
 
 def post_message(
@@ -115,15 +115,15 @@ def post_message(
     `at` is the place of the question that it answers; None: what the run asks now. Raises OccurrenceError, StoreError.
     """
     run_id = record.run.run_id
-    secrets = environment_secrets(as_started(record.first, options).chosen)
-    given = FromOutside(Bindings({}, secrets=secrets)).read(record.run, occurrence, at)
-    asked = at or place.store.summary(run_id).summary.waits_for.get(given.event)
-    message = InboxMessage(token_hex(16), given.event, given.verdicts, given.data, asked, now_ms)
+    secrets = environment_secrets(resumed_options(record.first, options).secret_options)
+    event = FromOutside(Bindings({}, secrets=secrets)).read(record.run, occurrence, at)
+    place_name = at or place.store.summary(run_id).summary.waits_for.get(event.event)
+    message = InboxMessage(token_hex(16), event.event, event.verdicts, event.data, place_name, now_ms)
     place.store.post(run_id, message)
     return message.id
 
 
-def _heard(answer: "asyncio.Future[Taken | Refusal]") -> None:
+def _ignore_outcome(answer: "asyncio.Future[Taken | Refusal]") -> None:
     """Look at what became of a message: its sender reads it in the store, and nobody here waits for it."""
     if not answer.cancelled():
         answer.exception()
@@ -132,8 +132,8 @@ def _heard(answer: "asyncio.Future[Taken | Refusal]") -> None:
 class InboxReader:
     """Looks into the inboxes of the runs that are held here, in a task that ends with the last of them."""
 
-    def __init__(self, held: "dict[str, RunHandle]") -> None:
-        self._held = held
+    def __init__(self, held_runs: "dict[str, RunHandle]") -> None:
+        self._held_runs = held_runs
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -148,9 +148,9 @@ class InboxReader:
             await asyncio.wait({self._task})
 
     async def _read(self) -> None:
-        while self._held:
+        while self._held_runs:
             await asyncio.sleep(_EVERY_S)
-            for handle in tuple(self._held.values()):
+            for handle in tuple(self._held_runs.values()):
                 try:
                     handle.take_messages()
                 except StoreError:
@@ -167,9 +167,9 @@ class RunEnvironment:
     place: RunPlace
     clock: Clock | None
     on_moment: OnMoment | None
-    held: dict[str, Any]
+    held_runs: dict[str, Any]
     log: LedgerLog | None = None
-    known: "WeakValueDictionary[str, Any]" = attrs.field(factory=WeakValueDictionary)
+    handles: "WeakValueDictionary[str, Any]" = attrs.field(factory=WeakValueDictionary)
     sources: dict[str, Source] = attrs.field(factory=dict)
     inbox: InboxReader | None = None
 
@@ -189,23 +189,23 @@ class HeldRun:
         *,
         commands: tuple[Command, ...] = (),
         left: UnfinishedWork | None = None,
-        known: int = 0,
+        entries_before: int = 0,
     ) -> None:
-        self._setting, self._setup, self._journal = setting, setup, self._summarising(journal, run)
+        self._setting, self._setup, self._journal = setting, setup, self._summary_journal(journal, run)
         self._is_held = True
         self.artifacts = setting.place.artifacts_when_wanted(run.run_id)
         self.folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
         self._messages = RunInbox(setting.place, run.run_id)
-        self._count, self._known, self._shown = 0, known, 0
+        self._count, self._entries_before, self._observed = 0, entries_before, 0
         self._watchers = Watchers()
         self._rest: Rest | None = None
         self.id = run.run_id
-        setting.held[self.id] = setting.known[self.id] = self
+        setting.held_runs[self.id] = setting.handles[self.id] = self
         if setup.source is not None:
             setting.sources[self.id] = setup.source
-        self._driver = self._made(run, commands, left)
+        self._driver = self._new_driver(run, commands, left)
 
-    def _made(self, run: Run, commands: tuple[Command, ...], left: UnfinishedWork | None) -> Driver:
+    def _new_driver(self, run: Run, commands: tuple[Command, ...], left: UnfinishedWork | None) -> Driver:
         return Driver(
             run,
             self._setup.binding,
@@ -219,14 +219,14 @@ class HeldRun:
             observe=self._observe,
             on_rest=self._waits_for_timers,
             on_text=lambda key, text: self._watchers.show(Piece(self.id, key, text)),
-            on_fault=self._faulted,
+            on_fault=self._record_fault,
             on_ring=self._look_into_inbox,
         )
 
     def _session(self) -> ResumedEntry:
         """Return who drives the run, and how it is bound."""
-        started = self._setup.binding.secrets.value(dict(self._setup.started))
-        return ResumedEntry.from_settings(started, self._setting.place.by)
+        settings = self._setup.binding.secrets.value(dict(self._setup.settings))
+        return ResumedEntry.from_settings(settings, self._setting.place.by)
 
     def _look_into_inbox(self) -> None:
         """Hand over what was posted before a timer rang."""
@@ -234,14 +234,14 @@ class HeldRun:
             with suppress(StoreError):  # whoever drives the run meets it when the timer is written, and says so
                 self.take_messages()
 
-    def _faulted(self, where: str, traceback: str) -> None:
+    def _record_fault(self, where: str, traceback: str) -> None:
         """Keep what users' code has raised in the run's folder, and log it."""
         if self.folder is not None:
             self.folder.keep_error(where, traceback)
         if self._setting.log is not None:
             self._setting.log.fault(self.id, where, traceback)
 
-    def _summarising(self, journal: Journal, run: Run) -> SummaryJournal:
+    def _summary_journal(self, journal: Journal, run: Run) -> SummaryJournal:
         return SummaryJournal(journal, run, lambda: self._driver.run)
 
     @property
@@ -262,10 +262,10 @@ class HeldRun:
     def _observe(self, entries: Sequence[Entry]) -> None:
         """Pass durable entries on to those who watch, each once."""
         self._count += len(entries)
-        new = self._count - self._shown
+        new = self._count - self._observed
         if new <= 0:
             return
-        self._shown, self._rest = self._count, None
+        self._observed, self._rest = self._count, None
         log, on_moment = self._setting.log, self._setting.on_moment
         if self.folder is None and log is None and on_moment is None:
             self._watchers.wake()
@@ -274,9 +274,9 @@ class HeldRun:
             if self.folder is not None:
                 self.folder.observe(entry, self.artifacts)
             if log is not None:
-                log.take(entry, number > self._known)
+                log.take(entry, number > self._entries_before)
             if on_moment is not None:
-                on_moment(Moment(self.id, number, entry), number > self._known)
+                on_moment(Moment(self.id, number, entry), number > self._entries_before)
         self._watchers.wake()
 
     def _waits_for_timers(self) -> None:
@@ -307,19 +307,19 @@ class HeldRun:
         """Become the run's writer again, if it was released; go on from where others have got with it meanwhile."""
         if self._is_held:
             return
-        known = StoredRun(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
-        journal, recorded = self._setting.place.store.hold(self.id, snapshot=known)
-        self._journal, self._is_held = self._summarising(journal, self.run), True
-        self._setting.held[self.id] = self
-        is_same = len(recorded.entries) == len(self.run.ledger)
+        snapshot = StoredRun(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
+        journal, stored_run = self._setting.place.store.hold(self.id, snapshot=snapshot)
+        self._journal, self._is_held = self._summary_journal(journal, self.run), True
+        self._setting.held_runs[self.id] = self
+        is_same = len(stored_run.entries) == len(self.run.ledger)
         is_at_rest = self._rest is not None and self._rest.kind in {"waiting", "in doubt", "finished"}
         if is_same and is_at_rest and not parts(self.run):
             self._driver.write_to(self._journal)
             return
-        run = self.run if is_same else replayed(recorded)[0]
-        self._known, self._count = len(recorded.entries), 0
+        run = self.run if is_same else replay_stored(stored_run)[0]
+        self._entries_before, self._count = len(stored_run.entries), 0
         self._messages.clear()
-        self._driver = self._made(run, (), unfinished_work(run))
+        self._driver = self._new_driver(run, (), unfinished_work(run))
 
     def release(self, rest: Rest | None = None) -> None:
         """Give up the right to write the run; it can be taken up again, by this or another process. `rest` is how it stands then.
@@ -333,8 +333,8 @@ class HeldRun:
             except MessagesWaitError:
                 self._is_held = True
                 raise
-            if self._setting.held.get(self.id) is self:
-                del self._setting.held[self.id]
+            if self._setting.held_runs.get(self.id) is self:
+                del self._setting.held_runs[self.id]
             if self.run.is_finished:
                 self._setting.sources.pop(self.id, None)
 
@@ -438,7 +438,7 @@ class RunHandle(HeldRun):
         assert not self._is_driven, "one task drives a run"
         self._hold()
         self._rest, self._fault, self._is_driven = None, None, True
-        self._task = asyncio.create_task(self._driven(occurrences))
+        self._task = asyncio.create_task(self._drive_quietly(occurrences))
 
     async def _drive(self, occurrences: tuple[Occurrence, ...], *, through_timers: bool = True) -> Rest:
         self._hold()
@@ -464,21 +464,21 @@ class RunHandle(HeldRun):
             if self._setting.inbox is not None or PART_OF in self.id:  # in memory, parts alone are sent messages
                 self.take_messages()
             rest = await self._driver.drive(*occurrences, through_timers=through_timers)
-            while rest.kind == "waiting" and not self._released(rest):
+            while rest.kind == "waiting" and not self._try_release(rest):
                 self.take_messages()
                 rest = await self._driver.drive(through_timers=through_timers)
             if rest.failure is not None and self._setting.log is not None:
                 self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
         except asyncio.CancelledError:
-            interrupted = Rest("interrupted", self.run, due_ms=self._driver.next_deadline_ms)
-            rest = self._rest if self._lets_go else interrupted
+            interruption = Rest("interrupted", self.run, due_ms=self._driver.next_deadline_ms)
+            rest = self._rest if self._lets_go else interruption
             raise
         finally:
-            if not self._released(rest):
+            if not self._try_release(rest):
                 self.release()  # it was let go of: whoever has sent the messages takes it up
         return rest
 
-    def _released(self, rest: Rest | None) -> bool:
+    def _try_release(self, rest: Rest | None) -> bool:
         """Release the run, unless it waits and messages have come meanwhile."""
         try:
             self.release(rest)
@@ -486,7 +486,7 @@ class RunHandle(HeldRun):
             return False
         return True
 
-    async def _driven(self, occurrences: tuple[Occurrence, ...]) -> None:
+    async def _drive_quietly(self, occurrences: tuple[Occurrence, ...]) -> None:
         with suppress(Exception):  # kept in `_fault`: `rest` raises it
             await self._drive(occurrences)
 
@@ -508,9 +508,9 @@ class RunHandle(HeldRun):
         answer = self.offer(occurrence, at)
         if not self._is_driven:
             self.start()
-        return await self.became(occurrence.event, answer)
+        return await self.outcome_of(occurrence.event, answer)
 
-    async def became(self, event: str, answer: "asyncio.Future[Taken | Refusal]") -> Taken | Refusal:
+    async def outcome_of(self, event: str, answer: "asyncio.Future[Taken | Refusal]") -> Taken | Refusal:
         """Wait for what becomes of an event that was offered. Raises what `send` does."""
         while not answer.done():
             if not self._is_driven:

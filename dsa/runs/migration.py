@@ -68,13 +68,13 @@ class FitJudge:
         except ParameterError as fault:
             return Fit("incompatible", f"it cannot be at the run's parameters: {fault}")
         new = pair.new.machine
-        if (words := _apart(pair, pair.start)) is not None:
+        if (words := _difference_words(pair, pair.start)) is not None:
             return Fit("incompatible", f"it does not begin as the run did: {words}", machine=new)
         difference = first_difference(new, run.ledger, run.machine)
         if difference is not None:
             return Fit("incompatible", difference=difference, machine=new)
-        here = run.configuration, rederived(new, run.ledger)
-        why = _apart(pair, here) or _lost(run, new) or _misplaced(run, new)
+        here = run.configuration, rederive_configuration(new, run.ledger)
+        why = _difference_words(pair, here) or _lost_answer(run, new) or _misplaced_artifacts(run, new)
         if why:
             return Fit("incompatible", why, here=here, machine=new)
         return self._ahead(pair, here)
@@ -100,18 +100,18 @@ class FitJudge:
         return Fit(verdict, why, trouble=ahead.trouble, here=here, future=future, machine=pair.new.machine)
 
 
-def rederived(machine: Machine, entries: Ledger[Entry]) -> Configuration:
+def rederive_configuration(machine: Machine, entries: Ledger[Entry]) -> Configuration:
     """Return where a machine is after the recorded events, each of which it takes, or refuses, as it was taken or refused."""
     here = start(machine)
-    for happening in event_records(entries):
-        if isinstance(happening.outcome, RowEntry):
-            taken = step(machine, here, happening.occurrence)
-            assert isinstance(taken, Taken), "it takes what was taken"
-            here = taken.configuration
+    for record in event_records(entries):
+        if isinstance(record.outcome, RowEntry):
+            result = step(machine, here, record.occurrence)
+            assert isinstance(result, Taken), "it takes what was taken"
+            here = result.configuration
     return here
 
 
-def _apart(pair: Pair, here: Both) -> str | None:
+def _difference_words(pair: Pair, here: Both) -> str | None:
     """Return what stands otherwise where both are, armed timers included."""
     words = pair.apart(here)
     if words is None:
@@ -125,12 +125,12 @@ def _apart(pair: Pair, here: Both) -> str | None:
     return f"the run has {words[0]}, it has {words[1]}"
 
 
-def _lost(run: Run, new: Machine) -> str:
+def _lost_answer(run: Run, new: Machine) -> str:
     """Return which answer to what is under way would mean nothing to the new machine."""
     for effect, key in sorted(run.keys.items()):
-        lost = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
-        if lost:
-            return f"{effect} {key} is under way, and may be answered with {lost[0]}, which is no answer of it there"
+        events = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
+        if events:
+            return f"{effect} {key} is under way, and may be answered with {events[0]}, which is no answer of it there"
     for intent, result in unfinished_work(run).answers:
         steps = steps_of(result)
         mine, theirs = (answer_in(machine, intent.effect, steps) for machine in (run.machine, new))
@@ -139,7 +139,7 @@ def _lost(run: Run, new: Machine) -> str:
     return ""
 
 
-def _misplaced(run: Run, new: Machine) -> str:
+def _misplaced_artifacts(run: Run, new: Machine) -> str:
     """Say whose artifacts the new machine would not find: it calls the step otherwise that they belong to."""
     for state in run.machine.leaves if run.steps else ():
         mine, theirs = step_of(run.machine, state), step_of(new, state)

@@ -40,11 +40,11 @@ LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
 PART_OF = "+"
 
 
-class _WhenWanted:
+class _OnDemand:
     """Stands for what `opened` gives, which is called at the first use."""
 
-    def __init__(self, opened: Callable[[], Any]) -> None:
-        self._opened = cache(opened)
+    def __init__(self, open_value: Callable[[], Any]) -> None:
+        self._opened = cache(open_value)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever it has)
         return getattr(self._opened(), name)
@@ -57,17 +57,17 @@ class RunPlace:
     `lost` counts runs that were kept here and cannot be found any more. `by` says who this is, where anybody else may come.
     """
 
-    opened: Callable[[], RunStore]
+    get_store: Callable[[], RunStore]
     artifacts: Callable[[str], ArtifactStore]
     root: Path | None = None
     close: Callable[[], None] = lambda: None
-    lost: Callable[[], int] = lambda: 0
+    lost_count: Callable[[], int] = lambda: 0
     by: str = ""
 
     @property
     def store(self) -> RunStore:
         """The store, opened when it is wanted first. Raises DocumentError."""
-        return self.opened()
+        return self.get_store()
 
     @property
     def is_made(self) -> bool:
@@ -82,7 +82,7 @@ class RunPlace:
         """Return what a run generates; in a folder nothing is made before something is stored or asked for."""
         if self.root is None:
             return self.artifacts(run_id)
-        return cast(ArtifactStore, _WhenWanted(partial(self.artifacts, run_id)))
+        return cast(ArtifactStore, _OnDemand(partial(self.artifacts, run_id)))
 
     def forget(self, run_id: str) -> None:
         """Delete what a removed run has left: its folder, and the branch of its artifacts."""
@@ -91,29 +91,34 @@ class RunPlace:
             shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
-def opened_place(where: str | Path, *, must_exist: bool = False) -> RunPlace:
+def open_place(where: str | Path, *, must_exist: bool = False) -> RunPlace:
     """Open a folder of runs, or `memory:`. A folder that is not there is made when the first run begins. Raises DocumentError."""
     if str(where) == MEMORY:
         return place_in_memory()
     root = Path(where)
-    opened = cache(partial(open_store, root, must_exist=must_exist))
+    open_once = cache(partial(open_store, root, must_exist=must_exist))
     if must_exist or root.exists():
-        opened()
+        open_once()
 
     def close() -> None:
-        if opened.cache_info().currsize:
-            opened().close()
+        if open_once.cache_info().currsize:
+            open_once().close()
 
     return RunPlace(
-        opened, lambda run_id: open_artifacts(root, run_id), root, close, lambda: opened().lost(), this_process()
+        open_once,
+        lambda run_id: open_artifacts(root, run_id),
+        root,
+        close,
+        lambda: open_once().lost_count(),
+        this_process(),
     )
 
 
 def place_in_memory(artifacts: ArtifactStore | None = None) -> RunPlace:
     """Return a place that forgets everything with its process; `artifacts` are kept in the given store."""
-    kept = artifacts or MemoryArtifacts()
+    store_of_artifacts = artifacts or MemoryArtifacts()
     store = MemoryStore()
-    return RunPlace(lambda: store, lambda _run_id: kept)
+    return RunPlace(lambda: store, lambda _run_id: store_of_artifacts)
 
 
 def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
@@ -259,8 +264,8 @@ def accepted_artifacts(run: Run, artifacts: ArtifactStore) -> list[Artifact]:
     """Return the finalised artifact of each step, in the order of the workflow."""
     order = [step.name for step in run.machine.steps]
     names = sorted(run.steps, key=lambda name: order.index(name) if name in order else len(order))
-    accepted = (run.steps[name].accepted for name in names)
-    return [artifacts.get_artifact(found) for found in accepted if found is not None]
+    ids = (run.steps[name].accepted for name in names)
+    return [artifacts.get_artifact(artifact_id) for artifact_id in ids if artifact_id is not None]
 
 
 def result_of(machine: Machine, accepted: Sequence[Artifact]) -> Artifact | None:

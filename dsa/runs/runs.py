@@ -28,24 +28,24 @@ from dsa.errors import BindingError, DsaError, OccurrenceError
 from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.machine import Machine
-from dsa.runs.archive import POLL_S, RunArchive, changed, replayed, require_no_secret, text_of
+from dsa.runs.archive import POLL_S, RunArchive, change_machine, replay_stored, require_no_secret, text_of
 from dsa.runs.bindings import require_policy
-from dsa.runs.child_runs import Machines, asked_run, driving_run
+from dsa.runs.child_runs import Machines, driving_run, target_run
 from dsa.runs.handle import InboxReader, RunEnvironment, RunHandle, post_message, require_place
-from dsa.runs.place import DEFAULT_RUNS, RunPlace, new_run_id, opened_place, place_in_memory
+from dsa.runs.place import DEFAULT_RUNS, RunPlace, new_run_id, open_place, place_in_memory
 from dsa.runs.setup import (
     MachineDocument,
     Options,
     RunSetup,
     Source,
-    as_started,
-    bound,
+    bindings_for,
     document_of,
     first_event,
     limits_of,
+    present_settings,
+    resumed_options,
     setup_of,
     skip_replies,
-    started_now,
 )
 from dsa.runs.summary import SummaryJournal
 from dsa.runtime.artifacts import ArtifactStore
@@ -77,33 +77,33 @@ class BranchError(DsaError):
     """Raised when a run cannot be branched at a place."""
 
 
-def branched(recorded: StoredRun, length: int, name: str) -> StoredRun:
+def branch_of(stored_run: StoredRun, length: int, name: str) -> StoredRun:
     """Return the branch `name` of a run: its first `length` entries. Raises BranchError where something was under way then."""
-    whole = len(recorded.entries)
+    whole = len(stored_run.entries)
     if not 1 <= length <= whole:
-        raise BranchError(f"run {recorded.run} has {whole} entries; it cannot be branched after {length}")
-    first, *others = recorded.entries[:length]
+        raise BranchError(f"run {stored_run.run} has {whole} entries; it cannot be branched after {length}")
+    first, *others = stored_run.entries[:length]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"
-    started = {**dict(first.started), "branched_from": {"run": recorded.run, "entries": length}}
-    entries = Ledger[Entry]((attrs.evolve(first, run=name, started=started), *others))
-    branch = attrs.evolve(recorded, run=name, entries=entries, epoch=0, holder=None)
-    run, _ = replayed(branch)
+    settings = {**dict(first.started), "branched_from": {"run": stored_run.run, "entries": length}}
+    entries = Ledger[Entry]((attrs.evolve(first, run=name, started=settings), *others))
+    branch = attrs.evolve(stored_run, run=name, entries=entries, epoch=0, holder=None)
+    run, _ = replay_stored(branch)
     if len(run.ledger) > length:
         raise BranchError(
-            f"entry {length + 1} of run {recorded.run} belongs to the one before: it cannot be branched between them"
+            f"entry {length + 1} of run {stored_run.run} belongs to the one before: it cannot be branched between them"
         )
     if run.configuration.outstanding or unfinished_work(run).in_flight:
         raise BranchError(
-            f"run {recorded.run} had effects under way after {length} entries; it can be branched where it rests"
+            f"run {stored_run.run} had effects under way after {length} entries; it can be branched where it rests"
         )
     return branch
 
 
 def copy_artifacts(branch: StoredRun, old: ArtifactStore, new: ArtifactStore) -> None:
     """Store what a branch's ledger names in the branch's own store, under the same ids, with the verdicts of that ledger."""
-    named = {entry.artifact_id for entry in branch.entries if isinstance(entry, ArtifactEntry)}
+    ids = {entry.artifact_id for entry in branch.entries if isinstance(entry, ArtifactEntry)}
     for attempt in old.attempts():
-        if attempt.artifact_id in named:
+        if attempt.artifact_id in ids:
             new.store(old.get_artifact(attempt.artifact_id), attempt.author, attempt.run_id)
     for entry in branch.entries:
         if isinstance(entry, VerdictEntry):
@@ -112,12 +112,12 @@ def copy_artifacts(branch: StoredRun, old: ArtifactStore, new: ArtifactStore) ->
 
 def length_before(entries: Iterable[Entry], event: str, number: int) -> int:
     """Return how many entries stand before the `number`th time that an event was taken, from 1; all of them where it was taken less often."""
-    known, seen = list(entries), 0
-    for at, (entry, following) in enumerate(pairwise(known)):
-        seen += isinstance(entry, EventEntry) and entry.event == event and isinstance(following, RowEntry)
-        if seen == number:
+    entry_list, count = list(entries), 0
+    for at, (entry, following) in enumerate(pairwise(entry_list)):
+        count += isinstance(entry, EventEntry) and entry.event == event and isinstance(following, RowEntry)
+        if count == number:
             return at
-    return len(known)
+    return len(entry_list)
 
 
 _DONE: Handling = "done"
@@ -128,22 +128,24 @@ class DoubtError(DsaError):
 
 
 def require_decidable(
-    machine: Machine, left: UnfinishedWork, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step]
+    machine: Machine, left: UnfinishedWork, decisions: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step]
 ) -> None:
     """Raise DoubtError or OccurrenceError unless all this can be said of effects in doubt, and of calls that their policies had under way."""
     effects = {flying.intent.key: flying for flying in left.in_flight if flying.in_doubt}
-    calls = doubted_in(left)
-    for key in (*decided, *answers):
+    calls = calls_in_doubt(left)
+    for key in (*decisions, *answers):
         if key not in effects and key not in calls:
             raise DoubtError(f"{key} is not in doubt; in doubt: {', '.join([*effects, *calls]) or 'nothing'}")
-    both = sorted(decided.keys() & answers.keys())
+    both = sorted(decisions.keys() & answers.keys())
     if both:
         raise DoubtError(f"{both[0]} is decided twice")
-    for key, handling in decided.items():
+    for key, handling in decisions.items():
         effect = effects[key].intent.effect if key in effects else ""
         if handling == "done" and effect in machine.answers:
-            said = ", ".join(machine.answers[effect])
-            raise DoubtError(f"{effect} has answers, so it is not enough that it is done: say which it gave ({said})")
+            answers_text = ", ".join(machine.answers[effect])
+            raise DoubtError(
+                f"{effect} has answers, so it is not enough that it is done: say which it gave ({answers_text})"
+            )
     for key, answer in answers.items():
         if isinstance(answer, Occurrence):
             _require_answer(machine, effects.get(key), answer)
@@ -155,36 +157,38 @@ def _require_answer(machine: Machine, flying: InFlight | None, occurrence: Occur
     if flying is None:
         raise OccurrenceError(f"'{occurrence.event}' is an event; a call gives a step: `text` or `action_result`")
     effect = flying.intent.effect
-    known = machine.answers.get(effect, ())
-    if occurrence.event not in known:
-        said = f"its answers: {', '.join(known)}" if known else "it has no answers"
-        raise OccurrenceError(f"'{occurrence.event}' is no answer of {effect}; {said}")
+    answers = machine.answers.get(effect, ())
+    if occurrence.event not in answers:
+        hint = f"its answers: {', '.join(answers)}" if answers else "it has no answers"
+        raise OccurrenceError(f"'{occurrence.event}' is no answer of {effect}; {hint}")
     require_known(machine, occurrence)
 
 
-def doubted_in(left: UnfinishedWork) -> Mapping[str, CallEntry]:
+def calls_in_doubt(left: UnfinishedWork) -> Mapping[str, CallEntry]:
     """Return the calls under way in the effects that a run has left, by their keys."""
     return {call_key(call.key, call.path): call for flying in left.in_flight for call in flying.calls}
 
 
-def settled(run: Run, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step], at_ms: int) -> Run:
+def record_decisions(
+    run: Run, decisions: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step], at_ms: int
+) -> Run:
     """Record what somebody says became of effects in doubt and of calls in them, by their keys, with the results that this gives.
 
     What is to be done again, and an effect that counts as failed or done, has its result when the run goes on.
     """
-    left = unfinished_work(run) if decided or answers else UnfinishedWork()
-    intents, calls = {flying.intent.key: flying.intent for flying in left.in_flight}, doubted_in(left)
-    for key, handling in {**decided, **dict.fromkeys(answers, _DONE)}.items():
-        said, call = answers.get(key), calls.get(key)
+    left = unfinished_work(run) if decisions or answers else UnfinishedWork()
+    intents, calls = {flying.intent.key: flying.intent for flying in left.in_flight}, calls_in_doubt(left)
+    for key, handling in {**decisions, **dict.fromkeys(answers, _DONE)}.items():
+        answer, call = answers.get(key), calls.get(key)
         if call is None:
             run = run.record(DecidedEntry(key, handling, at_ms=at_ms))
-            if isinstance(said, Occurrence):
-                given = event_step(intents[key].effect, said.event, verdicts=dict(said.verdicts), data=said.data)
-                run = run.record(result_of(intents[key], [given], at_ms=at_ms))
+            if isinstance(answer, Occurrence):
+                event = event_step(intents[key].effect, answer.event, verdicts=dict(answer.verdicts), data=answer.data)
+                run = run.record(result_of(intents[key], [event], at_ms=at_ms))
             continue
         run = run.record(DecidedEntry(call.key, handling, call.path, at_ms))
         if handling in {"fail", "done"}:
-            step = said if isinstance(said, Step) else outcome_step(call.policy, has_failed=handling == "fail")
+            step = answer if isinstance(answer, Step) else outcome_step(call.policy, has_failed=handling == "fail")
             run = run.record(
                 CallResultEntry(call.key, call.path, [s.to_json() for s in number_steps([step], call.path)])
             )
@@ -200,7 +204,7 @@ class Resumption:
     run; `take` takes it from a process that is alive and holds it.
     """
 
-    decided: Mapping[str, Handling] = attrs.field(factory=dict)
+    decisions: Mapping[str, Handling] = attrs.field(factory=dict)
     answers: Mapping[str, Occurrence | Step] = attrs.field(factory=dict)
     change: Callable[[Run], ChangeEntry | None] = lambda _run: None
     take: bool = False
@@ -222,29 +226,31 @@ class Runs(RunArchive):
     ) -> None:
         super().__init__(place)
         self._bindings, self._clock = bindings, clock
-        self._held: dict[str, RunHandle] = {}
-        self._inbox = InboxReader(self._held)
+        self._held_runs: dict[str, RunHandle] = {}
+        self._inbox = InboxReader(self._held_runs)
         self._sources: dict[str, Source] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, raised: type[BaseException] | None, *_: object) -> None:
-        await self.close(interrupts=raised is not None and issubclass(raised, _STOPPED))
+    async def __aexit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        await self.close(interrupts=error_type is not None and issubclass(error_type, _STOPPED))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close the place, for who only reads, or drives runs in tasks of its own that are over."""
-        assert not any(handle.is_driven for handle in self._held.values()), "`async with` lets go of what is driven"
-        for handle in reversed(tuple(self._held.values())):
+        assert not any(handle.is_driven for handle in self._held_runs.values()), (
+            "`async with` lets go of what is driven"
+        )
+        for handle in reversed(tuple(self._held_runs.values())):
             handle.release()
         self._place.close()
 
     async def close(self, *, interrupts: bool = False) -> None:
         """Let go of every run that is driven here, newest first, so that a worker goes on with it, or interrupt it; close the place."""
-        for handle in reversed(tuple(self._held.values())):
+        for handle in reversed(tuple(self._held_runs.values())):
             await (handle.interrupt() if interrupts else handle.let_go())
         await self._inbox.stop()
         self._place.close()
@@ -268,10 +274,12 @@ class Runs(RunArchive):
         module's name or file, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
         DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then there is no run.
         """
-        given = options or Options()
-        given = attrs.evolve(given, bindings=bindings or given.bindings, model=model or given.model)
+        full_options = options or Options()
+        full_options = attrs.evolve(
+            full_options, bindings=bindings or full_options.bindings, model=model or full_options.model
+        )
         document = document_of(file)
-        first, setup = first_event(document.machine, data), self.setup(document, given)
+        first, setup = first_event(document.machine, data), self.setup(document, full_options)
         require_policy(data, setup.binding)
         handle = self.begin(setup, run_id=run_id, on_moment=on_moment)
         handle.start(*first)
@@ -288,9 +296,9 @@ class Runs(RunArchive):
         require_no_secret(setup.text, setup.binding.secrets)
         machine, secrets = setup.machine, setup.binding.secrets
         run_id = run_id or new_run_id(machine.name)
-        known = secrets.value(dict(setup.started)) if setup.started else {}
+        settings = secrets.value(dict(setup.settings)) if setup.settings else {}
         means = setup.digest or (digest(machine) if setup.text else "")
-        run, commands = begin(machine, run_id, digest=means, settings=known, at_ms=self.now_ms())
+        run, commands = begin(machine, run_id, digest=means, settings=settings, at_ms=self.now_ms())
         journal = NewJournal(self._place, run_id, setup.text)
         return RunHandle(self._setting(on_moment), setup, run, journal, commands=commands)
 
@@ -320,28 +328,28 @@ class Runs(RunArchive):
         on_moment: OnMoment | None = None,
     ) -> RunHandle:
         """Take up a run that nothing drives yet. Raises what `resume` does."""
-        said = resumption or Resumption()
-        if run_id in self._held:
+        resumption = resumption or Resumption()
+        if run_id in self._held_runs:
             raise HeldError(run_id, "this process")
-        journal, recorded = self._place.store.hold(run_id, take=said.take)
+        journal, stored_run = self._place.store.hold(run_id, take=resumption.take)
         try:
-            run, first = changed(*replayed(recorded), said.change)
+            run, first = change_machine(*replay_stored(stored_run), resumption.change)
             left = unfinished_work(run)
-            require_decidable(run.machine, left, said.decided, said.answers)
-            text = text_of(recorded.text, run.ledger)
-            setup = self._as_started(run, first, text, options or Options())
+            require_decidable(run.machine, left, resumption.decisions, resumption.answers)
+            text = text_of(stored_run.text, run.ledger)
+            setup = self._setup_again(run, first, text, options or Options())
             if not run.is_finished:
                 require_policy(run.specification, setup.binding)
-            if len(run.ledger) != len(recorded.entries):  # its text is another one now
+            if len(run.ledger) != len(stored_run.entries):  # its text is another one now
                 require_no_secret(text, setup.binding.secrets)
-            if said.decided or said.answers:
-                answers = {key: _clean(setup.binding.secrets, each) for key, each in said.answers.items()}
-                run = settled(run, said.decided, answers, self.now_ms())
+            if resumption.decisions or resumption.answers:
+                answers = {key: _redact_answer(setup.binding.secrets, each) for key, each in resumption.answers.items()}
+                run = record_decisions(run, resumption.decisions, answers, self.now_ms())
                 left = unfinished_work(run)
-            known = len(recorded.entries)
-            if len(run.ledger) > known:
-                SummaryJournal(journal, run, lambda: run).append(run.ledger[known:])
-            return RunHandle(self._setting(on_moment), setup, run, journal, left=left, known=known)
+            entries_before = len(stored_run.entries)
+            if len(run.ledger) > entries_before:
+                SummaryJournal(journal, run, lambda: run).append(run.ledger[entries_before:])
+            return RunHandle(self._setting(on_moment), setup, run, journal, left=left, entries_before=entries_before)
         except BaseException:
             journal.release()
             raise
@@ -362,24 +370,24 @@ class Runs(RunArchive):
         run that another process holds goes to its inbox; after `patience_s` seconds it is still there. Raises what `resume` and
         `RunHandle.send` do.
         """
-        run_id, at = asked_run(self, run_id, event, at)
+        run_id, at = target_run(self, run_id, event, at)
         occurrence, whole = Occurrence(event, verdicts or {}, data=data), driving_run(self, run_id)
         with suppress(HeldError):
             if whole == run_id:
-                return await (self._known.get(run_id) or self.hold(run_id)).hand(occurrence, at)
+                return await (self._handles.get(run_id) or self.hold(run_id)).hand(occurrence, at)
         return await self._post(run_id, occurrence, at, patience_s, whole)
 
     async def _post(self, run_id: str, occurrence: Occurrence, at: str | None, most_s: float, whole: str) -> Posted:
         """Put an event into a run's inbox, and wait for what becomes of it; take up who drives it when its holder has let go of it."""
         message, deadline_s = self.post(run_id, occurrence, at), time.monotonic() + most_s
-        if (handle := self._known.get(whole)) is not None and handle.is_driven:
+        if (handle := self._handles.get(whole)) is not None and handle.is_driven:
             handle.take_messages()
         while time.monotonic() < deadline_s:
             if (outcome := self.delivery(message)) is not None:
                 return Posted(run_id, message, outcome)
             if self.summary(whole).holder is None:
                 with suppress(HeldError):
-                    (self._known.get(whole) or self.hold(whole)).start()
+                    (self._handles.get(whole) or self.hold(whole)).start()
             await asyncio.sleep(POLL_S)
         return Posted(run_id, message)
 
@@ -388,57 +396,59 @@ class Runs(RunArchive):
         require_place(at)
         return post_message(self._place, self.get(run_id), occurrence, at, self.now_ms(), options or Options())
 
-    def bound_again(self, run_id: str, options: Options | None = None) -> Bindings:
+    def binding_of(self, run_id: str, options: Options | None = None) -> Bindings:
         """Bind a recorded run as it was started, but for what the options say. Raises what `get` does, and BindingError."""
-        recorded = self.recorded(run_id)
-        run, first = replayed(recorded)
-        text = text_of(recorded.text, run.ledger)
-        return self._as_started(run, first, text, options or Options(), even_over=True).binding
+        stored_run = self.stored_run(run_id)
+        run, first = replay_stored(stored_run)
+        text = text_of(stored_run.text, run.ledger)
+        return self._setup_again(run, first, text, options or Options(), even_over=True).binding
 
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, with its first `length` entries and what it generated until then; return its id.
 
         Raises BranchError where something was under way then, UnknownRunError, StoreError.
         """
-        recorded = self._place.store.read(run_id)
+        stored_run = self._place.store.read(run_id)
         machine = self.get(run_id).first.name
         name = new_id or new_run_id(machine)
-        new = branched(recorded, length, name)
+        new = branch_of(stored_run, length, name)
         copy_artifacts(new, self._place.artifacts(run_id), self._place.artifacts(name))
         self._place.store.create(name, new.text, list(new.entries)).release()
         return name
 
     async def interrupt(self, run_id: str) -> None:
         """Stop driving a run; the ledger keeps it. Raises UnknownRunError for a run that is not driven here."""
-        if run_id not in self._held:
+        if run_id not in self._held_runs:
             raise UnknownRunError(f"run {run_id} is not driven here")
-        await self._held[run_id].interrupt()
+        await self._held_runs[run_id].interrupt()
 
     # -- within -----------------------------------------------------------------------------------------------------------
 
-    def _as_started(
+    def _setup_again(
         self, run: Run, first: MachineEntry, text: str, options: Options, *, even_over: bool = False
     ) -> RunSetup:
         """Bind a recorded run as it was started, but for what is to be otherwise; one that is over only where that is asked for."""
-        machine, known = run.machine, dict(first.started)
+        machine, settings = run.machine, dict(first.started)
         source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
-        now = as_started(first, options, source, self._config)
-        path = Path(known["file"]) if known.get("file") else None
+        now = resumed_options(first, options, source, self._config)
+        path = Path(settings["file"]) if settings.get("file") else None
         if not run.is_finished:
             require_sound(machine)
         try:
-            binding = bound(machine, now, path, self._nested(now, path), known)
+            binding = bindings_for(machine, now, path, self._nested(now, path), settings)
         except BindingError:
             if even_over or not run.is_finished or unfinished_work(run).in_flight:
                 raise
             binding = Bindings({})  # nothing is performed any more
         if options.model is None:
             skip_replies(binding, run.ledger)
-        return RunSetup(machine, binding, text, first.digest, started_now(known, now), limits_of(machine, now.budget))
+        return RunSetup(
+            machine, binding, text, first.digest, present_settings(settings, now), limits_of(machine, now.budget)
+        )
 
     def _bindings_of(self, machine: str) -> Source | None:
-        given = self._bindings
-        return given.get(machine) if isinstance(given, Mapping) else given
+        bindings = self._bindings
+        return bindings.get(machine) if isinstance(bindings, Mapping) else bindings
 
     def _nested(self, options: Options, path: Path | None) -> Machines:
         above = () if path is None else (path.resolve(),)
@@ -451,9 +461,11 @@ class Runs(RunArchive):
 
     def _setting(self, on_moment: OnMoment | None) -> RunEnvironment:
         if self.root is None:
-            return RunEnvironment(self._place, self._clock, on_moment, self._held, None, self._known, self._sources)
+            return RunEnvironment(
+                self._place, self._clock, on_moment, self._held_runs, None, self._handles, self._sources
+            )
         return RunEnvironment(
-            self._place, self._clock, on_moment, self._held, LedgerLog(), self._known, self._sources, self._inbox
+            self._place, self._clock, on_moment, self._held_runs, LedgerLog(), self._handles, self._sources, self._inbox
         )
 
     def now_ms(self) -> int:
@@ -472,7 +484,7 @@ def open_runs(
 
     Raises DocumentError for a folder in which no runs can be kept; with `must_exist` for one in which none are.
     """
-    return Runs(opened_place(where, must_exist=must_exist), bindings=bindings, clock=clock)
+    return Runs(open_place(where, must_exist=must_exist), bindings=bindings, clock=clock)
 
 
 def runs_in_memory(artifacts: ArtifactStore | None = None) -> Runs:
@@ -508,7 +520,7 @@ def run(
     raise RuntimeError("dsa.run has an event loop of its own: inside one, use `async with dsa.open_runs(..) as runs`")
 
 
-def _clean(secrets: Secrets, answer: Occurrence | Step) -> Occurrence | Step:
+def _redact_answer(secrets: Secrets, answer: Occurrence | Step) -> Occurrence | Step:
     """Return what somebody says that an effect or a call gave, without secrets."""
     if isinstance(answer, Step):
         return redact_step(secrets, answer)

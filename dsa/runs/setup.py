@@ -41,17 +41,21 @@ def document_of(file: str | Path | Machine) -> MachineDocument:
     Raises DocumentError and MachineError.
     """
     if isinstance(file, Machine):
-        written: MachineDocument | None = file.worked_out.get("document")
-        if written is None:
+        document: MachineDocument | None = file.worked_out.get("document")
+        if document is None:
             text = dumps(file)  # which the run keeps: its lines are those of the rows
-            written = file.worked_out["document"] = MachineDocument(
+            document = file.worked_out["document"] = MachineDocument(
                 loads(text, file.name).at(dict(file.constants)), text
             )
-        return written
+        return document
     path = locate(str(file))
-    named = machine_of(read_text(path), str(file))
-    found = path if named is None else locate(named[0], path.parent)
-    return MachineDocument(load(str(file) if found == locate(str(file)) else str(found)), read_text(found), found)
+    reference = machine_of(read_text(path), str(file))
+    machine_path = path if reference is None else locate(reference[0], path.parent)
+    return MachineDocument(
+        load(str(file) if machine_path == locate(str(file)) else str(machine_path)),
+        read_text(machine_path),
+        machine_path,
+    )
 
 
 def takes_specification(machine: Machine) -> bool:
@@ -103,13 +107,13 @@ class Options:
     seed: int | None = None
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
     budget: Sequence[str] = ()
-    chosen: SecretOptions = attrs.field(factory=SecretOptions)
+    secret_options: SecretOptions = attrs.field(factory=SecretOptions)
     config: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 @attrs.frozen
 class RunSetup:
-    """A machine with its text and bindings, its limits, and with what it is bound (`started`): what the first entry of a new run keeps.
+    """A machine with its text and bindings, its limits, and with what it is bound (`settings`): what the first entry of a new run keeps.
 
     `source` gave the bindings, where no other process could find it: this one needs it when it takes the run up again.
     """
@@ -118,7 +122,7 @@ class RunSetup:
     binding: Bindings
     text: str = ""
     digest: str = ""
-    started: Mapping[str, Any] = attrs.field(factory=dict)
+    settings: Mapping[str, Any] = attrs.field(factory=dict)
     limits: tuple[BudgetLimit, ...] = ()
     source: Source | None = None
 
@@ -132,71 +136,71 @@ def setup_of(
     """
     machine = document.machine.at(dict(options.parameters)) if options.parameters else document.machine
     limits = limits_of(machine, options.budget)
-    started: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "file": None if document.path is None else str(document.path.absolute()),
         "module": _absolute(options.bindings),
         "model": absolute_script(options.model or DEFAULT_MODEL),
         "seed": options.seed or 0,
         "budget": list(options.budget),
     }
-    if options.chosen:
-        started["secrets"] = attrs.asdict(options.chosen)
+    if options.secret_options:
+        settings["secrets"] = attrs.asdict(options.secret_options)
     if options.config:
-        started["config"] = dict(options.config)
-    known = attrs.evolve(options, config={**options.config, **(config or {})})
-    binding = bound(machine, known, document.path, nested, started)
+        settings["config"] = dict(options.config)
+    full_options = attrs.evolve(options, config={**options.config, **(config or {})})
+    binding = bindings_for(machine, full_options, document.path, nested, settings)
     source = None if isinstance(options.bindings, str | Path) else options.bindings
-    return RunSetup(machine, binding, document.text, digest(machine), started, limits, source)
+    return RunSetup(machine, binding, document.text, digest(machine), settings, limits, source)
 
 
-def bound(
+def bindings_for(
     machine: Machine,
     options: Options,
     path: Path | None,
     nested: Nested,
-    started: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> Bindings:
     """Bind every name of a machine; policies read the budget beside the settings. Raises BindingError and ModelUnavailable."""
     model, seed = options.model or DEFAULT_MODEL, options.seed or 0
     config = {**options.config, "budget": list(options.budget)}
     if callable(options.bindings):
-        return options.bindings(machine, {**started, "model": model, "seed": seed, "config": config})
+        return options.bindings(machine, {**settings, "model": model, "seed": seed, "config": config})
     return bind(
         machine,
         path=path,
         module=options.bindings,
         model=model,
         seed=seed,
-        chosen=options.chosen,
+        secret_options=options.secret_options,
         nested=nested,
         config=config,
     )
 
 
-def as_started(
+def resumed_options(
     first: MachineEntry, now: Options, source: Source | None = None, config: Mapping[str, Any] | None = None
 ) -> Options:
     """Return the options that a run was started with, but for what is to be otherwise now.
 
     `source` binds it where those say nothing; `config` is what policies can read beside that of the options.
     """
-    started = dict(first.started)
-    before = SecretOptions(**{name: tuple(said) for name, said in (started.get("secrets") or {}).items()})
+    settings = dict(first.started)
+    before = SecretOptions(**{name: tuple(names) for name, names in (settings.get("secrets") or {}).items()})
     return Options(
-        now.bindings or source or started.get("module"),
-        now.model or started.get("model"),
-        started.get("seed") if now.seed is None else now.seed,
+        now.bindings or source or settings.get("module"),
+        now.model or settings.get("model"),
+        settings.get("seed") if now.seed is None else now.seed,
         {},
-        now.budget or started.get("budget") or (),
-        before | now.chosen,
-        {**(started.get("config") or {}), **now.config, **(config or {})},
+        now.budget or settings.get("budget") or (),
+        before | now.secret_options,
+        {**(settings.get("config") or {}), **now.config, **(config or {})},
     )
 
 
-def started_now(known: Mapping[str, Any], now: Options) -> dict[str, Any]:
+def present_settings(settings: Mapping[str, Any], now: Options) -> dict[str, Any]:
     """Return what a run was started with, but for what it is bound with now; nothing for what cannot be named."""
     model = now.model and absolute_script(now.model)
-    return {**known, "module": _absolute(now.bindings), "model": model, "budget": list(now.budget)}
+    return {**settings, "module": _absolute(now.bindings), "model": model, "budget": list(now.budget)}
 
 
 def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
@@ -217,11 +221,11 @@ def _absolute(bindings: Source | None) -> str | None:
     """Return a module as it can be found from another working folder; None for what another process cannot find."""
     if not isinstance(bindings, str | Path):
         return None
-    written = str(bindings)
-    return str(Path(written).absolute()) if written.endswith(".py") else written
+    name = str(bindings)
+    return str(Path(name).absolute()) if name.endswith(".py") else name
 
 
 def absolute_script(model: str) -> str:
     """Return a model's name as it can be found from another working folder."""
-    scripted, _, file = model.partition(SCRIPTED)
-    return model if scripted or not file else f"{SCRIPTED}{Path(file).absolute()}"
+    prefix, _, file = model.partition(SCRIPTED)
+    return model if prefix or not file else f"{SCRIPTED}{Path(file).absolute()}"

@@ -78,7 +78,7 @@ class SummaryJournal:
 
     def _after(self, entries: Sequence[Entry]) -> Summary | None:
         """Return the summary after entries; None where the one that is written still holds."""
-        state, event, doubted = self._summary.state, None, self._summary.in_doubt
+        state, event, in_doubt = self._summary.state, None, self._summary.in_doubt
         doubts = self._doubts
         may_differ = doubts.is_asked
         for entry in entries:
@@ -89,17 +89,17 @@ class SummaryJournal:
             elif type(entry) is not ResultEntry:
                 may_differ = may_differ or doubts.begin_with(entry)
         if may_differ:
-            doubted = doubts.of(self._current_run())
-        if self._is_written and state == self._summary.state and doubted == self._summary.in_doubt:
+            in_doubt = doubts.of(self._current_run())
+        if self._is_written and state == self._summary.state and in_doubt == self._summary.in_doubt:
             return None
         before = self._summary
         self._summary = Summary(
-            "in doubt" if doubted else "cut off",
+            "in doubt" if in_doubt else "cut off",
             state,
             before.machine,
             before.begun_ms,
             before.changed_ms if event is None else event.at_ms,
-            in_doubt=doubted,
+            in_doubt=in_doubt,
             about=before.about or ("" if event is None else _text_in(event.data)),
             parent=before.parent,
             events=before.events if event is None else event.seq,
@@ -122,13 +122,13 @@ class SummaryJournal:
         run = rest.run
         if rest.kind != "stopped" and rest.kind != "interrupted":  # noqa: PLR1714  (for the checker of types)
             return summary_of_run(run, RunStatus(rest.kind, UnfinishedWork(timers=run.timers), rest.in_doubt))
-        found = summary_of_run(run, status_of(run))
+        summary = summary_of_run(run, status_of(run))
         if rest.kind == "interrupted":
-            has_more = found.status == "cut off" or (found.status == "waiting" and found.timers)
-            return attrs.evolve(found, status="interrupted") if has_more else found
-        if found.status in {"stopped", "in doubt"}:
-            return found
-        return attrs.evolve(found, status="stopped", failure=str(rest.failure)[:_LONGEST_ABOUT])
+            has_more = summary.status == "cut off" or (summary.status == "waiting" and summary.timers)
+            return attrs.evolve(summary, status="interrupted") if has_more else summary
+        if summary.status in {"stopped", "in doubt"}:
+            return summary
+        return attrs.evolve(summary, status="stopped", failure=str(rest.failure)[:_LONGEST_ABOUT])
 
 
 class _Doubts:
@@ -150,8 +150,8 @@ class _Doubts:
     def of(self, run: Run) -> Mapping[str, str]:
         """Return the keys of effects and calls in doubt, with their names. What was done before the oldest open effect is not read again."""
         end = attrs.evolve(run, ledger=Ledger(run.ledger.after(self._from))) if self._from else run
-        stands = status_of(end)
-        flying = stands.left.in_flight
+        status = status_of(end)
+        flying = status.left.in_flight
         oldest = min((seq_of(each.intent.key) for each in flying), default=run.seq)
         self._from += next(
             (n for n, entry in enumerate(end.ledger) if isinstance(entry, EventEntry) and entry.seq >= oldest), 0
@@ -159,47 +159,47 @@ class _Doubts:
         self.is_asked = any(
             each.intent.effect in self._asking or any(call.in_doubt == "ask" for call in each.calls) for each in flying
         )
-        return doubted_keys(end, stands.doubts)
+        return doubted_keys(end, status.doubts)
 
 
 def _asking(machine: Machine) -> frozenset[str]:
     """Return the effects of which a person has to say whether they happened."""
-    found: frozenset[str] | None = machine.worked_out.get("asking")
-    if found is None:
+    effects_to_ask: frozenset[str] | None = machine.worked_out.get("asking")
+    if effects_to_ask is None:
         effects = machine.effect_named
-        found = frozenset(name for name, about in effects.items() if doubt_of(about) == "ask")
-        machine.worked_out["asking"] = found
-    return found
+        effects_to_ask = frozenset(name for name, about in effects.items() if doubt_of(about) == "ask")
+        machine.worked_out["asking"] = effects_to_ask
+    return effects_to_ask
 
 
-def summary_of_run(run: Run, stands: RunStatus) -> Summary:
+def summary_of_run(run: Run, status: RunStatus) -> Summary:
     """Return the summary of a run that stands as given."""
-    first, left = run.ledger[0], stands.left
+    first, left = run.ledger[0], status.left
     assert isinstance(first, MachineEntry), "a run begins with its machine"
-    rests = stands.kind == "waiting"
+    is_waiting = status.kind == "waiting"
     return Summary(
-        "cut off" if stands.kind == "under way" else stands.kind,
+        "cut off" if status.kind == "under way" else status.kind,
         state=run.configuration.state,
         machine=first.name,
         begun_ms=first.at_ms,
         changed_ms=_changed_ms(run),
-        outcome=run.outcome if stands.kind == "finished" else None,
-        waits_for=places(run) if rests else {},
-        in_doubt=doubted_keys(run, stands.doubts),
-        due_ms=next_due_ms(run) if rests else None,
+        outcome=run.outcome if status.kind == "finished" else None,
+        waits_for=places(run) if is_waiting else {},
+        in_doubt=doubted_keys(run, status.doubts),
+        due_ms=next_due_ms(run) if is_waiting else None,
         about=next((_text_in(entry.data) for entry in run.ledger[:_FIRST] if isinstance(entry, EventEntry)), ""),
-        failure=stands.failure[:_LONGEST_ABOUT],
+        failure=status.failure[:_LONGEST_ABOUT],
         parent=run.run_id.partition(PART_OF)[0] if PART_OF in run.run_id else None,
         events=run.seq,
-        timers=tuple(event for _, event in left.timers) if rests else (),
-        parts=tuple(name for part in parts(run).values() for name in part.runs) if rests else (),
+        timers=tuple(event for _, event in left.timers) if is_waiting else (),
+        parts=tuple(name for part in parts(run).values() for name in part.runs) if is_waiting else (),
     )
 
 
 def summary_of_record(record: RunRecord) -> RunSummary:
     """Return the summary of a run that was read and replayed."""
-    summary = summary_of_run(record.run, record.standing)
-    return RunSummary(record.run.run_id, len(record.run.ledger), summary, record.standing.holder)
+    summary = summary_of_run(record.run, record.status)
+    return RunSummary(record.run.run_id, len(record.run.ledger), summary, record.status.holder)
 
 
 def _changed_ms(run: Run) -> int:

@@ -55,7 +55,7 @@ class Worker:
         self._runs, self._machine, self._at_once = runs, machine, at_once
         self._options, self._on_moment = options or Options(), on_moment
         self._folders = None if folders is None else (*(each.resolve() for each in folders), *_SHIPPED)
-        self._refused: set[tuple[str, int]] = set()
+        self._faulty_runs: set[tuple[str, int]] = set()
 
     async def take_up(self, *, once: bool = True) -> AsyncIterator[TakeUp]:
         """Take up what is due; iterate over what becomes of each run, as it rests or when it could not be taken up.
@@ -66,8 +66,8 @@ class Worker:
         due, driven = iter(await self._due()), dict[asyncio.Task[Rest], RunHandle]()
         try:
             while True:
-                while len(driven) < self._at_once and (found := next(due, None)) is not None:
-                    taken = self._taken(found)
+                while len(driven) < self._at_once and (run := next(due, None)) is not None:
+                    taken = self._take(run)
                     if isinstance(taken, TakeUp):
                         yield taken
                     elif taken is not None:
@@ -75,7 +75,7 @@ class Worker:
                 if once and not driven:
                     return
                 for task in await _first_of(driven, None if once else _EVERY_S):
-                    yield self._rested(driven.pop(task), task)
+                    yield self._outcome_of(driven.pop(task), task)
                 if not once:
                     due = iter(await self._due())
         finally:
@@ -84,29 +84,31 @@ class Worker:
                 await handle.let_go()
 
     async def _due(self) -> list[RunSummary]:
-        found = due_runs(await self._runs.list(now_ms=self._runs.now_ms()))
-        wanted = (each for each in found if self._machine in {None, each.summary.machine})
-        return [each for each in wanted if (each.run, each.entries) not in self._refused]
+        summaries = due_runs(await self._runs.list(now_ms=self._runs.now_ms()))
+        matches = (each for each in summaries if self._machine in {None, each.summary.machine})
+        return [each for each in matches if (each.run, each.entries) not in self._faulty_runs]
 
-    def _taken(self, found: RunSummary) -> RunHandle | TakeUp | None:
+    def _take(self, summary: RunSummary) -> RunHandle | TakeUp | None:
         """Take up a run, if it is still due and nobody else has it; say why it cannot be taken up, once."""
         try:
-            self._require_allowed(found.run)
-            handle = self._runs.hold(found.run, options=self._options, on_moment=self._on_moment)
+            self._require_allowed(summary.run)
+            handle = self._runs.hold(summary.run, options=self._options, on_moment=self._on_moment)
         except (HeldError, UnknownRunError):
             return None
         except (DsaError, OSError) as fault:
-            self._refused.add((found.run, found.entries))
-            return TakeUp(found.run, fault=str(fault))
-        stands = status_of(handle.run)
-        if stands.kind == "stopped" or stands.kind == "in doubt" or stands.kind == "finished":  # noqa: PLR1714  (for the checker of types)
-            rest = Rest(stands.kind, handle.run, in_doubt=stands.doubts)
+            self._faulty_runs.add((summary.run, summary.entries))
+            return TakeUp(summary.run, fault=str(fault))
+        status = status_of(handle.run)
+        if status.kind == "stopped" or status.kind == "in doubt" or status.kind == "finished":  # noqa: PLR1714  (for the checker of types)
+            rest = Rest(status.kind, handle.run, in_doubt=status.doubts)
             handle.release(rest)
-            return TakeUp(found.run, fault=f"stopped: {stands.failure}") if stands.failure else TakeUp(found.run, rest)
+            return (
+                TakeUp(summary.run, fault=f"stopped: {status.failure}") if status.failure else TakeUp(summary.run, rest)
+            )
         handle.start()
         return handle
 
-    def _rested(self, handle: RunHandle, task: "asyncio.Task[Rest]") -> TakeUp:
+    def _outcome_of(self, handle: RunHandle, task: "asyncio.Task[Rest]") -> TakeUp:
         try:
             return TakeUp(handle.id, task.result())
         except (DsaError, OSError) as fault:
@@ -114,12 +116,12 @@ class Worker:
 
     def _require_allowed(self, run_id: str) -> None:
         """Raise BindingError for a run whose document or module is in no folder that may be read."""
-        first = self._runs.recorded(run_id).entries[0]
+        first = self._runs.stored_run(run_id).entries[0]
         if self._folders is None or not isinstance(first, MachineEntry):
             return
-        started = dict(first.started)
-        named = (str(name) for name in (started.get("file"), self._options.bindings or started.get("module")) if name)
-        for name in named:
+        settings = dict(first.started)
+        names = (str(name) for name in (settings.get("file"), self._options.bindings or settings.get("module")) if name)
+        for name in names:
             is_file = name.endswith((".py", ".md"))  # else it is an installed module
             if is_file and not any(Path(name).resolve().is_relative_to(folder) for folder in self._folders):
                 raise BindingError(f"{name} is in no folder that this worker may read")
@@ -130,5 +132,5 @@ async def _first_of(tasks: Collection[asyncio.Task[Rest]], timeout_s: float | No
     if not tasks:
         await asyncio.sleep(timeout_s or 0)
         return set()
-    done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    return done
+    finished_tasks, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    return finished_tasks

@@ -108,7 +108,7 @@ def branch(runs: Runs, run_id: str, turn: int) -> str:
     The branch has the artifacts up to that turn. Raises BranchError when the conversation did not rest there, UnknownRunError.
     """
     assert runs.root is not None, "conversations are stored in a folder"
-    name, length = new_run_id(NAME), length_before(runs.recorded(run_id).entries, "message", turn + 1)
+    name, length = new_run_id(NAME), length_before(runs.stored_run(run_id).entries, "message", turn + 1)
     try:
         _copy(runs.root / run_id, runs.root / name)
         return runs.branch(run_id, length, name)
@@ -312,7 +312,7 @@ def resume(
     """Continue a conversation, at the terminal unless `messages` is not empty; return the exit code. `dsa resume` calls this too."""
     note_run(root / run_id)
     with opened(root) as runs:
-        options = options.continuing(runs.recorded(run_id))
+        options = options.continuing(runs.stored_run(run_id))
     begin = partial(Chat.resume, run_id, options=options.changes, take=take)
     return _hold(display or ChatDisplay(terminal(), root), root, options, messages, begin, is_new=False)
 

@@ -308,7 +308,7 @@ def resume(run_id: str, root: Path, options: RunOptions, *, take: bool) -> int:
     """Continue a run in the display of `dsa code`; return the exit code. `dsa resume` calls this too."""
     note_run(root / run_id)
     with opened(root) as runs:
-        options = options.continuing(runs.recorded(run_id))
+        options = options.continuing(runs.stored_run(run_id))
         _require_same_start(runs, run_id)
     return _hold(root, options, partial(Agent.resume, run_id, options=options.changes, take=take))
 
@@ -328,7 +328,7 @@ def _begin(
     run_id = None if fresh else unfinished_run(goal, workspace, runs)
     if run_id is not None:
         _require_same_start(runs, run_id, line, options.parameters)
-        now = options.continuing(runs.recorded(run_id))
+        now = options.continuing(runs.stored_run(run_id))
         agent = Agent.resume(run_id, runs, options=now.changes, take=take, **how)
         say(f"resumed: {run_id}; use --fresh to start again", err=True)
         return agent
@@ -393,7 +393,7 @@ def _require_same_start(
     runs: Runs, run_id: str, line: CommandLine | None = None, bounds: Mapping[str, Value] | None = None
 ) -> None:
     """Raise CommandExit for an option that differs from the start of the run, and for a missing or unusable workspace."""
-    start = start_of(runs.recorded(run_id))
+    start = start_of(runs.stored_run(run_id))
     if start is None:
         return
     try:

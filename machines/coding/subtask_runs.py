@@ -15,7 +15,7 @@ import attrs
 
 from dsa.errors import GenerationError
 from dsa.runs.runs import Runs, open_runs
-from dsa.runs.setup import Options, as_started, limits_of
+from dsa.runs.setup import Options, limits_of, resumed_options
 from dsa.runtime.costs import UNITS, Meter
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.policy.policies import Action, PolicyContext, Step, answering, event_step
@@ -165,7 +165,7 @@ def _share(work: Work, context: PolicyContext, count: int) -> Options:
     parameters = {**bounds, "max_rounds": bounds["max_turns"]}
     first = run.ledger[0]
     assert isinstance(first, MachineEntry), "a run begins with its machine"
-    whole = as_started(first, Options(model=config["model"], budget=budget))
+    whole = resumed_options(first, Options(model=config["model"], budget=budget))
     return attrs.evolve(whole, seed=config.get("seed"), parameters=parameters, config={**settings, **of_part})
 
 

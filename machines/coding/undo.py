@@ -64,11 +64,11 @@ def _work_and_history(runs: Runs, run_id: str) -> tuple[Work, WorkspaceHistory |
 
 def _is_under_way(runs: Runs, run_id: str) -> bool:
     """Return whether a process holds a run, or the whole run of a part."""
-    return any(runs.recorded(name).holder is not None for name in (run_id, run_id.partition(PART_OF)[0]))
+    return any(runs.stored_run(name).holder is not None for name in (run_id, run_id.partition(PART_OF)[0]))
 
 
 def _work(runs: Runs, run_id: str) -> Work:
-    entries = runs.recorded(run_id).entries
+    entries = runs.stored_run(run_id).entries
     first = entries[0]
     if not isinstance(first, MachineEntry) or first.name != "coding":
         raise DsaError("this is not a run of the coding machine")
@@ -105,7 +105,7 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
         work, results = _work(runs, run), undo_run(runs, run)
         stays = _records(runs, run)
         unkept = _history_of(runs, run).unkept(work.spans[-1][1]) if work.spans else ""
-        is_over = _is_over(runs.recorded(run).entries)
+        is_over = _is_over(runs.stored_run(run).entries)
     report = _report(run, results, unkept, stays)
     if json_wanted:
         say(json.dumps(as_data(report)))
@@ -171,7 +171,7 @@ class _Start:
 
 
 def _start(runs: Runs, run_id: str) -> _Start:
-    first = runs.recorded(run_id).entries[0]
+    first = runs.stored_run(run_id).entries[0]
     assert isinstance(first, MachineEntry), "a run of the coding machine"
     return read_record(_Start, dict(first.started)["config"])
 

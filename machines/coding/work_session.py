@@ -270,7 +270,7 @@ def unfinished_run(goal: str, workspace: Path, runs: Runs) -> str | None:
     for run_id in reversed(runs.ids()):
         if f"-{NAME}" not in f"-{run_id}" or PART_OF in run_id:
             continue
-        stored_run = runs.recorded(run_id)
+        stored_run = runs.stored_run(run_id)
         if settings_at_start(stored_run).workspace == str(workspace) and _is_open(stored_run, goal):
             return run_id
     return None

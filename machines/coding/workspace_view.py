@@ -119,7 +119,7 @@ def existing_parts(runs: Runs, run_id: str, places: Iterable[str]) -> Iterator[t
     """Yield the places of existing parts with their work. Raises StoreError."""
     for place in places:
         with suppress(UnknownRunError):
-            yield place, work_of(runs.recorded(name_of(run_id, place)).entries)
+            yield place, work_of(runs.stored_run(name_of(run_id, place)).entries)
 
 
 def work_with_parts(entries: Iterable[Entry], runs: Runs, run_id: str) -> Work:

@@ -168,7 +168,7 @@ def hold_run(
     runs: Runs, run_id: str, name: str, options: Options, *, take: bool = False, on_moment: OnMoment | None = None
 ) -> RunHandle:
     """Hold a run, without driving it. Raises DsaError for a run of another machine, and what `Runs.hold` raises."""
-    first = runs.recorded(run_id).entries[0]
+    first = runs.stored_run(run_id).entries[0]
     if not isinstance(first, MachineEntry) or first.name != name:
         what = f"a run of {first.name}" if isinstance(first, MachineEntry) else "not a run of a machine"
         raise DsaError(f"run {run_id} is {what}; name a run of {name}")

@@ -265,7 +265,7 @@ def bench_list() -> None:
     with memory_folder() as folder:
         short = chained(chain(9), folder / "one").run_id
         with dsa.open_runs(folder / "one") as runs:
-            first, summary = runs.recorded(short), runs.summary(short).summary
+            first, summary = runs.stored_run(short), runs.summary(short).summary
         with SqliteStore(folder / "many.db") as store:  # as the door has written the first
             for number in range(LISTED):
                 store.create(f"{short}{number:05}", first.text, tuple(first.entries), summary).release()

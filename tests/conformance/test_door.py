@@ -136,7 +136,7 @@ def test_moments_are_numbered_end_at_rest_and_can_be_read_again(door: Callable[[
         assert {moment.run for moment in seen} == {run.id}
         assert watched == [(moment.number, True) for moment in seen]
         assert [moment async for moment in run.moments(after=2)] == seen[2:]
-        assert [moment.entry for moment in seen] == list(desk.runs.get(run.id).recorded.entries)
+        assert [moment.entry for moment in seen] == list(desk.runs.get(run.id).stored_run.entries)
 
     door(test)
 
@@ -215,7 +215,7 @@ def test_what_cannot_be_sent_is_an_error_and_changes_nothing(door: Callable[[Tes
             await desk.runs.send(run.id, "aproved")
         with pytest.raises(UnknownRunError):
             await desk.runs.send("nobody", "approved")
-        assert len(desk.runs.get(run.id).recorded.entries) == before
+        assert len(desk.runs.get(run.id).stored_run.entries) == before
 
     door(test)
 
@@ -256,7 +256,7 @@ def test_old_handle_goes_on_from_where_another_one_has_got(door: Callable[[Test]
         await desk.runs.send(run.id, "question", {})  # refused, and recorded
         taken = await run.send("approved")
         assert isinstance(taken, dsa.Taken)
-        assert [moment.number async for moment in run.moments()][-1] == len(desk.runs.get(run.id).recorded.entries)
+        assert [moment.number async for moment in run.moments()][-1] == len(desk.runs.get(run.id).stored_run.entries)
 
     door(test)
 
@@ -269,7 +269,7 @@ def test_followers_see_everything_until_the_end(door: Callable[[Test], None]) ->
         desk.may_go_on.set()
         await run.rest()
         await desk.runs.send(run.id, "dropped")
-        entries = desk.runs.get(run.id).recorded.entries
+        entries = desk.runs.get(run.id).stored_run.entries
         assert [moment.entry for moment in await following] == list(entries)
         assert [moment.number for moment in await late] == list(range(4, len(entries) + 1))
 

@@ -63,7 +63,7 @@ async def drive_all(root, size):
         began = time.perf_counter()
         ends = await asyncio.gather(*(drive(runs, f"r{number:05}", crowd) for number in range(size)))
         seconds = time.perf_counter() - began
-        entries = [len(runs.get(name).recorded.entries) for name in runs.ids()]
+        entries = [len(runs.get(name).stored_run.entries) for name in runs.ids()]
     return {
         "finished": sum(kind == "finished" for kind, _ in ends),
         "entries": entries,

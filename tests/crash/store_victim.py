@@ -52,7 +52,7 @@ class Life:
                 setup = runs.setup(MachineDocument(parcels.MACHINE, parcels.TEXT), options)
                 handle = runs.begin(setup, on_moment=self.watch)
                 return await handle.drive(Occurrence("specification", data="a parcel"))
-            resumption = Resumption(decided=order["decided"])
+            resumption = Resumption(decisions=order["decided"])
             handle = runs.hold(order["run"], options=options, resumption=resumption, on_moment=self.watch)
             return await handle.drive()
 

@@ -99,7 +99,7 @@ def test_a_stalled_process_that_was_taken_over_records_nothing_and_stops(effect)
         rest = pair.take_up(take=True)
         if effect == "charge":
             assert [intent.effect for intent in rest.in_doubt] == ["charge"]
-            rest = pair.take_up(decided={rest.in_doubt[0].key: "done"})
+            rest = pair.take_up(decisions={rest.in_doubt[0].key: "done"})
         assert (rest.kind, rest.run.outcome) == ("finished", "done")
         after = pair.entries()
         resumed = [entry.effects for entry in after if isinstance(entry, ResumedEntry)]

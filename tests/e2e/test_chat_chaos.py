@@ -188,7 +188,7 @@ def troubled(folder):
             assert asyncio.run(chat.say("Do it from scratch")).calls[-1].status == "turn_cancelled"
             run_id = chat.run_id
     with open_runs(folder) as runs:
-        return runs.recorded(run_id)
+        return runs.stored_run(run_id)
 
 
 def cuts(entries):

@@ -89,7 +89,7 @@ def test_g3_state_transition_validity(tmp_path):
         say(chat, "Compare horsepower by origin")
         run_id = chat.run_id
     with open_runs(tmp_path / "runs") as runs:
-        entries = list(runs.recorded(run_id).entries)
+        entries = list(runs.stored_run(run_id).entries)
     moves = [
         (entry.source.rpartition(".")[2], entry.target.rpartition(".")[2])
         for entry in entries
@@ -114,7 +114,7 @@ def test_g3_an_invalid_transition_is_rejected_with_a_code_and_moves_nothing(tmp_
         assert chat.state == "resting.completed"
         run_id = chat.run_id
     with open_runs(tmp_path / "runs") as runs:
-        refused = [entry for entry in runs.recorded(run_id).entries if isinstance(entry, RefusalEntry)]
+        refused = [entry for entry in runs.stored_run(run_id).entries if isinstance(entry, RefusalEntry)]
     assert [entry.reason for entry in refused] == ["invalid_state"]
 
 

@@ -41,7 +41,7 @@ def writing(view):
 def parts_of(tmp_path, agent):
     """Return the entries of the parts by their names."""
     with open_runs(tmp_path / "runs") as runs:
-        return {run: runs.recorded(run).entries for run in runs.ids() if run.startswith(f"{agent.run_id}+")}
+        return {run: runs.stored_run(run).entries for run in runs.ids() if run.startswith(f"{agent.run_id}+")}
 
 
 def events_of(entries, name):

@@ -41,7 +41,7 @@ def judged(runs, workspace, played):
     """Return what must hold of any such work: it is done, nothing was done twice, every request was sound."""
     with open_runs(runs) as opened:
         for run_id in opened.ids():
-            entries = opened.recorded(run_id).entries
+            entries = opened.stored_run(run_id).entries
             done = Counter(entry.key for entry in entries if isinstance(entry, ResultEntry))
             assert set(done.values()) == {1}, "an effect was done twice"
     assert [path.name for path in workspace.iterdir() if "~" in path.name or path.name.endswith(".tmp")] == []

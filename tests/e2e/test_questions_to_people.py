@@ -169,7 +169,7 @@ def test_it_is_answered_from_a_program_and_survives_being_taken_up_anywhere(fold
             with pytest.raises(OccurrenceError, match=r"'money_yes\.by' is missing"):
                 await runs.send(run.id, "money_yes", {"bye": "ann"})
             assert isinstance(await runs.send(run.id, "money_yes", {"by": "ann"}), Taken)
-            while runs.get(run.id).standing.kind != "finished":  # noqa: ASYNC110  (another process might do it)
+            while runs.get(run.id).status.kind != "finished":  # noqa: ASYNC110  (another process might do it)
                 await asyncio.sleep(0.01)
 
     asyncio.run(play())

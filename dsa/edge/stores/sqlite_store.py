@@ -202,7 +202,7 @@ class SqliteStore:
         """Return the runs that nobody holds and in which there is something to do."""
         return tuple(each.run for each in self.summaries(now_ms=now_ms) if each.is_due)
 
-    def lost(self) -> int:
+    def lost_count(self) -> int:
         """Return how many runs were kept here and are in the list no longer: runs are numbered from 1, and of removed ones the row stays."""
         with self._database.reading() as connection:
             numbers = {number for (number,) in connection.execute("SELECT number FROM runs NOT INDEXED")}

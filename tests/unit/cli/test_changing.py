@@ -8,7 +8,7 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, writ
 
 from dsa.errors import DocumentError
 from dsa.lang import digest, loads
-from dsa.runs.archive import OtherMachineError, replayed
+from dsa.runs.archive import OtherMachineError, replay_stored
 from dsa.runtime.ledger import ChangeEntry, DecidedEntry, Ledger, ResumedEntry, RowEntry
 from dsa.runtime.run import ReplayError, replay
 from dsa.semantics import Occurrence
@@ -186,4 +186,4 @@ def test_a_document_that_reads_otherwise_now_is_refused(tmp_path):
     ledger = [*list(run.ledger)[:-1], ChangeEntry(entry.name, "0" * 64, entry.text)]
     keep(tmp_path, ledger)
     with pytest.raises(OtherMachineError, match=r"recorded as 000000000000"):
-        replayed(recorded(tmp_path))
+        replay_stored(recorded(tmp_path))

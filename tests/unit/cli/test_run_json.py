@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, write_shop
 
-from dsa.runs.place import opened_place
+from dsa.runs.place import open_place
 from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.policy.policies import error_step
 from dsa.semantics import Occurrence
@@ -143,7 +143,7 @@ def test_a_mistake_about_a_run_tells_of_the_run_all_the_same(shop, stands, argum
 
 def test_a_run_that_another_process_holds_is_told_with_its_holder(shop):
     waiting(shop)
-    place = opened_place(ROOT)
+    place = open_place(ROOT)
     journal, _ = place.store.hold(RUN)
     for arguments, code in (("resume", "last"), 1), (("send", "last", "order", "--timeout", "0s"), 3):
         found = told(*arguments)

@@ -4,7 +4,7 @@ import pytest
 from kept_runs import begun
 
 from dsa.errors import OccurrenceError
-from dsa.runs.runs import DoubtError, require_decidable, settled
+from dsa.runs.runs import DoubtError, record_decisions, require_decidable
 from dsa.runtime.ledger import DecidedEntry, ResultEntry
 from dsa.runtime.run import replay
 from dsa.runtime.status import status_of, unfinished_work
@@ -54,11 +54,11 @@ def test_an_effect_without_answers_has_been_done_or_not(doubted):
 
 
 def test_an_answer_is_recorded_as_a_persons_word_and_left_to_be_taken(doubted):
-    run = settled(doubted, {}, {PAY: Occurrence("paid", data={"n": 1})}, 7)
+    run = record_decisions(doubted, {}, {PAY: Occurrence("paid", data={"n": 1})}, 7)
     assert run.ledger[-1].at_ms == 7
     assert run.ledger[-2] == DecidedEntry(PAY, "done", at_ms=7)
     (step,) = run.ledger[-1].steps
     assert (step["payload"]["event"], step["payload"]["data"]) == ("paid", {"n": 1})
     assert [intent.key for intent, _ in status_of(run).left.answers] == [PAY]
     assert replay(run.machine, run.ledger) == run
-    assert settled(doubted, {}, {}, 7) is doubted
+    assert record_decisions(doubted, {}, {}, 7) is doubted

@@ -284,11 +284,11 @@ class Makes(GeneratorInterface):
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (None, "gave NoneType, not an Artifact"),
-        ("def add(): pass", "gave str, not an Artifact"),
-        (Artifact(None), "whose content is no text"),
-        (Artifact(b"bytes"), "whose content is no text"),
-        (Artifact("x", usage={"model": "m"}), "whose usage is no Usage"),
+        (None, "returned NoneType, not an Artifact"),
+        ("def add(): pass", "returned str, not an Artifact"),
+        (Artifact(None), "whose content is not a text"),
+        (Artifact(b"bytes"), "whose content is not a text"),
+        (Artifact("x", usage={"model": "m"}), "whose usage is not a Usage"),
         (Artifact("x", usage=Usage("m", float("nan"))), "not JSON compliant"),
     ],
 )

@@ -12,7 +12,7 @@ from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.edge.stores.memory_store import MemoryStore
 from dsa.lang import loads
-from dsa.runs.runs import settled
+from dsa.runs.runs import record_decisions
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.costs import read_limit
 from dsa.runtime.ledger import CallEntry, CallResultEntry, ResumedEntry
@@ -116,7 +116,7 @@ class Agency:
         held, recorded = self.store.hold(RUN, take=True)
         run = replay(TRIP, recorded.entries)
         journal = Breaking(held, countdown, late=late)
-        known, run = len(run.ledger), settled(run, decided, {}, 0)
+        known, run = len(run.ledger), record_decisions(run, decided, {}, 0)
         journal.append(run.ledger[known:])
         return Driver(run, binding, MemoryArtifacts(), left=unfinished_work(run), journal=journal, **about)
 

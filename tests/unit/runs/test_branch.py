@@ -10,8 +10,8 @@ from dsa.edge.driver import Driver
 from dsa.edge.git import GitArtifacts
 from dsa.generators import FunctionGenerator
 from dsa.lang import digest, loads
-from dsa.runs.archive import replayed
-from dsa.runs.runs import BranchError, branched, copy_artifacts, length_before
+from dsa.runs.archive import replay_stored
+from dsa.runs.runs import BranchError, branch_of, copy_artifacts, length_before
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import (
@@ -93,7 +93,7 @@ lives = st.lists(st.sampled_from(["go", "refused", "late", "resumed"]), max_size
 def test_a_branch_is_its_original_under_another_name(moves, data):
     whole, rests = recorded(moves)
     length = data.draw(st.sampled_from(rests))
-    branch = branched(whole, length, NEW)
+    branch = branch_of(whole, length, NEW)
     first, *others = branch.entries
     about = {"seed": 0, "about": f"{OLD}/1/1", "branched_from": {"run": OLD, "entries": length}}
     assert first == attrs.evolve(whole.entries[0], run=NEW, started=about)
@@ -105,8 +105,8 @@ def test_a_branch_is_its_original_under_another_name(moves, data):
 def test_a_branch_stands_where_its_original_stood_and_can_go_on(moves, data):
     whole, rests = recorded(moves)
     length = data.draw(st.sampled_from(rests))
-    run, _ = replayed(branched(whole, length, NEW))
-    was, _ = replayed(attrs.evolve(whole, entries=type(whole.entries)(whole.entries[:length])))
+    run, _ = replay_stored(branch_of(whole, length, NEW))
+    was, _ = replay_stored(attrs.evolve(whole, entries=type(whole.entries)(whole.entries[:length])))
     assert (run.run_id, run.configuration, run.seq, run.keys) == (NEW, was.configuration, was.seq, was.keys)
     after, (*_, intent) = run.feed(Occurrence("go", data="on"))
     assert (after.configuration.state, intent.key) == ("busy", f"{run.seq + 1}/2")
@@ -117,10 +117,10 @@ def test_a_run_is_branched_only_where_it_rests(moves, data):
     whole, rests = recorded([*moves, "go"])
     length = data.draw(st.integers(1, len(whole.entries)))
     if length in rests:
-        assert len(branched(whole, length, NEW).entries) == length
+        assert len(branch_of(whole, length, NEW).entries) == length
         return
     with pytest.raises(BranchError):
-        branched(whole, length, NEW)
+        branch_of(whole, length, NEW)
 
 
 @pytest.mark.parametrize("kept", [EffectEntry, "note", "work"], ids=str)
@@ -129,14 +129,14 @@ def test_while_an_effect_is_under_way_a_branch_is_refused(kept):
     names = [entry.steps[0]["actor"] if isinstance(entry, ResultEntry) else type(entry) for entry in whole.entries]
     length = len(names) - names[::-1].index(kept)
     with pytest.raises(BranchError, match=f"run {OLD} had effects under way after {length} entries"):
-        branched(whole, length, NEW)
+        branch_of(whole, length, NEW)
 
 
 def test_an_event_and_its_step_are_not_parted():
     whole, _ = recorded(["go"])
     length = len(whole.entries) - 1
     with pytest.raises(BranchError, match=f"entry {length + 1} of run {OLD} belongs to the one before"):
-        branched(whole, length, NEW)
+        branch_of(whole, length, NEW)
 
 
 @pytest.mark.parametrize("length", [-1, 0, 100])
@@ -145,19 +145,19 @@ def test_a_length_that_the_run_does_not_have_is_refused(length):
     with pytest.raises(
         BranchError, match=f"run {OLD} has {len(whole.entries)} entries; it cannot be branched after {length}"
     ):
-        branched(whole, length, NEW)
+        branch_of(whole, length, NEW)
 
 
 def test_the_original_stays_as_it_is():
     whole, rests = recorded(["go", "go"])
     before = list(whole.entries)
-    branched(whole, rests[1], NEW)
+    branch_of(whole, rests[1], NEW)
     assert list(whole.entries) == before
 
 
 def test_a_branch_of_a_branch_names_the_branch():
     whole, rests = recorded(["go", "go"])
-    third = branched(branched(whole, rests[2], NEW), rests[1], "loop-3")
+    third = branch_of(branch_of(whole, rests[2], NEW), rests[1], "loop-3")
     first = third.entries[0]
     assert isinstance(first, MachineEntry)
     assert (first.run, dict(first.started)["branched_from"]) == ("loop-3", {"run": NEW, "entries": rests[1]})
@@ -195,12 +195,12 @@ def test_a_branch_finds_its_artifacts_under_their_ids_and_makes_its_own(tmp_path
     rested = asyncio.run(driver.drive(Occurrence("specification", data="x"))).run
     length = len(rested.ledger)
     whole = asyncio.run(driver.drive(Occurrence("rejected", data="no"))).run
-    branch = branched(StoredRun(OLD, STEPS, whole.ledger, 0, None), length, NEW)
+    branch = branch_of(StoredRun(OLD, STEPS, whole.ledger, 0, None), length, NEW)
     copy_artifacts(branch, old, new)
     [copied] = new.attempts()
     assert copied == attrs.evolve(old.attempts()[0], verdicts=copied.verdicts)
     assert [said.outcome for said in copied.verdicts] == ["fatal"]
-    run, _ = replayed(branch)
+    run, _ = replay_stored(branch)
     rest = asyncio.run(Driver(run, binding, new, left=unfinished_work(run)).drive(Occurrence("rejected", data="no")))
     assert rest.run.outcome == "succeeded", rest
     made = new.get_artifact(rest.run.step("note").accepted)

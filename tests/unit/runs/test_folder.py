@@ -6,7 +6,7 @@ import pytest
 from dsa.edge.document_files import load
 from dsa.errors import DocumentError
 from dsa.lang import loads
-from dsa.runs.place import RunFolder, accepted_artifacts, new_run_id, opened_place, result_of, suffix_of
+from dsa.runs.place import RunFolder, accepted_artifacts, new_run_id, open_place, result_of, suffix_of
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import ArtifactEntry, GuardVerdict, VerdictEntry
@@ -70,7 +70,7 @@ def test_where_no_run_can_be_kept_is_a_document_error(tmp_path):
 
 def keep_place(root):
     """Open the store of a folder and close it."""
-    place = opened_place(root)
+    place = open_place(root)
     assert place.store.runs() == ()
     place.close()
 

@@ -11,7 +11,7 @@ from kept_runs import keep
 from dsa.edge.binding import Bindings
 from dsa.edge.document_files import locate
 from dsa.errors import BindingError, DocumentError, OccurrenceError
-from dsa.runs.bindings import answer_text, calls_of_policy, perform, replayed_policy, request, steps_given
+from dsa.runs.bindings import answer_text, calls_of_policy, perform, policy_steps, replay_policy, request
 from dsa.runs.runs import DoubtError, Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import CallResultEntry, ResultEntry, ResumedEntry
@@ -83,7 +83,7 @@ class Trip:
         return asyncio.run(whole())
 
     def replayed(self, run):
-        return asyncio.run(replayed_policy(run, self.policies, {"model": "local"}))
+        return asyncio.run(replay_policy(run, self.policies, {"model": "local"}))
 
 
 def record(root, run):
@@ -97,11 +97,11 @@ def record(root, run):
 
 
 def entries_in(root, run):
-    return record(root, run).recorded.entries
+    return record(root, run).stored_run.entries
 
 
 def answer(rest):
-    return answer_text(steps_given(rest.run))
+    return answer_text(policy_steps(rest.run))
 
 
 def stopped(root, **in_doubt):
@@ -131,21 +131,21 @@ def test_a_run_is_kept_as_it_goes(tmp_path):
     assert [(call.path, call.policy) for call in calls] == [
         ("1.1", "trip"), ("1.1.1", "look"), ("1.1.2", "look"), ("1.1.3", "pay"),
     ]  # fmt: skip
-    assert [*steps_given(rest.run)] == [*calls[0].steps]
+    assert [*policy_steps(rest.run)] == [*calls[0].steps]
 
 
 def test_a_policys_own_ledger_begins_with_the_seed_and_it_may_call_what_it_is_given(tmp_path):
     rest = Trip().begin(tmp_path, seed=[text_step("user", "hello")])
     assert answer(rest).startswith("hello; Oslo")
     rest = Trip().begin(tmp_path, actions=["look"])
-    assert "trip may not call pay" in steps_given(rest.run)[-1]["payload"]["message"]
+    assert "trip may not call pay" in policy_steps(rest.run)[-1]["payload"]["message"]
 
 
 def test_an_error_step_is_the_result_and_is_not_made_again(tmp_path):
     trip, run = cut_off(tmp_path, pay="fail")
     rest = trip.resume(tmp_path, run)
     assert (rest.kind, rest.outcome, trip.did) == ("finished", "failed", [])
-    assert steps_given(rest.run)[-1]["payload"]["code"] == "UNPAID"
+    assert policy_steps(rest.run)[-1]["payload"]["code"] == "UNPAID"
     again = trip.resume(tmp_path, run)
     assert (again.run.ledger, trip.did) == (rest.run.ledger, [])
 
@@ -158,7 +158,7 @@ def test_what_a_policy_raises_stops_the_run_and_only_that_call_is_made_again(tmp
     )
     last = entries_in(tmp_path, rest.run.run_id)[-1]
     assert last.steps[-1]["payload"]["call"] == {"policy": "pay", "path": "1.1.3"}
-    stands = record(tmp_path, rest.run.run_id).standing
+    stands = record(tmp_path, rest.run.run_id).status
     assert stands.kind == "stopped"
     assert stands.failure.startswith(f"perform 1/1 (line 24) failed in pay {PAY}: ConnectionError: no route (at test_")
     trip.did.clear()
@@ -198,12 +198,12 @@ def test_nothing_is_done_before_somebody_has_said_what_became_of_a_call(tmp_path
     before = entries_in(tmp_path, run)
     rest = trip.resume(tmp_path, run)
     assert (rest.kind, [intent.key for intent in rest.in_doubt], trip.did) == ("in doubt", ["1/1"], [])
-    assert record(tmp_path, run).standing.kind == "in doubt"
+    assert record(tmp_path, run).status.kind == "in doubt"
     for key in ("1/1/1.1.1", "1.1.3"):
         with pytest.raises(DoubtError, match=rf"in doubt: 1/1, {PAY}"):
-            trip.resume(tmp_path, run, decided={f"{run}/{key}": "retry"})
+            trip.resume(tmp_path, run, decisions={f"{run}/{key}": "retry"})
     with pytest.raises(DoubtError, match="decided twice"):
-        trip.resume(tmp_path, run, decided={f"{PAY}": "fail"}, answers={f"{PAY}": text_step("pay", "x")})
+        trip.resume(tmp_path, run, decisions={f"{PAY}": "fail"}, answers={f"{PAY}": text_step("pay", "x")})
     with pytest.raises(OccurrenceError, match="a call gives a step"):
         trip.resume(tmp_path, run, answers={f"{PAY}": Occurrence("gave")})
     with pytest.raises(DoubtError, match="is an effect"):
@@ -212,11 +212,11 @@ def test_nothing_is_done_before_somebody_has_said_what_became_of_a_call(tmp_path
 
 
 SAID = {
-    "it has not happened": ({"decided": {PAY: "retry"}}, ["pay"], "paid 5"),
-    "it has happened": ({"decided": {PAY: "done"}}, [], "paid None"),
-    "it has failed": ({"decided": {PAY: "fail"}}, [], "counts as failed"),
+    "it has not happened": ({"decisions": {PAY: "retry"}}, ["pay"], "paid 5"),
+    "it has happened": ({"decisions": {PAY: "done"}}, [], "paid None"),
+    "it has failed": ({"decisions": {PAY: "fail"}}, [], "counts as failed"),
     "it gave this": ({"answers": {PAY: action_result_step("pay", {"paid": 7})}}, [], "paid 7"),
-    "the whole has not happened": ({"decided": {"1/1": "retry"}}, ["pay"], "paid 5"),
+    "the whole has not happened": ({"decisions": {"1/1": "retry"}}, ["pay"], "paid 5"),
 }
 
 
@@ -239,7 +239,7 @@ def test_what_is_said_of_one_call_stays_said_while_another_is_in_doubt(tmp_path)
     keep(tmp_path, kept, locate("policy").read_text(), run)
     gave = {"1/1/1.1.1": text_step("look", "Oslo has snow")}
     assert trip.resume(tmp_path, run, answers=gave).kind == "in doubt"
-    rest = trip.resume(tmp_path, run, decided={"1/1/1.1.2": "retry"})
+    rest = trip.resume(tmp_path, run, decisions={"1/1/1.1.2": "retry"})
     assert (answer(rest), trip.did) == ("Oslo has snow; Rome is fine; paid 5; local", ["Rome", "pay"])
 
 
@@ -256,11 +256,11 @@ def test_beside_a_call_that_raised_another_may_be_in_doubt(tmp_path):
     rmtree(tmp_path)
     looked = next(e for e in kept if isinstance(e, CallResultEntry))
     keep(tmp_path, [entry for entry in kept if entry != looked], locate("policy").read_text(), run)
-    assert record(tmp_path, run).standing.kind == "in doubt"
+    assert record(tmp_path, run).status.kind == "in doubt"
     assert trip.resume(tmp_path, run).kind == "in doubt"
     trip.did.clear()
     key = f"1/1/{looked.path}"
-    assert trip.resume(tmp_path, run, decided={key: "retry"}).kind == "finished"
+    assert trip.resume(tmp_path, run, decisions={key: "retry"}).kind == "finished"
     assert sorted(trip.did) == ["Oslo", "pay"]
 
 

@@ -10,7 +10,7 @@ from kept_runs import RUN, SHOP, begun, keep, recorded
 from dsa.edge.binding import Bindings
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
-from dsa.runs.archive import OtherMachineError, replayed
+from dsa.runs.archive import OtherMachineError, replay_stored
 from dsa.runs.runs import DoubtError, Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import DecidedEntry, EventEntry, Ledger, ResultEntry, ResumedEntry
@@ -67,7 +67,7 @@ def test_nothing_goes_on_before_somebody_has_said_what_became_of_an_effect(doubt
 def test_moments_that_were_there_are_told_from_new_ones(doubted):
     shop, seen = Shop(), []
     before = recorded(doubted).entries
-    rest = shop.resume(doubted, decided={PAY: "retry"}, on_moment=lambda *told: seen.append(told))
+    rest = shop.resume(doubted, decisions={PAY: "retry"}, on_moment=lambda *told: seen.append(told))
     assert shop.did == ["pay", "mail", "log"]
     assert [(moment.run, moment.number) for moment, _ in seen] == [(RUN, at) for at in range(1, len(seen) + 1)]
     assert Ledger([moment.entry for moment, is_new in seen if not is_new]) == before
@@ -89,14 +89,14 @@ def test_an_answer_is_taken_and_the_effect_not_performed(doubted):
 
 def test_an_event_is_sent_and_the_run_goes_on_to_its_end(doubted):
     shop = Shop()
-    shop.resume(doubted, decided={PAY: "retry"})
+    shop.resume(doubted, decisions={PAY: "retry"})
     rest = shop.resume(doubted, Occurrence("more"))
     assert (rest.kind, rest.run.outcome) == ("finished", "succeeded")
 
 
 @pytest.mark.parametrize(("said", "fault"), [
-    ({"decided": {MAIL: "retry"}}, DoubtError),
-    ({"decided": {PAY: "done"}}, DoubtError),
+    ({"decisions": {MAIL: "retry"}}, DoubtError),
+    ({"decisions": {PAY: "done"}}, DoubtError),
     ({"answers": {PAY: Occurrence("order")}}, OccurrenceError),
 ])  # fmt: skip
 def test_what_cannot_be_said_changes_nothing(doubted, said, fault):
@@ -119,14 +119,14 @@ def test_what_cannot_be_sent_changes_nothing(doubted, event):
 
 def test_a_document_that_reads_otherwise_is_another_machine():
     entries = begun().ledger
-    run, first = replayed(StoredRun(RUN, SHOP, entries, 1))
+    run, first = replay_stored(StoredRun(RUN, SHOP, entries, 1))
     assert (run.machine, first) == (loads(SHOP), entries[0])
     for text, reads in (
         (SHOP.replace("mail, log", "mail"), "reads as [0-9a-f]{12} now"),
         ("nothing", "reads as no machine now"),
     ):
         with pytest.raises(OtherMachineError, match=reads) as raised:
-            replayed(StoredRun(RUN, text, entries, 1))
+            replay_stored(StoredRun(RUN, text, entries, 1))
         assert raised.value.run == RUN
 
 
@@ -134,7 +134,7 @@ def test_a_ledger_that_is_not_its_machines_is_not_taken_for_one():
     run, _ = begun().feed(Occurrence("order"))
     entries = [*run.ledger][:2]
     with pytest.raises(ReplayError, match="entry 2"):
-        replayed(StoredRun(RUN, SHOP, Ledger([*entries, DecidedEntry("k", "ask")]), 1))
+        replay_stored(StoredRun(RUN, SHOP, Ledger([*entries, DecidedEntry("k", "ask")]), 1))
 
 
 def test_a_new_run_can_be_taken_up_at_once(tmp_path):
@@ -192,7 +192,7 @@ def test_a_decision_holds_when_the_process_ends_before_the_run_goes_on(doubted, 
     with open_runs(doubted) as runs:
         runs.hold(RUN, options=Options(Shop().bind), resumption=Resumption({PAY: handling})).release()
         assert resumptions(recorded(doubted).entries) == []
-        assert runs.get(RUN).standing.kind == "cut off"
+        assert runs.get(RUN).status.kind == "cut off"
         assert [each.status for each in asyncio.run(runs.list())] == ["cut off"]
     shop = Shop()
     rest = shop.resume(doubted)
@@ -203,7 +203,7 @@ def test_a_decision_holds_when_the_process_ends_before_the_run_goes_on(doubted, 
 
 def test_a_decision_is_about_one_time_that_an_effect_was_under_way(doubted):
     known = recorded(doubted)
-    run, _ = replayed(known)
+    run, _ = replay_stored(known)
     decided = run.record(DecidedEntry(PAY, "retry"))
     assert unfinished_work(decided).in_flight[0].decisions == {PAY: "retry"}
     assert unfinished_work(decided.record(ResumedEntry(effects={PAY: "retry"}))).in_flight[0].decisions == {}
