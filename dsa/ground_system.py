@@ -306,7 +306,7 @@ def _condition(draft: Ground, enabled_when: expr.Expr, safe: expr.Expr, rivals: 
 
 
 def _number_symbols(domains: Iterable[expr.EnumDomain]) -> dict[str, int]:
-    """Number the values of enumerations; those first met together are consecutive."""
+    """Number the values of enumerations; values of one enumeration are consecutive where possible."""
     numbers: dict[str, int] = {}
     for domain in domains:
         for value in domain.values:

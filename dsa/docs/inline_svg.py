@@ -39,7 +39,7 @@ def seal_svg(svg: str, label: str, drawn_from: str) -> str:
 
 
 def is_sealed(text: str) -> bool:
-    """Return whether `sealed` wrote a text, be it changed since."""
+    """Return whether `seal_svg` wrote a text, even if it has changed since."""
     return _SEAL.search(text) is not None
 
 

@@ -17,7 +17,7 @@ from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, 
 from dsa.lang.expression_parser import KEYWORDS, MAX_NAME, NAME, ExpressionParser, Findings, UnreadableError
 from dsa.lang.markdown import Cell, IndentedLine, MarkdownTable, ParagraphLine, Section, TableRow
 from dsa.machine import duration_of
-from dsa.text import closest, nearest
+from dsa.text import closest, nearest, plural
 
 T = TypeVar("T")
 _KINDS: dict[str, StateKind] = {"initial": "initial", "final": "final", "": ""}
@@ -464,7 +464,7 @@ def _header(
 def _record(row: TableRow, names: list[str], columns: Columns, findings: Findings) -> TableRecord | None:
     if len(row.cells) != len(names):
         count = len(row.cells)
-        message = f"this row has {count} cell{'s' if count > 1 else ''}, the header has {len(names)}"
+        message = f"this row has {plural(count, 'cell')}, the header has {len(names)}"
         hint = (
             r"an empty cell is '| |'; a pipe inside a cell is '\|'; 'or' is written 'or'; a table ends at an empty line"
         )

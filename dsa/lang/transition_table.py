@@ -176,7 +176,7 @@ def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
 
 def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign | Revoke:
     span = update.span
-    assert span is not None, "cells.updates gives every update its place"
+    assert span is not None, "every update from cells.updates has its place"
     if update.variable not in names.variables:
         names.report_unknown("variable", cells.WrittenName(update.variable, span), findings)
         return update

@@ -5,7 +5,6 @@ The functions return text (`dsa.targets.statechart` returns a class). They use n
 
 from collections.abc import Callable
 
-from dsa.errors import DsaError
 from dsa.machine import Machine
 from dsa.targets.dot import dot
 from dsa.targets.mermaid import mermaid
@@ -23,18 +22,14 @@ FORMATS: dict[str, Callable[[Machine], str]] = {
 }  # fmt: skip
 
 
-class FormatError(DsaError, ValueError):
-    """Raised for an unknown format."""
-
-
 def emit(machine: Machine, format: str) -> str:  # noqa: A002  (the word of the command line, and a public name)
-    """Return a machine as text in one of `FORMATS`. Raises FormatError for another format, ExportError for a machine that a tool cannot take."""
+    """Return a machine as text in one of `FORMATS`. Raises ExportError for another format, or a machine that a tool cannot take."""
     if format not in FORMATS:
-        raise FormatError(f"there is no format '{format}'; there is: {', '.join(FORMATS)}")
+        raise ExportError(f"there is no format '{format}'; there is: {', '.join(FORMATS)}")
     return FORMATS[format](machine)
 
 
 __all__ = [
-    "FORMATS", "ExportError", "FormatError", "dot", "emit", "mermaid", "prism", "promela", "scxml", "table", "tla",
+    "FORMATS", "ExportError", "dot", "emit", "mermaid", "prism", "promela", "scxml", "table", "tla",
     "xstate",
 ]  # fmt: skip

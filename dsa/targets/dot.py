@@ -1,8 +1,7 @@
-"""A machine as Graphviz DOT; `dsa.edge.images` makes pictures of it.
+"""Graphviz DOT: the text of a machine's diagram; `dsa.edge.images` makes pictures of it.
 
-Takes a machine, gives text; the same machine gives the same text. Only what Graphviz and its port graphviz-pure draw
-alike is used. Colour never stands alone: a verdict is also a kind of line, and a row that sets workflow state is a
-double line, so that the picture reads the same in black and white.
+The same machine always gives the same text. It uses only what Graphviz and its port graphviz-pure draw alike. Colour is never the only sign: a verdict
+is also a kind of line, and a row that sets workflow state is a double line, so that the picture reads the same in black and white.
 
 A row's text is a node of its own in the middle of its arrow: Graphviz lets labels of edges cover each other, and lines
 run through them, but keeps nodes apart and leads lines around them.

@@ -1,6 +1,6 @@
-"""A machine as a Mermaid `stateDiagram-v2`, and steps as a `flowchart`, as GitHub and many editors render them.
+"""Mermaid diagrams: a machine as a `stateDiagram-v2`, and steps as a `flowchart`, as GitHub and many editors render them.
 
-Takes a machine, gives text; the same machine gives the same text. Every id is made here (`s_review_draft`) and the
+The same machine always gives the same text. Every id is made here (`s_review_draft`) and the
 true name is its label: Mermaid's grammar trips over dots and over names such as `end`, `note` and `state`.
 """
 

@@ -32,7 +32,7 @@ _LONGEST = 60
 
 
 class ExportError(DsaError, ValueError):
-    """Raised when a machine cannot be written for a tool at these parameter values; the message says why."""
+    """Raised for an unknown format, or a machine that a tool cannot take at these parameter values; the message says why."""
 
 
 class Identifiers:

@@ -148,7 +148,7 @@ class _RowCode:
             )
 
     def is_met(self, model: Memory, occurrence: semantics.Occurrence) -> bool:
-        """Return whether this row's condition is true here, with `else` as S3 has it."""
+        """Return whether this row's condition is true here, with `else` as in S3."""
         return self._is_enabled(self.row, self._valuation(model, occurrence))
 
     def take(self, model: Memory, occurrence: semantics.Occurrence) -> None:

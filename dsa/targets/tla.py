@@ -57,7 +57,7 @@ def tla_unsaid(machine: Machine) -> tuple[str, ...]:
 
 
 def is_module_name(name: str) -> bool:
-    """Return whether TLC takes a module of this name; it gives names that begin with WF_ or SF_ a meaning."""
+    """Return whether TLC accepts this name for a module; names that begin with WF_ or SF_ have a meaning in TLA+."""
     return _MODULE.fullmatch(name) is not None and name not in _OTHER_MODULES
 
 

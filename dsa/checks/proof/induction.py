@@ -57,7 +57,7 @@ class RankEvidence:
 
     For `leads to` (the observed system's variable WAITING says that Q is owed) a rank counts where WAITING is true. There must be
     a promise there (S12), unless something `Fair` is awaited. Every command from WAITING to WAITING makes the rank smaller, or keeps it equal, has the
-    same `awaited` (not None) at both ends and does not end it: a promise is not in the command's `ended`; something `Fair` does not
+    same `awaited` (not None) at both ends and does not end it: a promise is not in the command's `endings`; something `Fair` does not
     happen at the command's moment, and wherever it is awaited and WAITING is true some command at whose moment it happens is enabled.
 
     For `from everywhere possible` (NOW says that P holds) a rank counts where NOW is false. There, some command of `strategy` is
