@@ -37,12 +37,12 @@ from dsa.expr import (
     Value,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
     evaluate,
-    negated,
-    simplified,
-    substituted,
+    negation,
+    simplify,
+    substitute,
 )
 from dsa.ground_system import GroundWatch, ground
 from dsa.machine import Machine, Timer, minima
@@ -171,7 +171,7 @@ def _row_faults(machine: Machine, row: Transition) -> Iterator[tuple[str, Transi
     yield from _updates(machine, row)
     yield from _effects(machine, row)
     yield from _other_event(machine, row)
-    now = row.target if row.target == STAY else machine.entered(row.target)
+    now = row.target if row.target == STAY else machine.entry_leaf(row.target)
     for target in (*machine.leaves, STAY):
         if target != now:
             yield f"target {target} instead of {row.target}", attrs.evolve(row, target=target)
@@ -269,7 +269,10 @@ def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[
         yield f"{name} = {expr.unparse(twice)}, its update doubled", Assign(name, twice)
     domain = machine.values_of[name]
     if domain.contains(True):  # noqa: FBT003  (a truth value)
-        yield f"{name} = {expr.unparse(negated(value))} instead of {expr.unparse(value)}", Assign(name, negated(value))
+        yield (
+            f"{name} = {expr.unparse(negation(value))} instead of {expr.unparse(value)}",
+            Assign(name, negation(value)),
+        )
     elif _is_number(machine, value):
         for by in (1, -1):
             neighbour = _plus(value, by)
@@ -277,7 +280,7 @@ def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[
 
 
 def _read_again(value: expr.Expr, name: str) -> expr.Expr:
-    return substituted(value, lambda node: value if isinstance(node, expr.Name) and node.name == name else node)
+    return substitute(value, lambda node: value if isinstance(node, expr.Name) and node.name == name else node)
 
 
 def _effects(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
@@ -297,7 +300,7 @@ def _effects(machine: Machine, row: Transition) -> Iterator[tuple[str, Transitio
 def _plus(node: expr.Expr, by: int) -> expr.Expr:
     if isinstance(node, expr.Integer):
         return expr.Integer(node.value + by)
-    return simplified(expr.Arithmetic("+" if by > 0 else "-", node, expr.Integer(abs(by))))
+    return simplify(expr.Arithmetic("+" if by > 0 else "-", node, expr.Integer(abs(by))))
 
 
 def _is_number(machine: Machine, whole: expr.Expr) -> bool:
@@ -544,7 +547,7 @@ class _ReachableSets:
     """Where the runs of a system can be at its parameters' values: numbers of configurations, by their location."""
 
     def __init__(self, system: System, limits: SearchLimits, machine: Machine) -> None:
-        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, expired=limits.is_expired)
+        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, is_late=limits.is_expired)
         self._data: dict[int, list[int]] = {}
         for layer in search(self._ground, (), attrs.evolve(limits, max_states=MAX_STATES)).layers or ():
             for location, data in (divmod(number, self._ground.volume) for number in layer):
@@ -637,7 +640,7 @@ class _Difference:
 
     def _form(self, command: GuardedCommand, places: tuple[Location, ...]) -> tuple[object, ...]:
         rivals = () if self.never_two else command.rivals
-        taken = command.enabled, command.safe, rivals
+        taken = command.enabled_when, command.safe, rivals
         return taken, places[command.target], command.updates, command.effects, _timers(command)
 
     def _same(self, command: GuardedCommand, other: GuardedCommand) -> Expr:
@@ -647,7 +650,7 @@ class _Difference:
             return FALSE
         variables = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
         return all_of(
-            compared(command.after.get(n, variable), "==", other.after.get(n, variable)) for n, variable in variables
+            comparison(command.after.get(n, variable), "==", other.after.get(n, variable)) for n, variable in variables
         )
 
     def _mismatch(self, command: GuardedCommand, others: Iterable[tuple[GuardedCommand, Expr]]) -> Expr:
@@ -656,10 +659,10 @@ class _Difference:
         alike = [(self._taken(other), same) for other, same in others if same != FALSE]
         if any(theirs == mine and same == TRUE for theirs, same in alike):
             return FALSE
-        return all_of([mine, negated(any_of(all_of(each) for each in alike))])
+        return all_of([mine, negation(any_of(all_of(each) for each in alike))])
 
     def _taken(self, command: GuardedCommand) -> Expr:
-        return all_of([command.enabled, command.safe]) if self.never_two else command.condition
+        return all_of([command.enabled_when, command.safe]) if self.never_two else command.condition
 
 
 def _by_occurrence(commands: tuple[GuardedCommand, ...]) -> dict[Occurrence, list[GuardedCommand]]:
@@ -671,4 +674,4 @@ def _by_occurrence(commands: tuple[GuardedCommand, ...]) -> dict[Occurrence, lis
 
 def _timers(command: GuardedCommand) -> frozenset[Promise]:
     """Return the timers that a command ends: one whose source is left and entered again starts anew (S11)."""
-    return frozenset(promise for promise in command.ended if isinstance(promise, tuple))
+    return frozenset(promise for promise in command.endings if isinstance(promise, tuple))

@@ -33,11 +33,11 @@ from dsa.expr import (
     Value,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
-    negated,
-    simplified,
-    substituted,
+    negation,
+    simplify,
+    substitute,
     unparse,
 )
 from dsa.system import GuardedCommand, System, after, at_location, at_start, happens
@@ -86,7 +86,7 @@ def observer_of(system: System, form: ObservableForm, values: Mapping[str, Value
     """
     match form:
         case Always(condition):
-            return _moments(system, negated(condition))
+            return _moments(system, negation(condition))
         case Never(condition) | Possible(condition):
             return _moments(system, condition)
         case UnchangedClaim(trigger, expressions):
@@ -122,7 +122,7 @@ def _taken(system: System, condition: "_AtCommand") -> Iterator[WatchedCondition
 def _changes(system: System, trigger: Expr, expressions: tuple[Expr, ...]) -> Iterator[WatchedCondition]:
     def change_condition(command: GuardedCommand) -> Expr:
         here = command.source
-        differs = (compared(at_location(system, here, e), "!=", after(system, command, e)) for e in expressions)
+        differs = (comparison(at_location(system, here, e), "!=", after(system, command, e)) for e in expressions)
         return all_of([after(system, command, trigger), any_of(differs)])
 
     return _taken(system, change_condition)
@@ -133,13 +133,13 @@ def _only_after(system: System, later: Expr, earlier: Expr) -> Observer:
     start = at_start(system, earlier)
 
     def early(command: GuardedCommand) -> Expr:
-        return all_of([after(system, command, later), negated(after(system, command, earlier)), negated(history)])
+        return all_of([after(system, command, later), negation(after(system, command, earlier)), negation(history)])
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
         yield TRUE, ((HISTORY, any_of([history, after(system, command, earlier)])),)
 
     observer_system = _extend_system(system, [_flag(HISTORY, start)], update)
-    at_once = all_of([at_start(system, later), negated(start)])
+    at_once = all_of([at_start(system, later), negation(start)])
     return Observer(observer_system, at_once, tuple(_taken(system, early)))
 
 
@@ -148,9 +148,9 @@ def _obligation_observer(system: System, cause: Expr, goal: Expr) -> Observer:
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
         is_owed = any_of([obligation, after(system, command, cause)])
-        yield TRUE, ((OBLIGATION, all_of([is_owed, negated(after(system, command, goal))])),)
+        yield TRUE, ((OBLIGATION, all_of([is_owed, negation(after(system, command, goal))])),)
 
-    start = all_of([at_start(system, cause), negated(at_start(system, goal))])
+    start = all_of([at_start(system, cause), negation(at_start(system, goal))])
     return Observer(_extend_system(system, [_flag(OBLIGATION, start)], update), FALSE, (), obligation)
 
 
@@ -166,51 +166,51 @@ def _at_most(system: System, upper_bound: Expr, condition: Expr, values: Mapping
     """Count moments of `condition` up to the bound; one more is a violation, and is not counted."""
 
     def over(command: GuardedCommand) -> Expr:
-        return all_of([after(system, command, condition), compared(_COUNT, ">=", simplified(upper_bound))])
+        return all_of([after(system, command, condition), comparison(_COUNT, ">=", simplify(upper_bound))])
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
         is_counted = after(system, command, condition)
-        room = compared(_COUNT, "<", simplified(upper_bound))
+        room = comparison(_COUNT, "<", simplify(upper_bound))
         yield all_of([is_counted, room]), ((COUNT, _one_more(_COUNT)),)
-        yield negated(all_of([is_counted, room])), ()
+        yield negation(all_of([is_counted, room])), ()
 
     first = _truth_of(at_start(system, condition), values)
     observer_system = _extend_system(system, [_counter(upper_bound, first=first)], update)
     return Observer(
-        observer_system, compared(simplified(upper_bound), "<", Integer(int(first))), tuple(_taken(system, over))
+        observer_system, comparison(simplify(upper_bound), "<", Integer(int(first))), tuple(_taken(system, over))
     )
 
 
 def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) -> Observer:
     """Count within a scope: at one moment it closes, then opens, then E is counted."""
     assert form.between is not None, "the other form has no scope"
-    (opens, closes), condition, most = form.between, form.counted, simplified(form.bound)
+    (opens, closes), condition, most = form.between, form.moment, simplify(form.bound)
 
     def parts(command: GuardedCommand) -> tuple[Expr, Expr, Expr]:
-        still = all_of([_OPEN, negated(after(system, command, closes))])
+        still = all_of([_OPEN, negation(after(system, command, closes))])
         return still, after(system, command, opens), after(system, command, condition)
 
     def over(command: GuardedCommand) -> Expr:
         still, opens_now, is_counted = parts(command)
-        within = all_of([still, is_counted, compared(_COUNT, ">=", most)])
-        too_many = any_of([compared(most, "<", Integer(0)), all_of([is_counted, compared(most, "<", Integer(1))])])
-        return any_of([within, all_of([negated(still), opens_now, too_many])])
+        within = all_of([still, is_counted, comparison(_COUNT, ">=", most)])
+        too_many = any_of([comparison(most, "<", Integer(0)), all_of([is_counted, comparison(most, "<", Integer(1))])])
+        return any_of([within, all_of([negation(still), opens_now, too_many])])
 
     def update(command: GuardedCommand) -> Iterator["_Case"]:
         still, opens_now, is_counted = parts(command)
-        room, space = compared(_COUNT, "<", most), compared(Integer(0), "<", most)
+        room, space = comparison(_COUNT, "<", most), comparison(Integer(0), "<", most)
         more = all_of([is_counted, room])
         anew = all_of([is_counted, space])
         yield all_of([still, more]), ((COUNT, _one_more(_COUNT)),)
-        yield all_of([still, negated(more)]), ()
-        yield all_of([negated(still), opens_now, anew]), ((OPEN, TRUE), (COUNT, Integer(1)))
-        yield all_of([negated(still), opens_now, negated(anew)]), ((OPEN, TRUE), (COUNT, Integer(0)))
-        yield all_of([negated(still), negated(opens_now)]), ((OPEN, FALSE), (COUNT, Integer(0)))
+        yield all_of([still, negation(more)]), ()
+        yield all_of([negation(still), opens_now, anew]), ((OPEN, TRUE), (COUNT, Integer(1)))
+        yield all_of([negation(still), opens_now, negation(anew)]), ((OPEN, TRUE), (COUNT, Integer(0)))
+        yield all_of([negation(still), negation(opens_now)]), ((OPEN, FALSE), (COUNT, Integer(0)))
 
     opens_at_start = at_start(system, opens)
     first = _truth_of(all_of([opens_at_start, at_start(system, condition)]), values)
     observer_system = _extend_system(system, [_flag(OPEN, opens_at_start), _counter(most, first=first)], update)
-    at_once = all_of([opens_at_start, compared(most, "<", Integer(int(first)))])
+    at_once = all_of([opens_at_start, comparison(most, "<", Integer(int(first)))])
     return Observer(observer_system, at_once, tuple(_taken(system, over)))
 
 
@@ -233,7 +233,7 @@ def _truth_of(condition: Expr, values: Mapping[str, Value]) -> bool:
     def leaf(node: Leaf) -> Expr:
         return constant(values[node.name]) if isinstance(node, Name) and node.name in values else node
 
-    truth = substituted(condition, leaf)
+    truth = substitute(condition, leaf)
     if not isinstance(truth, Boolean):
         raise NotDecidedError(f"whether this counts at the start depends on parameters: {unparse(truth)}")
     return truth.value
@@ -251,8 +251,8 @@ def _extend_system(
     commands = []
     for command in system.commands:
         for condition, updates in update(command):
-            new_condition = all_of([command.enabled, condition])
+            new_condition = all_of([command.enabled_when, condition])
             changes = tuple((name, value) for name, value in updates if value != Name(name, "variable"))
             if new_condition != FALSE:
-                commands.append(attrs.evolve(command, enabled=new_condition, updates=(*command.updates, *changes)))
+                commands.append(attrs.evolve(command, enabled_when=new_condition, updates=(*command.updates, *changes)))
     return attrs.evolve(system, variables=(*system.variables, *variables), commands=tuple(commands))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from dsa.declarations import Assign, Transition
-from dsa.errors import Located, Span
+from dsa.errors import SourceNode, Span
 from dsa.expr import And, Environment, Expr, Value, holds, names, unparse
 from dsa.machine import Machine, environment
 from dsa.semantics import Configuration, Occurrence, candidates, enabled_rows
@@ -28,7 +28,7 @@ def cell(row: Transition, column: str) -> Span:
     return place(row.span_of(column), row.span)
 
 
-def line_of(declaration: Located) -> int:
+def line_of(declaration: SourceNode) -> int:
     """Return the line of a row or a declaration, 0 of one without text."""
     return declaration.span.line if declaration.span else 0
 

@@ -392,7 +392,7 @@ class _PropertyJudge:
         now = {
             place: Name(NOW, "variable")
             if needs_memory
-            else result.ground.grounded(at_location(self._system, place, form.condition))
+            else result.ground.ground_condition(at_location(self._system, place, form.condition))
             for place in places
         }
         dead_places = unable_positions(result.graph, result.graph.marks_where(now))
@@ -479,16 +479,16 @@ def _never_comes(form: LeadsTo, machine: Machine, run: tuple[TraceMoment, ...], 
 
 def _rests(form: LeadsTo, machine: Machine, last: TraceMoment) -> str:
     """Return why nothing more needs to happen after the last moment of a run."""
-    here, failing_effects = last.configuration, form.doubted("fails") - machine.failures_handled
+    here, failing_effects = last.configuration, form.doubtful_effects("fails") - machine.failures_handled
     failed = sorted(
         effect for effect in failing_effects if effect in here.outstanding or last.names.get(effect) is True
     )
-    silent = sorted(form.doubted("never answers") & here.outstanding)
+    silent = sorted(form.doubtful_effects("never answers") & here.outstanding)
     if is_over(machine, here):
         return f"the run ends in {here.state}"
     if silent:
         return f"{', '.join(silent)} may never answer, and the run rests in {here.state} for ever"
-    if failed and (here.outstanding or machine.armed(here.state)):
+    if failed and (here.outstanding or machine.armed_timers(here.state)):
         return f"{failed[0]} may fail, and the run stops in {here.state}"
     return f"the run may rest in {here.state} for ever"
 
@@ -583,7 +583,7 @@ class _BreachTest:
     def _true(self, key: object, number: int) -> bool:
         if key not in self._conditions:
             return False
-        condition = self._ground.grounded(self._conditions[key])
+        condition = self._ground.ground_condition(self._conditions[key])
         return evaluate(condition, self._ground.values(number)) is True
 
 

@@ -10,7 +10,7 @@ from dsa.checks.places import cell, changed_by, place, read_by, rows_at, show_fa
 from dsa.checks.search.exploration import MAX_HELD, Exploration, Witness, diagrams_count
 from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
 from dsa.errors import Diagnostic, Severity, Span
-from dsa.machine import Machine, preceding
+from dsa.machine import Machine, timers_before
 from dsa.semantics import Configuration, Taken, after_effects, candidates, step
 from dsa.trace import show_events, show_occurrence, show_values
 
@@ -100,7 +100,7 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
 def _second_emission(exploration: Exploration, witness: Witness) -> Span:
     """Return the place where an outstanding effect is emitted again."""
     machine, row = exploration.machine, witness.refusal.rows[0]
-    state = witness.configuration.state if row.target == STAY else machine.entered(row.target)
+    state = witness.configuration.state if row.target == STAY else machine.entry_leaf(row.target)
     _, _, twice = after_effects(machine, witness.configuration.outstanding, row, state)
     spans = [item.span for item in row.effects if isinstance(item, Emit) and item.effect == twice and item.span]
     return spans[-1] if spans else cell(row, "effects")
@@ -215,10 +215,10 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
 def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
     """Return what to do about a row that no exploration takes: of a timer that never fires, which ones always come first (S11)."""
     ahead = [
-        preceding(location.precedence, (row.source, row.event))
+        timers_before(location.precedence, (row.source, row.event))
         for exploration in explorations
         for location, count in zip(exploration.ground.system.locations, exploration.result.locations, strict=True)
-        if count and (row.source, row.event) in exploration.machine.armed(location.state)
+        if count and (row.source, row.event) in exploration.machine.armed_timers(location.state)
     ]
     if not ahead or not all(ahead):
         return "fix its condition, or delete it: it is never true, or rows of inner states replace it"

@@ -83,7 +83,7 @@ def occurrence_of(machine: Machine, configuration: Configuration, percept: Scena
     """
     source = None
     if percept.event.startswith(TIMER_PREFIX):
-        timers = [*machine.armed(configuration.state), *machine.rows_from]
+        timers = [*machine.armed_timers(configuration.state), *machine.rows_from]
         source = next((where for where, event in timers if event == percept.event), None)
         if source is None:
             raise _MismatchError(f"no row is for '{percept.event}'")

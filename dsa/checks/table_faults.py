@@ -214,7 +214,7 @@ def _cancelled_at_once(machine: Machine, row: Transition) -> Iterator[Diagnostic
 
 
 def _emitted_into_final(machine: Machine, row: Transition) -> Iterator[Diagnostic]:
-    if row.target == STAY or machine.entered(row.target) not in machine.final_states:
+    if row.target == STAY or machine.entry_leaf(row.target) not in machine.final_states:
         return
     for item in row.effects:
         if isinstance(item, Emit) and item.effect in machine.answers:
@@ -520,8 +520,8 @@ def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
 def spec_differences(machine: Machine) -> tuple[Diagnostic, ...]:
     """Return where a machine declares an effect or a variable differently from its spec."""
     diagnostics = []
-    for statement in machine.stated:
-        declaration = statement.declared
+    for statement in machine.spec_declarations:
+        declaration = statement.declaration
         kind, declarations = (
             ("effect", machine.effects) if isinstance(declaration, Effect) else ("variable", machine.variables)
         )

@@ -46,11 +46,11 @@ from dsa.cli.command_line import (
     tell_json,
 )
 from dsa.edge.document_files import locate, read_document
-from dsa.errors import CODES, MOST_TOLD, Diagnostic, DocumentError, DsaError, MachineError, ParameterError, Span, more
+from dsa.errors import CODES, MOST_SHOWN, Diagnostic, DocumentError, DsaError, MachineError, ParameterError, Span, more
 from dsa.expr import Value
 from dsa.lang import DocumentReading
 from dsa.machine import Machine
-from dsa.trace import Trace, recorded, show_events, show_values
+from dsa.trace import Trace, show_events, show_values, to_record
 from dsa.trace_format import step_as_json
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
@@ -142,7 +142,7 @@ def _property(result: PropertyResult) -> dict[str, Any]:
 
 def steps_as_json(trace: Trace) -> list[dict[str, Any]]:
     """Return the steps of a trace as objects."""
-    return [step_as_json(step) for step in recorded(trace, "").steps]
+    return [step_as_json(step) for step in to_record(trace, "").steps]
 
 
 def as_sarif(checked: Iterable[Checked]) -> dict[str, Any]:
@@ -220,7 +220,7 @@ _VERDICT_WIDTH = len("VIOLATED")
 def tell(file: str, reading: DocumentReading, report: CheckReport | None, *, traces: int = 1) -> None:
     """Print what was found in a document."""
     found = (*reading.diagnostics, *(report.diagnostics if report else ()))
-    for diagnostic in found[:MOST_TOLD]:
+    for diagnostic in found[:MOST_SHOWN]:
         # A note needs no mending, so it takes one line.
         text = diagnostic.render()
         say(text.split("\n")[0] if diagnostic.severity == "info" else text)

@@ -50,7 +50,7 @@ from dsa.runtime.ledger import EventEntry
 from dsa.runtime.run_store import DamageError
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, step
 from dsa.text import plural
-from dsa.trace import aligned, show_events, show_occurrence, show_values
+from dsa.trace import align_rows, show_events, show_occurrence, show_values
 
 
 @attrs.frozen
@@ -296,9 +296,9 @@ def change_lines(changes: Iterable[DocumentChange]) -> Iterator[str]:
         found = list(group)
         yield f"{_HEADINGS[aspect]}:"
         cells = [(change.kind, change.what, change.name, _lines(change.old_line, change.new_line)) for change in found]
-        for change, line in zip(found, aligned(cells), strict=True):
+        for change, line in zip(found, align_rows(cells), strict=True):
             yield f"  {line}"
-            yield from (f"      {detail}" for detail in aligned(map(_detail, change.details)))
+            yield from (f"      {detail}" for detail in align_rows(map(_detail, change.details)))
 
 
 def _detail(detail: Detail) -> tuple[str, ...]:
@@ -396,7 +396,7 @@ def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: t
         now = [outcome.configuration for outcome in did]
         row = (show_occurrence(occurrence), now[-1].state, _lines(lines[0], lines[-1]), changed, _effects(did[-1]))
         cells.append((str(number), *row))
-    yield from aligned(cells)
+    yield from align_rows(cells)
 
 
 def _steps(

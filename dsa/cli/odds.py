@@ -30,7 +30,7 @@ from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.place import LEDGER
 from dsa.runtime.ledger import MachineEntry
-from dsa.trace import aligned, show_values
+from dsa.trace import align_rows, show_values
 
 
 def recordings(path: Path) -> list[tuple[str, str]]:
@@ -253,7 +253,7 @@ def _ends(found: RunOdds) -> list[str]:
     rows += [(f"{end.state}{_ENDS.get(end.kind, '')}", _bounds(bounds)) for end, bounds in found.ends]
     if found.never_ends.high > 0:
         rows.append(("never", _bounds(found.never_ends)))
-    return list(aligned(rows))
+    return list(align_rows(rows))
 
 
 def _no_success(answer: OddsAnswer) -> list[str]:
@@ -280,7 +280,7 @@ def _effects(answer: OddsAnswer) -> list[str]:
         per = found.per_success(found.cost) if found.cost else None
         known = (_bounds(found.cost) if found.cost else "", "", _bounds(per) if per else "")
         rows.append(("cost", *(known if found.is_known else ()), _number(found.worst_cost)))
-    return list(aligned([heading, *rows])) if rows else []
+    return list(align_rows([heading, *rows])) if rows else []
 
 
 def _estimate(found: Estimate) -> list[str]:
@@ -289,7 +289,7 @@ def _estimate(found: Estimate) -> list[str]:
     rows += [_guard(guard) for guard in found.guards]
     point = found.point.success
     lines = [
-        *aligned(rows),
+        *align_rows(rows),
         "",
         f"success, from {found.runs} recorded runs: {_bounds(point) if point else 'not known'} at these rates",
         *_success_bounds(found, level),

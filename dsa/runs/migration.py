@@ -116,7 +116,7 @@ def _difference_words(pair: Pair, here: ConfigurationPair) -> str | None:
     words = pair.apart(here)
     if words is None:
         timers = [
-            ", ".join(f"{event} of {source}" for source, event in sorted(moves.machine.armed(at.state)))
+            ", ".join(f"{event} of {source}" for source, event in sorted(moves.machine.armed_timers(at.state)))
             for moves, at in zip((pair.old, pair.new), here, strict=True)
         ]
         if timers[0] == timers[1]:

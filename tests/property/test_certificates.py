@@ -30,8 +30,8 @@ from dsa.checks.table_faults import definition4
 from dsa.declarations import AtMost, ExpectedCount, Probability
 from dsa.edge.document_files import read_document, shipped
 from dsa.expr import EnumDomain, evaluate
-from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify
-from dsa.lang import expanded, read_machine
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim, verify
+from dsa.lang import expand_steps, read_machine
 from dsa.machine import Machine
 from dsa.semantics import Configuration
 from dsa.system import closed_system
@@ -56,7 +56,9 @@ def agree(machine: Machine, most: int = MOST) -> str:
         return "a fault is reachable"
     claim.explore()
     assert {key.partition(" :flag")[0] for key in claim.keys} == {told(machine, here) for here in expected}
-    accepts(text, {"form": STUCK, "parts": [], "at": at}, is_true=not any(stuck(machine, here) for here in expected))
+    accepts(
+        text, {"form": NO_DEADLOCK, "parts": [], "at": at}, is_true=not any(stuck(machine, here) for here in expected)
+    )
     accepts(text, {"form": REST, "parts": [], "at": at}, is_true=comes_to_rest(machine, expected))
     for declared in machine.properties:
         property_agrees(machine, declared.form, text, at)
@@ -87,7 +89,7 @@ def accepts(text: str, claim: dict, *, is_true: bool) -> None:
 def guarded_and_same_steps(machine: Machine, text: str, at: dict) -> None:
     """See that the kernel knows Definition 4 where every row keeps it, and that the compiled step takes its table of steps."""
     if all(found.severity != "error" for found in definition4(machine)):
-        explore_claim(text, {"form": GUARDED, "parts": []}, MOST * 10)
+        explore_claim(text, {"form": DEFINITION_4, "parts": []}, MOST * 10)
     claim = Claim(text, {"form": TABLE, "parts": [], "at": at, "proofs": []})
     try:
         require_few_cases(machine, claim, MOST * 10)
@@ -279,7 +281,7 @@ def readable():
 
 @pytest.mark.parametrize("machine", list(readable()))
 def test_the_kernel_agrees_on_every_machine_of_the_specs(machine):
-    agree(attrs.evolve(expanded(machine), properties=machine.properties))
+    agree(attrs.evolve(expand_steps(machine), properties=machine.properties))
 
 
 @pytest.mark.parametrize(
@@ -323,10 +325,12 @@ def test_every_verdict_of_the_shipped_machines_is_accepted_by_the_kernel_alone(n
     certify_verdicts(certifier, verdicts)
     made = certifier.draft()
     explored_at = [exploration.parameters for exploration in verdicts.explorations]
-    owed = [FAULTLESS, STUCK, *([REST] if proofs.rest else [])]
+    owed = [FAULTLESS, NO_DEADLOCK, *([REST] if proofs.rest else [])]
     held = [p.text for p in verdicts.properties if p.verdict == "HOLDS" and not isinstance(p.claim.form, ODDS)]
-    claimed = Counter([*owed, GUARDED, *(p.text for p in proofs.properties if p.verdict == "PROVED")])
-    claimed += Counter([GUARDED, *[TABLE] * 2 * len(explored_at), *[FAULTLESS, STUCK, *held] * len(explored_at)])
+    claimed = Counter([*owed, DEFINITION_4, *(p.text for p in proofs.properties if p.verdict == "PROVED")])
+    claimed += Counter(
+        [DEFINITION_4, *[TABLE] * 2 * len(explored_at), *[FAULTLESS, NO_DEADLOCK, *held] * len(explored_at)]
+    )
     assert Counter(claim["form"].format(*claim["parts"]) for claim in made.certificate["claims"]) == claimed
     other = {(p.text, f"it is {p.verdict}") for p in proofs.properties if p.verdict != "PROVED" and p.is_asked}
     other |= {(p.text, f"it is {p.verdict}") for p in verdicts.properties if p.verdict != "HOLDS"}

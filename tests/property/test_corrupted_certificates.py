@@ -17,7 +17,7 @@ from dsa.checks.certificate.certificate_writer import FAULTLESS, Certifier, beha
 from dsa.checks.proof.prover import judge_at, prove
 from dsa.checks.report import check
 from dsa.errors import ParameterError
-from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE, Claim, verify
 from dsa.lang import dumps, read_machine
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -120,7 +120,7 @@ def why_valid(text: str, original: set[str], sentences: list[str]) -> str:
 
 def read_forms(text: str, claim: dict) -> list:
     """Return the properties that a claim spells, or what the kernel knows by a text."""
-    if claim["form"] in {FAULTLESS, STUCK, REST, GUARDED, TABLE}:
+    if claim["form"] in {FAULTLESS, NO_DEADLOCK, REST, DEFINITION_4, TABLE}:
         return [claim["form"]]
     said = claim["form"].format(*claim["parts"])
     read = read_machine(f"{text}\n## Properties\n\n- {said}\n", "certificate").machine
@@ -131,12 +131,12 @@ def is_true(machine: Machine, form, claim: dict) -> bool:
     """Judge a claim by other code than the kernel's, at the machine's parameter values."""
     if form == TABLE:  # of this machine, whose code is here
         return require_same_steps(machine, Claim(dumps(behaviour(machine)), claim)) is None
-    if form == GUARDED:
+    if form == DEFINITION_4:
         return is_guarded(machine)
     known = walked(machine, 20_000)
     if not isinstance(known, set):
         return False
-    if form == STUCK:
+    if form == NO_DEADLOCK:
         return not any(stuck(machine, here) for here in known)
     if form == REST:
         return comes_to_rest(machine, known)

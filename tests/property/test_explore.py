@@ -61,7 +61,7 @@ def plainly(machine: Machine) -> Plainly | None:
                 distance[result.configuration] = distance[here] + 1
                 order.append(result.configuration)
         transitions += accepted
-        waits = here.outstanding or machine.armed(here.state) or here.state in machine.final_states
+        waits = here.outstanding or machine.armed_timers(here.state) or here.state in machine.final_states
         if not accepted and not waits and not is_over:
             stuck.setdefault(here.state, distance[here])
         if len(order) > MOST:

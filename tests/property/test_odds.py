@@ -31,7 +31,7 @@ def occurrences(machine, configuration, first):
         return []
     if configuration.outstanding:
         return [(event, None) for effect in sorted(configuration.outstanding) for event in machine.answers[effect]]
-    if timers := machine.armed(state):
+    if timers := machine.armed_timers(state):
         return [(event, source) for source, event in timers]
     outside = [
         event.name for event in machine.events if event.origin == OUTSIDE and machine.rows_for(state, event.name)

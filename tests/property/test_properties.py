@@ -188,8 +188,8 @@ def features(machine: Machine) -> dict[str, bool]:
         "literals with other names": bool(values & {*machine.leaves, *machine.event_named, *machine.effect_named}),
         "strong fairness": any(form.fair and not form.is_weak for form in promised),
         "weak fairness": any(form.is_weak for form in promised),
-        "even if it fails": any(form.doubted("fails") for form in promised),
-        "even if it never answers": any(form.doubted("never answers") for form in promised),
+        "even if it fails": any(form.doubtful_effects("fails") for form in promised),
+        "even if it never answers": any(form.doubtful_effects("never answers") for form in promised),
     }
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from dsa.checks.search.state_graph import components
-from dsa.compiled_step import CompiledStep, Moved, compiled_step
+from dsa.compiled_step import CompiledStep, Move, compiled_step
 from dsa.declarations import OUTSIDE
 from dsa.errors import ParameterError
 from dsa.expr import EnumDomain, Interval, RangeDomain, Value, show_value
@@ -363,7 +363,7 @@ class _GraphKernel(_BoundedKernel):
         ranks: dict[int, Rank] = {}
         for number, part in enumerate(map(frozenset, components(sorted(nodes), following))):
             inside = [step for place in part for step in self._lowering_steps(place) if step.target in part]
-            promises = frozenset.intersection(*(frozenset(self.promised(self.nodes[place])) for place in part))
+            promises = frozenset.intersection(*(frozenset(self.promises(self.nodes[place])) for place in part))
             lasting_promises = promises.difference(*(step.ended_promises for step in inside))
             why, able = self._fair(part, inside)
             deeper = {} if lasting_promises or not why else self._levels(part - able)
@@ -412,7 +412,7 @@ def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) ->
     sizes = {variable.name: _size(machine, variable.name) for variable in machine.variables}
     count = sum(
         prod(sizes.get(name, 2) for name in names)
-        * prod(len(claim.verdicts[guard]) for guard in claim.asked(rows))
+        * prod(len(claim.verdicts[guard]) for guard in claim.guards_in(rows))
         * _orders(machine, leaf)
         for leaf, *_, rows, names in claim.cases()
     )
@@ -422,7 +422,7 @@ def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) ->
 
 def _orders(machine: Machine, leaf: str) -> int:
     """Return in how many ways the timers of a leaf may precede one another."""
-    durations = [duration_ms(machine, timer) for timer in machine.armed(leaf)]
+    durations = [duration_ms(machine, timer) for timer in machine.armed_timers(leaf)]
     return 1 << sum(shorter < longer for shorter in durations for longer in durations)
 
 
@@ -508,7 +508,7 @@ class _StepComparison:
         )
         return Configuration(at.state, values, at.outstanding, at.precedence)
 
-    def _require_taken(self, here: Configuration, numbers: Mapping[str, int], taken: Any, result: Moved | None) -> None:  # noqa: ANN401
+    def _require_taken(self, here: Configuration, numbers: Mapping[str, int], taken: Any, result: Move | None) -> None:  # noqa: ANN401
         """Raise AssertionError unless a row is taken where the table has one, and leads where that does."""
         assert (result is None) == (taken is None), "one takes a row, the other does not"
         if result is None:
@@ -523,7 +523,7 @@ class _StepComparison:
         begun_effects = [effect for effect in emitted_effects if effect not in self._claim.effects]
         begun_effects += [effect for effect in out if effect not in here.outstanding or effect in ends]
         assert list(move.effects) == emitted_effects, "it asks for other effects"
-        assert sorted(effect for _, effect, _ in move.started) == sorted(begun_effects), "other effects begin"
+        assert sorted(effect for _, effect, _ in move.starts) == sorted(begun_effects), "other effects begin"
         old, new = self._armed_timers[here.state], self._armed_timers[state]
         timer_names = [(isinstance(timer, DropTimer), f"{timer.source} {timer.event}") for timer in move.timers]
         fired_timers = {f"{move.row.source} {move.event}"} & old
@@ -544,7 +544,7 @@ def _precedence(order: Iterable[tuple[str, str]]) -> Precedence:
     return frozenset((timer(shorter), timer(longer)) for shorter, longer in order)
 
 
-def _sealed_move(compiled_step: CompiledStep, here: Configuration, occurrence: Occurrence) -> Moved | None:
+def _sealed_move(compiled_step: CompiledStep, here: Configuration, occurrence: Occurrence) -> Move | None:
     """Return what the compiled step takes where variables are sealed. Raises SealedError where it reads one."""
     try:
         move = compiled_step.move(here, occurrence)

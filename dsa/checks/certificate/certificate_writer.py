@@ -23,8 +23,8 @@ from dsa.checks.proof.induction import Evidence, ExhaustiveEvidence, Fair, Induc
 from dsa.checks.proof.prover import Proof, ProofReport
 from dsa.checks.report import CheckReport
 from dsa.declarations import Effect, Event
-from dsa.expr import Expr, Leaf, Name, Value, negated, show_value, substituted, unparse
-from dsa.kernel import GUARDED, REST, STUCK, TABLE
+from dsa.expr import Expr, Leaf, Name, Value, negation, show_value, substitute, unparse
+from dsa.kernel import DEFINITION_4, NO_DEADLOCK, REST, TABLE
 from dsa.machine import Machine, minima
 from dsa.system import Location, Promise, System
 from dsa.trace import show_values
@@ -101,7 +101,7 @@ class Certifier:
 
     def claim_definition4(self) -> bool:
         """Claim Definition 4 (S9), which needs no evidence: the kernel checks it wherever the rows lead, whatever the values are."""
-        return self._add(GUARDED, lambda claim: guard_claim(self._text, claim, MOST_CONFIGURATIONS))
+        return self._add(DEFINITION_4, lambda claim: guard_claim(self._text, claim, MOST_CONFIGURATIONS))
 
     def same_steps(self, values: Mapping[str, Value]) -> bool:
         """Claim that the generated step is the table at values of all parameters; a verifier compares the two."""
@@ -192,7 +192,11 @@ def kernel_claim(form: declarations.Form | str) -> Claim | None:
         case declarations.AtMost(bound, counted, None):
             return {"form": "at most {} {}", "parts": [unparse(bound), unparse(counted, alone=True)]}
         case declarations.AtMost(bound, counted, (opens, closes)):
-            parts = [unparse(bound), unparse(counted, alone=True), *(unparse(e, closed=True) for e in (opens, closes))]
+            parts = [
+                unparse(bound),
+                unparse(counted, alone=True),
+                *(unparse(e, is_closed=True) for e in (opens, closes)),
+            ]
             return {"form": "at most {} {} between {} and {}", "parts": parts}
     return None
 
@@ -233,9 +237,9 @@ def _kernel_text(expr: Expr) -> str:
         if not isinstance(node, Name):
             return node
         ghost = Name(_GHOSTS.get(node.name, node.name), node.kind)
-        return negated(ghost) if node.name == NOW else ghost
+        return negation(ghost) if node.name == NOW else ghost
 
-    return unparse(substituted(expr, leaf))
+    return unparse(substitute(expr, leaf))
 
 
 #: The obligations that make up one claim: that no fault is reachable.
@@ -277,7 +281,7 @@ def _certify_evidence(certifier: Certifier, report: ProofReport, faultless: Sequ
 def _other_claims(report: ProofReport) -> list[tuple[declarations.Form | str, Proof]]:
     """Return what was proved beyond the machine being free of faults, as forms."""
     deadlock = next(proof for proof in report.obligations if proof.name == "deadlock")
-    forms = [(STUCK, deadlock), (REST, report.rest), *((proof.form, proof) for proof in report.properties)]
+    forms = [(NO_DEADLOCK, deadlock), (REST, report.rest), *((proof.form, proof) for proof in report.properties)]
     return [(form, proof) for form, proof in forms if form and proof and proof.evidence is not None]
 
 
@@ -295,7 +299,7 @@ def certify_verdicts(certifier: Certifier, report: CheckReport) -> None:
     """Claim what every machine owes, and every property that holds, at the parameter values that a check explored."""
     for exploration in report.explorations:
         certifier.hold(FAULTLESS, exploration.parameters)
-        certifier.hold(STUCK, exploration.parameters)
+        certifier.hold(NO_DEADLOCK, exploration.parameters)
     certifier.claim_definition4()
     for result in report.properties:
         if result.verdict == "HOLDS" and result.claim is not None:

@@ -38,7 +38,7 @@ from dsa.expr import (
     Or,
     guards_read,
     show_value,
-    simplified,
+    simplify,
     unparse,
     unparse_domain,
 )
@@ -139,7 +139,7 @@ def line_at(span: Span | None) -> int | None:
 
 def _initial(machine: Machine) -> _Declarations:
     state = machine.state_named[machine.initial]
-    return {"": _Declaration(state.span, {"": machine.entered(machine.initial)})}
+    return {"": _Declaration(state.span, {"": machine.entry_leaf(machine.initial)})}
 
 
 def _states(machine: Machine) -> _Declarations:
@@ -327,7 +327,7 @@ def _percept(step: ScenarioStep) -> str:
 
 def canonical(expr: Expr) -> Expr:
     """Return an expression of the same value everywhere, spelled in one way: operands whose order makes no difference are sorted."""
-    return _sorted_operands(simplified(expr))
+    return _sorted_operands(simplify(expr))
 
 
 def _sorted_operands(expr: Expr) -> Expr:
@@ -373,7 +373,7 @@ class _Row:
             (row.is_else, canonical(row.condition), guards_read(row.condition)),
             tuple(updates),
             row.effects,
-            row.target if row.target == STAY else machine.entered(row.target),
+            row.target if row.target == STAY else machine.entry_leaf(row.target),
         )
 
     def alike(self, other: "_Row") -> int:

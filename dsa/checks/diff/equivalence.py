@@ -22,7 +22,7 @@ from dsa.compiled_step import compiled_step
 from dsa.declarations import OUTSIDE, Variable
 from dsa.errors import OccurrenceError
 from dsa.expr import OUTCOMES, BooleanDomain, EnumDomain, Outcome, Value, show_value
-from dsa.machine import ArmTimer, Machine, Precedence, preceding, read_guards, spelled_like, timers_after
+from dsa.machine import ArmTimer, Machine, Precedence, read_guards, spelled_like, timers_after, timers_before
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, is_over, start
 from dsa.system import MAX_COMBINATIONS
 
@@ -72,8 +72,8 @@ class Moves:
             comes = bool(rows) if event.origin == OUTSIDE else is_read and event.origin in here.outstanding
             if comes:
                 yield (event.name, None), Input(bool(rows), read_guards(rows), event.origin != OUTSIDE)
-        for source, timer in machine.armed(here.state):
-            if preceding(here.precedence, (source, timer)):
+        for source, timer in machine.armed_timers(here.state):
+            if timers_before(here.precedence, (source, timer)):
                 continue
             guards = read_guards(machine.rows_from[source, timer])
             yield (timer, source), Input(has_rows=True, guards=guards, must_be_taken=True)

@@ -63,7 +63,7 @@ def judge_question(question: Question, form: Probability | ExpectedCount) -> Jud
         good, words = _exactly(goal_chain, form, good=good, words=f"the probability is {_range_text(odds_range)}")
         words += "" if odds_range.is_exact else f", at worst {number_text(worst, 10)}"
     else:
-        odds_range = average_count(chain, form.counted)
+        odds_range = average_count(chain, form.moment)
         good, worst = odds_range.high <= form.at_most + _ROUNDING, odds_range.high
         words = f"{_many(odds_range)} are expected"
         if worst == inf:
@@ -140,7 +140,7 @@ def average_count(chain: Chain, condition: Expr) -> OddsRange:
 
 
 def _at_start(chain: Chain, condition: Expr) -> bool:
-    start = chain.ground.grounded(at_start(chain.system, condition))
+    start = chain.ground.ground_condition(at_start(chain.system, condition))
     return evaluate(start, chain.ground.values(chain.ground.start)) is True
 
 
@@ -150,7 +150,7 @@ def _edge_test(chain: Chain, condition: Expr) -> Callable[[int, Edge], bool]:
 
     @cache
     def at(command: int) -> Expr:
-        return chain.ground.grounded(after(chain.system, commands[command], condition))
+        return chain.ground.ground_condition(after(chain.system, commands[command], condition))
 
     @cache
     def there(node: int, command: int) -> bool:

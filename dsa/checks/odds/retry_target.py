@@ -16,7 +16,7 @@ from dsa.checks.odds.chain_solver import number_text
 from dsa.checks.odds.markov_chain import ChainTooLargeError
 from dsa.checks.odds.run_odds import Question, RunOdds, obstacles
 from dsa.declarations import Variable
-from dsa.expr import FALSE, Interval, Value, all_of, any_of, concrete, constant, negated, substituted
+from dsa.expr import FALSE, Interval, Value, all_of, any_of, concrete, constant, negation, substitute
 from dsa.machine import Machine
 from dsa.system import GuardedCommand, System, in_domain
 from dsa.text import closest
@@ -50,9 +50,9 @@ def limit(system: System, parameters: Iterable[str], success: Iterable[str]) -> 
     for command in plain:
         if decide.falls(command.condition):
             late.add(command.target)
-        enabled_when, safe = decide.condition(command.enabled), decide.condition(command.safe)
+        enabled_when, safe = decide.condition(command.enabled_when), decide.condition(command.safe)
         if all_of([enabled_when, safe]) != FALSE:
-            commands.append(attrs.evolve(command, enabled=enabled_when, safe=safe))
+            commands.append(attrs.evolve(command, enabled_when=enabled_when, safe=safe))
     read_variables = _read_variables(commands)
     variables = tuple(v for v in system.variables if v.name in read_variables)
     for variable in variables:
@@ -77,11 +77,11 @@ def _plain(system: System, decide: "_Decision") -> list[GuardedCommand]:
     fixed_variables = {v.name: v for v in system.variables if not decide.grows_with(v)}
     plain_commands = []
     for command in system.commands:
-        condition = all_of([command.enabled, *map(negated, command.rivals)])
+        condition = all_of([command.enabled_when, *map(negation, command.rivals)])
         safe = all_of(
             in_domain(fixed_variables[name], value) for name, value in command.updates if name in fixed_variables
         )
-        plain_commands.append(attrs.evolve(command, enabled=condition, rivals=(), safe=safe))
+        plain_commands.append(attrs.evolve(command, enabled_when=condition, rivals=(), safe=safe))
     return plain_commands
 
 
@@ -148,7 +148,7 @@ class _Decision:
         """Return the condition when what grows is infinite."""
         match node:
             case expr.Not(operand):
-                return negated(self.condition(operand))
+                return negation(self.condition(operand))
             case expr.And(operands):
                 return all_of(self.condition(operand) for operand in operands)
             case expr.Or(operands):
@@ -186,7 +186,7 @@ class _Decision:
         ((sign, right),) = whole.rest
         slope = self._slope(whole.first) - self._slope(right)
         if slope == 0:  # the two sides grow alike: what is between them does not depend on it
-            return substituted(whole, lambda node: constant(0) if self.grows(node) else node)
+            return substitute(whole, lambda node: constant(0) if self.grows(node) else node)
         if sign not in _OPPOSITE:
             raise NoLimitError(f"{self} is compared for equality")
         return expr.Boolean((sign in {">", ">="}) == (slope > 0))
@@ -218,7 +218,7 @@ class _Decision:
             )
             return constant(self._constants[node.name]) if is_known else node  # type: ignore[union-attr]  # a Name
 
-        value = substituted(whole, leaf)
+        value = substitute(whole, leaf)
         if not isinstance(value, expr.Integer):
             raise NoLimitError(f"{self} is multiplied by something that is not a constant")
         return value.value

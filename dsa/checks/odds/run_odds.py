@@ -109,7 +109,7 @@ class Question:
         """Build the chain, at other parameter values when they are given."""
         machine = self.system.machine.at(values) if values else self.system.machine
         return chain_of(
-            ground(attrs.evolve(self.system, machine=machine), expired=self.limits.is_expired), self.world, self.limits
+            ground(attrs.evolve(self.system, machine=machine), is_late=self.limits.is_expired), self.world, self.limits
         )
 
     def at(self, values: Mapping[str, Value] | None = None) -> RunOdds:

@@ -34,9 +34,9 @@ from dsa.expr import (
     Symbol,
     Value,
     any_of,
-    negated,
+    negation,
     show_value,
-    substituted,
+    substitute,
     unparse,
 )
 from dsa.system import GuardedCommand, Location, System
@@ -96,7 +96,7 @@ def _steps_before(
     region = whole(system)
     for index, command in enumerate(system.commands):
         if command.target == sight.location:
-            unseen = negated(any_of(conditions_at.get(command.source, ())))
+            unseen = negation(any_of(conditions_at.get(command.source, ())))
             yield command.source, command, [*region.condition(index), unseen, before(command, sight.condition)]
 
 
@@ -316,7 +316,7 @@ def expression_text(expr: Expr) -> str:
     def leaf(node: Leaf) -> Expr:
         return Name(OBSERVER_WORDS[node.name]) if isinstance(node, Name) and node.name in OBSERVER_WORDS else node
 
-    return unparse(substituted(expr, leaf))
+    return unparse(substitute(expr, leaf))
 
 
 def _by_rank(ranks: tuple[tuple[Expr, ...], ...]) -> str:

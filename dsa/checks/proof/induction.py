@@ -17,7 +17,7 @@ import attrs
 
 from dsa.checks.observers import WatchedCondition
 from dsa.checks.proof.solver import Logic, SolverAnswer
-from dsa.expr import TRUE, Compare, Expr, Leaf, Name, Value, disjunction, evaluate, negated, substituted, walk
+from dsa.expr import TRUE, Compare, Expr, Leaf, Name, Value, disjunction, evaluate, negation, substitute, walk
 from dsa.system import GuardedCommand, Promise, System, start_values
 
 
@@ -57,7 +57,7 @@ class RankEvidence:
     For `leads to` (the observed system's variable OBLIGATION is true while Q is owed) a rank counts where OBLIGATION is
     true. There must be a promise there (S12), unless something `Fair` is expected. Every command from OBLIGATION to
     OBLIGATION makes the rank smaller, or keeps it equal, has the same `expectations` (not None) at both ends and does
-    not end it: a promise is not in the command's `ended`; something `Fair` does not happen at the command's moment, and
+    not end it: a promise is not in the command's `endings`; something `Fair` does not happen at the command's moment, and
     wherever it is expected and OBLIGATION is true some command at whose moment it happens is enabled.
 
     For `from everywhere possible` (NOW is true while P holds) a rank counts where NOW is false. There, some command of `strategy` is
@@ -102,7 +102,7 @@ def before(command: GuardedCommand, condition: Expr) -> Expr:
     def leaf(node: Leaf) -> Expr:
         return command.after.get(node.name, node) if isinstance(node, Name) and node.kind == "variable" else node
 
-    return substituted(condition, leaf)
+    return substitute(condition, leaf)
 
 
 @attrs.frozen
@@ -116,7 +116,7 @@ class Region:
     def condition(self, index: int) -> list[Expr]:
         """Return when a command is taken and counts."""
         command = self.system.commands[index]
-        parts = [command.enabled, command.safe, *map(negated, command.rivals), self.while_true]
+        parts = [command.enabled_when, command.safe, *map(negation, command.rivals), self.while_true]
         return [part for part in parts if part != TRUE]
 
 
@@ -139,7 +139,7 @@ class Induction:
         system = self._system
         alive = {place: list(dict.fromkeys(conditions)) for place, conditions in candidates.items()}
         initial = start_values(system)
-        alive[0] = [c for c in alive.get(0, []) if self._logic.ask([negated(at_start(c, initial))]).can_be == "no"]
+        alive[0] = [c for c in alive.get(0, []) if self._logic.ask([negation(at_start(c, initial))]).can_be == "no"]
         todo = deque(self._region.commands)
         in_queue = set(todo)
         commands_from: dict[int, list[int]] = {}
@@ -168,7 +168,7 @@ class Induction:
         is_changed = False
         while goals:
             base = [*self._region.condition(index), *here]
-            answer = self._logic.ask([*base, disjunction([negated(after) for after in goals.values()])])
+            answer = self._logic.ask([*base, disjunction([negation(after) for after in goals.values()])])
             failures = set() if answer.can_be == "no" else self._broken_candidates(answer, goals, base)
             if not failures:
                 break
@@ -185,7 +185,7 @@ class Induction:
             failures = {c for c, after in goals.items() if evaluate(after, answer.values) is not True}
             if failures:
                 return failures
-        return {c for c, after in goals.items() if self._logic.ask([*base, negated(after)]).can_be != "no"}
+        return {c for c, after in goals.items() if self._logic.ask([*base, negation(after)]).can_be != "no"}
 
 
 def _plainest(lemmas: Sequence[Expr]) -> list[Expr]:
@@ -206,7 +206,7 @@ def at_start(condition: Expr, initial: Mapping[str, Expr]) -> Expr:
     def leaf(node: Leaf) -> Expr:
         return initial[node.name] if isinstance(node, Name) and node.kind == "variable" else node
 
-    return substituted(condition, leaf)
+    return substitute(condition, leaf)
 
 
 def unseen(logic: Logic, lemmas: Lemmas, sight: WatchedCondition) -> SolverAnswer:
@@ -270,7 +270,7 @@ class Slicer:
                 if goal in self._lemmas.get(command.source, ()):
                     lemmas.add(here)
                     continue
-                used_lemmas = self.used_lemmas(command.source, [*self._region.condition(index), negated(goal)])
+                used_lemmas = self.used_lemmas(command.source, [*self._region.condition(index), negation(goal)])
                 if used_lemmas is None:
                     return None
                 lemmas |= used_lemmas

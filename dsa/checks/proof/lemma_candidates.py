@@ -29,11 +29,11 @@ from dsa.expr import (
     Verdict,
     all_of,
     any_of,
-    compared,
+    comparison,
     constant,
     evaluate,
-    negated,
-    substituted,
+    negation,
+    substitute,
     unparse,
 )
 from dsa.machine import Machine, smallest_values
@@ -114,7 +114,7 @@ def candidates(samples: SampleTable, split: Iterable[str] = ()) -> list[expr.Exp
         if len(set(truth.values)) > 1:
             for side in (True, False):
                 part = samples.where([value is side for value in truth.values])
-                premise = negated(truth.name) if side else truth.name
+                premise = negation(truth.name) if side else truth.name
                 more = [c for c in [*_differences(part), *_sums(part)] if c not in known_bounds]
                 conditions += [any_of([premise, condition]) for condition in more]
                 conditions += [any_of([premise, condition]) for condition in _choices(part)]
@@ -130,13 +130,13 @@ def _domain(column: Column) -> tuple[expr.Expr, ...]:
     ):
         return ()
     low, high = column.domain.low, column.domain.high
-    return (compared(column.name, ">=", low), *(() if high is None else (compared(column.name, "<=", high),)))
+    return (comparison(column.name, ">=", low), *(() if high is None else (comparison(column.name, "<=", high),)))
 
 
 def _constants(truths: Iterable[Column]) -> Iterator[expr.Expr]:
     for truth in truths:
         if len(set(truth.values)) == 1:
-            yield truth.name if truth.values[0] else negated(truth.name)
+            yield truth.name if truth.values[0] else negation(truth.name)
 
 
 def _choices(samples: SampleTable) -> Iterator[expr.Expr]:
@@ -144,7 +144,7 @@ def _choices(samples: SampleTable) -> Iterator[expr.Expr]:
         assert isinstance(column.domain, expr.EnumDomain), "chosen by kind"
         values = [value for value in column.domain.values if value in column.values]
         if len(values) == 1:
-            yield compared(column.name, "==", expr.Symbol(values[0]))
+            yield comparison(column.name, "==", expr.Symbol(values[0]))
         elif len(values) < len(column.domain.values):
             yield expr.Member(column.name, tuple(map(expr.Symbol, values)))
 
@@ -160,7 +160,7 @@ def _implications(truths: Sequence[Column]) -> Iterator[expr.Expr]:
 
 
 def _is(truth: Column, value: expr.Value) -> expr.Expr:
-    return truth.name if value else negated(truth.name)
+    return truth.name if value else negation(truth.name)
 
 
 def _differences(samples: SampleTable) -> Iterator[expr.Expr]:
@@ -178,11 +178,11 @@ def _differences(samples: SampleTable) -> Iterator[expr.Expr]:
 def _bounds(column: Column, groups: tuple[int, ...]) -> Iterator[expr.Expr]:
     low, high = min(column.whole), max(column.whole)
     if low == high:
-        yield compared(column.name, "==", expr.Integer(low))
+        yield comparison(column.name, "==", expr.Integer(low))
         return
-    yield compared(column.name, ">=", expr.Integer(low))
+    yield comparison(column.name, ">=", expr.Integer(low))
     if _usual([(v, g) for v, g in zip(column.whole, groups, strict=True)], high):
-        yield compared(column.name, "<=", expr.Integer(high))
+        yield comparison(column.name, "<=", expr.Integer(high))
 
 
 def _pair_bounds(one: Column, other: Column, groups: tuple[int, ...]) -> Iterator[expr.Expr]:
@@ -191,7 +191,7 @@ def _pair_bounds(one: Column, other: Column, groups: tuple[int, ...]) -> Iterato
     if abs(most) > _LARGEST or not _usual(gaps, most) or _is_constant(one) or _is_constant(other):
         return
     right = other.name if most == 0 else expr.Arithmetic("+" if most > 0 else "-", other.name, expr.Integer(abs(most)))
-    yield compared(one.name, "<", other.name) if most == -1 else compared(one.name, "<=", right)
+    yield comparison(one.name, "<", other.name) if most == -1 else comparison(one.name, "<=", right)
 
 
 def _is_constant(column: Column) -> bool:
@@ -224,7 +224,7 @@ def _equations(names: list[tuple[expr.Name, int]], offset: int) -> Iterator[expr
     """Write a sum that is 0 with its positive terms on one side and its negative terms on the other; also as two bounds."""
     left = linear([(name, k) for name, k in names if k > 0], max(offset, 0))
     right = linear([(name, -k) for name, k in names if k < 0], max(-offset, 0))
-    yield from (compared(left, sign, right) for sign in ("==", "<=", ">="))
+    yield from (comparison(left, sign, right) for sign in ("==", "<=", ">="))
 
 
 def linear(terms: Iterable[tuple[expr.Expr, int]], offset: int) -> expr.Expr:
@@ -383,7 +383,7 @@ class Sampler:
             assert not isinstance(node, Verdict), "verdicts are decided in a system"
             return Name(repr(node.value)) if isinstance(node, Symbol) else Name(self._names[node.name])
 
-        return repr(expr.value) if isinstance(expr, Boolean) else unparse(substituted(expr, leaf))
+        return repr(expr.value) if isinstance(expr, Boolean) else unparse(substitute(expr, leaf))
 
     @staticmethod
     def _run(source: str) -> dict[str, Any]:

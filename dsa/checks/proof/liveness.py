@@ -37,9 +37,9 @@ from dsa.expr import (
     Symbol,
     all_of,
     any_of,
-    compared,
-    negated,
-    simplified,
+    comparison,
+    negation,
+    simplify,
 )
 from dsa.semantics import Occurrence
 from dsa.system import GuardedCommand, Promise, System
@@ -86,13 +86,13 @@ def measures(variables: Iterable[Variable]) -> Iterator[Expr]:
         match variable.domain:
             case RangeDomain(low, high):
                 if high is not None:
-                    numbers.append(simplified(Arithmetic("-", high, here)))
-                numbers.append(simplified(Arithmetic("-", here, low)))
+                    numbers.append(simplify(Arithmetic("-", high, here)))
+                numbers.append(simplify(Arithmetic("-", here, low)))
             case BooleanDomain():
-                others += [here, negated(here)]
+                others += [here, negation(here)]
             case EnumDomain(values):
                 for value in values:
-                    others += [compared(here, sign, Symbol(value)) for sign in ("==", "!=")]
+                    others += [comparison(here, sign, Symbol(value)) for sign in ("==", "!=")]
     yield from numbers
     yield from others
     if len(numbers) <= _MOST_SUMMED:
@@ -164,7 +164,7 @@ class RankSearch:
     def _is_bounded(self, part: frozenset[int], measure: Expr) -> bool:
         if not self._is_number(measure):
             return True
-        negative = [self._counted_commands.condition, compared(measure, "<", _ZERO)]
+        negative = [self._counted_commands.condition, comparison(measure, "<", _ZERO)]
         return all(self._needs.impossible(place, negative) for place in part & self._counted_commands.places)
 
     def _is_number(self, measure: Expr) -> bool:
@@ -181,9 +181,9 @@ class RankSearch:
         if later == measure:
             return "same or less"
         if self._is_number(measure):
-            not_less, more = compared(later, ">=", measure), compared(later, ">", measure)
+            not_less, more = comparison(later, ">=", measure), comparison(later, ">", measure)
         else:
-            not_less, more = negated(all_of([measure, negated(later)])), all_of([later, negated(measure)])
+            not_less, more = negation(all_of([measure, negation(later)])), all_of([later, negation(measure)])
         source, conditions = self._system.commands[index].source, self._counted_commands.commands[index]
         if self._needs.impossible(source, [*conditions, not_less]):
             return "less"
@@ -206,7 +206,7 @@ class ObligationProof:
 
     def __init__(self, session: ProofSession, form: LeadsTo, observer: Observer) -> None:
         self._session, self._fair = session, form.fair
-        self._system = attrs.evolve(observer.system, silent=form.doubted("never answers"))
+        self._system = attrs.evolve(observer.system, silent=form.doubtful_effects("never answers"))
         session.logic.learn(observer.system)
         guesses = session.guesses(self._system, session.samples(Sampler(self._system)), (OBLIGATION,))
         region = whole(self._system)
@@ -246,13 +246,13 @@ class ObligationProof:
     def _always(self, place: int, name: str) -> bool:
         """Return whether something fair is always possible at a location while Q is owed."""
         conditions = [command.condition for command in self._system.commands_at[place] if happens_with(name, command)]
-        return bool(conditions) and self._needs.impossible(place, [_IS_OWED, negated(any_of(conditions))])
+        return bool(conditions) and self._needs.impossible(place, [_IS_OWED, negation(any_of(conditions))])
 
     def _awaitable(self, places: frozenset[int], inner: Sequence[int]) -> Expectation | None:
         """Return what ends a loop although no number falls in it: a promise that the loop never keeps, or something fair that it never does."""
         commands: list[GuardedCommand] = [self._system.commands[index] for index in inner]
         promises = frozenset.intersection(*(self._system.promises(place) for place in places))
-        lasting_promises = sorted(promises.difference(*(command.ended for command in commands)), key=str)
+        lasting_promises = sorted(promises.difference(*(command.endings for command in commands)), key=str)
         if lasting_promises:
             return lasting_promises[0]
         for name in self._fair:
@@ -263,7 +263,7 @@ class ObligationProof:
 
 
 _NOW = Name(NOW, "variable")
-_NOT_YET = negated(_NOW)
+_NOT_YET = negation(_NOW)
 
 
 class ReachabilityProof:
@@ -291,7 +291,7 @@ class ReachabilityProof:
         open_places = frozenset(p for p in range(len(system.locations)) if not needs.impossible(p, [_NOT_YET]))
         for place in open_places:
             here = [system.commands[i].condition for i in sorted(strategy) if system.commands[i].source == place]
-            if not needs.impossible(place, [_NOT_YET, negated(any_of(here))]):
+            if not needs.impossible(place, [_NOT_YET, negation(any_of(here))]):
                 return None
         counted_commands: dict[int, Sequence[Expr]] = {}
         following = Region(system, tuple(sorted(strategy)), _NOT_YET)

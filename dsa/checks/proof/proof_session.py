@@ -12,7 +12,7 @@ from dsa.checks.proof.lemma_candidates import EXAMPLES, Sample, Sampler, candida
 from dsa.checks.proof.solver import Logic
 from dsa.checks.table_faults import start_outside
 from dsa.declarations import Always, Never
-from dsa.expr import FALSE, Expr, Value, negated
+from dsa.expr import FALSE, Expr, Value, negation
 from dsa.machine import FEW_VALUATIONS, Machine, every_valuation
 from dsa.semantics import Occurrence
 from dsa.system import System, closed_system, in_domain, start_values
@@ -74,11 +74,11 @@ class ProofSession:
         """Lemmas about the machine's own variables at each location, beyond their domains; the claims of its document are tried too."""
         guesses = self.guesses(self.system, self.own_samples)
         for fault in self.system.faults:
-            guesses[fault.location].append(negated(fault.condition))
+            guesses[fault.location].append(negation(fault.condition))
         for claim in self.machine.properties:
             if isinstance(claim.form, Always | Never):
                 for sight in observer_of(self.system, claim.form).sights:
-                    guesses[sight.location].append(negated(sight.condition))
+                    guesses[sight.location].append(negation(sight.condition))
         return self.inductive(whole(self.system), guesses, {})
 
     def guesses(self, system: System, samples: Iterable[Sample], split: Sequence[str] = ()) -> dict[int, list[Expr]]:

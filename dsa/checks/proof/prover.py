@@ -21,7 +21,7 @@ from dsa.checks.report import relied_on, text_of
 from dsa.checks.search.engine import SearchLimits
 from dsa.checks.table_faults import definition4
 from dsa.declarations import EverywherePossible, ExpectedCount, Form, LeadsTo, Possible, Probability, Property
-from dsa.expr import FALSE, Value, any_of, negated, unparse
+from dsa.expr import FALSE, Value, any_of, negation, unparse
 from dsa.machine import Machine
 from dsa.system import System, SystemFault, in_domain, start_values
 from dsa.trace import Trace, show_occurrence, show_values
@@ -61,7 +61,7 @@ _TEXTS = {
 def obligations(system: System) -> Iterator[Obligation]:
     """Yield the obligations of a system, the start's first."""
     initial = start_values(system)
-    outside = any_of(negated(in_domain(v, initial[v.name])) for v in system.machine.variables)
+    outside = any_of(negation(in_domain(v, initial[v.name])) for v in system.machine.variables)
     yield Obligation("start", "every variable starts in its domain", Observer(system, outside, ()))
     sorted_out: dict[str, list[SystemFault]] = {name: [] for name in _TEXTS}
     for fault in system.faults:
@@ -91,7 +91,7 @@ def _deadlock_sights(system: System) -> Iterator[WatchedCondition]:
     for place in range(len(system.locations)):
         if system.may_rest(place) and not system.is_final(place):
             end = system.end_at(place)
-            condition = negated(any_of([end, *(command.condition for command in system.commands_at[place])]))
+            condition = negation(any_of([end, *(command.condition for command in system.commands_at[place])]))
             if condition != FALSE:
                 yield WatchedCondition(place, condition)
 
@@ -321,7 +321,7 @@ class _Prover:
         return Safety(self._session, observer, form).finding()
 
     def _leads_to(self, form: LeadsTo) -> ProofResult:
-        if form.doubted("fails"):
+        if form.doubtful_effects("fails"):
             return unknown("what an effect's failure ends is looked for at given values: dsa check judges it")
         observer = observer_of(self._session.system, form)
         return self._rank_result(

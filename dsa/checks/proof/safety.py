@@ -41,11 +41,11 @@ from dsa.expr import (
     Value,
     all_of,
     any_of,
-    compared,
+    comparison,
     evaluate,
     names,
-    negated,
-    simplified,
+    negation,
+    simplify,
     walk,
 )
 from dsa.machine import minima
@@ -81,18 +81,18 @@ def terms(session: ProofSession, upper_bound: Expr) -> list[Expr]:
     for variable in machine.variables:
         if isinstance(variable.domain, RangeDomain) and variable.domain.high is not None:
             here = Name(variable.name, "variable")
-            shrinking_terms.append(simplified(Arithmetic("-", variable.domain.high, here)))
-            growing_terms.append(simplified(Arithmetic("-", here, variable.domain.low)))
+            shrinking_terms.append(simplify(Arithmetic("-", variable.domain.high, here)))
+            growing_terms.append(simplify(Arithmetic("-", here, variable.domain.low)))
     for lesser, greater in _ordered_everywhere(session):
-        shrinking_terms.append(simplified(Arithmetic("-", greater, lesser)))
+        shrinking_terms.append(simplify(Arithmetic("-", greater, lesser)))
     constants: list[Expr] = [
-        simplified(Arithmetic("-", Name(p.name, "parameter"), p.domain.low))
+        simplify(Arithmetic("-", Name(p.name, "parameter"), p.domain.low))
         for p in machine.parameters
         if isinstance(p.domain, RangeDomain)
     ]
     factor_sets = [names(node) for node in walk(upper_bound) if isinstance(node, Arithmetic) and node.operator == "*"]
     products = [
-        simplified(Arithmetic("*", one, other))
+        simplify(Arithmetic("*", one, other))
         for one in shrinking_terms
         for other in constants
         if any(names(one) & factors and names(other) <= factors for factors in factor_sets)
@@ -149,8 +149,8 @@ class _SafetySearch:
         self._z3: Any = z3
         self._session, self._form, self._terms = session, form, every
         system = session.system
-        self._count_conditions = [after(system, command, form.counted) for command in system.commands]
-        self._first = at_start(system, form.counted) == TRUE
+        self._count_conditions = [after(system, command, form.moment) for command in system.commands]
+        self._first = at_start(system, form.moment) == TRUE
         self._live = self._places()
         self._unknown = {(p, i): z3.Int(f"f{p}_{i}") for p in sorted(self._live) for i in range(len(every))}
         self._solver = z3.Solver()
@@ -187,7 +187,7 @@ class _SafetySearch:
 
     def _starts(self) -> Iterator[Cost]:
         """Yield the start at each sample: what it costs must be within the bound."""
-        bound_function = self._session.sampler.predicate(simplified(self._form.bound))
+        bound_function = self._session.sampler.predicate(simplify(self._form.bound))
         for sample in self._session.own_samples:
             values = sample.configurations[0][1]
             most = int(bound_function(values, sample.parameters))
@@ -228,20 +228,20 @@ class _SafetySearch:
                 continue
             here, there = self._potential(command.source, factors), self._potential(command.target, factors)
             base = [*whole(system).condition(index), *session.lemmas.get(command.source, ())]
-            for condition, weight in ((self._count_conditions[index], 1), (negated(self._count_conditions[index]), 0)):
-                price = simplified(Arithmetic("+", before(command, there), Integer(weight)))
-                answer = session.logic.ask([*base, condition, compared(price, ">", here)])
+            for condition, weight in ((self._count_conditions[index], 1), (negation(self._count_conditions[index]), 0)):
+                price = simplify(Arithmetic("+", before(command, there), Integer(weight)))
+                answer = session.logic.ask([*base, condition, comparison(price, ">", here)])
                 if answer.can_be == "yes":
                     full = self._with_defaults(answer.values)
                     after_it = [int(evaluate(before(command, term), full)) for term in self._terms]
                     yield Cost(command.source, command.target, self._at(full), tuple(after_it), weight)
 
     def _dear_start(self, factors: Factors) -> Iterator[Cost]:
-        initial = {v.name: simplified(v.initial) for v in self._session.system.variables}
+        initial = {v.name: simplify(v.initial) for v in self._session.system.variables}
         start_potential = said_of_start(self._potential(0, factors), initial)
-        cost = simplified(Arithmetic("+", start_potential, Integer(int(self._first))))
-        upper_bound = simplified(self._form.bound)
-        answer = self._session.logic.ask([compared(cost, ">", upper_bound)])
+        cost = simplify(Arithmetic("+", start_potential, Integer(int(self._first))))
+        upper_bound = simplify(self._form.bound)
+        answer = self._session.logic.ask([comparison(cost, ">", upper_bound)])
         if answer.can_be == "yes":
             full = self._with_defaults(answer.values)
             full |= {name: evaluate(value, full) for name, value in initial.items()}
@@ -266,8 +266,8 @@ class _SafetySearch:
         return linear([(term, k) for term, k in pairs if term != Integer(1)], dict(pairs)[Integer(1)])
 
     def _bound_at(self, place: int, factors: Factors) -> Expr:
-        total = simplified(Arithmetic("+", _COUNT, self._potential(place, factors)))
-        return compared(total, "<=", simplified(self._form.bound))
+        total = simplify(Arithmetic("+", _COUNT, self._potential(place, factors)))
+        return comparison(total, "<=", simplify(self._form.bound))
 
 
 OBSERVERS = (HISTORY, OBLIGATION, COUNT, OPEN)
@@ -389,7 +389,7 @@ class Safety:
         if result is not None:
             return result
         for sight in self._observer.sights:
-            guesses[sight.location].append(negated(sight.condition))
+            guesses[sight.location].append(negation(sight.condition))
         return self._proof_with(self._inductive(guesses))
 
     def _is_product(self) -> bool:
@@ -503,7 +503,7 @@ class _Clauses:
         term, system = self._logic.term, self._system
         facts = [term(fact) for fact in self._logic.facts_about([name.name for name in self._names])]
         initial = start_values(system)
-        begins = [term(compared(Name(v.name, "variable"), "==", initial[v.name])) for v in system.variables]
+        begins = [term(comparison(Name(v.name, "variable"), "==", initial[v.name])) for v in system.variables]
         rules = [(self._at[0](*self._terms), [*facts, *begins])]
         for command in system.commands:
             after = [term(command.after.get(name.name, name)) for name in self._names]
@@ -531,7 +531,7 @@ class _Clauses:
         if kind == z3.Z3_OP_OR:
             return any_of(parts)
         if kind == z3.Z3_OP_NOT:
-            return negated(parts[0])
+            return negation(parts[0])
         if kind == z3.Z3_OP_UMINUS:
             return Negate(parts[0])
         signs = {z3.Z3_OP_LE: "<=", z3.Z3_OP_GE: ">=", z3.Z3_OP_LT: "<", z3.Z3_OP_GT: ">", z3.Z3_OP_EQ: "=="}
@@ -563,11 +563,11 @@ class _Clauses:
                 for v, n in numbers.items()
                 if (holds(n, number.value) if is_enumeration[0] else holds(number.value, n))
             )
-            return any_of(compared(name, "==", Symbol(value)) for value in values)
+            return any_of(comparison(name, "==", Symbol(value)) for value in values)
         if sign == "==" and self._z3.is_bool(formula.arg(0)):
             one, other = parts
-            return any_of([all_of([one, other]), all_of([negated(one), negated(other)])])
-        return compared(parts[0], sign, parts[1])
+            return any_of([all_of([one, other]), all_of([negation(one), negation(other)])])
+        return comparison(parts[0], sign, parts[1])
 
 
 def _left_fold(sign: Any, parts: Sequence[Expr]) -> Expr:  # noqa: ANN401  (one of three signs)

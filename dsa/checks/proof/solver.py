@@ -12,7 +12,7 @@ import attrs
 from dsa import expr
 from dsa.declarations import Variable
 from dsa.errors import DsaError, install_hint
-from dsa.expr import FALSE, compared
+from dsa.expr import FALSE, comparison
 from dsa.system import System, in_domain
 
 #: How long z3 may think about one question, in its own units: some 0.7 seconds, and the same on every machine.
@@ -204,7 +204,7 @@ class Logic:
             case expr.Compare(first, rest):
                 return z3.And(self._chain(first, rest)) if len(rest) > 1 else self._chain(first, rest)[0]
             case expr.Member(operand, choices):
-                return z3.Or([self.term(compared(operand, "==", choice)) for choice in choices])
+                return z3.Or([self.term(comparison(operand, "==", choice)) for choice in choices])
             case expr.And(operands):
                 return z3.And([self.term(operand) for operand in operands])
             case expr.Or(operands):

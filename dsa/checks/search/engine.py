@@ -39,7 +39,7 @@ from dsa.expr import (
     Or,
     evaluate,
     names,
-    simplified,
+    simplify,
     walk,
 )
 from dsa.ground_system import Field, Ground, GroundRule, GroundWatch
@@ -191,7 +191,7 @@ class Writer:
 
     def condition(self, expr: Expr) -> Text:
         """Write a condition of the ground, which is folded already."""
-        texts, key = self.ground.known.written, (self.arrays, expr)
+        texts, key = self.ground.conditions.code, (self.arrays, expr)
         if key not in texts:
             texts[key] = self._bind([expr], lambda phrases: phrases.truth(expr))
         text: Text = texts[key]
@@ -199,12 +199,12 @@ class Writer:
 
     def number(self, expr: Expr) -> Text:
         """Write an expression as a number; a condition as 0 or 1."""
-        expr = simplified(expr)
+        expr = simplify(expr)
         return self._bind([expr], lambda phrases: phrases.number(expr))
 
     def target(self, rule: GroundRule) -> Text:
         """Write the data after a rule."""
-        texts, key = self.ground.known.written, (self.arrays, rule.condition, rule.updates)
+        texts, key = self.ground.conditions.code, (self.arrays, rule.condition, rule.updates)
         if key not in texts:
             move = data_change(self.ground, rule)
             texts[key] = self._bind(
@@ -245,7 +245,7 @@ def data_change(ground: Ground, rule: GroundRule) -> DataChange:
     dropped_fields: list[Field] = []
     computed_fields: list[tuple[Field, Expr]] = []
     for index, value in rule.updates:
-        field, value = ground.fields[index], simplified(value)  # noqa: PLW2901  (the same value, folded)
+        field, value = ground.fields[index], simplify(value)  # noqa: PLW2901  (the same value, folded)
         difference = _difference(field, value, pins)
         if difference is not None:
             shift += difference * field.stride

@@ -41,7 +41,7 @@ from dsa.checks.search.engine import (
     stopped_by,
 )
 from dsa.errors import DsaError
-from dsa.expr import FALSE, Expr, Value, all_of, any_of, negated
+from dsa.expr import FALSE, Expr, Value, all_of, any_of, negation
 from dsa.ground_system import Ground, GroundRule, GroundWatch, ground
 from dsa.machine import Machine
 from dsa.semantics import Configuration, Occurrence, Refusal, step
@@ -403,7 +403,7 @@ def explore_system(
 ) -> Exploration:
     """Explore a closed system within limits; `hurries` is for `ground`, the rest is as in `explore`."""
     began_s = clock() if clock else 0.0
-    lookout = _Lookout(ground(system, hurries=hurries, expired=limits.is_expired), also)
+    lookout = _Lookout(ground(system, hurries=hurries, is_late=limits.is_expired), also)
     result = (engine or automatic())(lookout.ground, lookout.watches, limits)
     exploration = lookout.result(result)
     limit = "" if result.complete else stopped_by(result, limits)
@@ -469,7 +469,7 @@ def _seen_when(ground: Ground, fault: SystemFault) -> Expr:
     if end == FALSE or fault.reason != "invalid_state":
         return fault.condition
     ways = any_of(rule.condition for rule in ground.rules_at[fault.location])
-    return all_of([fault.condition, any_of([negated(end), ways])])
+    return all_of([fault.condition, any_of([negation(end), ways])])
 
 
 def _deadlocks(ground: Ground) -> Iterator[tuple[int, Expr]]:
@@ -477,7 +477,7 @@ def _deadlocks(ground: Ground) -> Iterator[tuple[int, Expr]]:
     system: System = ground.system
     for place, rules in enumerate(ground.rules_at):
         if system.may_rest(place) and not system.is_final(place):
-            yield place, negated(any_of([system.end_at(place), *(rule.condition for rule in rules)]))
+            yield place, negation(any_of([system.end_at(place), *(rule.condition for rule in rules)]))
 
 
 def _witnesses(machine: Machine, hits: Iterable[tuple[SystemFault, Configuration]]) -> tuple[Witness, ...]:

@@ -63,7 +63,7 @@ class IncrementalEngine:
                 with suppress(LateError):  # later searches are late as well
                     self._before = _steps_by_location(ground, result)
             return result
-        if self._before and ground.known is self._first.known:
+        if self._before and ground.conditions is self._first.conditions:
             return automatic(first=self._later)(ground, watches, limits)
         return automatic()(ground, watches, limits)
 

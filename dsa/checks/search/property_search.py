@@ -119,7 +119,7 @@ def search(
 ) -> FinishedSearch:
     """Search an observed system for its sights; `hurries` is for `ground`."""
     return search_ground(
-        ground(observer.system, hurries=hurries, expired=limits.is_expired), [observer.sights], limits, engine
+        ground(observer.system, hurries=hurries, is_late=limits.is_expired), [observer.sights], limits, engine
     )
 
 
@@ -127,7 +127,7 @@ def search_all(
     system: System, groups: Sequence[Sequence[WatchedCondition]], limits: SearchLimits, engine: Engine | None = None
 ) -> FinishedSearch:
     """Search a system once for several groups of sights: of each, the one that is met first."""
-    return search_ground(ground(system, expired=limits.is_expired), groups, limits, engine)
+    return search_ground(ground(system, is_late=limits.is_expired), groups, limits, engine)
 
 
 def search_ground(
@@ -173,7 +173,7 @@ def _places(groups: Sequence[Sequence[WatchedCondition]]) -> Iterator[tuple[int,
 def _hit(ground: Ground, to: Ways, sights: Sequence[WatchedCondition], number: int) -> Hit:
     values, place, way = ground.values(number), number // ground.volume, _way(ground, to, number)
     for sight in sights:
-        if sight.location == place and evaluate(ground.grounded(sight.condition), values) is True:
+        if sight.location == place and evaluate(ground.ground_condition(sight.condition), values) is True:
             return Hit(number, (*way, sight.command) if sight.command else way)
     raise AssertionError("some sight of the group is true where its watch is")
 
@@ -221,8 +221,8 @@ class Obligations:
         self._timely = result.ground.timely
         self._happen: dict[str, frozenset[int]] = {}
         #: The effects of which no answer is promised, and those whose failure ends the run.
-        self._silent = form.doubted("never answers")
-        self._failing_effects = form.doubted("fails") - result.system.machine.failures_handled
+        self._silent = form.doubtful_effects("never answers")
+        self._failing_effects = form.doubtful_effects("fails") - result.system.machine.failures_handled
         places = range(len(self._system.locations))
         self._marks = self._graph.marks_where(dict.fromkeys(places, self._is_owed))
 
@@ -354,7 +354,7 @@ class Obligations:
         places = {self._result.place(position) for position in part}
         always = frozenset.intersection(*map(self._system.promises, places))
         commands = self._inside(part) if always else ()
-        return always.difference(*(self._system.commands[index].ended for index in commands))
+        return always.difference(*(self._system.commands[index].endings for index in commands))
 
     def _unfair(self, part: frozenset[int]) -> frozenset[int]:
         """Return the positions where something is possible that is assumed fair and never happens inside.
@@ -401,9 +401,9 @@ class Obligations:
             if possible and not any(happens_with(name, command) for command in taken):
                 return partial(self._is_fair_move, name)
         for promise in sorted(self._promises(start) - self._silent, key=str):
-            is_kept = any(promise in command.ended for command in taken)
+            is_kept = any(promise in command.endings for command in taken)
             if not is_kept and all(promise in self._promises(position) for position in visited_positions):
-                return lambda move: promise in move[0].ended or promise not in self._promises(move[1])
+                return lambda move: promise in move[0].endings or promise not in self._promises(move[1])
         return None if walk and walk[-1][1] == start else lambda move: move[1] == start
 
     def _is_fair_move(self, name: str, move: Move) -> bool:

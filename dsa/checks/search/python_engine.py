@@ -220,7 +220,7 @@ class Lookout:
         return self._any[location](data) is not None
 
     def _first(self, condition: Expr) -> Callable[[Data], int | None]:
-        functions, key = self._writer.ground.known.written, ("first", self._writer.arrays, condition)
+        functions, key = self._writer.ground.conditions.code, ("first", self._writer.arrays, condition)
         if key not in functions:
             functions[key] = first_where(self._writer, condition)
         first: Callable[[Data], int | None] = functions[key]

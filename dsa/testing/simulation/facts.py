@@ -98,7 +98,7 @@ class RunFacts:
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
         self.heard: dict[str, list[Taken | Refusal]] = {}
-        self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
+        self._arm((), self.machine.armed_timers(self.configuration.state), self.written_ms)
 
     @property
     def is_finished(self) -> bool:
@@ -213,7 +213,7 @@ class RunFacts:
         after = self.configuration.state
         left = frozenset[str]() if row.target == STAY else sources_left(self.machine, before, after)
         kept = frozenset(self.machine.ancestry(before)) - left
-        armed = self.machine.armed(after)
+        armed = self.machine.armed_timers(after)
         again = [(row.source, row.event)] if row.is_timer and row.source in kept and not self.is_finished else []
         self.due_s = {timer: due for timer, due in self.due_s.items() if timer in armed and timer[0] in kept}
         self._arm(again, (timer for timer in armed if timer[0] not in kept), at_ms)
@@ -236,7 +236,7 @@ class RunFacts:
         self.writes(())
         self.expected.clear()
         self.due_s.clear()
-        self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
+        self._arm((), self.machine.armed_timers(self.configuration.state), self.written_ms)
 
     # -- what is asked about effects -------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def parts(machine, condition):
     searched = search_all(closed_system(machine), [], SearchLimits(100_000))
     graph = searched.graph
     holding = graph.marks_where(
-        dict.fromkeys(range(len(searched.system.locations)), searched.ground.grounded(condition))
+        dict.fromkeys(range(len(searched.system.locations)), searched.ground.ground_condition(condition))
     )
     numbers = [int(number) for number in graph.numbers]
     found = {frozenset(numbers[position] for position in part) for part in cycles(graph, holding)}

@@ -11,14 +11,14 @@ from dsa.checks.monitor import replay
 from dsa.edge.document_files import load
 from dsa.errors import ParameterError
 from dsa.semantics import Occurrence
-from dsa.trace import RecordedStep, RecordedTrace, follow, recorded
+from dsa.trace import RecordedStep, RecordedTrace, follow, to_record
 
 FAILED = Occurrence("verdict", {"g": "failed"})
 RUN = [Occurrence("specification"), Occurrence("artifact"), FAILED, Occurrence("artifact"), FAILED]
 
 
 def record(**changes):
-    return attrs.evolve(recorded(follow(dual_state(rmax=1), RUN), "dual_state"), **changes)
+    return attrs.evolve(to_record(follow(dual_state(rmax=1), RUN), "dual_state"), **changes)
 
 
 def altered(number, **changes):

@@ -157,7 +157,7 @@ def test_negative_values_and_fields_below_zero():
 | - | - | - | - | - |
 | s | down | x > -7 and y - x <= 20 | x -= 1; y = -y | = |
 """)
-    watch = GroundWatch(0, grounded.grounded(grounded.rules[0].condition))
+    watch = GroundWatch(0, grounded.ground_condition(grounded.rules[0].condition))
     found = search(grounded, watches=[watch])
     assert found.configurations == 6
     assert found.layers is not None

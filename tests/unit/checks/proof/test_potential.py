@@ -35,4 +35,4 @@ def test_the_bound_with_products_is_inductive_at_every_location() -> None:
 def test_no_potential_pays_for_more_than_the_bound() -> None:
     session, form = claim("specs/dual_state", "rmax + 1")
     low: Expr = Name("rmax", "parameter")
-    assert bound_candidates(session, AtMost(low, form.counted)) == {}
+    assert bound_candidates(session, AtMost(low, form.moment)) == {}
