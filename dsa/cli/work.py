@@ -19,9 +19,8 @@ from dsa.cli.run_options import (
 from dsa.cli.run_view import RunReport, headline, rest_report
 from dsa.edge.event_loop import run_to_end
 from dsa.edge.processes import environment_secrets
-from dsa.runs.runs import open_runs
+from dsa.runs.runs import TakeUp, Worker, open_runs
 from dsa.runs.setup import Options
-from dsa.runs.worker import TakeUp, Worker
 from dsa.text import plural
 
 

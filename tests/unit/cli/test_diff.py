@@ -218,7 +218,7 @@ def test_a_fault_that_lies_ahead_is_told_with_its_trace():
     keep(ROOT, run.ledger, AGENT, "20260131T120000-agent-aaaaaa")
     new = edited((RETRY, "g.failed and retries <= rmax"), text=AGENT)
     told = diff("agent.md", new, code=1).stdout.partition("incompatible")[2]
-    assert told.splitlines()[0].endswith(": it may come to a fault that the old machine does not come to")
+    assert told.splitlines()[0].endswith(": it may reach a fault that the old machine does not reach")
     assert told.splitlines()[1].split() == [
         "0",
         "from",

@@ -87,7 +87,7 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
     keep(root, begun(run=run).ledger, SHOP.replace("mail, log", "mail     "), run)
     result = dsa(arguments[0], "cccccc", *arguments[2:])
     assert result.exit_code == 1
-    assert f"run {run} is one of another machine" in result.stderr
+    assert f"run {run} is of another machine" in result.stderr
     assert f"`dsa diff .dsa/{run}/machine.md FILE`" in result.stderr
     assert f"`dsa replay {run} --against FILE`" in result.stderr
 
