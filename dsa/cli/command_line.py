@@ -42,7 +42,7 @@ from dsa.text import closest
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-_LOST: list[str] = []
+_LOST_OUTPUT: list[str] = []
 
 
 def printable(text: str) -> str:
@@ -69,11 +69,11 @@ def say(*parts: str | ColouredWord, err: bool = False) -> None:
     What would steer a terminal, or cannot be seen, is written as an escape.
     """
     stream = sys.stderr if err else sys.stdout
-    shown = (printable(part) if isinstance(part, str) else _painted(part, stream) for part in parts)
-    _Patient(stream).write(f"{''.join(shown)}\n")
+    texts = (printable(part) if isinstance(part, str) else _terminal_text(part, stream) for part in parts)
+    _Patient(stream).write(f"{''.join(texts)}\n")
 
 
-def _painted(part: ColouredWord, stream: TextIO | None) -> str:
+def _terminal_text(part: ColouredWord, stream: TextIO | None) -> str:
     has_colours = stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
     return click.style(part.text, fg=part.colour) if has_colours else part.text
 
@@ -93,7 +93,7 @@ def silence(stream: TextIO | None) -> None:
 def note_lost(fault: Exception) -> None:
     """Note that something could not be printed, unless nobody reads any more."""
     if isinstance(fault, OSError) and not isinstance(fault, BrokenPipeError):
-        _LOST.append(fault.strerror or str(fault))
+        _LOST_OUTPUT.append(fault.strerror or str(fault))
 
 
 def lost_output() -> str | None:
@@ -103,7 +103,7 @@ def lost_output() -> str | None:
     except (AttributeError, OSError, ValueError) as fault:
         note_lost(fault)
         silence(sys.stdout)
-    return _LOST[0] if _LOST else None
+    return _LOST_OUTPUT[0] if _LOST_OUTPUT else None
 
 
 class _Patient(io.TextIOBase):
@@ -154,8 +154,8 @@ class ProgressLine:
     Calling it takes note of a search: configurations found, and steps from the start.
     """
 
-    def __init__(self, doing: str) -> None:
-        self._doing, self._began_s = doing, time.monotonic()
+    def __init__(self, activity: str) -> None:
+        self._activity, self._began_s = activity, time.monotonic()
         self._search_began_s, self._states = self._began_s, 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
@@ -174,9 +174,9 @@ class ProgressLine:
         if self._thread.is_alive():
             self._thread.join()
 
-    def tell(self, doing: str) -> None:
+    def tell(self, activity: str) -> None:
         """Say what is done now."""
-        self._doing = doing
+        self._activity = activity
 
     def __call__(self, states: int, depth: int) -> None:
         """Record how far a search is; a count smaller than before is a new search."""
@@ -190,16 +190,16 @@ class ProgressLine:
     def _show(self) -> None:
         wait_s, is_shown = _QUIET_S, False
         while not self._over.wait(wait_s):
-            taken = f", {time.monotonic() - self._began_s:.0f} s"
-            width = get_terminal_size().columns - len(taken) - 1  # a line that is broken could not be taken away
-            show_line(f"{self._doing[:width]}{taken}")
+            duration = f", {time.monotonic() - self._began_s:.0f} s"
+            width = get_terminal_size().columns - len(duration) - 1  # a line that is broken could not be taken away
+            show_line(f"{self._activity[:width]}{duration}")
             wait_s, is_shown = _EVERY_S, True
         if is_shown:
             show_line("")
 
 
-UNREADABLE = 2
-INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
+EXIT_UNREADABLE = 2
+EXIT_INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
 
 
 #: Where the folder of the run is noted that a command is about.
@@ -243,11 +243,11 @@ class JsonCommand(click.Command):
         **extra: Any,  # noqa: ANN401  (click's signature)
     ) -> click.Context:
         """Read the arguments."""
-        wanted = "--json" in args
+        wants_json = "--json" in args
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as fault:
-            if wanted:
+            if wants_json:
                 tell_json(self.fault_json(None, fault))
             raise
 
@@ -256,7 +256,7 @@ class JsonCommand(click.Command):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            fault: Exception = CommandExit("interrupted", INTERRUPTED)
+            fault: Exception = CommandExit("interrupted", EXIT_INTERRUPTED)
         except BrokenPipeError:
             raise
         except (DsaError, OSError, click.ClickException) as raised:
@@ -273,9 +273,9 @@ class JsonCommand(click.Command):
 json_option = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-def tell_json(found: dict[str, Any]) -> None:
+def tell_json(report: dict[str, Any]) -> None:
     """Print what a command found out as one object."""
-    say(json.dumps(found, indent=2))
+    say(json.dumps(report, indent=2))
 
 
 def message_of(fault: Exception) -> str:
@@ -289,9 +289,12 @@ def message_of(fault: Exception) -> str:
 
 def fault_as_json(fault: Exception) -> dict[str, Any]:
     """Return a fault as an object. Its code is the name of what was raised, or the kind again."""
-    code, cause = getattr(fault, "exit_code", UNREADABLE), fault.__cause__ if isinstance(fault, CommandExit) else fault
+    code, cause = (
+        getattr(fault, "exit_code", EXIT_UNREADABLE),
+        fault.__cause__ if isinstance(fault, CommandExit) else fault,
+    )
     directory = getattr(fault, "directory", None)
-    kind = {INTERRUPTED: "interrupted", UNREADABLE: "unreadable"}.get(code, "stopped")
+    kind = {EXIT_INTERRUPTED: "interrupted", EXIT_UNREADABLE: "unreadable"}.get(code, "stopped")
     return {
         "kind": kind,
         "outcome": None,
@@ -381,21 +384,21 @@ class Word(click.Choice):  # type: ignore[type-arg]  # it has none before click 
         return str(value)
 
 
-def param_option(said: str) -> Callable[[FC], FC]:
-    """Return `--param NAME=VALUE`, which may be given several times; `said` is its help."""
-    return click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help=said)
+def param_option(help_text: str) -> Callable[[FC], FC]:
+    """Return `--param NAME=VALUE`, which may be given several times; `help_text` is its help."""
+    return click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help=help_text)
 
 
 def max_states_option(default: int, what: str = "search") -> Callable[[FC], FC]:
     """Return `--max-states N`; `what` is stopped there."""
-    said = f"Stop each {what} after so many configurations."
-    return click.option("--max-states", type=click.IntRange(min=1), default=default, show_default=True, help=said)
+    help_text = f"Stop each {what} after so many configurations."
+    return click.option("--max-states", type=click.IntRange(min=1), default=default, show_default=True, help=help_text)
 
 
-def parse_parameters(given: Iterable[str], option: str = "--param") -> dict[str, Value]:
+def parse_parameters(texts: Iterable[str], option: str = "--param") -> dict[str, Value]:
     """Read `rmax=5`, `strict=true`, `mode=fast`, each once. Raises click.UsageError for what is not of this form."""
     values: dict[str, Value] = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise click.UsageError(f"{option} {text}: write NAME=VALUE, such as rmax=5")
@@ -413,42 +416,42 @@ def _value(text: str) -> Value:
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
-def read_data(written: str, option: str = "--data") -> Any:  # noqa: ANN401  (JSON)
+def read_data(text: str, option: str = "--data") -> Any:  # noqa: ANN401  (JSON)
     """Read what an event brings: JSON, or a text; what begins as an object, a list or a string of JSON has to be one.
 
     Raises click.UsageError for what is neither.
     """
-    require_text(written, option)
+    require_text(text, option)
     try:
-        read = json.loads(written, parse_constant=_refuse, parse_float=_in_range)
-        canonical_value(read)  # what is nested too deep is refused here, before anybody looks for secrets in it
+        value = json.loads(text, parse_constant=_refuse, parse_float=_in_range)
+        canonical_value(value)  # what is nested too deep is refused here, before anybody looks for secrets in it
     except _RangeError as fault:
-        if written.lstrip().startswith(("{", "[")) or written.strip() == fault.written:
+        if text.lstrip().startswith(("{", "[")) or text.strip() == fault.text:
             raise click.UsageError(f"{option}: {fault}") from fault
-        return written
+        return text
     except (ValueError, RecursionError) as fault:
-        if written.lstrip().startswith(("{", "[", '"')):
+        if text.lstrip().startswith(("{", "[", '"')):
             why = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
             raise click.UsageError(f"{option} begins as JSON and is not valid: {why}") from fault
-        return written
-    return read
+        return text
+    return value
 
 
 class _RangeError(ValueError):
     """Raised for a number that would be read as infinity."""
 
-    def __init__(self, written: str) -> None:
-        self.written = written
-        shown = written if len(written) <= _MOST_DIGITS else f"{written[:_MOST_DIGITS]}.."
+    def __init__(self, text: str) -> None:
+        self.text = text
+        excerpt = text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}.."
         super().__init__(
-            f"the number {shown} is out of range, for none is above 1.8e308; write it as a text, in quotes"
+            f"the number {excerpt} is out of range, for none is above 1.8e308; write it as a text, in quotes"
         )
 
 
-def _in_range(written: str) -> float:
-    number = float(written)
+def _in_range(text: str) -> float:
+    number = float(text)
     if math.isinf(number):
-        raise _RangeError(written)
+        raise _RangeError(text)
     return number
 
 
@@ -456,10 +459,10 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def require_text(given: str, what: str) -> str:
+def require_text(text: str, what: str) -> str:
     """Return what stands on the command line. Raises UsageError for bytes that are not characters."""
     try:
-        given.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as fault:
         raise click.UsageError(f"{what} is not UTF-8 text") from fault
-    return given
+    return text

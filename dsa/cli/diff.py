@@ -35,7 +35,7 @@ from dsa.cli.command_line import (
     tell_json,
 )
 from dsa.cli.replay import difference_as_json, difference_lines
-from dsa.cli.run_options import machine_record, opened
+from dsa.cli.run_options import machine_record, open_run_folder
 from dsa.declarations import Transition
 from dsa.edge.document_files import load
 from dsa.errors import ParameterError
@@ -58,7 +58,7 @@ class MachineComparison:
     """Both machines at values of their parameters, and whether they do the same from their starts."""
 
     pair: Pair
-    found: Comparison
+    comparison: Comparison
 
 
 @attrs.frozen
@@ -78,14 +78,14 @@ class RunsInFlight:
 
     root: Path
     flights: tuple[Flight, ...]
-    finished: int
-    others: int
-    damaged: Mapping[str, str]
+    finished_count: int
+    other_count: int
+    faults: Mapping[str, str]
 
     @property
     def fit(self) -> bool:
         """Return whether every run in flight is compatible; nobody knows of what cannot be read."""
-        return not self.damaged and all(flight.fit.verdict == "compatible" for flight in self.flights)
+        return not self.faults and all(flight.fit.verdict == "compatible" for flight in self.flights)
 
 
 @attrs.frozen
@@ -95,37 +95,40 @@ class Diff:
     files: tuple[str, str]
     machines: tuple[Machine, Machine]
     changes: tuple[DocumentChange, ...]
-    compared: tuple[MachineComparison, ...]
+    comparisons: tuple[MachineComparison, ...]
     runs: RunsInFlight | None = None
 
     @property
     def verdict(self) -> str:
         """EQUAL at all values that were looked at, else DIFFERENT at some, else UNKNOWN."""
-        found = {each.found.verdict for each in self.compared}
-        return next((verdict for verdict in ("DIFFERENT", "UNKNOWN") if verdict in found), "EQUAL")
+        verdicts = {each.comparison.verdict for each in self.comparisons}
+        return next((verdict for verdict in ("DIFFERENT", "UNKNOWN") if verdict in verdicts), "EQUAL")
 
 
-def compared(
-    files: tuple[str, str], machines: tuple[Machine, Machine], given: Mapping[str, Value], limits: SearchLimits
+def compare_machines(
+    files: tuple[str, str], machines: tuple[Machine, Machine], parameters: Mapping[str, Value], limits: SearchLimits
 ) -> Diff:
     """Compare two machines: what they declare, and what they do from their starts. Raises ParameterError."""
-    found, values = changes(*machines), list(valuations(*machines, given))
-    pairs = () if same_control(found) else (Pair(*each) for each in values)
+    machine_changes, values = changes(*machines), list(valuations(*machines, parameters))
+    pairs = () if same_control(machine_changes) else (Pair(*each) for each in values)
     return Diff(
-        files, machines, found, tuple(MachineComparison(pair, compare(pair, pair.start, limits)) for pair in pairs)
+        files,
+        machines,
+        machine_changes,
+        tuple(MachineComparison(pair, compare(pair, pair.start, limits)) for pair in pairs),
     )
 
 
-def valuations(old: Machine, new: Machine, given: Mapping[str, Value]) -> Iterator[tuple[Machine, Machine]]:
+def valuations(old: Machine, new: Machine, parameters: Mapping[str, Value]) -> Iterator[tuple[Machine, Machine]]:
     """Yield both machines at the values to compare at: those given; else each at its defaults, both at the old defaults, each at its minima.
 
     A parameter that only one of them has is set in that one alone. Raises ParameterError for a name that neither has.
     """
-    if given:
-        for name in given:
+    if parameters:
+        for name in parameters:
             if not _has(old, name) and not _has(new, name):
-                old.at({name: given[name]})  # raises, and names those there are
-        yield _set(old, given), _set(new, given)
+                old.at({name: parameters[name]})  # raises, and names those there are
+        yield _set(old, parameters), _set(new, parameters)
         return
     pairs = [(old, new), (old, _at_others(new, old)), (old.at(minima(old)), new.at(minima(new)))]
     for place, pair in enumerate(pairs):
@@ -154,22 +157,22 @@ def _set(machine: Machine, values: Mapping[str, Value]) -> Machine:
 # -- runs in flight ---------------------------------------------------------------------------------------------------
 
 
-def judged(root: Path, machines: tuple[Machine, Machine], limits: SearchLimits) -> RunsInFlight:
+def judge_runs(root: Path, machines: tuple[Machine, Machine], limits: SearchLimits) -> RunsInFlight:
     """Judge the runs of the old machine that are kept in a folder. Raises Ended, and DocumentError when no run is kept there."""
-    fitting, flights, damaged = FitJudge(machines[1], limits), list[Flight](), dict[str, str]()
-    finished = others = 0
-    with opened(root) as runs:
+    judge, flights, faults = FitJudge(machines[1], limits), list[Flight](), dict[str, str]()
+    finished_count = others = 0
+    with open_run_folder(root) as runs:
         for run in runs.ids():
             record = _record(runs, run)
             if isinstance(record, str):
-                damaged[run] = record
+                faults[run] = record
             elif not _is_of(record, machines[0]):
                 others += record.status.kind != "finished"
             elif record.status.kind == "finished":
-                finished += 1
+                finished_count += 1
             else:
-                flights.append(Flight(record, fitting.judge(record.run)))
-    return RunsInFlight(root, tuple(flights), finished, others, damaged)
+                flights.append(Flight(record, judge.judge(record.run)))
+    return RunsInFlight(root, tuple(flights), finished_count, others, faults)
 
 
 def _record(runs: door.Runs, run: str) -> RunRecord | str:
@@ -223,35 +226,35 @@ def command(
     Runs are judged that are kept in .dsa, if there are any. Exit 0: the same behaviour, and every run in flight is compatible; 1: not, or UNKNOWN. With
     --runs, 0 when every run in flight is compatible, whatever the behaviour. 2: unreadable.
     """
-    found = _found((old, new), root, parameters, max_states, time_limit)
+    diff = _compare_files((old, new), root, parameters, max_states, time_limit)
     if json_wanted:
-        tell_json(as_json(found))
+        tell_json(as_json(diff))
     else:
-        tell(found)
-    sys.exit(exit_code(found, by_runs=root is not None))
+        tell(diff)
+    sys.exit(exit_code(diff, by_runs=root is not None))
 
 
-def exit_code(found: Diff, *, by_runs: bool) -> int:
+def exit_code(diff: Diff, *, by_runs: bool) -> int:
     """Return the exit code; `by_runs`: the user asks about runs alone."""
-    is_fit = found.runs is None or found.runs.fit
-    return int(not (is_fit and (by_runs or found.verdict == "EQUAL")))
+    is_fit = diff.runs is None or diff.runs.fit
+    return int(not (is_fit and (by_runs or diff.verdict == "EQUAL")))
 
 
-def _found(
+def _compare_files(
     files: tuple[str, str], root: str | None, parameters: tuple[str, ...], max_states: int, time_limit_s: float | None
 ) -> Diff:
     machines = load(files[0]), load(files[1])
     values = parse_parameters(parameters)
     with ProgressLine("comparing rows") as progress:
-        limits = SearchLimits(max_states, _expired(time_limit_s), progress)
-        found = compared(files, machines, values, limits)
+        limits = SearchLimits(max_states, _deadline_check(time_limit_s), progress)
+        diff = compare_machines(files, machines, values, limits)
         folder = Path(root or DEFAULT_RUNS)
         if root is None and not (folder / LEDGER).is_file():
-            return found
-        return attrs.evolve(found, runs=judged(folder, machines, limits))
+            return diff
+        return attrs.evolve(diff, runs=judge_runs(folder, machines, limits))
 
 
-def _expired(time_limit_s: float | None) -> Callable[[], bool]:
+def _deadline_check(time_limit_s: float | None) -> Callable[[], bool]:
     ends_s = inf if time_limit_s is None else time.monotonic() + time_limit_s
     return lambda: time.monotonic() >= ends_s
 
@@ -274,8 +277,8 @@ def tell(diff: Diff) -> None:
         for flight in diff.runs.flights:
             for verdict, line in flight_lines(flight, diff.files):
                 _say(line, verdict, _RUN_WIDTH)
-        for said in diff.runs.damaged.values():
-            _say(said, "UNKNOWN", _RUN_WIDTH)
+        for fault in diff.runs.faults.values():
+            _say(fault, "UNKNOWN", _RUN_WIDTH)
     _say(_summary(diff))
 
 
@@ -293,23 +296,26 @@ def _say(line: str, verdict: str | None = None, width: int = 0) -> None:
 def change_lines(changes: Iterable[DocumentChange]) -> Iterator[str]:
     """Yield the changes under a heading for each aspect, each with the fields that differ below it."""
     for aspect, group in groupby(changes, lambda change: change.aspect):
-        found = list(group)
+        group_changes = list(group)
         yield f"{_HEADINGS[aspect]}:"
-        cells = [(change.kind, change.what, change.name, _lines(change.old_line, change.new_line)) for change in found]
-        for change, line in zip(found, aligned(cells), strict=True):
+        cells = [
+            (change.kind, change.what, change.name, _lines(change.old_line, change.new_line))
+            for change in group_changes
+        ]
+        for change, line in zip(group_changes, aligned(cells), strict=True):
             yield f"  {line}"
             yield from (f"      {detail}" for detail in aligned(map(_detail, change.details)))
 
 
 def _detail(detail: Detail) -> tuple[str, ...]:
-    old, new = _shortened(detail.old), _shortened(detail.new)
+    old, new = _cell_text(detail.old), _cell_text(detail.new)
     if not detail.old or not detail.new:
-        added = "+" if detail.new else "-"
-        return detail.field, f"{added} {new if detail.new else old}"
+        sign = "+" if detail.new else "-"
+        return detail.field, f"{sign} {new if detail.new else old}"
     return detail.field, f"{old}  ->  {new}" if old != new else "another text"
 
 
-def _shortened(text: str) -> str:
+def _cell_text(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 3]}..."
 
@@ -329,56 +335,56 @@ Line = tuple[str, str]
 
 def behaviour_lines(diff: Diff) -> Iterator[Line]:
     """Return whether both do the same from their starts, at each of the parameters' values."""
-    if not diff.compared:
+    if not diff.comparisons:
         everywhere = ", at all values of the parameters" if diff.machines[0].parameters else ""
         yield "EQUAL", f"nothing that controls a run is otherwise{everywhere}"
-    for each in diff.compared:
+    for each in diff.comparisons:
         at = _at(each, diff.files[1])
-        yield each.found.verdict, f"{at}{_told(each.found)}"
-        for line in parting_lines(each.pair, each.pair.start, each.found.parting, diff.files):
+        yield each.comparison.verdict, f"{at}{_comparison_text(each.comparison)}"
+        for line in parting_lines(each.pair, each.pair.start, each.comparison.parting, diff.files):
             yield "", line
 
 
-def _at(compared: MachineComparison, file: str) -> str:
+def _at(comparison: MachineComparison, file: str) -> str:
     """Write the parameters' values; where those of the new document are others, these too."""
-    old, new = compared.pair.old.machine.constants, compared.pair.new.machine.constants
+    old, new = comparison.pair.old.machine.constants, comparison.pair.new.machine.constants
     other = {name: value for name, value in new.items() if old.get(name) != value}
-    told = [show_values(old.items())] if old else []
-    told += [f"{file}: {show_values(other.items())}"] if other else []
-    return f"at {'; '.join(told)}: " if told else ""
+    values = [show_values(old.items())] if old else []
+    values += [f"{file}: {show_values(other.items())}"] if other else []
+    return f"at {'; '.join(values)}: " if values else ""
 
 
-def _told(found: Comparison) -> str:
-    if found.parting is not None:
-        return _after(found.parting)
-    some = plural(found.configurations, "configuration")
-    return f"{some}, stopped at {found.limit}" if found.verdict == "UNKNOWN" else some
+def _comparison_text(comparison: Comparison) -> str:
+    if comparison.parting is not None:
+        return _after(comparison.parting)
+    some = plural(comparison.configurations, "configuration")
+    return f"{some}, stopped at {comparison.limit}" if comparison.verdict == "UNKNOWN" else some
 
 
-def _after(parting: Divergence) -> str:
-    if parting.occurrence is None:
+def _after(divergence: Divergence) -> str:
+    if divergence.occurrence is None:
         return "at once"
-    return f"in step {len(parting.way) + 1}"
+    return f"in step {len(divergence.way) + 1}"
 
 
-def parting_lines(pair: Pair, here: Both, parting: Divergence | None, files: tuple[str, str]) -> Iterator[str]:
+def parting_lines(pair: Pair, here: Both, divergence: Divergence | None, files: tuple[str, str]) -> Iterator[str]:
     """Yield how two machines come to part, line by line, and what each does then."""
-    if parting is not None:
-        yield from way_lines((pair.old.machine, pair.new.machine), here, parting.way)
-        head, *rest = _reactions(pair, parting, files)
-        yield f"{len(parting.way) + 1}  {head}" if parting.occurrence is not None else head
+    if divergence is not None:
+        yield from way_lines((pair.old.machine, pair.new.machine), here, divergence.way)
+        head, *rest = _reactions(pair, divergence, files)
+        yield f"{len(divergence.way) + 1}  {head}" if divergence.occurrence is not None else head
         yield from (f"   {line}" for line in rest)
 
 
-def _reactions(pair: Pair, parting: Divergence, files: tuple[str, str]) -> Iterator[str]:
+def _reactions(pair: Pair, divergence: Divergence, files: tuple[str, str]) -> Iterator[str]:
     """Yield what happens where two machines part, and what each makes of it."""
-    occurrence = parting.occurrence
-    begun = "before anything happens"
+    occurrence = divergence.occurrence
+    beginning = "before anything happens"
     if occurrence is not None:
-        begun = f"{show_occurrence(occurrence)} in {parting.old.here.state}"
-    yield f"{begun}:"
+        beginning = f"{show_occurrence(occurrence)} in {divergence.old.here.state}"
+    yield f"{beginning}:"
     width = max(map(len, files))
-    sides = ((pair.old.machine, parting.old, parting.new), (pair.new.machine, parting.new, parting.old))
+    sides = ((pair.old.machine, divergence.old, divergence.new), (pair.new.machine, divergence.new, divergence.old))
     for file, (machine, reaction, other) in zip(files, sides, strict=True):
         yield f"{file:<{width}}  {_reaction(machine, reaction, other, occurrence)}"
 
@@ -386,13 +392,13 @@ def _reactions(pair: Pair, parting: Divergence, files: tuple[str, str]) -> Itera
 def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]) -> Iterator[str]:
     """Tell the steps that one machine takes, or that two take alike, with the lines of their rows; what changed is the last one's."""
     now, machine = list(here), machines[-1]
-    begun = "from here" if any(at.outstanding for at in here) else "start"
-    cells = [("0", begun, now[-1].state, "", show_values(_values(machine, now[-1]).items()), "")]
+    beginning = "from here" if any(at.outstanding for at in here) else "start"
+    cells = [("0", beginning, now[-1].state, "", show_values(_values(machine, now[-1]).items()), "")]
     for number, (occurrence, did) in enumerate(_steps(machines, here, way), 1):
         lines = [line_of(outcome.transition) or None for outcome in did]
-        changed = _changed(machine, now[-1], did[-1].configuration)
+        change_text = _change_text(machine, now[-1], did[-1].configuration)
         now = [outcome.configuration for outcome in did]
-        row = (show_occurrence(occurrence), now[-1].state, _lines(lines[0], lines[-1]), changed, _effects(did[-1]))
+        row = (show_occurrence(occurrence), now[-1].state, _lines(lines[0], lines[-1]), change_text, _effects(did[-1]))
         cells.append((str(number), *row))
     yield from aligned(cells)
 
@@ -414,7 +420,7 @@ def _values(machine: Machine, here: Configuration) -> dict[str, Value]:
     return dict(zip((variable.name for variable in machine.variables), here.values, strict=True))
 
 
-def _changed(machine: Machine, before: Configuration, after: Configuration) -> str:
+def _change_text(machine: Machine, before: Configuration, after: Configuration) -> str:
     triples = zip(machine.variables, before.values, after.values, strict=True)
     return show_values((variable.name, new) for variable, old, new in triples if old != new)
 
@@ -435,11 +441,11 @@ def _reaction(machine: Machine, reaction: Reaction, other: Reaction, occurrence:
 
 def _taken(machine: Machine, reaction: Reaction, taken: Taken, other: Reaction) -> str:
     after = taken.configuration
-    changed = _changed(machine, reaction.here, after)
+    change_text = _change_text(machine, reaction.here, after)
     timers = [f"starts {event} of {source}" for source, event in sorted(reaction.started - other.started)]
     final = " (finished)" if reaction.ends and not other.ends else ""
-    moved = f"{_row(taken.transition)}{reaction.here.state} -> {after.state}{final}"
-    parts = [", ".join(filter(None, (moved, changed))), _effects(taken), ", ".join(timers)]
+    move = f"{_row(taken.transition)}{reaction.here.state} -> {after.state}{final}"
+    parts = [", ".join(filter(None, (move, change_text))), _effects(taken), ", ".join(timers)]
     return "; ".join(filter(None, parts))
 
 
@@ -447,14 +453,14 @@ def _row(row: Transition) -> str:
     return f"line {row.span.line}: " if row.span else ""
 
 
-def refusal(machine: Machine, refused: Refusal, occurrence: Occurrence) -> str:
+def refusal(machine: Machine, result: Refusal, occurrence: Occurrence) -> str:
     """Return why nothing is taken: with the conjuncts that were false, or the rows in question."""
-    told = f"refused: {refused.reason} ({refused.message})"
-    if refused.reason == "invalid_state":
-        false = show_false(rows_at(machine, refused.configuration, occurrence)) if refused.rows else ""
-        return f"{told}; {false}" if false else told
-    lines = [str(row.span.line) for row in refused.rows if row.span]
-    return f"{told}; line {' and '.join(lines)}" if lines else told
+    message = f"refused: {result.reason} ({result.message})"
+    if result.reason == "invalid_state":
+        false = show_false(rows_at(machine, result.configuration, occurrence)) if result.rows else ""
+        return f"{message}; {false}" if false else message
+    lines = [str(row.span.line) for row in result.rows if row.span]
+    return f"{message}; line {' and '.join(lines)}" if lines else message
 
 
 # -- runs in flight ---------------------------------------------------------------------------------------------------
@@ -471,8 +477,8 @@ def flight_lines(flight: Flight, files: tuple[str, str]) -> Iterator[Line]:
     elif fit.trouble is not None and fit.machine is not None:
         for line in trouble_lines(fit.machine, fit.here, fit.trouble, files[1]):
             yield "", line
-    elif fit.verdict == "compatible" and fit.machine is not None and (parting := fit.future and fit.future.parting):
-        head, *rest = _reactions(Pair(run.machine, fit.machine), parting, files)
+    elif fit.verdict == "compatible" and fit.machine is not None and (divergence := fit.future and fit.future.parting):
+        head, *rest = _reactions(Pair(run.machine, fit.machine), divergence, files)
         yield "", head
         yield from (("", f"  {line}") for line in rest)
 
@@ -500,8 +506,8 @@ def trouble_lines(machine: Machine, here: Both | None, trouble: Trouble, file: s
     if trouble.occurrence is None or trouble.refusal is None:
         yield f"{len(trouble.way) + 1}  {file}: nothing can go on in {at}: nothing is outstanding, and no event is accepted"
     else:
-        told = refusal(machine, trouble.refusal, trouble.occurrence)
-        yield f"{len(trouble.way) + 1}  {show_occurrence(trouble.occurrence)} in {at}: {file}: {told}"
+        reason = refusal(machine, trouble.refusal, trouble.occurrence)
+        yield f"{len(trouble.way) + 1}  {show_occurrence(trouble.occurrence)} in {at}: {file}: {reason}"
 
 
 # -- in short ---------------------------------------------------------------------------------------------------------
@@ -510,26 +516,26 @@ def trouble_lines(machine: Machine, here: Both | None, trouble: Trouble, file: s
 def _counted_runs(diff: Diff) -> str:
     runs = diff.runs
     assert runs is not None, "there are runs to count"
-    others = f", and {runs.others} in flight of other machines" if runs.others else ""
-    return f"{runs.root}: {len(runs.flights)} in flight of {diff.files[0]}, {runs.finished} finished{others}"
+    others = f", and {runs.other_count} in flight of other machines" if runs.other_count else ""
+    return f"{runs.root}: {len(runs.flights)} in flight of {diff.files[0]}, {runs.finished_count} finished{others}"
 
 
 def _summary(diff: Diff) -> str:
     counts = Counter(change.aspect for change in diff.changes)
-    told = [f"{counts[aspect]} of {aspect}" for aspect in _HEADINGS if counts[aspect]]
-    changed = f"changes: {', '.join(told)}" if told else "no changes"
-    at = "" if not diff.compared or not diff.machines[0].parameters else " at the values above"
-    parts = [f"{' -> '.join(diff.files)}: {changed}", f"behaviour {diff.verdict}{at}", _fit(diff.runs)]
+    counts_text = [f"{counts[aspect]} of {aspect}" for aspect in _HEADINGS if counts[aspect]]
+    changes_text = f"changes: {', '.join(counts_text)}" if counts_text else "no changes"
+    at = "" if not diff.comparisons or not diff.machines[0].parameters else " at the values above"
+    parts = [f"{' -> '.join(diff.files)}: {changes_text}", f"behaviour {diff.verdict}{at}", _fit(diff.runs)]
     return "; ".join(filter(None, parts))
 
 
 def _fit(runs: RunsInFlight | None) -> str:
-    if runs is None or not (runs.flights or runs.damaged):
+    if runs is None or not (runs.flights or runs.faults):
         return ""
     counts = Counter(flight.fit.verdict for flight in runs.flights)
-    counts["UNKNOWN"] += len(runs.damaged)
-    told = (f"{counts[each]} {each}" for each in ("compatible", "incompatible", "UNKNOWN") if counts[each])
-    return f"runs in flight: {', '.join(told)}"
+    counts["UNKNOWN"] += len(runs.faults)
+    parts = (f"{counts[each]} {each}" for each in ("compatible", "incompatible", "UNKNOWN") if counts[each])
+    return f"runs in flight: {', '.join(parts)}"
 
 
 # -- for programs -------------------------------------------------------------------------------------------------------
@@ -543,37 +549,37 @@ def as_json(diff: Diff) -> dict[str, Any]:
         "changes": [attrs.asdict(change) for change in diff.changes],
         "behaviour": {
             "verdict": diff.verdict,
-            "at_all_values": not diff.compared,
-            "comparisons": [_compared_json(each) for each in diff.compared],
+            "at_all_values": not diff.comparisons,
+            "comparisons": [_compared_json(each) for each in diff.comparisons],
         },
         "runs": None if diff.runs is None else _runs_json(diff.runs),
     }
 
 
-def _compared_json(compared: MachineComparison) -> dict[str, Any]:
-    pair = compared.pair
+def _compared_json(comparison: MachineComparison) -> dict[str, Any]:
+    pair = comparison.pair
     machines = (pair.old.machine, pair.new.machine)
     values = {"old": machines[0].constants, "new": machines[1].constants}
-    return {"parameters": values, **_comparison_json(machines, pair.start, compared.found)}
+    return {"parameters": values, **_comparison_json(machines, pair.start, comparison.comparison)}
 
 
-def _comparison_json(machines: Sequence[Machine], here: Both, found: Comparison) -> dict[str, Any]:
-    parting = found.parting
+def _comparison_json(machines: Sequence[Machine], here: Both, comparison: Comparison) -> dict[str, Any]:
+    divergence = comparison.parting
     return {
-        "verdict": found.verdict,
-        "configurations": found.configurations,
-        "limit": found.limit or None,
-        "trace": None if parting is None else _way_json(machines, here, parting.way),
-        "parting": None if parting is None else _parting_json(machines, parting),
+        "verdict": comparison.verdict,
+        "configurations": comparison.configurations,
+        "limit": comparison.limit or None,
+        "trace": None if divergence is None else _way_json(machines, here, divergence.way),
+        "parting": None if divergence is None else _parting_json(machines, divergence),
     }
 
 
-def _parting_json(machines: Sequence[Machine], parting: Divergence) -> dict[str, Any]:
+def _parting_json(machines: Sequence[Machine], divergence: Divergence) -> dict[str, Any]:
     return {
-        **_occurrence_json(parting.occurrence),
-        "state": parting.old.here.state,
-        "old": _reaction_json(machines[0], parting.old),
-        "new": _reaction_json(machines[1], parting.new),
+        **_occurrence_json(divergence.occurrence),
+        "state": divergence.old.here.state,
+        "old": _reaction_json(machines[0], divergence.old),
+        "new": _reaction_json(machines[1], divergence.new),
     }
 
 
@@ -612,26 +618,26 @@ def _way_json(
     machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]
 ) -> list[dict[str, Any]]:
     """Return the steps that all the machines take alike, with the lines of their rows."""
-    found = []
+    steps = []
     for occurrence, did in _steps(machines, here, way):
         each = [_taken_json(machine, outcome) for machine, outcome in zip(machines, did, strict=True)]
-        found.append({**_occurrence_json(occurrence), **each[-1], "lines": [one["line"] for one in each]})
-    return found
+        steps.append({**_occurrence_json(occurrence), **each[-1], "lines": [one["line"] for one in each]})
+    return steps
 
 
 def _runs_json(runs: RunsInFlight) -> dict[str, Any]:
     return {
         "directory": str(runs.root),
         "in_flight": [_flight_json(flight) for flight in runs.flights],
-        "finished": runs.finished,
-        "other_machines": runs.others,
-        "unreadable": dict(runs.damaged),
+        "finished": runs.finished_count,
+        "other_machines": runs.other_count,
+        "unreadable": dict(runs.faults),
     }
 
 
 def _flight_json(flight: Flight) -> dict[str, Any]:
     fit, run = flight.fit, flight.record.run
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "run": run.run_id,
         "verdict": fit.verdict,
         "state": run.configuration.state,
@@ -643,13 +649,13 @@ def _flight_json(flight: Flight) -> dict[str, Any]:
         "future": None,
     }
     if fit.machine is not None and fit.difference is not None:
-        told["history"] = difference_as_json(fit.machine, fit.difference)
+        report["history"] = difference_as_json(fit.machine, fit.difference)
     if fit.machine is not None and fit.here is not None:
         if fit.trouble is not None:
-            told["fault"] = _trouble_json(fit.machine, fit.here, fit.trouble)
+            report["fault"] = _trouble_json(fit.machine, fit.here, fit.trouble)
         if fit.future is not None:
-            told["future"] = _comparison_json((run.machine, fit.machine), fit.here, fit.future)
-    return told
+            report["future"] = _comparison_json((run.machine, fit.machine), fit.here, fit.future)
+    return report
 
 
 def _trouble_json(machine: Machine, here: Both, trouble: Trouble) -> dict[str, Any]:

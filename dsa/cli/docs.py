@@ -9,7 +9,7 @@ import attrs
 import click
 
 from dsa.checks.report import counted_text
-from dsa.cli.command_line import UNREADABLE, JsonCommand, json_option, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, JsonCommand, json_option, say, tell_json
 from dsa.docs.pages import BlockState, Library, PageDraft, draft, pages_in
 
 
@@ -33,7 +33,7 @@ def command(paths: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> 
         tell_json(_as_json(drafts, is_written=not only_check and not faulty))
     else:
         _tell(drafts, only_check=only_check)
-    sys.exit(UNREADABLE if faulty else int(only_check and any(page.is_stale for page in drafts)))
+    sys.exit(EXIT_UNREADABLE if faulty else int(only_check and any(page.is_stale for page in drafts)))
 
 
 def _tell(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
@@ -55,8 +55,8 @@ def _tell(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
 def _tell_counts(drafts: Sequence[PageDraft], *, only_check: bool) -> None:
     blocks = [state for page in drafts for state in page.blocks]
     if not blocks:
-        said = f"no blocks in {counted_text(len(drafts), 'page', 'pages')}"
-        say(f"{said}; begin one with <!-- dsa:diagram machine.md --> and end it with <!-- /dsa -->")
+        counts_text = f"no blocks in {counted_text(len(drafts), 'page', 'pages')}"
+        say(f"{counts_text}; begin one with <!-- dsa:diagram machine.md --> and end it with <!-- /dsa -->")
         return
     pages = counted_text(sum(bool(page.blocks) for page in drafts), "page", "pages")
     stale = sum(state.is_stale for state in blocks)

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from dsa.cli.command_line import INTERRUPTED, UNREADABLE, CommandExit, lost_output, message_of, say, silence
+from dsa.cli.command_line import EXIT_INTERRUPTED, EXIT_UNREADABLE, CommandExit, lost_output, message_of, say, silence
 from dsa.errors import DsaError
 from dsa.text import nearest
 
@@ -73,10 +73,10 @@ class _Lazy(click.Group):
         try:
             code = super().main(args, prog_name, standalone_mode=False, **more)
         except click.ClickException as fault:
-            shown = io.StringIO()
-            fault.show(shown)
-            if shown.getvalue():  # ours print by themselves
-                say(shown.getvalue().rstrip("\n"), err=True)
+            output = io.StringIO()
+            fault.show(output)
+            if output.getvalue():  # ours print by themselves
+                say(output.getvalue().rstrip("\n"), err=True)
             sys.exit(fault.exit_code)
         except click.Abort:
             say("Aborted!", err=True)
@@ -101,8 +101,8 @@ class _Lazy(click.Group):
         """Find the command; of an unknown name, say which is meant."""
         name = args[0]
         if not name.startswith("-") and name not in COMMANDS and not ctx.resilient_parsing:
-            meant = nearest(name, COMMANDS)
-            ctx.fail(f"no such command '{name}'{f'; did you mean {meant!r}?' if meant else ''}")
+            suggestion = nearest(name, COMMANDS)
+            ctx.fail(f"no such command '{name}'{f'; did you mean {suggestion!r}?' if suggestion else ''}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
@@ -113,7 +113,7 @@ class _Lazy(click.Group):
             silence(sys.stdout)
             sys.exit(0)
         except KeyboardInterrupt:
-            raise CommandExit("interrupted", INTERRUPTED) from None
+            raise CommandExit("interrupted", EXIT_INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -139,9 +139,9 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     code = _exit_code()
     gc.enable()
-    if (lost := lost_output()) is not None:
-        say(f"standard output: {lost}", err=True)
-        code = code or UNREADABLE
+    if (reason := lost_output()) is not None:
+        say(f"standard output: {reason}", err=True)
+        code = code or EXIT_UNREADABLE
     if any(thread.daemon and not getattr(thread, "is_idle", False) for thread in threading.enumerate()):
         # A call was given up and goes on in native code (a model, for one), which would crash the interpreter as it
         # takes itself apart.
@@ -158,5 +158,5 @@ def _exit_code() -> int:
     except (DsaError, OSError) as fault:
         say(message_of(fault), err=True)
     except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else UNREADABLE
-    return UNREADABLE
+        return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else EXIT_UNREADABLE
+    return EXIT_UNREADABLE

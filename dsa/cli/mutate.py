@@ -13,8 +13,8 @@ from dsa.checks.mutation import GROUPS, Group, MutantResult, Strength, mutate, p
 from dsa.checks.places import line_of
 from dsa.checks.search.exploration import MAX_STATES, limits_until
 from dsa.cli.command_line import (
+    EXIT_UNREADABLE,
     SECONDS,
-    UNREADABLE,
     CommandExit,
     JsonCommand,
     ProgressLine,
@@ -60,42 +60,44 @@ def command(
     try:
         with ProgressLine("comparing rows") as progress:
             prove = prover(machine) if find_spec("z3") else None  # decides about parameters that are not explored
-            count = lambda done, every: progress.tell(f"{done} of {every} mutants")  # noqa: E731
+            count = lambda count, every: progress.tell(f"{count} of {every} mutants")  # noqa: E731
             limits = limits_until(max_states, time_limit, time.monotonic)
             strength = mutate(machine, parameters=values, limits=limits, prove=prove, progress=count, spread=spread)
     except ValueError as fault:
-        raise CommandExit(f"{file}: {fault}; fix that first (dsa check {file})", UNREADABLE) from None
+        raise CommandExit(f"{file}: {fault}; fix that first (dsa check {file})", EXIT_UNREADABLE) from None
     if json_wanted:
         tell_json(_as_json(file, strength))
     else:
-        for line in _shown(file, strength):
+        for line in _result_lines(file, strength):
             say(line)
     too_few = at_least is not None and (strength.score or 0) < at_least
     sys.exit(int(too_few or bool(strength.of_kind("not judged"))))
 
 
-def _shown(file: str, strength: Strength) -> Iterator[str]:
-    survived, equal = strength.of_kind("survived"), strength.of_kind("equal")
-    for what, ones in (("survives", survived), ("equal", equal)):
+def _result_lines(file: str, strength: Strength) -> Iterator[str]:
+    survivors, equal = strength.of_kind("survived"), strength.of_kind("equal")
+    for what, ones in (("survives", survivors), ("equal", equal)):
         for one in ones:
             reason = f"  ({one.by})" if one.by else ""
             yield f"{file}: {what}: {_place(one)}: {one.mutant.what}{reason}"
     for group in GROUPS:
         if any(one.mutant.group == group and one.kind != "not judged" for one in strength.judged):
             yield f"{file}: {_counts(strength, group)}"
-    yield f"{file}: {len(survived)} survive, {len(equal)} are equal to the machine"
+    yield f"{file}: {len(survivors)} survive, {len(equal)} are equal to the machine"
     if late := strength.of_kind("not judged"):
         yield f"{file}: {len(late)} of {len(strength.judged)} were not judged: {late[0].by}; allow more (--time-limit)"
 
 
 def _counts(strength: Strength, group: Group) -> str:
-    noticed, survived, equal = (len(strength.of_kind(kind, group)) for kind in ("noticed", "survived", "equal"))
+    noticed_count, survivor_count, equal_count = (
+        len(strength.of_kind(kind, group)) for kind in ("noticed", "survived", "equal")
+    )
     kinds = Counter(_noticer(one) for one in strength.of_kind("noticed", group))
     by = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common())
     share = strength.share(group)
     part = "" if share is None else f" ({_percent(share)})"
-    told = f"{noticed + survived + equal} faults of {group}; {noticed} of {noticed + survived} that differ are noticed{part}"
-    return f"{told}: {by}" if by else told
+    counts_text = f"{noticed_count + survivor_count + equal_count} faults of {group}; {noticed_count} of {noticed_count + survivor_count} that differ are noticed{part}"
+    return f"{counts_text}: {by}" if by else counts_text
 
 
 def _percent(share: float) -> str:

@@ -38,8 +38,8 @@ def command(name: str, *, steps: bool, scenarios: bool) -> None:
 
 def _print_scenarios(file: str) -> None:
     machine = load(file)
-    found = scenarios_for_untaken_rows(machine)
-    for scenario in found:
+    new_scenarios = scenarios_for_untaken_rows(machine)
+    for scenario in new_scenarios:
         say(f"## Scenario: {scenario.name}\n{scenario_text(scenario)}\n")
-    if not found:
+    if not new_scenarios:
         say("every row that can be taken is taken by a scenario", err=True)

@@ -34,7 +34,7 @@ from rich.text import Text
 
 from dsa.cli.command_line import note_run, printable, read_data, require_text, say
 from dsa.cli.ledger_view import CallDisplay, due, terminal
-from dsa.cli.run_options import RunOptions, RunWatchers, faults_told, run_options, runs_option, watching_options
+from dsa.cli.run_options import RunOptions, RunWatchers, exit_on_faults, run_options, runs_option, watching_options
 from dsa.cli.run_view import FinishedRun, JsonRunCommand, exit_code, extension_of, perform, tell
 from dsa.data_use import GENERATING_EFFECT, SPECIFICATION
 from dsa.declarations import OUTSIDE
@@ -60,7 +60,7 @@ from dsa.semantics import accepted_events
 _STYLES = {"passed": "green", "rejected": "yellow", "review": "bold yellow", "fatal": "bold red", "error": "bold red"}
 _VERDICT_WIDTH = 9
 _PLAIN_FEEDBACK = 70
-_ATTEMPTING = (GENERATING_EFFECT, "execute_guard")  # an attempt ends when one of these fails
+_ATTEMPT_EFFECTS = (GENERATING_EFFECT, "execute_guard")  # an attempt ends when one of these fails
 _MOST_TEXT = 2000
 _NARROW = 50  # columns; below, a table would show nothing of the feedback
 _MARGIN = 3  # lines for the table's head, and what stands above it
@@ -78,7 +78,7 @@ class AttemptRow:
     seconds: float = 0.0
 
     @property
-    def doing(self) -> str:
+    def activity(self) -> str:
         """What is being done now."""
         return "checking" if self.artifact_id else "generating"
 
@@ -92,9 +92,9 @@ class Progress:
         self._quiet = quiet
         self._state = machine.entered(machine.initial)
         self._intents = Intents()
-        self._arrived = ledger.EventEntry(0, "")
+        self._last_event = ledger.EventEntry(0, "")
         self._rows: list[AttemptRow] = []
-        self._asked: Counter[str] = Counter()
+        self._attempt_counts: Counter[str] = Counter()
         self._row_of: dict[str, int] = {}
         self._width = max((len(step.name) for step in machine.steps), default=len(step_of(machine, "")))
         self._live = Live(console=console, refresh_per_second=8, transient=False) if self._draws else None
@@ -134,20 +134,20 @@ class Progress:
         match entry:
             case ledger.EffectEntry(effect=effect) if effect == GENERATING_EFFECT:
                 step = step_of(self._machine, self._state)
-                self._asked[step] += 1
-                self._rows.append(AttemptRow(step, self._asked[step]))
+                self._attempt_counts[step] += 1
+                self._rows.append(AttemptRow(step, self._attempt_counts[step]))
             case ledger.ArtifactEntry():
-                self._generated(entry)
+                self._add_artifact(entry)
             case ledger.VerdictEntry():
-                self._judged(entry)
-            case ledger.ResultEntry(key=key) if self._intents.effect(key) in _ATTEMPTING:
-                self._failed(entry)
+                self._add_verdict(entry)
+            case ledger.ResultEntry(key=key) if self._intents.effect(key) in _ATTEMPT_EFFECTS:
+                self._add_error(entry)
             case ledger.EventEntry():
-                self._arrived = entry
+                self._last_event = entry
                 return
             case ledger.RowEntry(target=target):
                 self._state = target
-                self._waits(self._started(entry), self._arrived.at_ms)
+                self._waits(self._timers_of(entry), self._last_event.at_ms)
                 return
             case ledger.MachineEntry(at_ms=at_ms):
                 self._waits(armed(self._machine, self._machine.armed(self._state)), at_ms)
@@ -157,35 +157,35 @@ class Progress:
         if self._live is not None:
             self._live.update(self._table(self._console.height - _MARGIN))
 
-    def _started(self, row: ledger.RowEntry) -> tuple[ArmTimer | DropTimer, ...]:
+    def _timers_of(self, row: ledger.RowEntry) -> tuple[ArmTimer | DropTimer, ...]:
         """Return what becomes of timers with a row that was taken for what has arrived."""
         for each in self._machine.transitions:
-            is_there = each.event == self._arrived.event and each.source in self._machine.ancestry(row.source)
+            is_there = each.event == self._last_event.event and each.source in self._machine.ancestry(row.source)
             if is_there and (each.span.line if each.span else None) == row.line:
                 return timers_after(self._machine, row.source, each, row.target)
         return ()
 
     def _waits(self, timers: Iterable[ArmTimer | DropTimer], at_ms: int) -> None:
         """Say for what a run waits that will not wait for ever: otherwise nobody would know why nothing happens."""
-        named = self._machine.event_named
+        events = self._machine.event_named
         accepted = accepted_events(self._machine, self._state)
-        outside = [event for event in accepted if event in named and named[event].origin == OUTSIDE]
+        outside = [event for event in accepted if event in events and events[event].origin == OUTSIDE]
         for timer in timers if outside and not self._quiet else ():
             if isinstance(timer, ArmTimer):
                 waits = f"waiting in {self._state} for: {', '.join(outside)}"
-                told = f"{waits}; {timer.event} is due {due(at_ms + timer.duration_ms)}"
-                self._console.print(Text(printable(told)), soft_wrap=True)
+                message = f"{waits}; {timer.event} is due {due(at_ms + timer.duration_ms)}"
+                self._console.print(Text(printable(message)), soft_wrap=True)
 
-    def _generated(self, entry: ledger.ArtifactEntry) -> None:
+    def _add_artifact(self, entry: ledger.ArtifactEntry) -> None:
         row = AttemptRow(entry.step, entry.attempt, entry.artifact_id, seconds=entry.seconds)
         if self._rows and not self._rows[-1].artifact_id and self._rows[-1].step == entry.step:
             self._rows[-1] = row
         else:
             self._rows.append(row)  # a person's text: nobody was asked for it
-        self._asked[entry.step] = entry.attempt
+        self._attempt_counts[entry.step] = entry.attempt
         self._row_of[entry.artifact_id] = len(self._rows) - 1
 
-    def _judged(self, entry: ledger.VerdictEntry) -> None:
+    def _add_verdict(self, entry: ledger.VerdictEntry) -> None:
         number = self._row_of.get(entry.artifact_id)
         if number is not None:
             row, feedback = self._rows[number], _one_line(entry.feedback)
@@ -193,7 +193,7 @@ class Progress:
             self._rows[number] = attrs.evolve(row, verdict=entry.word, feedback=feedback, seconds=seconds)
             self._print(self._rows[number])
 
-    def _failed(self, entry: ledger.ResultEntry) -> None:
+    def _add_error(self, entry: ledger.ResultEntry) -> None:
         """Show an attempt that ended with neither artifact nor verdict, or rests until a part of the run has what it waits for."""
         part = part_in(entry)
         faults = [step["payload"] for step in entry.steps if step["payload"].get("error") is True]
@@ -223,13 +223,13 @@ class Progress:
         table.add_column("seconds", justify="right", no_wrap=True)
         table.add_column("feedback", overflow="ellipsis", no_wrap=True, ratio=1)
         for row in self._rows[-max(1, most) :]:
-            verdict = Text(row.verdict, _STYLES.get(row.verdict, "")) if row.verdict else self._doing(row)
+            verdict = Text(row.verdict, _STYLES.get(row.verdict, "")) if row.verdict else self._activity_spinner(row)
             seconds = f"{row.seconds:.1f}" if row.seconds else ""
             table.add_row(row.step, str(row.attempt), verdict, seconds, Text(row.feedback, "dim"))
         return table
 
-    def _doing(self, row: AttemptRow) -> Spinner:
-        self._spinner.update(text=Text(row.doing, "dim"))
+    def _activity_spinner(self, row: AttemptRow) -> Spinner:
+        self._spinner.update(text=Text(row.activity, "dim"))
         return self._spinner
 
 
@@ -300,28 +300,28 @@ def or_policy(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--policy", metavar="NAME", help="Run this policy: dsa run --policy NAME TEXT.")
     @click.option("--over", metavar="DIR", help="The folder that the policy works on; by default this one.")
     @wraps(command)
-    def run(*, policy: str | None, over: str | None, **given: Any) -> None:  # noqa: ANN401  (the command's own)
+    def run(*, policy: str | None, over: str | None, **arguments: Any) -> None:  # noqa: ANN401  (the command's own)
         if policy is None:
             if over is not None:
                 raise click.UsageError("--over goes with --policy NAME")
-            if given["file"] is None:
+            if arguments["file"] is None:
                 raise click.UsageError("Missing argument 'FILE', or --policy NAME.")
-            command(**given, policy=None)
+            command(**arguments, policy=None)
         else:
-            command(**given, policy=AskedPolicy(policy, _text(given), _config(over, given["model"])))
+            command(**arguments, policy=AskedPolicy(policy, _text(arguments), _config(over, arguments["model"])))
 
     return run
 
 
-def _text(given: Mapping[str, Any]) -> str:
+def _text(arguments: Mapping[str, Any]) -> str:
     """Return what a policy is asked. Raises UsageError when it is asked nothing, and for two texts."""
-    text, more = given["file"], given["specification"]
+    text, more = arguments["file"], arguments["specification"]
     if more is not None:
-        said = f"given are '{text}' and '{more}'. A TEXT of several words needs quotes"
-        raise click.UsageError(f"--policy takes one TEXT and no FILE; {said}")
+        texts = f"given are '{text}' and '{more}'. A TEXT of several words needs quotes"
+        raise click.UsageError(f"--policy takes one TEXT and no FILE; {texts}")
     if text is None or not text.strip():
         raise click.UsageError('--policy needs a TEXT, what the policy is asked: dsa run --policy NAME "..."')
-    if given["data"] is not None:
+    if arguments["data"] is not None:
         raise click.UsageError("--data goes with FILE: a policy is asked a TEXT")
     return require_text(text, "TEXT")
 
@@ -365,22 +365,24 @@ def command(
     file = file if policy is None else POLICY
     document = machine_document(file)
     machine = load(file if document == locate(file) else str(document)).at(dict(options.parameters))
-    asked: object = policy
+    specification_data: object = policy
     if policy is None:
-        asked = asked_for(machine, specification) if data is None else start_data(machine, specification, data)
+        specification_data = (
+            specification_for(machine, specification) if data is None else start_data(machine, specification, data)
+        )
     console = terminal()
-    performed = RunRequest(MachineDocument(machine, read_text(document), document), asked, Path(root), seed).run(
-        options, console, is_model_told=True
-    )
-    tell(performed, console, json_wanted=options.json_wanted)
-    sys.exit(exit_code(performed.rest))
+    finished_run = RunRequest(
+        MachineDocument(machine, read_text(document), document), specification_data, Path(root), seed
+    ).run(options, console, is_model_told=True)
+    tell(finished_run, console, json_wanted=options.json_wanted)
+    sys.exit(exit_code(finished_run.rest))
 
 
 def machine_document(file: str) -> Path:
     """Return the path of the machine's own document: FILE's, or that of the machine which FILE, a spec, is about."""
     path = locate(file)
-    named = machine_of(read_text(path), file)
-    return path if named is None else locate(named[0], path.parent)
+    reference = machine_of(read_text(path), file)
+    return path if reference is None else locate(reference[0], path.parent)
 
 
 @attrs.frozen
@@ -400,13 +402,13 @@ class RunRequest:
 
         `is_model_told`: print which model is taken when none was chosen.
         """
-        machine, watching = self.document.machine, options.watching
+        machine, watch_options = self.document.machine, options.watch_options
         run_id = new_run_id(machine.name)
         directory = self.root / run_id
         with (
-            faults_told(self.root, lambda: directory if directory.is_dir() else None),
+            exit_on_faults(self.root, lambda: directory if directory.is_dir() else None),
             progress_of(machine, console, self.root, quiet=options.shows_nothing) as progress,
-            ExitStack() as opened,
+            ExitStack() as stack,
         ):
             watchers = list[RunWatchers]()
 
@@ -419,30 +421,35 @@ class RunRequest:
                 setup = runs.setup(self.document, self._options(options))
                 for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if is_model_told else ())):
                     say(note, err=True)
-                watched = opened.enter_context(watching.watched(setup.binding.secrets))  # a module may name more
-                watched.note(*self._noted())
-                watchers.append(watched)
-                first = first_event(machine, self._brought(setup.binding))
-                handle = runs.begin(setup, run_id=run_id, on_moment=watched.observing(on_moment))
+                run_watchers = stack.enter_context(watch_options.watch(setup.binding.secrets))  # a module may name more
+                run_watchers.note(*self._input_text())
+                watchers.append(run_watchers)
+                first = first_event(machine, self._first_data(setup.binding))
+                handle = runs.begin(setup, run_id=run_id, on_moment=run_watchers.observer(on_moment))
                 handle.start(*first)
                 return handle
 
-            performed = perform(partial(open_runs, self.root), begin, options.wait_s)
-            watchers[0].rested(performed.rest)
-            return performed
+            finished_run = perform(partial(open_runs, self.root), begin, options.wait_s)
+            watchers[0].close(finished_run.rest)
+            return finished_run
 
     def _options(self, options: RunOptions) -> Options:
         config = self.data.config if isinstance(self.data, AskedPolicy) else {}
-        chosen = options.watching.chosen
+        secret_options = options.watch_options.secret_options
         return Options(
-            options.module, options.model, self.seed, budget=options.budget, secret_options=chosen, config=config
+            options.module,
+            options.model,
+            self.seed,
+            budget=options.budget,
+            secret_options=secret_options,
+            config=config,
         )
 
-    def _noted(self) -> tuple[str, object]:
+    def _input_text(self) -> tuple[str, object]:
         """Return what is searched for secrets, and its name."""
         return ("TEXT", self.data.text) if isinstance(self.data, AskedPolicy) else ("the specification", self.data)
 
-    def _brought(self, binding: Bindings) -> object:
+    def _first_data(self, binding: Bindings) -> object:
         """Return the data of the first event. Raises BindingError for a policy that is not there."""
         if not isinstance(self.data, AskedPolicy):
             return self.data
@@ -457,11 +464,11 @@ def _model_note(binding: Bindings, options: RunOptions) -> Iterator[str]:
         yield f"model: {DEFAULT_MODEL}, the built-in one; --model takes another"
 
 
-def start_data(machine: Machine, specification: str | None, written: str) -> Any:  # noqa: ANN401  (JSON)
+def start_data(machine: Machine, specification: str | None, text: str) -> Any:  # noqa: ANN401  (JSON)
     """Return what a run's first event brings. Raises click.UsageError for a SPECIFICATION beside it, and where no event brings it."""
     if specification is not None:
         raise click.UsageError("SPECIFICATION and --data are two ways to say the same: give one")
-    data = read_data(written)
+    data = read_data(text)
     try:
         first_event(machine, data)
     except ValueError as fault:
@@ -469,16 +476,16 @@ def start_data(machine: Machine, specification: str | None, written: str) -> Any
     return data
 
 
-def asked_for(machine: Machine, given: str | None) -> str | None:
+def specification_for(machine: Machine, text: str | None) -> str | None:
     """Return the specification: what the command line says, else what the machine does with; None for a machine that takes none.
 
     Raises click.UsageError when the machine takes none, when it needs one, and for what is no text.
     """
-    if given is None or not given.strip():
+    if text is None or not text.strip():
         return default_specification(machine) or None
     if not takes_specification(machine):
         raise click.UsageError(f"{machine.name} has no event '{SPECIFICATION}' from outside: it takes no SPECIFICATION")
-    return require_text(given, "SPECIFICATION")
+    return require_text(text, "SPECIFICATION")
 
 
 def default_specification(machine: Machine) -> str:
@@ -503,6 +510,6 @@ def _needs_specification(machine: Machine) -> bool:
 
 def command_of(name: str) -> click.Command:
     """Return a command by its name."""
-    found, *_ = entry_points(group="dsa.commands", name=name)
-    command: click.Command = found.load()
+    entry_point, *_ = entry_points(group="dsa.commands", name=name)
+    command: click.Command = entry_point.load()
     return command

@@ -56,8 +56,8 @@ class RunLine:
     def cells(self) -> tuple[str, ...]:
         """Return what stands in the columns."""
         events = "" if self.events is None else str(self.events)
-        started = started_at(self.run).removesuffix(" UTC")
-        return self.run, started, events, self.machine or "", self.state or "", self.how, _short(self.about or "")
+        start_time = started_at(self.run).removesuffix(" UTC")
+        return self.run, start_time, events, self.machine or "", self.state or "", self.how, _short(self.about or "")
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as an object of JSON."""
@@ -78,7 +78,7 @@ class RunsCommand(JsonCommand, click.Group):
     "--due-before",
     "due_before_ms",
     metavar="TIME",
-    callback=lambda _context, _option, written: None if written is None else moment_ms(written),
+    callback=lambda _context, _option, text: None if text is None else moment_ms(text),
     help="Only runs with a timer that is due before TIME: 2026-12-24T18:00 (UTC), or 24h from now.",
 )
 @click.option("--machine", metavar="NAME", help="Only runs of this machine.")
@@ -105,48 +105,49 @@ def command(
     if context.invoked_subcommand is not None:
         return
     folder = Path(root)
-    with _opened(folder) as runs:
+    with _open_archive(folder) as runs:
         every = asyncio.run(runs.list(now_ms=now_ms()))
         summaries = tuple(each for each in every if each.matches(None, waiting_for, machine))
         hint = "" if summaries else _hint(every, waiting_for, machine)
         if due_before_ms is not None:
             summaries = tuple(each for each in summaries if _is_due_before(each, due_before_ms))
-        found = [verified(runs, each) if verify else listed(each) for each in summaries]
-        lost = runs.lost_count()
-    shown = [line for line, each in zip(found, summaries, strict=True) if status in {None, line.kind, each.status}]
+        lines = [line_of_ledger(runs, each) if verify else line_of_summary(each) for each in summaries]
+        lost_count = runs.lost_count()
+    selection = [line for line, each in zip(lines, summaries, strict=True) if status in {None, line.kind, each.status}]
     if json_wanted:
-        say(json.dumps([each.to_json() for each in shown], indent=2))
-    elif shown:
-        _say_table(shown)
-    elif not lost:
+        say(json.dumps([each.to_json() for each in selection], indent=2))
+    elif selection:
+        _say_table(selection)
+    elif not lost_count:
         _say_none(folder, is_filtered=bool(status or waiting_for or machine or due_before_ms), hint=hint)
-    if lost:
+    if lost_count:
         raise CommandExit(
-            f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1
+            f"{root}: damaged: {lost_count} more {'run was' if lost_count == 1 else 'runs were'} kept here and cannot be found",
+            1,
         )
 
 
-def _is_due_before(found: RunSummary, moment: int) -> bool:
-    due_ms = found.summary.due_ms
-    return due_ms is not None and due_ms < moment and found.status in {"waiting", "due"}
+def _is_due_before(summary: RunSummary, moment: int) -> bool:
+    due_ms = summary.summary.due_ms
+    return due_ms is not None and due_ms < moment and summary.status in {"waiting", "due"}
 
 
 @command.command("rm", cls=JsonCommand)
-@click.argument("wanted", metavar="RUN...", nargs=-1, required=True)
+@click.argument("names", metavar="RUN...", nargs=-1, required=True)
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
-def remove(wanted: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
+def remove(names: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
     """Remove each RUN, an id or a part of one, with its parts, what it generated and its folder. A run that a process has is refused."""
-    removed, find = list[str](), importlib.import_module("dsa.cli.run_options").find
-    with _opened(Path(root)) as runs:
+    removed_ids, find = list[str](), importlib.import_module("dsa.cli.run_options").find
+    with _open_archive(Path(root)) as runs:
         ids = runs.ids()
-        for run in dict.fromkeys(find(ids, each, Path(root)) for each in wanted):
+        for run in dict.fromkeys(find(ids, each, Path(root)) for each in names):
             asyncio.run(runs.remove(run))
-            removed.append(run)
+            removed_ids.append(run)
             if not json_wanted:
                 say(f"removed {run}")
     if json_wanted:
-        say(json.dumps({"removed": removed}, indent=2))
+        say(json.dumps({"removed": removed_ids}, indent=2))
 
 
 def now_ms() -> int:
@@ -154,20 +155,20 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def moment_ms(written: str) -> int:
+def moment_ms(text: str) -> int:
     """Read a time, or a duration from now, as milliseconds since 1970. Raises click.BadParameter."""
-    duration_ms = parse_duration(written)
+    duration_ms = parse_duration(text)
     if duration_ms is not None:
         return now_ms() + duration_ms
     try:
-        moment = datetime.fromisoformat(written)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(f"'{written}' is not a time; write 2026-12-24T18:00 or 24h") from None
+        raise click.BadParameter(f"'{text}' is not a time; write 2026-12-24T18:00 or 24h") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[RunArchive]:
+def _open_archive(folder: Path) -> Iterator[RunArchive]:
     """Open the runs of a folder. Raises Ended, and DocumentError when no run is kept there."""
     try:
         place = open_place(folder, must_exist=True)
@@ -204,31 +205,31 @@ def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
     say(f"{folder}: no run is kept here")
 
 
-def _say_table(shown: list[RunLine]) -> None:
-    rows = [_HEADER, *(each.cells() for each in shown)]
+def _say_table(lines: list[RunLine]) -> None:
+    rows = [_HEADER, *(each.cells() for each in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = (map(str.ljust, row, widths) for row in rows)
-    say("\n".join("  ".join(row).rstrip() for row in padded))
+    padded_rows = (map(str.ljust, row, widths) for row in rows)
+    say("\n".join("  ".join(row).rstrip() for row in padded_rows))
 
 
 # -- one run ---------------------------------------------------------------------------------------------------------------
 
 
-def listed(found: RunSummary) -> RunLine:
+def line_of_summary(run_summary: RunSummary) -> RunLine:
     """Return a run's line from its summary."""
-    kind, how = _stands(found)
+    kind, how = _status_and_text(run_summary)
     if kind == "damaged":
-        return RunLine(found.run, kind, how)
-    summary = found.summary
+        return RunLine(run_summary.run, kind, how)
+    summary = run_summary.summary
     return RunLine(
-        found.run,
+        run_summary.run,
         kind,
         how,
         summary.machine,
         summary.state,
         summary.outcome if kind == "finished" else None,
         summary.events,
-        found.holder,
+        run_summary.holder,
         dict(summary.waits_for) if kind in {"waiting", "due"} else {},
         summary.due_ms if kind in {"waiting", "due"} else None,
         tuple(summary.in_doubt) if kind == "in doubt" else (),
@@ -236,18 +237,18 @@ def listed(found: RunSummary) -> RunLine:
     )
 
 
-def how(found: RunSummary) -> str:
+def how(run_summary: RunSummary) -> str:
     """Say in a few words how a run stands."""
-    return _stands(found)[1]
+    return _status_and_text(run_summary)[1]
 
 
-def _stands(found: RunSummary) -> tuple[str, str]:
-    summary, status = found.summary, found.status
+def _status_and_text(run_summary: RunSummary) -> tuple[str, str]:
+    summary, status = run_summary.summary, run_summary.status
     match status:
         case "damaged":
-            return status, f"damaged: run {found.run}: {found.damage}"
+            return status, f"damaged: run {run_summary.run}: {run_summary.damage}"
         case "under way":
-            return status, f"under way, held by {found.holder}"
+            return status, f"under way, held by {run_summary.holder}"
         case "finished":
             return status, f"finished: {summary.outcome}"
         case "in doubt":
@@ -257,7 +258,7 @@ def _stands(found: RunSummary) -> tuple[str, str]:
     if status in {"cut off", "interrupted"}:
         return status, status
     if status == "due":
-        return status, f"due: {'a message is in its inbox' if found.messages else ', '.join(summary.timers)}"
+        return status, f"due: {'a message is in its inbox' if run_summary.messages else ', '.join(summary.timers)}"
     return status, f"waiting for: {', '.join((*summary.waits_for, *summary.timers)) or 'nothing that can happen'}"
 
 
@@ -275,17 +276,17 @@ def _short(text: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 2]}.."
 
 
-def verified(runs: RunArchive, found: RunSummary) -> RunLine:
+def line_of_ledger(runs: RunArchive, run_summary: RunSummary) -> RunLine:
     """Return a run's line from all of its ledger, decoded and replayed; what is the matter with a damaged one becomes its line."""
     try:
-        return listed(summary_of_record(runs.get(found.run)))
+        return line_of_summary(summary_of_record(runs.get(run_summary.run)))
     except DamageError as fault:
         if fault.run is None:
             raise
-        return RunLine(found.run, "damaged", f"damaged: {fault}")
+        return RunLine(run_summary.run, "damaged", f"damaged: {fault}")
     except OtherMachineError as fault:
         kind, why = "other machine", str(fault)
     except ReplayError as fault:
-        kind, why = "damaged", f"damaged: run {found.run}, {fault}"
-    summary = found.summary
-    return RunLine(found.run, kind, why, summary.machine, events=summary.events, about=summary.about or None)
+        kind, why = "damaged", f"damaged: run {run_summary.run}, {fault}"
+    summary = run_summary.summary
+    return RunLine(run_summary.run, kind, why, summary.machine, events=summary.events, about=summary.about or None)

@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.command_line import UNREADABLE, CommandExit, say, tell_json
+from dsa.cli.command_line import EXIT_UNREADABLE, CommandExit, say, tell_json
 from dsa.cli.ledger_view import story, terminal
 from dsa.cli.run import display_of
-from dsa.cli.run_options import faults_told, machine_record, opened, recorded_run, runs_option
+from dsa.cli.run_options import exit_on_faults, machine_record, open_run_folder, recorded_run, runs_option
 from dsa.cli.run_view import JsonRunCommand, MachineExtension, RunReport, extension_of, recorded_report, story_lines
 from dsa.declarations import Scenario
 from dsa.edge.document_files import read_text
@@ -67,47 +67,47 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
     if after and (json_wanted or form not in {None, "jsonl"}):
         raise click.UsageError("--after goes with the story, as text or with --jsonl")
     folder = Path(root)
-    recorded = recorded_run(folder, run)
+    stored_run = recorded_run(folder, run)
     if json_wanted:
-        tell_json(_report(folder, recorded).to_json())
+        tell_json(_report(folder, stored_run).to_json())
     elif form is None:
-        with faults_told(folder):
-            record = machine_record(recorded)
-        with opened(folder) as runs:
-            found = runs.summary(recorded.run).at(runs.now_ms())
-        for line in story(record, folder, found, after=after):
+        with exit_on_faults(folder):
+            record = machine_record(stored_run)
+        with open_run_folder(folder) as runs:
+            summary = runs.summary(stored_run.run).at(runs.now_ms())
+        for line in story(record, folder, summary, after=after):
             say(line)
     else:
-        for line in _lines(recorded, folder, form, after):
+        for line in _lines(stored_run, folder, form, after):
             say(line)
 
 
-def _report(root: Path, recorded: StoredRun) -> RunReport:
+def _report(root: Path, stored_run: StoredRun) -> RunReport:
     """Return what is told of a run as one object."""
-    with opened(root) as runs:
-        return recorded_report(runs, machine_record(recorded))
+    with open_run_folder(root) as runs:
+        return recorded_report(runs, machine_record(stored_run))
 
 
-def _lines(recorded: StoredRun, root: Path, form: str | None, after: int) -> Iterator[str]:
+def _lines(stored_run: StoredRun, root: Path, form: str | None, after: int) -> Iterator[str]:
     """Return what is asked for."""
     if form == "jsonl":
-        yield from story_lines(recorded, after)
+        yield from story_lines(stored_run, after)
     elif form == "provenance":
-        with opened(root) as runs:
-            attempts = runs.artifacts(recorded.run).attempts()
+        with open_run_folder(root) as runs:
+            attempts = runs.artifacts(stored_run.run).attempts()
         yield from provenance_lines(attempts)
     elif form == "counters":
-        yield from counter_lines(recorded)
+        yield from counter_lines(stored_run)
     elif form == "diff":
-        with faults_told(root):
-            yield from diff_lines(recorded, root)
+        with exit_on_faults(root):
+            yield from diff_lines(stored_run, root)
     elif form == "transcript":
-        _show(recorded, root)
+        _show(stored_run, root)
     elif form == "errors":
-        yield from error_lines(root / recorded.run)
+        yield from error_lines(root / stored_run.run)
     else:
-        with faults_told(root):
-            record = machine_record(recorded)
+        with exit_on_faults(root):
+            record = machine_record(stored_run)
         yield from scenario_lines(record) if form == "scenario" else percept_lines(record)
 
 
@@ -117,47 +117,47 @@ def error_lines(folder: Path) -> Iterator[str]:
     yield from (read_text(path).splitlines() if path.exists() else ["nothing was raised by your code"])
 
 
-def counter_lines(recorded: StoredRun) -> Iterator[str]:
+def counter_lines(stored_run: StoredRun) -> Iterator[str]:
     """Yield what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
-    counted: dict[str, Any] = dict(counters(recorded.entries))
-    own = _extension(recorded)
+    numbers_by_kind: dict[str, Any] = dict(counters(stored_run.entries))
+    own = _extension(stored_run)
     if own.counters is not None:
-        counted[own.name] = own.counters(recorded.entries)
-    for kind, numbers in counted.items():
+        numbers_by_kind[own.name] = own.counters(stored_run.entries)
+    for kind, numbers in numbers_by_kind.items():
         yield f"{kind}:"
-        yield from _aligned(numbers)
+        yield from _number_lines(numbers)
 
 
-def diff_lines(recorded: StoredRun, root: Path) -> Iterator[str]:
+def diff_lines(stored_run: StoredRun, root: Path) -> Iterator[str]:
     """Yield what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
-    diff = _extension(recorded).diff
+    diff = _extension(stored_run).diff
     if diff is None:
-        raise CommandExit(f"run {recorded.run} has no diff: only runs of `dsa code` have one", UNREADABLE)
+        raise CommandExit(f"run {stored_run.run} has no diff: only runs of `dsa code` have one", EXIT_UNREADABLE)
     with open_runs(root, must_exist=True) as runs:
-        yield from diff(runs, recorded.run).splitlines() or ["nothing was changed"]
+        yield from diff(runs, stored_run.run).splitlines() or ["nothing was changed"]
 
 
-def _show(recorded: StoredRun, root: Path) -> None:
+def _show(stored_run: StoredRun, root: Path) -> None:
     """Show a run as it was shown while it went on. Raises Ended for one of a machine without a display."""
-    first = recorded.entries[0]
+    first = stored_run.entries[0]
     display = display_of(first.name if isinstance(first, MachineEntry) else "", terminal(), root)
     if display is None:
         raise CommandExit(
-            f"run {recorded.run} is of a machine that keeps no such account: only those of `dsa chat` and `dsa code` have a transcript",
-            UNREADABLE,
+            f"run {stored_run.run} is of a machine that keeps no such account: only those of `dsa chat` and `dsa code` have a transcript",
+            EXIT_UNREADABLE,
         )
-    for number, entry in enumerate(recorded.entries, 1):
-        display.on_moment(Moment(recorded.run, number, entry), is_new=True)
+    for number, entry in enumerate(stored_run.entries, 1):
+        display.on_moment(Moment(stored_run.run, number, entry), is_new=True)
     display.end()
 
 
-def _extension(recorded: StoredRun) -> MachineExtension:
+def _extension(stored_run: StoredRun) -> MachineExtension:
     """Return what the machine of a run adds to the commands."""
-    first = recorded.entries[0]
+    first = stored_run.entries[0]
     return extension_of(first.name if isinstance(first, MachineEntry) else "")
 
 
-def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:
+def _number_lines(numbers: Mapping[str, Any]) -> Iterator[str]:
     width = max(map(len, numbers), default=0)
     for name, number in numbers.items():
         yield f"  {name:<{width}}  {number:.3f}" if isinstance(number, float) else f"  {name:<{width}}  {number}"
@@ -165,33 +165,33 @@ def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:
 
 def scenario_lines(record: RunRecord) -> Iterator[str]:
     """Yield a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
-    run, seen = record.run, percepts(record.run.machine, record.run.ledger)
-    if not seen:
+    run, run_percepts = record.run, percepts(record.run.machine, record.run.ledger)
+    if not run_percepts:
         raise CommandExit(f"nothing has happened yet in run {run.run_id}", 1)
     default = loads(text_of(record.stored_run.text, record.stored_run.entries)).constants
-    changed = {name: value for name, value in record.first.parameters if default[name] != value}
-    written, left_out = _written(run.machine, seen, f"run {run.run_id}", changed)
-    if written is None:
+    changes = {name: value for name, value in record.first.parameters if default[name] != value}
+    scenario, left_out = _scenario_of(run.machine, run_percepts, f"run {run.run_id}", changes)
+    if scenario is None:
         why = "which of several timers of one duration is meant cannot be said"
         raise CommandExit(f"no scenario can tell run {run.run_id}: {why}", 1)
-    yield f"## Scenario: {written.name}"
-    yield from scenario_text(written).split("\n")
+    yield f"## Scenario: {scenario.name}"
+    yield from scenario_text(scenario).split("\n")
     if left_out:
         say(f"left out: {left_out} refused events of which a scenario cannot tell why", err=True)
 
 
-def _written(
-    machine: Machine, seen: tuple[Percept, ...], name: str, parameters: dict[str, Value]
+def _scenario_of(
+    machine: Machine, run_percepts: tuple[Percept, ...], name: str, parameters: dict[str, Value]
 ) -> tuple[Scenario | None, int]:
     """Write percepts as a scenario, if need be without what was refused; give it and how many are left out.
 
     A scenario knows no keys, and cannot say of an event that is refused which verdicts it brought.
     """
-    plain = [percept for percept in seen if not percept.by_key]
-    for kept in (plain, [percept for percept in seen if not isinstance(percept.action, str)]):
-        written = as_scenario(machine, tuple(percept.occurrence for percept in kept), name, parameters)
-        if written is not None:
-            return written, len(seen) - len(kept)
+    plain = [percept for percept in run_percepts if not percept.by_key]
+    for selection in (plain, [percept for percept in run_percepts if not isinstance(percept.action, str)]):
+        scenario = as_scenario(machine, tuple(percept.occurrence for percept in selection), name, parameters)
+        if scenario is not None:
+            return scenario, len(run_percepts) - len(selection)
     return None, 0
 
 
@@ -201,13 +201,13 @@ def percept_lines(record: RunRecord) -> Iterator[str]:
     has_uses = any(step.uses for step in machine.steps)
     rows = [
         (
-            show_occurrence(seen.occurrence),
-            f"refused: {seen.action}" if isinstance(seen.action, str) else ", ".join(map(str, seen.action)),
-            seen.state,
-            *([show_used(used_in(machine, seen.state)) or "-"] if has_uses else []),
-            show_values(seen.changes),
+            show_occurrence(percept.occurrence),
+            f"refused: {percept.action}" if isinstance(percept.action, str) else ", ".join(map(str, percept.action)),
+            percept.state,
+            *([show_used(used_in(machine, percept.state)) or "-"] if has_uses else []),
+            show_values(percept.changes),
         )
-        for seen in percepts(machine, record.run.ledger)
+        for percept in percepts(machine, record.run.ledger)
     ]
     header = ("percept", "action", "state", *(["deps"] if has_uses else []), "changed")
     yield from table_lines(header, [tuple(map(escaped, row)) for row in rows])
@@ -228,29 +228,29 @@ def provenance_lines(attempts: tuple[AttemptRecord, ...]) -> Iterator[str]:
         yield "nothing was generated"
         return
     tree, names = tree_of_attempts(attempts), {a.artifact_id: f"{a.step} {a.version}" for a in attempts}
-    waiting = [_TreeLine(attempt, "", "") for attempt in reversed(tree[None])]
-    while waiting:
-        branch = waiting.pop()
+    stack = [_TreeLine(attempt, "", "") for attempt in reversed(tree[None])]
+    while stack:
+        branch = stack.pop()
         yield f"{branch.before}{_attempt(branch.attempt, names)}"
-        refining = tree.get(branch.attempt.artifact_id, ())
-        last = len(refining) - 1
-        for place, each in reversed([*enumerate(refining)]):
+        children = tree.get(branch.attempt.artifact_id, ())
+        last = len(children) - 1
+        for place, each in reversed([*enumerate(children)]):
             before, below = ("`- ", "   ") if place == last else ("|- ", "|  ")
-            waiting.append(_TreeLine(each, branch.below + before, branch.below + below))
+            stack.append(_TreeLine(each, branch.below + before, branch.below + below))
 
 
 def _attempt(attempt: AttemptRecord, names: Mapping[str, str]) -> str:
     """Describe one attempt in a line."""
-    said = attempt.verdicts[-1].feedback if attempt.verdicts else ""
+    feedback = attempt.verdicts[-1].feedback if attempt.verdicts else ""
     outcome = attempt.verdicts[-1].word if attempt.verdicts else "no verdict"
     by = ", ".join(filter(None, (attempt.author, attempt.usage.model if attempt.usage else "")))
-    uses = ", ".join(names[used] for used in attempt.dependency_ids)
+    uses = ", ".join(names[dependency] for dependency in attempt.dependency_ids)
     parts = [
         f"{attempt.step} {attempt.version}",
         f"artifact {short_id(attempt.artifact_id, attempt.run_id)}",
         f"by {by}" if by else "",
         f"uses {uses}" if uses else "",
         f"redacted: {', '.join(attempt.redacted)}" if attempt.redacted else "",
-        f"{outcome}: {shortened(said)}" if said else outcome,
+        f"{outcome}: {shortened(feedback)}" if feedback else outcome,
     ]
     return "  ".join(filter(None, parts))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import attrs
 import click
@@ -37,14 +37,16 @@ def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], No
     """Write a certificate of what `fill` claims, and say on standard error what it holds and what it leaves out."""
     certifier = Certifier(*canonical(machine))
     fill(certifier)
-    made = certifier.certified()
-    Path(out).write_text(json.dumps(made.certificate, indent=1) + "\n", encoding="utf-8")
+    draft = certifier.certified()
+    Path(out).write_text(json.dumps(draft.certificate, indent=1) + "\n", encoding="utf-8")
     say(
-        f"{out}: {made.claims} claims; `dsa verify {out}` reads them" if made.claims else f"{out}: nothing is claimed",
+        f"{out}: {draft.claims} claims; `dsa verify {out}` reads them"
+        if draft.claims
+        else f"{out}: nothing is claimed",
         err=True,
     )
-    for said, why in made.left_out:
-        say(f"{out}: not certified: {said}: {why}", err=True)
+    for claim, why in draft.left_out:
+        say(f"{out}: not certified: {claim}: {why}", err=True)
 
 
 def write_verdicts(out: str, machine: Machine, report: CheckReport) -> None:
@@ -52,7 +54,7 @@ def write_verdicts(out: str, machine: Machine, report: CheckReport) -> None:
     write_certificate(out, machine, lambda certifier: certify_verdicts(certifier, report))
 
 
-CERTIFIED, REFUSED, NOT_CLAIMED, NOT_ESTABLISHED = "certified", "refused", "not claimed", "not established"
+Verdict = Literal["certified", "refused", "not claimed", "not established"]
 #: A claim without its values and its evidence: what is claimed.
 What = tuple[str, tuple[str, ...]]
 
@@ -61,12 +63,12 @@ What = tuple[str, tuple[str, ...]]
 class KernelVerdict:
     """What the kernel says of a claim, or of a property that no claim is about: the sentence that is established, or why nothing is."""
 
-    verdict: str
+    verdict: Verdict
     what: What
-    said: str
+    sentence: str
 
     def __str__(self) -> str:
-        return f"{self.verdict:<15}  {self.said}"
+        return f"{self.verdict:<15}  {self.sentence}"
 
 
 @click.command("verify", cls=JsonCommand)
@@ -82,38 +84,40 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
     step that runs of it execute is compared with the table. Exit 0: all of that is certified; 1: it is not; 2: unreadable.
     """
     text = read_text(certificate)
-    content, compare, wanted = _content(certificate, text), needs_file, dict[What, str]()
+    content, compare, required_claims = _content(certificate, text), needs_file, dict[What, str]()
     if file is not None:
         machine = load(file)
-        expected = canonical(machine)[1]
-        if content["machine"] != expected:
-            digest = hashlib.sha256(expected.encode()).hexdigest()
+        machine_text = canonical(machine)[1]
+        if content["machine"] != machine_text:
+            digest = hashlib.sha256(machine_text.encode()).hexdigest()
             _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
-        compare, wanted = partial(require_same_steps, machine), _owed(machine)
+        compare, required_claims = partial(require_same_steps, machine), _required_claims(machine)
     claims = content["claims"]
     with ProgressLine("judging claims") as progress:
-        found = []
+        verdicts = []
         for number, claim in enumerate(claims, 1):
             progress.tell(f"judging claim {number} of {len(claims)}")
-            found.append(_judged(number, claim, content["machine"], compare))
+            verdicts.append(_judge_claim(number, claim, content["machine"], compare))
     missing = [
-        KernelVerdict(NOT_CLAIMED, what, said) for what, said in wanted.items() if what not in {j.what for j in found}
+        KernelVerdict("not claimed", what, sentence)
+        for what, sentence in required_claims.items()
+        if what not in {j.what for j in verdicts}
     ]
-    _tell(certificate, file, content, [*found, *missing], json_wanted=json_wanted)
-    refused = sum(each.verdict == REFUSED for each in found)
-    if refused or (missing and not allow_missing):
+    _tell(certificate, file, content, [*verdicts, *missing], json_wanted=json_wanted)
+    refused_count = sum(each.verdict == "refused" for each in verdicts)
+    if refused_count or (missing and not allow_missing):
         if json_wanted:
             sys.exit(1)
-        raise CommandExit(f"{certificate}: {_summary(refused, len(missing))}", 1)
+        raise CommandExit(f"{certificate}: {_summary(refused_count, len(missing))}", 1)
 
 
 def _tell(
-    path: str, file: str | None, content: dict[str, Any], found: list[KernelVerdict], *, json_wanted: bool
+    path: str, file: str | None, content: dict[str, Any], verdicts: list[KernelVerdict], *, json_wanted: bool
 ) -> None:
     heading = f"{content['machine'].partition(chr(10))[0]} {content['digest']}"
-    accepted = [each.said for each in found if each.verdict in {CERTIFIED, NOT_ESTABLISHED}]
+    accepted = [each.sentence for each in verdicts if each.verdict in {"certified", "not established"}]
     if json_wanted:
-        claims = [{"verdict": each.verdict, "said": each.said} for each in found]
+        claims = [{"verdict": each.verdict, "said": each.sentence} for each in verdicts]
         tell_json(
             {
                 "certificate": path,
@@ -125,26 +129,28 @@ def _tell(
         )
         return
     say(heading)
-    for each in found:
+    for each in verdicts:
         say(str(each))
 
 
-def _summary(refused: int, missing: int) -> str:
-    told = [f"{plural(refused, 'claim')} refused"] if refused else []
+def _summary(refused_count: int, missing: int) -> str:
+    parts = [f"{plural(refused_count, 'claim')} refused"] if refused_count else []
     if missing:
-        told.append(
+        parts.append(
             f"{missing} of what FILE owes and declares {'is' if missing == 1 else 'are'} not claimed (--allow-missing)"
         )
-    return "; ".join(told)
+    return "; ".join(parts)
 
 
-def _owed(machine: Machine) -> dict[What, str]:
+def _required_claims(machine: Machine) -> dict[What, str]:
     """Return what a certificate of a machine is to claim: what every machine owes, and its properties, as they are told."""
-    owed: dict[What, str] = {(form, ()): form for form in (FAULTLESS, STUCK, GUARDED)}
-    for declared in machine.properties:
-        claim, said = spelled(declared.form), show(declared.form)
-        owed[_what(claim) if claim else (said, ())] = said if claim else f"{said} (odds are not certified)"
-    return owed
+    sentences: dict[What, str] = {(form, ()): form for form in (FAULTLESS, STUCK, GUARDED)}
+    for declaration in machine.properties:
+        claim, sentence = spelled(declaration.form), show(declaration.form)
+        sentences[_what(claim) if claim else (sentence, ())] = (
+            sentence if claim else f"{sentence} (odds are not certified)"
+        )
+    return sentences
 
 
 def _what(claim: dict[str, Any]) -> What:
@@ -186,16 +192,16 @@ def _is_claim(claim: object) -> bool:
     )
 
 
-def _judged(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> KernelVerdict:
+def _judge_claim(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> KernelVerdict:
     """Return what the kernel says of a claim."""
     try:
-        said = established(machine, claim, compare)
+        sentence = established(machine, claim, compare)
     except AssertionError as why:
-        return KernelVerdict(REFUSED, _what(claim), f"claim {number}: {str(why).partition(chr(10))[0]}")
+        return KernelVerdict("refused", _what(claim), f"claim {number}: {str(why).partition(chr(10))[0]}")
     except Exception:  # noqa: BLE001  (whatever a certificate brings about is a refusal)
-        return KernelVerdict(REFUSED, _what(claim), f"claim {number}: it is not written as the kernel reads it")
+        return KernelVerdict("refused", _what(claim), f"claim {number}: it is not written as the kernel reads it")
     is_open = claim["form"] == TABLE and compare is needs_file
-    return KernelVerdict(NOT_ESTABLISHED if is_open else CERTIFIED, _what(claim), said)
+    return KernelVerdict("not established" if is_open else "certified", _what(claim), sentence)
 
 
 def _refuse(path: str, why: str) -> NoReturn:

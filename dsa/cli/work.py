@@ -10,9 +10,9 @@ from dsa.cli.command_line import JsonCommand, json_option, say
 from dsa.cli.run_options import (
     WatchOptions,
     budget_option,
-    faults_told,
+    exit_on_faults,
     line,
-    model_named,
+    read_model,
     runs_option,
     watching_options,
 )
@@ -62,7 +62,7 @@ class WorkPrinter:
     help="Drive at most so many runs side by side.",
 )
 @watching_options
-@click.option("--model", callback=model_named, help="Another model than the runs were started with.")
+@click.option("--model", callback=read_model, help="Another model than the runs were started with.")
 @click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file.")
 @budget_option
 @json_option
@@ -74,7 +74,7 @@ def command(
     once: bool,
     machine: str | None,
     limit: int,
-    watching: WatchOptions,
+    watch_options: WatchOptions,
     model: str | None,
     module: str | None,
     budget: tuple[str, ...],
@@ -86,23 +86,23 @@ def command(
     Any number of workers may share a folder of runs. Documents and modules are read only in the FOLDERs (by default this one) and where they are
     installed. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.
     """
-    options = Options(module, model, budget=budget, secret_options=watching.chosen)
-    printing, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()
+    options = Options(module, model, budget=budget, secret_options=watch_options.secret_options)
+    printer, faults = WorkPrinter(Path(root), json_wanted, quiet), list[TakeUp]()
 
     async def whole() -> None:
         async with open_runs(root) as runs:
-            allowed = [Path(folder) for folder in folders or (".",)]
-            worker = Worker(runs, machine=machine, at_once=limit, options=options, folders=allowed)
+            readable_folders = [Path(folder) for folder in folders or (".",)]
+            worker = Worker(runs, machine=machine, at_once=limit, options=options, folders=readable_folders)
             async for taken in worker.take_up(once=once):
-                printing.tell(taken)
+                printer.tell(taken)
                 faults.extend([taken] if taken.rest is None else [])
-            asked = [each.run for each in await runs.list(status="in doubt", machine=machine)]
-            if asked and not quiet:
-                first = line("show", Path(root) / asked[0])
-                told = f"{plural(len(asked), 'run')} in doubt: somebody has to say what happened; look at the first with `{first}`"
-                say(told, err=True)
+            doubtful_runs = [each.run for each in await runs.list(status="in doubt", machine=machine)]
+            if doubtful_runs and not quiet:
+                first = line("show", Path(root) / doubtful_runs[0])
+                message = f"{plural(len(doubtful_runs), 'run')} in doubt: somebody has to say what happened; look at the first with `{first}`"
+                say(message, err=True)
 
-    with faults_told(Path(root)), watching.watched(environment_secrets(watching.chosen)):
+    with exit_on_faults(Path(root)), watch_options.watch(environment_secrets(watch_options.secret_options)):
         run_to_end(whole())
     if faults:
         raise SystemExit(1)

@@ -215,7 +215,7 @@ class DiskJournal:
     def append(
         self,
         entries: Sequence[Entry],
-        summary: Summary | None = None,
+        summary: Summary | None = None,  # noqa: ARG002  (not kept)
         outcomes: Sequence[MessageOutcome] = (),  # noqa: ARG002  (not kept)
     ) -> None:
         """Write entries, all or none of them; they are durable when this returns. Raises LeaseLostError or StoreError."""

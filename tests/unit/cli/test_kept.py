@@ -8,7 +8,7 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 from dsa.cli.command_line import CommandExit
-from dsa.cli.run_options import faults_told, find, line
+from dsa.cli.run_options import exit_on_faults, find, line
 from dsa.errors import DocumentError
 from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.run_store import HeldError, StoreError
@@ -100,7 +100,7 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
     (KeyboardInterrupt(), 130, "interrupted; what was done so far is kept in .dsa/r: `dsa resume r` goes on"),
 ])  # fmt: skip
 def test_what_goes_wrong_is_a_sentence_and_an_exit_code(fault, code, said):
-    with pytest.raises(CommandExit, match=said) as raised, faults_told(Path(".dsa"), lambda: Path(".dsa/r")):
+    with pytest.raises(CommandExit, match=said) as raised, exit_on_faults(Path(".dsa"), lambda: Path(".dsa/r")):
         raise fault
     assert raised.value.exit_code == code
 
