@@ -1,8 +1,6 @@
-"""The report of a check as JSON and as SARIF 2.1.0, for programs.
+"""`dsa check FILE...`: find out everything about documents that can be found out without running them.
 
-What `dsa check` found out, as text for people.
-
-`dsa check FILE...`: everything that can be found out about documents without running them.
+The results are printed for people, or as one object of JSON or one log of SARIF 2.1.0 for programs.
 """
 
 import importlib
@@ -54,12 +52,12 @@ from dsa.trace import Trace, recorded, show_events, show_values
 from dsa.trace_format import step_as_json
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
-#: The rules that results about properties belong to.
+#: The rules of results about properties.
 _VERDICTS = {"VIOLATED": "A property is violated.", "UNKNOWN": "A property is not judged."}
-#: The rules that results about whole files belong to.
+#: The rules of results about whole files.
 _FILES = {
     "unreadable": "A file cannot be read as a document.",
-    "unbound": "A module binds a name to what cannot do its work, or to nothing.",
+    "unbound": "A module binds a name to an object that cannot do its work, or to nothing.",
 }
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -187,7 +185,7 @@ def as_sarif(results: Iterable[FileResult]) -> dict[str, Any]:
 def _verdict(result: PropertyResult, file: str) -> dict[str, Any]:
     text = f"{result.verdict}: {result.text}: {result.reason}"
     if result.trace is not None:
-        # 3.11.3: there is no white space for the sake of the layout.
+        # SARIF 3.11.3 allows no white space for the layout.
         text += "\n" + re.sub(" {2,}", ", ", result.trace.show(result.loop))
     span = result.claim.span if result.claim else None
     level = "error" if result.verdict == "VIOLATED" else "warning"
@@ -207,7 +205,7 @@ def _result(rule: str, level: str, text: str, span: Span | None, file: str) -> d
 
 
 def _message(text: str) -> dict[str, str]:
-    """Return a text as SARIF has it (3.11.5): a brace stands for itself when it is doubled, else for an argument."""
+    """Return a text as SARIF 3.11.5 wants it: with doubled braces, because a single one begins an argument."""
     return {"text": text.replace("{", "{{").replace("}", "}}")}
 
 
@@ -215,7 +213,7 @@ def _location(span: Span | None, file: str) -> dict[str, Any]:
     path = span.path if span else file
     place: dict[str, Any] = {"artifactLocation": {"uri": _uri(path)}}
     if span:
-        # 3.30.8: what stands after a line's last character is an empty region, not one beyond the line.
+        # SARIF 3.30.8: a region after the last character of a line is empty; it is not beyond the line.
         last = len(span.text) + 1
         start, end = min(span.column, last), min(max(span.end, span.column + 1), last)
         place["region"] = {"startLine": span.line, "startColumn": start, "endLine": span.line, "endColumn": end}
@@ -225,21 +223,21 @@ def _location(span: Span | None, file: str) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """Return a path as SARIF has it: with slashes, and what no address may hold as its code."""
+    """Return a path as a URI, for SARIF."""
     whole = PurePath(path)
     return whole.as_uri() if whole.is_absolute() else quote(os.fsencode(whole.as_posix()))
 
 
 _VERDICT_COLOURS = {"HOLDS": "green", "VIOLATED": "red", "UNKNOWN": "yellow"}
-#: A verdict takes so many columns, so that what follows is aligned.
+#: The width of the column of verdicts.
 _VERDICT_WIDTH = len("VIOLATED")
 
 
 def tell(file: str, document: DocumentReading, report: CheckReport | None, *, traces: int = 1) -> None:
-    """Print what was found in a document."""
+    """Print the result of checking a document."""
     diagnostics = (*document.diagnostics, *(report.diagnostics if report else ()))
     for diagnostic in diagnostics[:MOST_TOLD]:
-        # A note needs no mending, so it takes one line.
+        # A note needs no fix, so it takes one line.
         text = diagnostic.render()
         say(text.split("\n")[0] if diagnostic.severity == "info" else text)
     for line in more(diagnostics):
@@ -260,7 +258,7 @@ def tell(file: str, document: DocumentReading, report: CheckReport | None, *, tr
 
 
 def _tell_waiting(report: CheckReport) -> None:
-    """Say in one line which properties an error keeps from being judged: it is the error that needs mending."""
+    """Print in one line which properties are not judged because of an error, which has to be fixed first."""
     results = [result for result in report.properties if result.standing]
     if results:
         codes = " and ".join(results[0].standing)
@@ -281,7 +279,7 @@ def _tell_property(place: str, result: PropertyResult, report: CheckReport, trac
 
 
 def places_of(spans: Iterable[Span | None]) -> list[str]:
-    """Say for each property in which line it stands; in which document too, where there are several."""
+    """Return a label with the line of each property, and with its document if there are several."""
     spans = list(spans)
     paths = {span.path for span in spans if span}
     short = {PurePath(path).name for path in paths}
@@ -327,7 +325,7 @@ def _coloured_verdict(verdict: str) -> ColouredWord:
 
 @attrs.frozen
 class _Options:
-    """What was asked for besides the files."""
+    """The options of the command."""
 
     values: dict[str, Value] | None
     each_value: bool
@@ -348,7 +346,7 @@ class _Options:
 )
 @click.option("--strict", is_flag=True, help="Warnings too make the exit code 1.")
 @max_states_option(MAX_STATES)
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds.")
 @click.option(
     "--traces",
     type=click.IntRange(min=1),
@@ -368,7 +366,7 @@ class _Options:
     "--with",
     "module",
     metavar="MODULE",
-    help="Also look whether this module, by its name or file, binds all names. It is imported; nothing is run.",
+    help="Also check whether this module, by its name or file, binds all names. It is imported; nothing is run.",
 )
 @click.option("--certificate", metavar="OUT", help="Write what HOLDS so that `dsa verify` accepts it.")
 @json_option
@@ -411,7 +409,7 @@ def command(
 
 
 def _tell(result: FileResult, options: _Options, *, is_for_people: bool) -> None:
-    """Print what was found in a file, or why it cannot be read."""
+    """Print the result of checking a file, or why it cannot be read."""
     if result.fault is not None:
         say(str(result.fault), err=True)
     elif is_for_people:
@@ -428,9 +426,9 @@ def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_want
 
 
 def _require_targets(folder: Path | None, certificate: str | None, *, itf: bool) -> None:
-    """Notice before the work what could not be written after it."""
+    """Raise UsageError before the work if its results could not be written."""
     if itf and folder is None:
-        raise click.UsageError("--itf is for --save-traces: it says how they are written")
+        raise click.UsageError("--itf is the format of --save-traces: give both")
     require_folder(folder, "--save-traces")
     require_file(certificate, "--certificate")
 
@@ -464,18 +462,18 @@ def _check_file(file: str, options: _Options) -> FileResult:
 
 
 def _unbound(file: str, machine: Machine, module: str | None) -> str:
-    """Return what a module does not bind as it must be; empty when all is well, and when there is no module to look at."""
+    """Return the names that a module does not bind as it must; "" if there are none, or there is no module."""
     if module is None:
         return ""
     try:
         importlib.import_module("dsa.runs.bindings").bind(machine, path=locate(file), module=module)
     except MachineError:
-        return ""  # what is wrong with the table is told above
+        return ""  # the report has the errors of the table
     except DsaError as fault:
         return str(fault)
     return ""
 
 
 def _compile(source: str) -> Any:  # noqa: ANN401  (a library of ctypes, which few checks need too)
-    """Compile C text; without a compiler this fails, and another engine does the search."""
+    """Compile C text. Without a compiler this fails, and another engine does the search."""
     return importlib.import_module("dsa.edge.processes").compiled(source)

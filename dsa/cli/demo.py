@@ -1,4 +1,4 @@
-"""`dsa demo`: the shipped katas with a real model; says how each document should end, and whether it did."""
+"""`dsa demo`: run the shipped katas with a real model, and compare how each ends with how it should end."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from dsa.cli.run_view import FinishedRun, headline, performed_report, show
 from dsa.edge.document_files import load, locate, read_text
 from dsa.runs.setup import MachineDocument
 
-#: Each document, how it should end, and what it shows.
+#: The documents, each with its expected outcome and what it shows.
 DEMO_RUNS = (
     ("katas/katas", "succeeded", "small functions: some pass at once, some need retries"),
     ("katas/exhausted", "failed", "a function that this model cannot write: the retries run out"),
@@ -42,7 +42,7 @@ def command(seed: int, root: str, options: RunOptions) -> None:
         if not options.json_wanted:
             _show(finished_runs[-1], outcome, console)
         if finished_runs[-1].rest.kind == "stopped":
-            break  # without a model the other one has nothing to show either
+            break  # without a model the next one would stop, too
     outcomes = [finished_run.rest.outcome for finished_run in finished_runs]
     code = int(outcomes != [outcome for _, outcome, _ in DEMO_RUNS])
     if options.json_wanted:
@@ -51,7 +51,7 @@ def command(seed: int, root: str, options: RunOptions) -> None:
 
 
 def _show(finished_run: FinishedRun, outcome: str, console: Console) -> None:
-    """Print how a run ended, and that it should have ended otherwise if so."""
+    """Print how a run ended, and a warning if that is not the expected outcome."""
     show(finished_run, console)
     if finished_run.rest.outcome != outcome:
         message = f"announced: {outcome}; it ended: {headline(finished_run.rest)}"

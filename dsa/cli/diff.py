@@ -1,8 +1,7 @@
-"""Two documents compared, for `dsa diff`: what they declare, what they do from their starts, and which runs in flight fit the new one.
+"""`dsa diff OLD NEW`: what another table means, how it behaves, and which runs in flight may go on under it.
 
-Takes machines and a folder of runs, gives a `Diff`; prints nothing.
-
-`dsa diff OLD NEW`: what another table means otherwise, and which runs in flight may go on under it.
+`compare_machines` compares what two documents declare, and what they do from their starts. `judge_runs` judges the runs in flight of a folder. The
+result is a `Diff`, printed for people or as JSON for programs.
 """
 
 import sys
@@ -55,7 +54,7 @@ from dsa.trace import aligned, show_events, show_occurrence, show_values
 
 @attrs.frozen
 class MachineComparison:
-    """Both machines at values of their parameters, and whether they do the same from their starts."""
+    """The comparison of both machines from their starts, at values of their parameters."""
 
     pair: Pair
     comparison: Comparison
@@ -71,9 +70,9 @@ class Flight:
 
 @attrs.frozen
 class RunsInFlight:
-    """The runs of a folder: the old machine's, those in flight judged and the finished ones counted.
+    """The runs of a folder: those of the old machine that are in flight, each judged, and the number of those that are finished.
 
-    `others` counts the runs in flight of other machines; `damaged` says of the runs that cannot be read what is the matter.
+    `other_count` is the number of runs in flight of other machines. `faults` says for each run that cannot be read why it cannot be read.
     """
 
     root: Path
@@ -84,13 +83,13 @@ class RunsInFlight:
 
     @property
     def fit(self) -> bool:
-        """Return whether every run in flight is compatible; nobody knows of what cannot be read."""
+        """Return whether every run in flight is compatible, and every run could be read."""
         return not self.faults and all(flight.fit.verdict == "compatible" for flight in self.flights)
 
 
 @attrs.frozen
 class Diff:
-    """All that was found out about two documents. `compared` is empty when nothing that controls a run has changed."""
+    """The differences of two documents. `comparisons` is empty if nothing that controls a run has changed."""
 
     files: tuple[str, str]
     machines: tuple[Machine, Machine]
@@ -100,7 +99,7 @@ class Diff:
 
     @property
     def verdict(self) -> str:
-        """EQUAL at all values that were looked at, else DIFFERENT at some, else UNKNOWN."""
+        """DIFFERENT if the behaviour differs at some of the compared values, else UNKNOWN if it is so at some, else EQUAL."""
         verdicts = {each.comparison.verdict for each in self.comparisons}
         return next((verdict for verdict in ("DIFFERENT", "UNKNOWN") if verdict in verdicts), "EQUAL")
 
@@ -120,14 +119,14 @@ def compare_machines(
 
 
 def valuations(old: Machine, new: Machine, parameters: Mapping[str, Value]) -> Iterator[tuple[Machine, Machine]]:
-    """Yield both machines at the values to compare at: those given; else each at its defaults, both at the old defaults, each at its minima.
+    """Yield both machines at the values to compare: the given ones; else each at its defaults, both at the old defaults, each at its minima.
 
-    A parameter that only one of them has is set in that one alone. Raises ParameterError for a name that neither has.
+    A parameter that only one of them has is set only there. Raises ParameterError for a name that neither has.
     """
     if parameters:
         for name in parameters:
             if not _has(old, name) and not _has(new, name):
-                old.at({name: parameters[name]})  # raises, and names those there are
+                old.at({name: parameters[name]})  # raises an error with the names of the parameters
         yield _set(old, parameters), _set(new, parameters)
         return
     pairs = [(old, new), (old, _at_others(new, old)), (old.at(minima(old)), new.at(minima(new)))]
@@ -137,12 +136,12 @@ def valuations(old: Machine, new: Machine, parameters: Mapping[str, Value]) -> I
 
 
 def _at_others(machine: Machine, other: Machine) -> Machine:
-    """Return a machine at another's values, as far as its own domains have them."""
+    """Return a machine at another's values, as far as they are in its own domains."""
     for name, value in other.constants.items():
         try:
             machine = _set(machine, {name: value})
         except ParameterError:
-            continue  # nobody can run it so
+            continue  # the machine cannot run at this value
     return machine
 
 
@@ -158,7 +157,7 @@ def _set(machine: Machine, values: Mapping[str, Value]) -> Machine:
 
 
 def judge_runs(root: Path, machines: tuple[Machine, Machine], limits: SearchLimits) -> RunsInFlight:
-    """Judge the runs of the old machine that are kept in a folder. Raises Ended, and DocumentError when no run is kept there."""
+    """Judge the runs of the old machine that are kept in a folder. Raises CommandExit, and DocumentError when no run is kept there."""
     judge, flights, faults = FitJudge(machines[1], limits), list[Flight](), dict[str, str]()
     finished_count = others = 0
     with open_run_folder(root) as runs:
@@ -176,7 +175,7 @@ def judge_runs(root: Path, machines: tuple[Machine, Machine], limits: SearchLimi
 
 
 def _record(runs: door.Runs, run: str) -> RunRecord | str:
-    """Read a run; say why it cannot be read."""
+    """Read a run; return why it cannot be read if it cannot."""
     try:
         return machine_record(runs.stored_run(run))
     except DamageError as fault:
@@ -190,7 +189,7 @@ def _record(runs: door.Runs, run: str) -> RunRecord | str:
 
 
 def _is_of(record: RunRecord, machine: Machine) -> bool:
-    """Return whether a run is one of a machine, whatever that claims of itself by now."""
+    """Return whether a run is of a machine, apart from properties and scenarios."""
     try:
         there = machine.at(dict(record.first.parameters))
     except ParameterError:
@@ -206,10 +205,10 @@ def without_claims(machine: Machine) -> Machine:
 @click.command("diff", cls=JsonCommand)
 @click.argument("old")
 @click.argument("new")
-@click.option("--runs", "root", metavar="DIR", help="Judge the runs that are kept there, and exit by them alone.")
+@click.option("--runs", "root", metavar="DIR", help="Judge the runs in this folder; only they decide the exit code.")
 @param_option("Compare at this value only; repeatable.")
 @max_states_option(MAX_STATES)
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop searching after so many seconds in all.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop searching after S seconds in all.")
 @json_option
 def command(
     old: str,
@@ -221,10 +220,10 @@ def command(
     time_limit: float | None,
     json_wanted: bool,
 ) -> None:
-    """Say what NEW means otherwise than OLD, whether it behaves otherwise, and which runs in flight may go on under it.
+    """Show how NEW differs from OLD, whether it behaves differently, and which runs in flight may go on under it.
 
-    Runs are judged that are kept in .dsa, if there are any. Exit 0: the same behaviour, and every run in flight is compatible; 1: not, or UNKNOWN. With
-    --runs, 0 when every run in flight is compatible, whatever the behaviour. 2: unreadable.
+    Runs in .dsa are judged, if there are any. Exit 0: the same behaviour, and every run in flight is compatible; 1: not, or UNKNOWN. With
+    --runs, 0: every run in flight is compatible. 2: unreadable.
     """
     diff = _compare_files((old, new), root, parameters, max_states, time_limit)
     if json_wanted:
@@ -235,7 +234,7 @@ def command(
 
 
 def exit_code(diff: Diff, *, by_runs: bool) -> int:
-    """Return the exit code; `by_runs`: the user asks about runs alone."""
+    """Return the exit code; with `by_runs`, only the runs decide it."""
     is_fit = diff.runs is None or diff.runs.fit
     return int(not (is_fit and (by_runs or diff.verdict == "EQUAL")))
 
@@ -267,7 +266,7 @@ _LONGEST = 60
 
 
 def tell(diff: Diff) -> None:
-    """Print what was found out."""
+    """Print the differences."""
     for line in change_lines(diff.changes):
         _say(line)
     for verdict, line in behaviour_lines(diff):
@@ -283,7 +282,7 @@ def tell(diff: Diff) -> None:
 
 
 def _say(line: str, verdict: str | None = None, width: int = 0) -> None:
-    """Print a line after a verdict; after as much space for an empty one."""
+    """Print a line after a verdict in its column; an empty verdict gives spaces, and None no column."""
     if verdict is None:
         say(line.rstrip())
     else:
@@ -294,7 +293,7 @@ def _say(line: str, verdict: str | None = None, width: int = 0) -> None:
 
 
 def change_lines(changes: Iterable[DocumentChange]) -> Iterator[str]:
-    """Yield the changes under a heading for each aspect, each with the fields that differ below it."""
+    """Yield the changes under a heading for each aspect, each with its different fields below it."""
     for aspect, group in groupby(changes, lambda change: change.aspect):
         group_changes = list(group)
         yield f"{_HEADINGS[aspect]}:"
@@ -321,7 +320,7 @@ def _cell_text(text: str) -> str:
 
 
 def _lines(old: int | None, new: int | None) -> str:
-    """Name a line in both documents: `line 4 -> 5`, once where it is the same."""
+    """Return a line in both documents: `line 4 -> 5`, or `line 4` if it is the same."""
     if old is None or new is None or old == new:
         return "" if old is None and new is None else f"line {new if old is None else old}"
     return f"line {old} -> {new}"
@@ -329,15 +328,15 @@ def _lines(old: int | None, new: int | None) -> str:
 
 # -- what is done -----------------------------------------------------------------------------------------------------
 
-#: A line that begins with a verdict, or with as much space.
+#: A verdict, or "" for as much space, and a line after it.
 Line = tuple[str, str]
 
 
 def behaviour_lines(diff: Diff) -> Iterator[Line]:
-    """Return whether both do the same from their starts, at each of the parameters' values."""
+    """Yield the verdict for each comparison from the starts, and the steps to the first difference."""
     if not diff.comparisons:
         everywhere = ", at all values of the parameters" if diff.machines[0].parameters else ""
-        yield "EQUAL", f"nothing that controls a run is otherwise{everywhere}"
+        yield "EQUAL", f"nothing that controls a run is different{everywhere}"
     for each in diff.comparisons:
         at = _at(each, diff.files[1])
         yield each.comparison.verdict, f"{at}{_comparison_text(each.comparison)}"
@@ -346,7 +345,7 @@ def behaviour_lines(diff: Diff) -> Iterator[Line]:
 
 
 def _at(comparison: MachineComparison, file: str) -> str:
-    """Write the parameters' values; where those of the new document are others, these too."""
+    """Return the values of the parameters as text, and those of the new document that differ."""
     old, new = comparison.pair.old.machine.constants, comparison.pair.new.machine.constants
     other = {name: value for name, value in new.items() if old.get(name) != value}
     values = [show_values(old.items())] if old else []
@@ -368,7 +367,7 @@ def _after(divergence: Divergence) -> str:
 
 
 def parting_lines(pair: Pair, here: Both, divergence: Divergence | None, files: tuple[str, str]) -> Iterator[str]:
-    """Yield how two machines come to part, line by line, and what each does then."""
+    """Yield the steps that two machines share until they differ, and what each does then."""
     if divergence is not None:
         yield from way_lines((pair.old.machine, pair.new.machine), here, divergence.way)
         head, *rest = _reactions(pair, divergence, files)
@@ -377,7 +376,7 @@ def parting_lines(pair: Pair, here: Both, divergence: Divergence | None, files: 
 
 
 def _reactions(pair: Pair, divergence: Divergence, files: tuple[str, str]) -> Iterator[str]:
-    """Yield what happens where two machines part, and what each makes of it."""
+    """Yield the event after which two machines differ, and what each does with it."""
     occurrence = divergence.occurrence
     beginning = "before anything happens"
     if occurrence is not None:
@@ -390,7 +389,7 @@ def _reactions(pair: Pair, divergence: Divergence, files: tuple[str, str]) -> It
 
 
 def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]) -> Iterator[str]:
-    """Tell the steps that one machine takes, or that two take alike, with the lines of their rows; what changed is the last one's."""
+    """Yield the steps that machines take alike, with the lines of their rows. Values and changes are those of the last machine."""
     now, machine = list(here), machines[-1]
     beginning = "from here" if any(at.outstanding for at in here) else "start"
     cells = [("0", beginning, now[-1].state, "", show_values(_values(machine, now[-1]).items()), "")]
@@ -406,11 +405,11 @@ def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: t
 def _steps(
     machines: Sequence[Machine], here: Sequence[Configuration], way: Iterable[Occurrence]
 ) -> Iterator[tuple[Occurrence, list[Taken]]]:
-    """Yield what each machine does at each step of a way that all of them take."""
+    """Yield the results of each machine for each step of a way that all of them take."""
     for occurrence in way:
         taken = [step(machine, at, occurrence) for machine, at in zip(machines, here, strict=True)]
         did = [outcome for outcome in taken if isinstance(outcome, Taken)]
-        assert len(did) == len(taken), "what was searched is what step does"
+        assert len(did) == len(taken), "the search and `step` agree"
         yield occurrence, did
         here = [outcome.configuration for outcome in did]
 
@@ -430,7 +429,7 @@ def _effects(taken: Taken) -> str:
 
 
 def _reaction(machine: Machine, reaction: Reaction, other: Reaction, occurrence: Occurrence | None) -> str:
-    """Return what a machine does: the row and all that comes of it, or why nothing."""
+    """Return what a machine does, as text: the row with its changes and effects, or the reason for the refusal."""
     outcome = reaction.outcome
     if isinstance(outcome, Taken):
         return _taken(machine, reaction, outcome, other)
@@ -454,7 +453,7 @@ def _row(row: Transition) -> str:
 
 
 def refusal(machine: Machine, result: Refusal, occurrence: Occurrence) -> str:
-    """Return why nothing is taken: with the conjuncts that were false, or the rows in question."""
+    """Return why an event is refused, with the conjuncts that were false, or the lines of the rows."""
     message = f"refused: {result.reason} ({result.message})"
     if result.reason == "invalid_state":
         false = show_false(rows_at(machine, result.configuration, occurrence)) if result.rows else ""
@@ -467,7 +466,7 @@ def refusal(machine: Machine, result: Refusal, occurrence: Occurrence) -> str:
 
 
 def flight_lines(flight: Flight, files: tuple[str, str]) -> Iterator[Line]:
-    """Return whether a run may go on, and why not; or what it does otherwise from here on."""
+    """Yield whether a run may go on, and why not, or how it goes on differently."""
     fit, run = flight.fit, flight.record.run
     events = sum(isinstance(entry, EventEntry) for entry in run.ledger)
     yield fit.verdict, f"{run.run_id}  {run.configuration.state}, {plural(events, 'event')}{_in_short(flight)}"
@@ -484,22 +483,22 @@ def flight_lines(flight: Flight, files: tuple[str, str]) -> Iterator[Line]:
 
 
 def _in_short(flight: Flight) -> str:
-    """Say the rest of a run's first line."""
+    """Return the rest of a run's first line."""
     fit = flight.fit
     if fit.verdict != "compatible" or fit.future is None:
         return f": {fit.why}" if fit.why else ""
     match fit.future.verdict:
         case "EQUAL":
-            return ": goes on as it would have"
+            return ": goes on as before"
         case "DIFFERENT":
-            assert fit.future.parting is not None, "what differs does so somewhere"
+            assert fit.future.parting is not None, "a difference has a place"
             way = show_events(fit.future.parting.way)
-            return f": goes on otherwise{f' after {way}' if way else ' at once'}"
-    return f": whether it goes on otherwise is UNKNOWN, stopped at {fit.future.limit}"
+            return f": goes on differently{f' after {way}' if way else ' at once'}"
+    return f": whether it goes on differently is UNKNOWN, stopped at {fit.future.limit}"
 
 
 def trouble_lines(machine: Machine, here: Both | None, trouble: Trouble, file: str) -> Iterator[str]:
-    """Yield how a machine comes to a fault."""
+    """Yield the steps to a fault of a machine, and the fault."""
     assert here is not None, "a fault lies ahead of where the run is"
     yield from way_lines([machine], [here[1]], trouble.way)
     at = trouble.here.state
@@ -542,7 +541,7 @@ def _fit(runs: RunsInFlight | None) -> str:
 
 
 def as_json(diff: Diff) -> dict[str, Any]:
-    """Return all of it."""
+    """Return the differences as one object."""
     sides = zip(("old", "new"), diff.files, diff.machines, strict=True)
     return {
         **{side: {"file": file, "machine": machine.name, "digest": digest(machine)} for side, file, machine in sides},
@@ -584,7 +583,7 @@ def _parting_json(machines: Sequence[Machine], divergence: Divergence) -> dict[s
 
 
 def _reaction_json(machine: Machine, reaction: Reaction) -> dict[str, Any]:
-    """Return what one machine does: `line` and what comes of it when a row is taken, `refused` with the reason, or `said`."""
+    """Return what a machine does as an object: the row with its changes, `refused` with the reason, or `said`."""
     outcome = reaction.outcome
     if isinstance(outcome, Taken):
         return {**_taken_json(machine, outcome), "timers": sorted(map(list, reaction.started)), "ends": reaction.ends}
@@ -617,7 +616,7 @@ def _occurrence_json(occurrence: Occurrence | None) -> dict[str, Any]:
 def _way_json(
     machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]
 ) -> list[dict[str, Any]]:
-    """Return the steps that all the machines take alike, with the lines of their rows."""
+    """Return the steps that all machines take alike, with the lines of their rows."""
     steps = []
     for occurrence, did in _steps(machines, here, way):
         each = [_taken_json(machine, outcome) for machine, outcome in zip(machines, did, strict=True)]

@@ -33,7 +33,7 @@ from dsa.runtime.secrets import SHAPES
 _NAME = "dual-state-agents"
 _INDENT = 18
 _REQUIREMENT = re.compile(r"""([A-Za-z0-9._-]+).*;\s*extra\s*==\s*['"]([a-z]+)['"]""")
-#: What each extra is for; those that are not here are for whoever works on this package.
+#: The use of each extra. Extras for developers of this package are not here.
 _EXTRAS = {
     "llm": "reaches model providers and servers",
     "local": "runs the local model",
@@ -63,7 +63,7 @@ _WAL_RESET = (
 
 @attrs.frozen
 class Fact:
-    """One line: what was looked at, how it is, in words, and the same for programs."""
+    """One line of the report: its subject, its state, the state in words, and `more` for programs."""
 
     name: str
     state: Literal["ok", "missing", "warning", "broken"]
@@ -75,7 +75,7 @@ class Fact:
 @runs_option
 @json_option
 def command(root: str, *, json_wanted: bool) -> None:
-    """Say what this machine offers and what is missing. Exit 1 when something that every run needs is broken."""
+    """Show what this machine offers and what is missing. Exit 1 if something that every run needs is broken."""
     facts = []
     for fact in _facts(Path(root)):
         facts.append(fact)
@@ -125,7 +125,7 @@ def _sqlite() -> Fact:
 
 
 def _runs(root: Path) -> Fact:
-    """Return what the folder of runs is on, and keep a ledger in it for a moment."""
+    """Return the file system of the folder of runs. A ledger is made there for a moment."""
     folder = probes.folder(root)
     measurements = {"file_system": folder.kind, "sync_ms": folder.sync_ms, "locks": folder.locks}
     more: dict[str, Any] = {"folder": str(root), **measurements}
@@ -133,7 +133,7 @@ def _runs(root: Path) -> Fact:
     if fault:
         return Fact("runs", "broken", f"{root}: {fault}", more)
     if folder.is_network or not folder.locks:
-        why = "a network file system" if folder.is_network else "locks keep nobody out there"
+        why = "a network file system" if folder.is_network else "locks have no effect there"
         text = f"{root}: {folder.kind}, {why}: keep runs on a disk of this machine (--runs)"
         return Fact("runs", "warning", text, more)
     text = f"{root}: {folder.kind or 'unknown file system'}, a sync takes {folder.sync_ms:.2g} ms (median)"
@@ -143,7 +143,7 @@ def _runs(root: Path) -> Fact:
 
 
 def _no_ledger(root: Path) -> str:
-    """Return why no ledger can be kept in a folder; empty when one can."""
+    """Return why no ledger can be kept in a folder; "" if one can."""
     there = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
     try:
         with tempfile.TemporaryDirectory(dir=there, prefix=".dsa-doctor-") as folder:
@@ -165,7 +165,7 @@ def _git() -> Fact:
 
 
 def _extra(name: str, use: str) -> Fact:
-    """Return which packages of an extra are installed."""
+    """Return the packages of an extra that are installed, and those that are missing."""
     packages = [match[1] for line in requires(_NAME) or () if (match := _REQUIREMENT.match(line)) and match[2] == name]
     versions = {package: _version(package) for package in packages}
     versions_text = ", ".join(f"{package} {number}" for package, number in versions.items() if number)
@@ -193,7 +193,7 @@ def _local_model() -> Fact:
 
 
 def _sandbox() -> Fact:
-    """Return how code of a model is confined here: the rung, each tried, what it has, and what it cannot stop."""
+    """Return how code of a model is confined here: the best rung that works, its features, and what it cannot stop."""
     rungs = ladder()
     faults = {each.name: each.fault for each in rungs}
     best_rung = next((each for each in rungs if not each.fault), None)
@@ -217,7 +217,7 @@ def _program(name: str, names: tuple[str, ...], flags: tuple[str, ...], use: str
 
 
 def _keys() -> Fact:
-    """Name the variables whose values are kept out of everything, never with a value."""
+    """Return the names of the variables that are secrets, without their values."""
     shapes = {shape.name for shape in SHAPES}
     names = sorted({name.partition(".")[0] for name in environment_secrets().names if name not in shapes})
     if not names:
@@ -233,7 +233,7 @@ def _tracing() -> Fact:
         return Fact("traces", "missing", f"none are sent: {ENDPOINTS[1]} is not set", {"endpoint": None})
     shown_address = environment_secrets().text(address)
     has_listener = probes.listens(address)
-    text = f"go to {shown_address}{'' if has_listener else ', where nobody listens'}"
+    text = f"go to {shown_address}{'' if has_listener else ', where no program listens'}"
     return Fact(
         "traces", "ok" if has_listener else "warning", text, {"endpoint": shown_address, "listens": has_listener}
     )

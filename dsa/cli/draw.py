@@ -1,6 +1,6 @@
-"""Recorded traces, read from and written to files, as several commands need them.
+"""`dsa draw FILE`: a machine as a picture, or as text for other tools to draw.
 
-`dsa draw FILE`: the machine as a picture or as text for other tools to draw.
+The functions that read and write recorded traces are here, too; several commands use them.
 """
 
 from pathlib import Path, PurePath
@@ -30,7 +30,7 @@ def read_record(name: str) -> RecordedTrace:
 
 
 def place_in(name: str, step: int) -> str:
-    """Return where a step of a trace stands that was read before (0: its start): `FILE:LINE` in JSON Lines, else just the file."""
+    """Return the place of a step in the file of a trace, with 0 for its start: `FILE:LINE` in JSON Lines, else the file."""
     lines = [number for number, line in enumerate(read_text(name).splitlines(), 1) if line.strip()]
     steps = len(read_record(name).steps)
     if len(lines) not in {steps, steps + 1}:
@@ -58,7 +58,7 @@ def save_traces(folder: Path, report: CheckReport, *, itf: bool) -> list[Path]:
 
 _FORMATS = ("mermaid", "dot", "svg", "png", "table")
 _ENDINGS = {f".{form}": form for form in ("dot", "svg", "png")} | {".gv": "dot"}
-#: The formats in which a trace can be shown.
+#: The formats that can show a trace.
 _TRACE_FORMATS = ("dot", "svg", "png")
 
 

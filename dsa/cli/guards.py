@@ -1,6 +1,6 @@
-"""Kinds of guards or generators with their options, for people and programs.
+"""`dsa guards`: the kinds of guards, shipped and registered, with their options.
 
-`dsa guards`: the kinds of guards there are, shipped and registered.
+`command_for` makes this command, and `dsa generators`.
 """
 
 import sys
@@ -27,7 +27,7 @@ _SUPPLY_TEXTS = {
 def command_for(
     name: str, what: str, kinds: Mapping[str, ComponentKind], packages: Packages, own: frozenset[str]
 ) -> click.Command:
-    """Make the command that lists these kinds, and those that packages bring; `what` calls them, `own` are the names of ours."""
+    """Return the command that lists these kinds and those of packages. `what` is their name for people; `own` are the names of the shipped ones."""
 
     @click.command(
         name,
@@ -78,7 +78,7 @@ def _about(option: Option) -> str:
 
 
 def _cell(value: object) -> str:
-    """Write a default as an options cell has it."""
+    """Return a default as it is written in a cell of options."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -87,7 +87,7 @@ def _cell(value: object) -> str:
 
 
 def _origin(kind: ComponentKind) -> str:
-    """Name the module that a kind comes from, or its file."""
+    """Return the module that a kind comes from, or its file."""
     name = str(kind.build.__module__)
     return str(sys.modules[name].__file__) if name.startswith(FROM_FILE) else name
 

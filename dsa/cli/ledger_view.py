@@ -1,14 +1,9 @@
-"""The Rich console over the terminal, for commands that draw on it. It is a module by itself because Rich takes long to load.
+"""Ledger views: recorded runs, steps of policies and costs as lines for people.
 
-Steps, and what they carry, each in one line.
-
-The calls of policies as lines for people: as a tree, and one by one as they give something.
-
-A run's ledger as lines for people: each event with its row, what came of it, and how the run stands now.
-
-Takes recorded and replayed runs, gives lines without colours; the same ledger gives the same lines. It reads no clock.
-
-What models have taken, in words: what is not known is called so, and never 0.
+`story` tells a run: each event with its row, the effects and results after it, and how the run stands now. The lines have no colours, and the same
+ledger gives the same lines; no clock is read. `tree_lines` shows the calls of policies as a tree, and `CallDisplay` prints them one by one.
+`tokens_and_cost` writes the usage of models; a number that is not known is called unknown, never 0. `terminal` returns a Rich console, which is why
+the module takes long to import.
 """
 
 import sys
@@ -94,27 +89,27 @@ def step_text(step: Mapping[str, Any]) -> str:
 
 
 def spoken_text(entry: ResultEntry) -> str:
-    """Return the text that an effect gave beside no event: what it says to people."""
+    """Return the texts among the steps of a result, which are for people."""
     texts = [step["payload"].get("text") for step in entry.steps if step["type"] == "text"]
     return "; ".join(text for text in texts if isinstance(text, str))
 
 
 def error_text(payload: Mapping[str, Any]) -> str:
-    """Write what an error step says in one line."""
+    """Return the code and the message of an error step in one line."""
     return f"{shortened(payload.get('code'))}: {shortened(payload.get('message'))}"
 
 
 HANDLING_TEXTS: dict[Handling, str] = {
-    "retry": "it is asked for again",
-    "ask": "somebody is asked",
+    "retry": "it is performed again",
+    "ask": "a person has to decide",
     "fail": "it counts as failed",
     "done": "it counts as done",
-    "again": "it is asked for again",
+    "again": "it is performed again",
 }
 
 
 def tree_lines(calls: Iterable[CallNode]) -> Iterator[str]:
-    """Return the tree of calls: each with its place, request and digest, and below it what came of it."""
+    """Yield the tree of calls: each with its path, request and digest, and its results below it."""
     calls = tuple(calls)
     width = max((len(call.path) for call in calls), default=0)
     for call in calls:
@@ -129,19 +124,19 @@ def _request(call: CallNode) -> str:
 
 
 def _outcome(call: CallNode) -> Iterator[str]:
-    """Yield what came of a call, as far as no call below it says so."""
+    """Yield the results of a call that are not those of calls below it."""
     yield from map(happened_text, call.incidents)
     yield from map(step_text, call.own)
     if call.steps == ():
         yield "gave nothing"
     elif call.steps is None and call.is_over:
-        yield "nobody waited for what it gives"
+        yield "nobody waited for its result"
     elif call.steps is None and not call.is_stopped:
         yield "has given nothing yet"
 
 
 def happened_text(what: Mapping[str, Any] | Handling) -> str:
-    """Return what was recorded of a call beside its result."""
+    """Return a failure or a decision about a call as text."""
     if isinstance(what, str):
         why = "it had failed" if what == "again" else "it was under way when the run was cut off"
         return f"resumed: {why}; {HANDLING_TEXTS[what]}"
@@ -149,7 +144,7 @@ def happened_text(what: Mapping[str, Any] | Handling) -> str:
 
 
 class CallDisplay:
-    """Prints a line for each call that gives something of its own, and for what else happens to one."""
+    """A display that prints a line for each step of a call, and for each failure of a call and decision about it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -159,7 +154,7 @@ class CallDisplay:
         self._is_quiet = False
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        """Show what happened; what was there before the run was taken up is only noted."""
+        """Show a moment; a moment from before the run was resumed is only recorded."""
         is_quiet, self._is_quiet = self._is_quiet, not is_new
         self._take(moment.entry)
         self._is_quiet = is_quiet
@@ -192,14 +187,14 @@ class CallDisplay:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def rests(self, directory: Path, /) -> None:
-        """Show nothing: how the run rests is said by the command."""
+        """Show nothing, because the command prints how the run rests."""
 
     def end(self) -> None:
-        """End nothing: every line is whole."""
+        """Do nothing, because every line is complete."""
 
 
 _WIDEST = 40
-#: How many entries a page has at least, if there are as many.
+#: The least number of entries on a page that is not the last one.
 PAGE = 1000
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
@@ -207,11 +202,9 @@ _DECISION_TEXTS = {"retry": "has not happened", "done": "has happened", "fail": 
 
 
 def story(record: RunRecord, root: Path, summary: RunSummary, *, after: int = 0) -> Iterator[str]:
-    """Tell a run from the entry after this one to how it stands now; of a long one the next page, and the command for what follows.
+    """Yield the story of a run after the first `after` entries, and how it stands now. A long story ends with the command for the next page.
 
-    `summary` is how it stands by the clock and by its inbox.
-
-    Of a run of a policy this is who has resumed it, and the whole tree of its calls.
+    `summary` has the status by the clock and the inbox. For a run of a policy, the story is the whole tree of its calls, and who resumed it.
     """
     is_policy = record.run.machine.name == POLICY
     lines = list(tree_lines(calls_of_policy(record.run)) if is_policy else _page(record, root, after))
@@ -225,7 +218,7 @@ def story(record: RunRecord, root: Path, summary: RunSummary, *, after: int = 0)
 
 
 def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
-    """Yield what happened in the next page of a run."""
+    """Yield the next page of a run."""
     entries = record.stored_run.entries
     end = _page_end(entries, after)
     yield from event_lines(record.run.run_id, entries[after:end], record.first.at_ms, entries[:after])
@@ -243,7 +236,7 @@ def _page_end(entries: ledger.Ledger[ledger.Entry], after: int) -> int:
 
 
 def heading(first: ledger.MachineEntry) -> Iterator[str]:
-    """Yield which run this is and how it was started."""
+    """Yield the run's id, its machine, and how it was started."""
     at = f" at {show_values(first.parameters)}" if first.parameters else ""
     yield f"run {first.run} of {first.name}{at}"
     settings = dict(first.started)
@@ -260,7 +253,7 @@ def heading(first: ledger.MachineEntry) -> Iterator[str]:
 def event_lines(
     run_id: str, entries: Iterable[ledger.Entry], begun_ms: int = 0, earlier: Iterable[ledger.Entry] = ()
 ) -> Iterator[str]:
-    """Yield what happened, event by event, each with the seconds since the run was begun, if it is known when that was (not 0)."""
+    """Yield what happened, event by event, each with the seconds since the beginning if `begun_ms` is known (not 0)."""
     entries = tuple(entries)
     records, intents = event_records(entries), Intents((*earlier, *entries))
     width = min(_WIDEST, max((len(_event(record)) for record in records if record.event), default=0))
@@ -277,13 +270,13 @@ def event_lines(
 
 def _event(record: EventRecord) -> str:
     event = record.event
-    assert event is not None, "something happened"
+    assert event is not None, "the record has an event"
     answer = "" if event.key is None else f" (of {event.key})"
     return f"{show_occurrence(record.occurrence)}{answer}"
 
 
 def outcome_text(outcome: ledger.RowEntry | ledger.RefusalEntry | None) -> str:
-    """Return what the table made of an event: the row, or why not."""
+    """Return the row that took an event, or why it was refused."""
     match outcome:
         case ledger.RowEntry(line=at, source=source, target=target, changed=changes):
             where = "" if at is None else f"line {at}: "
@@ -300,7 +293,7 @@ def refusal_text(refusal: ledger.RefusalEntry) -> str:
 
 
 def entry_text(entry: ledger.Entry, run_id: str, intents: Intents) -> str:
-    """Return what was recorded, in one line; `intents` are those of the run as far as it is told."""
+    """Return an entry in one line; `intents` are those of the run up to this entry."""
     match entry:
         case ledger.ChangeEntry(file=file):
             where = "another document" if file is None else file
@@ -327,7 +320,7 @@ def entry_text(entry: ledger.Entry, run_id: str, intents: Intents) -> str:
 
 
 def _resumption_text(entry: ledger.ResumedEntry, intents: Intents) -> str:
-    """Say by whom a run was resumed, with what, and what is done about the effects that were under way."""
+    """Return who resumed a run, with what, and what happens to the effects that were under way."""
     by = f" by {entry.by}" if entry.by else ""
     how = {"model": entry.model, "module": entry.module, "budget": ", ".join(entry.budget)}
     settings = " and ".join(f"{name} {value}" for name, value in how.items() if value)
@@ -339,11 +332,11 @@ def _resumption_text(entry: ledger.ResumedEntry, intents: Intents) -> str:
 
 
 def _call_result_text(entry: ledger.CallResultEntry) -> str:
-    """Return what a call gave that an effect's policy has made, but for what calls below it have given."""
+    """Return the steps of a call in one line, without the steps of calls below it."""
     own = [step for step in entry.steps if step["id"].rpartition("/")[0] == entry.path]
     if own:
         return "; ".join(map(step_text, own))
-    return "gave what those below it gave" if entry.steps else "gave nothing"
+    return "passed on the results of calls below it" if entry.steps else "gave nothing"
 
 
 def _result(entry: ledger.ResultEntry, effect: str) -> str:
@@ -365,7 +358,7 @@ def _result(entry: ledger.ResultEntry, effect: str) -> str:
 
 
 def _retry_text(entry: ledger.ResultEntry) -> str:
-    """Return how often a generator was asked in vain before it answered."""
+    """Return how many tries of a generator failed before it answered, and why."""
     reasons = [str(reason) for step in entry.steps for reason in step["payload"].get("retried") or ()]
     if not reasons:
         return ""
@@ -388,7 +381,7 @@ def _verdict(entry: ledger.VerdictEntry) -> str:
 
 
 def due(deadline_ms: int) -> str:
-    """Write the moment at which a timer is due; it may lie beyond what calendars can say."""
+    """Return the time of a deadline; one beyond the calendar is given in milliseconds."""
     try:
         return f"{datetime.fromtimestamp(deadline_ms // 1000, tz=UTC):%Y-%m-%d %H:%M:%S}.{deadline_ms % 1000:03} UTC"
     except (ValueError, OverflowError, OSError):
@@ -399,7 +392,7 @@ def due(deadline_ms: int) -> str:
 
 
 def now(record: RunRecord, root: Path, summary: RunSummary) -> Iterator[str]:
-    """Yield how a run stands, what it waits for, what is in doubt and how to decide it."""
+    """Yield how a run stands, what it waits for, what is in doubt, and the commands to decide it."""
     current = summary if summary.status in BY_THE_STORE else summary_of_record(record)
     run, status, directory = record.run, record.status, root / record.run.run_id
     facts = [
@@ -434,7 +427,7 @@ def now(record: RunRecord, root: Path, summary: RunSummary) -> Iterator[str]:
 
 
 def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield what is pending in a run that somebody has, else what whoever resumes it does."""
+    """Yield what is pending in a run under way, or else what resuming the run does."""
     run, status = record.run, record.status
     if status.kind == "under way":
         yield from (("pending", f"{effect} {key}") for effect, key in run.keys.items())
@@ -459,7 +452,7 @@ def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 
 def send_line(run: Run, directory: Path) -> str:
-    """Return the command that sends a run what it waits for; it names the question by its place."""
+    """Return the command that sends a run an event that it waits for; it names the question by its place."""
     event_places = places(run)
     event = next(iter(event_places)) if len(event_places) == 1 else "EVENT"
     events_by_place = {
@@ -475,23 +468,23 @@ def send_line(run: Run, directory: Path) -> str:
 
 
 def question_of(entry: ledger.ResultEntry) -> str:
-    """Return what people are asked."""
+    """Return the text of a question to people."""
     return next(str(step["payload"].get("text")) for step in entry.steps if step["type"] == QUESTION)
 
 
 def questions_text(run: Run) -> str | None:
-    """Return what people are asked now, each question with its place; None when nothing is."""
+    """Return the open questions to people, each with its key; None if there are none."""
     texts = [f"{entry.key} {shortened(question_of(entry))}" for entry in questions(run).values()]
     return "; ".join(texts) or None
 
 
 def doubt_text(run: Run, intents: Sequence[Intent]) -> str:
-    """Name what somebody has to decide about: effects, or the calls in them."""
+    """Return the names and keys of the effects in doubt, or of the calls in them."""
     return ", ".join(f"{name} {key}" for key, name in doubted_keys(run, intents).items())
 
 
 def doubts(run: Run, intents: Sequence[Intent], directory: Path) -> Iterator[str]:
-    """Yield of each effect in doubt, or of each call in it, what is not known, and return the commands that decide it."""
+    """Yield for each effect in doubt, or each call in it, what is not known, and the commands that decide it."""
     open_effects = _open_effects(run) if intents else {}
     for key in doubted_keys(run, intents):
         heading, gave = (
@@ -511,7 +504,7 @@ def _open_effects(run: Run) -> dict[str, InFlight]:
 
 
 def _effect_in_doubt(run: Run, open_effect: InFlight, directory: Path) -> tuple[str, list[tuple[str, str]]]:
-    """Return what is not known of an effect, and return the commands for what it may have done."""
+    """Return a sentence about an effect in doubt, and the command for each possible result."""
     intent, key = open_effect.intent, open_effect.intent.key
     place = "" if intent.line is None else f" (line {intent.line})"
     within = "".join(
@@ -526,7 +519,7 @@ def _effect_in_doubt(run: Run, open_effect: InFlight, directory: Path) -> tuple[
 
 
 def _call_in_doubt(open_effects: Iterable[InFlight], key: str, directory: Path) -> tuple[str, list[tuple[str, str]]]:
-    """Return what is not known of a call, and return the commands for what it may have done."""
+    """Return a sentence about a call in doubt, and the command for each possible result."""
     call = next(call for each in open_effects for at, call in undecided_calls(each).items() if at == key)
     gave = f"{line('send', directory, 'action_result', '--answers', key)} --data JSON"
     ways = [("it has happened", line("resume", directory, "--done", key)), ("it gave something", gave)]
@@ -537,7 +530,7 @@ _SMALL_USD, _LEAST_USD = 0.01, 0.000001
 
 
 def tokens_and_cost(sums: Totals) -> str:
-    """Write tokens and cost. A cost that is known to be nothing, as of the local model, is not spoken of."""
+    """Return tokens and cost as text. A cost of 0, as of the local model, is left out."""
     tokens = f"{sums.prompt_tokens} + {sums.completion_tokens} tokens"
     if 0 < sums.calls <= sums.uncounted_calls + sums.failed_calls:
         tokens = "tokens unknown"
@@ -549,7 +542,7 @@ def tokens_and_cost(sums: Totals) -> str:
 
 
 def dollars(cost_usd: float) -> str:
-    """Write a sum with as many digits as say something."""
+    """Return a sum in dollars, with as many digits as it needs."""
     if cost_usd < _LEAST_USD:
         return f"less than ${_LEAST_USD:f}"
     return f"${cost_usd:.2f}" if cost_usd >= _SMALL_USD else f"${f'{cost_usd:.6f}'.rstrip('0')}"

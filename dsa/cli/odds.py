@@ -134,7 +134,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **options: An
 
 
 def _recordings(path: Path) -> list[tuple[str, str]]:
-    """Read the runs of machines in a folder of runs, or recorded lines in files. Raises Ended and DocumentError."""
+    """Read the runs of machines in a folder of runs, or recorded lines in files. Raises CommandExit and DocumentError."""
     if not (path / LEDGER).is_file():
         return recordings(path)
     with open_run_folder(path) as runs:

@@ -65,7 +65,7 @@ class MachineChange:
     parameters: Mapping[str, Value]
 
     def entry(self, run: Run) -> ChangeEntry | None:
-        """Return what to record; None when the run has this machine already. Raises Ended when it may not go on under it."""
+        """Return what to record; None when the run has this machine already. Raises CommandExit when it may not go on under it."""
         fit = FitJudge(self.machine, SearchLimits(MAX_STATES), self.parameters).judge(run)
         if fit.verdict != "compatible" or fit.machine is None:
             raise CommandExit(f"run {run.run_id} may not go on under {self.name}: {self._why(fit)}", 1)
@@ -117,7 +117,7 @@ class Manner:
 
 
 def go_on(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) -> FinishedRun:
-    """Take a run up and drive it until it rests. Raises Ended, and what `Runs.resume` raises of a user's mistakes."""
+    """Take a run up and drive it until it rests. Raises CommandExit, and what `Runs.resume` raises of a user's mistakes."""
     directory, options = root / record.run.run_id, manner.options.as_started(record.stored_run)
     change = change_of(record, manner.machine, options.parameters)
     machine = change.machine if change else record.run.machine

@@ -398,7 +398,7 @@ class RunRequest:
     seed: int
 
     def run(self, options: RunOptions, console: Console, *, is_model_told: bool = False) -> FinishedRun:
-        """Run the document while its progress is shown. Raises Ended when there is no model, and at Ctrl-C.
+        """Run the document while its progress is shown. Raises CommandExit when there is no model, and at Ctrl-C.
 
         `is_model_told`: print which model is taken when none was chosen.
         """

@@ -187,7 +187,7 @@ budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_B
 
 @contextmanager
 def open_run_folder(root: Path) -> Iterator[Runs]:
-    """Open the runs of a folder to read them. Raises Ended, and DocumentError when no run is kept there."""
+    """Open the runs of a folder to read them. Raises CommandExit, and DocumentError when no run is kept there."""
     with exit_on_faults(root):
         runs = open_runs(root, must_exist=True)
         try:
@@ -197,7 +197,7 @@ def open_run_folder(root: Path) -> Iterator[Runs]:
 
 
 def find(ids: Sequence[str], name: str, root: Path) -> str:
-    """Return the id of the run that a user means, one of `ids`: an id, a part of just one, its folder, or `last`. Raises Ended.
+    """Return the id of the run that a user means, one of `ids`: an id, a part of just one, its folder, or `last`. Raises CommandExit.
 
     Runs that are a part of another one are meant when they are named, or a part of their name that the other has not.
     """
@@ -228,7 +228,7 @@ def _some(runs: Sequence[str]) -> str:
 
 
 def recorded_run(root: Path, name: str) -> StoredRun:
-    """Read the run that a user means. Raises Ended, and DocumentError when no run is kept there."""
+    """Read the run that a user means. Raises CommandExit, and DocumentError when no run is kept there."""
     with open_run_folder(root) as runs:
         run_id = find(runs.ids(), name, root)
         note_run(root / run_id)
@@ -236,13 +236,13 @@ def recorded_run(root: Path, name: str) -> StoredRun:
 
 
 def replay_record(root: Path, stored_run: StoredRun) -> RunRecord:
-    """Replay the run of a machine that was read. Raises Ended."""
+    """Replay the run of a machine that was read. Raises CommandExit."""
     with exit_on_faults(root):
         return machine_record(stored_run)
 
 
 def machine_record(stored_run: StoredRun) -> RunRecord:
-    """Replay a recorded run. Raises OtherMachineError; Ended for a run that is not its machine's."""
+    """Replay a recorded run. Raises OtherMachineError; CommandExit for a run that is not its machine's."""
     try:
         return record_of(stored_run)
     except ReplayError as fault:

@@ -169,7 +169,7 @@ def moment_ms(text: str) -> int:
 
 @contextmanager
 def _open_archive(folder: Path) -> Iterator[RunArchive]:
-    """Open the runs of a folder. Raises Ended, and DocumentError when no run is kept there."""
+    """Open the runs of a folder. Raises CommandExit, and DocumentError when no run is kept there."""
     try:
         place = open_place(folder, must_exist=True)
         try:
@@ -194,7 +194,7 @@ def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | N
 
 
 def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
-    """Print that there is no run. Raises Ended when runs have left their folders beside a ledger that has none."""
+    """Print that there is no run. Raises CommandExit when runs have left their folders beside a ledger that has none."""
     if is_filtered:
         say(f"{folder}: no run that is kept here is one of those{hint}")
         return

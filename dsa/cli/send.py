@@ -196,7 +196,7 @@ def _data(text: str | None, json_text: str | None) -> Any:  # noqa: ANN401  (JSO
 
 
 def _answer(record: RunRecord, key: str, occurrence: Occurrence) -> Occurrence | Step:
-    """Return what is said of an effect in doubt, an event, or of a call in it, a step. Raises UsageError and Ended."""
+    """Return what is said of an effect in doubt, an event, or of a call in it, a step. Raises UsageError and CommandExit."""
     call = calls_in_doubt(record.status.left).get(key)
     if call is None:
         _require_known(record, occurrence.event, is_answer=True)
@@ -210,7 +210,7 @@ def _answer(record: RunRecord, key: str, occurrence: Occurrence) -> Occurrence |
 
 
 def _require_known(record: RunRecord, event: str, *, is_answer: bool) -> None:
-    """Raise Ended with the event that was probably meant, when the machine has none of that name."""
+    """Raise CommandExit with the event that was probably meant, when the machine has none of that name."""
     machine = record.run.machine
     if event not in machine.event_named:
         people = {OUTSIDE, *person_effects(record.run)}

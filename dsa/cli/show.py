@@ -129,7 +129,7 @@ def counter_lines(stored_run: StoredRun) -> Iterator[str]:
 
 
 def diff_lines(stored_run: StoredRun, root: Path) -> Iterator[str]:
-    """Yield what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
+    """Yield what a run has changed outside, by its machine's own account. Raises CommandExit for a machine that has none."""
     diff = _extension(stored_run).diff
     if diff is None:
         raise CommandExit(f"run {stored_run.run} has no diff: only runs of `dsa code` have one", EXIT_UNREADABLE)
@@ -138,7 +138,7 @@ def diff_lines(stored_run: StoredRun, root: Path) -> Iterator[str]:
 
 
 def _show(stored_run: StoredRun, root: Path) -> None:
-    """Show a run as it was shown while it went on. Raises Ended for one of a machine without a display."""
+    """Show a run as it was shown while it went on. Raises CommandExit for one of a machine without a display."""
     first = stored_run.entries[0]
     display = display_of(first.name if isinstance(first, MachineEntry) else "", terminal(), root)
     if display is None:
@@ -164,7 +164,7 @@ def _number_lines(numbers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def scenario_lines(record: RunRecord) -> Iterator[str]:
-    """Yield a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
+    """Yield a run as a Scenario section of its machine's spec. Raises CommandExit for a run that no scenario can tell."""
     run, run_percepts = record.run, percepts(record.run.machine, record.run.ledger)
     if not run_percepts:
         raise CommandExit(f"nothing has happened yet in run {run.run_id}", 1)

@@ -158,7 +158,7 @@ def _what(claim: dict[str, Any]) -> What:
 
 
 def _content(path: str, text: str) -> dict[str, Any]:
-    """Return what a certificate holds. Raises DocumentError for what is none, and Ended for one that the kernel refuses as a whole."""
+    """Return what a certificate holds. Raises DocumentError for what is none, and CommandExit for one that the kernel refuses as a whole."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):

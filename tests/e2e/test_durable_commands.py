@@ -83,13 +83,13 @@ def test_a_run_that_ended_in_the_middle_of_a_model_call_is_finished(dsa, tmp_pat
     stands = "interrupted" if code == 130 else "cut off"
     assert re.search(rf"^{run} .* generating +{stands} ", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout
-    assert "to do   query_llm 3/2, which was under way: it is asked for again\n" in told
+    assert "to do   query_llm 3/2, which was under way: it is performed again\n" in told
     before = recorded(tmp_path / ".dsa", run).entries
 
     done = dsa("resume", *re.search(r"go on +dsa resume (\S+)\n", told).groups())
     assert done.returncode == 0, done.stderr
     first, second, *_ = done.stdout.splitlines()
-    assert first == "going on with query_llm 3/2, which was under way: it is asked for again"
+    assert first == "going on with query_llm 3/2, which was under way: it is performed again"
     assert second.split()[:4] == ["g", "attempt", "2", "passed"]
     assert (tmp_path / "calls.txt").read_text() == "xxx", "the call in doubt alone is made again"
     after = recorded(tmp_path / ".dsa", run).entries

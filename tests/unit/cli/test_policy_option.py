@@ -233,7 +233,7 @@ def test_a_run_that_was_stopped_goes_on_with_what_it_has():
     assert result.exit_code == 0, result.output
     assert did() == ["Rome", "pay"]
     assert result.stdout.splitlines()[:2] == [
-        "1.1.2    look: resumed: it had failed; it is asked for again",
+        "1.1.2    look: resumed: it had failed; it is performed again",
         "1.1.2    look: look: Rome is fine",
     ]
     assert "totals    3 calls (1 cached), " in result.stdout

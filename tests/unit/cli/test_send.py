@@ -58,11 +58,11 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late():
 
 @pytest.mark.parametrize(("arguments", "said"), [
     (["text", "--data", "1"], "two ways to say the same"),
-    (["--data", "{"], "--data begins as JSON and is not valid"),
+    (["--data", "{"], "--data begins like JSON and is not valid"),
     (["--data", "[NaN]"], "NaN is not JSON"),
-    (["--data", "[" * 100_000], "--data begins as JSON and is not valid"),
+    (["--data", "[" * 100_000], "--data begins like JSON and is not valid"),
     (["\udcff"], "DATA is not UTF-8 text"),
-    (["--data", '{"tea": [1e400]}'], "--data: the number 1e400 is out of range, for none is above 1.8e308; write it as a text, in quotes"),
+    (["--data", '{"tea": [1e400]}'], "--data: the number 1e400 is out of range: the greatest is 1.8e308; write it as a text, in quotes"),
     (["--data", " -1e400"], "--data: the number -1e400 is out of range"),
     (['{"tea": 1e400}'], "DATA: the number 1e400 is out of range"),
 ])  # fmt: skip
