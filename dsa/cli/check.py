@@ -396,7 +396,7 @@ def command(
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
     _require_targets(folder, certificate, itf=itf)
     if trace is not None:
-        sys.exit(importlib.import_module("dsa.cli.replay").replayed(files, trace, json_wanted=json_wanted))
+        sys.exit(importlib.import_module("dsa.cli.replay").replay_trace(files, trace, json_wanted=json_wanted))
     options = _Options(parse_parameters(parameters) or None, each_value, strict, max_states, time_limit, traces, module)
     results = []
     for file in files:

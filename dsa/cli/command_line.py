@@ -385,7 +385,7 @@ def param_option(help_text: str) -> Callable[[FC], FC]:
 
 def max_states_option(default: int, what: str = "search") -> Callable[[FC], FC]:
     """Return the option `--max-states N`, the limit of each `what`."""
-    help_text = f"Stop each {what} after N configurations."
+    help_text = f"Stop each {what} after this number of configurations."
     return click.option("--max-states", type=click.IntRange(min=1), default=default, show_default=True, help=help_text)
 
 

@@ -1,4 +1,4 @@
-"""`dsa mutate FILE`: which small faults of a machine its checks, properties and scenarios would notice."""
+"""`dsa mutate FILE`: the small faults of a machine that its checks, properties and scenarios would notice."""
 
 import sys
 import time
@@ -36,10 +36,10 @@ from dsa.edge.processes import spread
     "--at-least",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Exit 1 when a smaller share (0.95, say) of the faults in rows is noticed.",
+    help="Exit 1 if a smaller share (such as 0.95) of the faults in rows is noticed.",
 )
 @max_states_option(MAX_STATES, "exploration")
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds; the rest is not judged.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds; the rest is not judged.")
 @json_option
 def command(
     file: str,
@@ -50,7 +50,7 @@ def command(
     time_limit: float | None,
     json_wanted: bool,
 ) -> None:
-    """Measure how strong a spec is: make small faults in the machine, and see which are noticed.
+    """Measure how strong a spec is: make small faults in the machine, and count those that are noticed.
 
     FILE is a machine, or a spec that adds properties and scenarios to one. Exit 0 good, 1 fewer than --at-least are noticed or some were not judged within --time-limit, 2 usage, or a
     machine that does not itself pass `dsa check`.
@@ -59,7 +59,9 @@ def command(
     machine = load(file)
     try:
         with ProgressLine("comparing rows") as progress:
-            prove = prover(machine) if find_spec("z3") else None  # decides about parameters that are not explored
+            prove = (
+                prover(machine) if find_spec("z3") else None
+            )  # decides for values of parameters that are not explored
             count = lambda count, every: progress.tell(f"{count} of {every} mutants")  # noqa: E731
             limits = limits_until(max_states, time_limit, time.monotonic)
             strength = mutate(machine, parameters=values, limits=limits, prove=prove, progress=count, spread=spread)
@@ -101,7 +103,7 @@ def _counts(strength: Strength, group: Group) -> str:
 
 
 def _percent(share: float) -> str:
-    """Write a share; one below 1 is not written as 100 %."""
+    """Return a share as text; a share below 1 is not rounded to 100 %."""
     return f"{min(share, 0.999):.1%}" if share < 1 else "100.0%"
 
 

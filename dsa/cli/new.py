@@ -18,13 +18,15 @@ from dsa.lang.expression_parser import NAME, RESERVED
 def command(name: str, *, steps: bool, scenarios: bool) -> None:
     """Write a starter document NAME.md in this folder, ready for `dsa check` and `dsa run`."""
     if scenarios and steps:
-        raise click.UsageError("--steps is for a new document, --scenarios for one that is there")
+        raise click.UsageError("--steps is for a new document, --scenarios for one that exists")
     if scenarios:
         _print_scenarios(name)
         return
     name = name.removesuffix(".md")
     if not NAME.fullmatch(name) or set(name.split(".")) & RESERVED:
-        raise click.UsageError(f"'{name}' is no name: letters, digits and '_', not starting with a digit")
+        raise click.UsageError(
+            f"'{name}' is not a valid name: use letters, digits and '_', and do not start with a digit"
+        )
     path = Path(f"{name}.md")
     starter = Path(__file__).with_name("new_steps.md" if steps else "new_transitions.md")
     text = formatted(read_text(starter).format(name=name))
@@ -32,7 +34,7 @@ def command(name: str, *, steps: bool, scenarios: bool) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as fault:
-        raise click.UsageError(f"{path} is there already; nothing was written") from fault
+        raise click.UsageError(f"{path} exists already; nothing was written") from fault
     say(f"wrote {path}; next: dsa check {path}")
 
 

@@ -1,8 +1,7 @@
-"""Recordings: files with recorded runs, such as `dsa show RUN --jsonl` prints, and the digests that a machine's runs may have.
+"""`dsa odds FILE`: how runs end, what they cost, and how many retries a target needs.
 
-What the lines mean is `dsa.checks.odds.estimation`'s affair.
-
-`dsa odds FILE`: how runs end, what they cost, and how many retries a target needs.
+Odds come from the document, the command line, or recorded runs. `recordings` reads files such as `dsa show RUN --jsonl` prints, and `digests` are the
+machines whose runs count; `dsa.checks.odds.estimation` estimates the odds from them.
 """
 
 import sys
@@ -34,18 +33,18 @@ from dsa.trace import aligned, show_values
 
 
 def recordings(path: Path) -> list[tuple[str, str]]:
-    """Read a file of recorded lines, or every `*.jsonl` below a folder. Raises DocumentError when there is none."""
+    """Read a file of recorded lines, or every `*.jsonl` below a folder. Raises DocumentError if there is none."""
     if path.is_file():
         return [(str(path), read_text(path))]
     paths = sorted(path.rglob("*.jsonl"))
     if not paths:
-        what = "holds no recorded run (*.jsonl)" if path.is_dir() else "there is no such file or folder"
+        what = "has no recorded run (*.jsonl)" if path.is_dir() else "there is no such file or folder"
         raise DocumentError(str(path), what)
     return [(str(file), read_text(file)) for file in paths]
 
 
 def digests(machine: Machine) -> frozenset[str]:
-    """Return the digests of runs of a machine, also from before odds and properties were written into its document."""
+    """Return the digests that runs of a machine may have: also those without the odds and properties of its document."""
     without = attrs.evolve(
         machine, guards=tuple(attrs.evolve(guard, pass_odds=(), fatal_odds=()) for guard in machine.guards)
     )
@@ -53,7 +52,7 @@ def digests(machine: Machine) -> frozenset[str]:
     return frozenset(digest(each) for each in (*variants, *(attrs.evolve(each, properties=()) for each in variants)))
 
 
-#: So many values are plotted beyond the smallest, and so many at most.
+#: The number of values that are plotted after the smallest one, and the most points.
 _PLOT_SPAN, _MOST_POINTS = 10, 60
 
 
@@ -77,7 +76,7 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
 @click.option(
     "--outside",
     is_flag=True,
-    help="Where the run waits or a timer is to fire, let outside events come as somebody chooses.",
+    help="Where the run waits or a timer will fire, let outside events come in any order.",
 )
 @click.option("--price", "prices", multiple=True, metavar="EFFECT=N", help="What an effect costs, in tokens or money.")
 @click.option("--success", metavar="STATE", help="The final state that counts as success (default: succeeded).")
@@ -112,13 +111,13 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
 )
 @json_option
 def command(file: str, *, target: float | None, json_wanted: bool, **options: Any) -> None:  # noqa: ANN401  (click's options)
-    """Work out how runs of a machine end and what they cost.
+    """Compute how runs of a machine end and what they cost.
 
-    Odds of guards stand in the columns `pass` and `fatal` of Guards, or are given here. Exit 0 good, 1 a target is missed or something is
+    Odds of guards are in the columns `pass` and `fatal` of Guards, or given here. Exit 0 good, 1 a target is missed or something is
     UNKNOWN, 2 usage.
     """
     try:
-        with ProgressLine("reckoning odds"):
+        with ProgressLine("computing odds"):
             answer = _compute_answer(load(file), target, options)
             picture = options["picture"]
             has_plot = picture is None or _plot(answer, picture, options["vary"])
@@ -167,7 +166,7 @@ def _compute_answer(machine: Machine, target: float | None, options: Mapping[str
 
 
 def _read_guard_odds(machine: Machine, option: str, texts: Iterable[str]) -> dict[str, tuple[float, ...]]:
-    """Read `g=0.7,0.8`, and `0.7` for every guard that judges."""
+    """Read odds such as `g=0.7,0.8`, or `0.7` for every guard that judges."""
     guards = [guard.name for guard in machine.guards if guard.judges]
     odds_by_name: dict[str, tuple[float, ...]] = {}
     for name, values in _read_numbers(option, texts, may_omit_name=True).items():
@@ -198,7 +197,7 @@ def _read_numbers(
 
 
 def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
-    """Draw the values at which all is known; tell whether there are any."""
+    """Plot the values for which all odds are known; return whether there are any."""
     machine = answer.asked.system.machine
     what = varied(machine, vary)
     last = what.low + _PLOT_SPAN
@@ -229,13 +228,13 @@ def _pair(odds_range: OddsRange) -> tuple[float, float]:
 
 # -- for people ---------------------------------------------------------------------------------------------------------
 
-#: From the first on, numbers are written in full, and from the second on with an exponent.
+#: Numbers from the first on are written in full, and from the second on with an exponent.
 _LARGE, _HUGE = 1e5, 1e15
 _ENDS = {"final": "", "waits": " (waits for outside)", "refused": " (refused: a fault of the table)"}
 
 
 def show(answer: OddsAnswer) -> str:
-    """Write everything that is known, and in words what is not."""
+    """Return the answer as text: the numbers, the assumptions, and what is unknown."""
     run_odds, blocks = answer.reckoning, []
     at = f" at {show_values(run_odds.parameters)}" if run_odds.parameters else ""
     blocks.append([f"{run_odds.machine}{at}: {run_odds.configurations} configurations"])
@@ -268,7 +267,7 @@ def _ends(run_odds: RunOdds) -> list[str]:
 
 
 def _no_success(answer: OddsAnswer) -> list[str]:
-    """Return that no run succeeds, where that is so, or that nothing counts as success."""
+    """Return a line that no run succeeds, or that no state counts as success, if that is so."""
     success, machine = answer.reckoning.success, answer.asked.system.machine
     if not answer.asked.success:
         finals = ", ".join(sorted(machine.final_states | machine.ends.keys())) or "none"
@@ -406,7 +405,7 @@ def _percent(share: float) -> str:
 
 
 def as_json(file: str, answer: OddsAnswer) -> dict[str, Any]:
-    """Return everything as an object; what has no bound is null."""
+    """Return the answer as an object; a number without a bound is null."""
     run_odds = answer.reckoning
     report = {
         "file": file,

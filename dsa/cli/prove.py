@@ -1,4 +1,4 @@
-"""`dsa prove FILE`: what holds for all values of the parameters, and what that rests on."""
+"""`dsa prove FILE`: the properties that hold for all values of the parameters, and the evidence."""
 
 import sys
 import time
@@ -24,13 +24,13 @@ _WIDEST = 72
 @click.command("prove", cls=JsonCommand)
 @click.argument("file")
 @json_option
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds in all.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after S seconds in all.")
 @click.option("--certificate", metavar="OUT", help="Write what is PROVED so that `dsa verify` accepts it.")
 def command(file: str, *, json_wanted: bool, time_limit: float | None, certificate: str | None) -> None:
     """Prove a machine or a spec for all values of its parameters, with z3.
 
-    What every machine owes (one row at a time, every answer handled, ..), then its properties. Exit 0 when everything is PROVED but what
-    no machine owes (coming to rest) and what holds at given values only (odds: see `dsa check`), 1 when not, 2 when FILE cannot be read or z3 is not installed.
+    It proves what every machine must do (one row at a time, every answer handled, ..), then its properties. Exit 0 if all of this is PROVED, 1 if
+    not, 2 if FILE cannot be read or z3 is not installed. A machine need not come to rest, and odds are for `dsa check`: neither changes the exit code.
     """
     require_file(certificate, "--certificate")
     document = read_document(file)
@@ -43,7 +43,7 @@ def command(file: str, *, json_wanted: bool, time_limit: float | None, certifica
     if certificate is not None:
         with ProgressLine("writing the certificate"):
             write_certificate(certificate, document.machine, lambda certifier: certify_proofs(certifier, report))
-    if json_wanted:  # the last thing: what fails before prints an object of its own
+    if json_wanted:  # at the end, because a failure before prints an object of its own
         tell_json(_as_json(file, report))
     sys.exit(0 if report.proved else 1)
 
@@ -89,13 +89,13 @@ def _summary(report: ProofReport) -> str:
 
 
 def _all(report: ProofReport) -> tuple[Proof, ...]:
-    """Return everything in the order it is shown; rest is told of whether it is proved or not."""
+    """Return all proofs in the order in which they are shown. The proof about rest is always among them."""
     rest_proof = report.rest or report.not_at_rest
     return (*report.obligations, *([rest_proof] if rest_proof else []), *report.properties)
 
 
 def _verdict(proof: Proof) -> str:
-    """Return the verdict to show; none for what nobody has to prove."""
+    """Return the verdict to show; dashes for a proof that is not required."""
     is_required = proof.is_asked and (proof.name != "rest" or proof.verdict == "PROVED")
     return proof.verdict if is_required else _NONE
 

@@ -1,8 +1,6 @@
-"""`dsa check FILE --trace RECORD`: a recorded trace run again, told to people or as JSON to programs.
+"""`dsa replay RUN`: derive a recorded run again; with `--against`, let another table take the same events.
 
-`dsa replay RUN`: derive a recorded run again; with `--against`, let another table take the same events.
-
-Also checks a trace that any other program has recorded against a table.
+A trace that any other program has recorded can be checked against a table, too; `dsa check FILE --trace RECORD` uses `replay_trace` for that.
 """
 
 import asyncio
@@ -40,12 +38,12 @@ from dsa.runtime.timeline import Difference, first_difference, load_story
 from dsa.trace import show_occurrence, show_values
 
 _MONITOR_COLOURS = {"satisfied": "green", "violated": "red"}
-#: A verdict takes so many columns, so that what follows is aligned.
+#: The width of the column of verdicts.
 _MONITOR_WIDTH = len("satisfied")
 
 
 def replay_trace(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
-    """Run a recorded trace on one machine again and tell what came of it; return the exit code."""
+    """Replay a recorded trace on one machine, and print the result; return the exit code."""
     if len(files) != 1:
         raise click.UsageError("--trace takes one FILE: the machine that the trace is of")
     result = replay(load(files[0]), read_record(trace))
@@ -57,7 +55,7 @@ def replay_trace(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> in
 
 
 def _as_json(file: str, trace: str, result: Replay) -> dict[str, Any]:
-    """Return what came of running a recorded trace again as an object."""
+    """Return the result of replaying a recorded trace as an object."""
     return {
         "file": file,
         "trace": trace,
@@ -76,7 +74,7 @@ def _as_json(file: str, trace: str, result: Replay) -> dict[str, Any]:
 
 
 def _say_replay(file: str, trace: str, result: Replay) -> None:
-    """Print what came of running a recorded trace again."""
+    """Print the result of replaying a recorded trace."""
     for line in result.trace.show(result.loop).split("\n"):
         say(line)
     if result.mismatch:
@@ -94,7 +92,7 @@ def _monitor_verdict(monitor: MonitorResult) -> ColouredWord:
 
 
 def _since(monitor: MonitorResult) -> str:
-    """Say at which step a monitor was decided, or why there is none."""
+    """Return the step at which a monitor was decided, as text, or why the property has no monitor."""
     if monitor.watched is None:
         return "  (about all runs together: no monitor of one)"
     if monitor.watched.step is None:
@@ -110,10 +108,10 @@ _TRACES = (".jsonl", ".json")
 @click.argument("run")
 @runs_option
 @click.option("--against", "file", metavar="FILE", help="Let the machine in FILE take the recorded events.")
-@click.option("--with", "module", metavar="MODULE", help="The policies of a policy's run, not those it was begun with.")
+@click.option("--with", "module", metavar="MODULE", help="Take the policies of a policy's run from this module.")
 @json_option
 def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
-    """Derive every entry of RUN again from its events, and compare; or let FILE take the events, and name the first row that differs.
+    """Derive every entry of RUN again from its events, and compare; or let FILE take the events, and show the first row that differs.
 
     RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit 0: the same; 1: not.
     """
@@ -127,7 +125,7 @@ def command(run: str, root: str, file: str | None, module: str | None, *, json_w
 
 
 def _rederive_run(stored_run: StoredRun, folder: Path, module: str | None, *, json_wanted: bool) -> int:
-    """Derive a run again from its events, and what policies called from the results of their calls; return the exit code."""
+    """Derive a run again from its events, and a policy's run from the results of its calls; return the exit code."""
     record = replay_record(folder, stored_run)
     if record.run.machine.name == POLICY:
         with exit_on_faults(folder):
@@ -138,7 +136,7 @@ def _rederive_run(stored_run: StoredRun, folder: Path, module: str | None, *, js
 
 
 def _calls_again(record: RunRecord, folder: Path, module: str | None) -> ReplayReport:
-    """Perform again what called others in a run of a policy, bound as it was started or by another module."""
+    """Perform the policies that called others again, bound as at the start or by another module."""
 
     async def replay_calls() -> ReplayReport:
         loop = asyncio.get_running_loop()
@@ -152,26 +150,26 @@ def _calls_again(record: RunRecord, folder: Path, module: str | None) -> ReplayR
 
 
 def _ends_it(error: BaseException | None) -> bool:
-    """Return whether this is told anyhow, so that nobody need hear of it from a task that a policy has left to itself."""
+    """Return whether the command reports this error itself, so that asyncio need not report it for an abandoned task."""
     return isinstance(error, LedgerEnds | DsaError)
 
 
 def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
     """Check a file against a table: a run's story, as `dsa show --jsonl` prints it, or a trace."""
     if file is None:
-        raise click.UsageError(f"{name} is a recorded trace: --against FILE names the table that it is to fit")
+        raise click.UsageError(f"{name} is a recorded trace: give the table that it should fit with --against FILE")
     text = read_text(name)
     if '"kind":"machine"' in text.lstrip().partition("\n")[0]:
         try:
             entries = load_story(text)
         except (ValueError, KeyError, TypeError) as fault:
-            raise CommandExit(f"{name} begins like a run's story, and is not one", EXIT_UNREADABLE) from fault
+            raise CommandExit(f"{name} begins like a run's story, but is not one", EXIT_UNREADABLE) from fault
         return _against(name, entries, file, None, json_wanted=json_wanted)
     return replay_trace((file,), name, json_wanted=json_wanted)
 
 
 def _own(stored_run: StoredRun) -> Machine | None:
-    """Return the machine that a run is of; None when this version of dsa reads it otherwise."""
+    """Return a run's machine; None if this version of dsa reads its document differently."""
     try:
         return machine_record(stored_run).run.machine
     except OtherMachineError:
@@ -182,7 +180,7 @@ def _own(stored_run: StoredRun) -> Machine | None:
 
 
 def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted: bool) -> int:
-    """Compare a run's ledger with what its machine makes of its events, byte by byte; return the exit code."""
+    """Compare a run's ledger with the one that its machine derives from the events, byte by byte; return the exit code."""
     run, _ = records.replay_stored(record.stored_run, rederive)
     pairs = zip(record.stored_run.entries, run.ledger, strict=True)
     for position, (recorded_entry, derived_entry) in enumerate(pairs):
@@ -207,18 +205,18 @@ def _again(record: RunRecord, calls: ReplayReport | None = None, *, json_wanted:
 
 
 def _call_lines(report: ReplayReport) -> Iterator[str]:
-    """Yield which calls were performed again."""
+    """Yield the calls that were performed again."""
     again = [f"{call.policy} {call.path}" for call in report.calls if call.path in report.performed_paths]
     if again:
         yield f"performed again with recorded results, every request and every step is the same: {', '.join(again)}"
     elif report.calls:
-        yield f"{report.calls[0].policy} called nobody: there is nothing to perform again"
+        yield f"{report.calls[0].policy} made no calls: there is nothing to perform again"
     if report.ends_at is not None:
         yield f"the ledger ends at call {report.ends_at}"
 
 
 def projection(run: Run) -> dict[str, Any]:
-    """Return what a run's events lead to, as JSON: state, values, keys of what is outstanding, and each step's view."""
+    """Return the result of a run's events as JSON: state, values, keys of outstanding effects, and each step's view."""
     steps = {
         name: {
             "attempts": view.attempts,
@@ -257,14 +255,14 @@ def _counts(entries: Iterable[ledger.Entry]) -> dict[str, int]:
 def _against(
     name: str, entries: ledger.Ledger[ledger.Entry], file: str, own: Machine | None, *, json_wanted: bool
 ) -> int:
-    """Let another table take the events of a ledger, and tell where it differs; return the exit code."""
+    """Let another table take the events of a ledger, and print the first difference; return the exit code."""
     first = entries[0] if len(entries) else None
     if not isinstance(first, ledger.MachineEntry):
         raise CommandExit(f"{name} has no machine, so no table can take its events", EXIT_UNREADABLE)
     try:
         machine = load(file).at(dict(first.parameters))
     except ParameterError as fault:
-        raise CommandExit(f"{file} cannot be at the parameters of {name}: {fault}", 1) from fault
+        raise CommandExit(f"{file} cannot have the parameters of {name}: {fault}", 1) from fault
     machine = machine if own is None else spelled_like(machine, own)
     difference = first_difference(machine, entries, own)
     events = _counts(entries)["events"]
@@ -287,7 +285,7 @@ def _before(entries: ledger.Ledger[ledger.Entry], difference: Difference) -> int
 
 
 def difference_lines(machine: Machine, difference: Difference, file: str) -> tuple[str, ...]:
-    """Tell a difference: the event, what was recorded, what the table does instead, and which conjuncts were false."""
+    """Return a difference as lines: the event, the record, what the table does instead, and the conjuncts that were false."""
     event, here = difference.record.event, difference.here
     assert event is not None, "something happened"
     record_text = _did(difference.record.outcome, difference.commands)
@@ -303,13 +301,13 @@ def difference_lines(machine: Machine, difference: Difference, file: str) -> tup
 
 def _would(difference: Difference) -> str:
     if difference.outcome is None:
-        return f"knows no such event: {difference.fault}"
+        return f"has no such event: {difference.fault}"
     did = _did(difference.outcome, difference.instead)
     return did if difference.row is None else f"{show_row(difference.row)}: {did.partition(': ')[2] or did}"
 
 
 def _did(outcome: ledger.RowEntry | ledger.RefusalEntry | None, commands: tuple[Command, ...]) -> str:
-    """Return what a table did with an event."""
+    """Return what a table did with an event, as text."""
     accepted = (
         "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, ledger.RowEntry) else ""
     )
@@ -330,15 +328,15 @@ def _command(command: Command) -> str:
 
 
 def _false(machine: Machine, difference: Difference) -> str:
-    """Return which conjuncts of the candidate rows were false where the table takes another row, or none."""
+    """Return the conjuncts of the candidate rows that were false, as text; "" if there are none."""
     try:
         return show_false(rows_at(machine, difference.here, difference.record.occurrence))
-    except (OccurrenceError, KeyError):  # it has no such event, or reads guards that said nothing
+    except (OccurrenceError, KeyError):  # the table has no such event, or reads guards without a verdict
         return ""
 
 
 def difference_as_json(machine: Machine, difference: Difference) -> dict[str, Any]:
-    """Return a difference as an object: the event, what was recorded, and what the machine does instead."""
+    """Return a difference as an object: the event, the record, and what the machine does instead."""
     event, outcome = difference.record.event, difference.record.outcome
     assert event is not None, "something happened"
     return {

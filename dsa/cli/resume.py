@@ -1,9 +1,7 @@
-"""A run that is taken up again, for `dsa resume` and `dsa send`: bound as it was started, its progress shown, its faults told.
+"""`dsa resume RUN`: go on after a crash, a stop or an interruption, or with decisions about effects in doubt.
 
-Takes a recorded run and what is said to it, gives what became of it. With `--machine FILE` or `--param` it goes on under another table, if it is
-compatible with it.
-
-`dsa resume RUN`: go on after a crash, a stop, an interruption, or with a word about effects in doubt.
+`go_on` is for `dsa send`, too: it binds a recorded run as it was started, shows its progress, and drives it until it rests. With `--machine FILE` or
+`--param` the run goes on under another table, if it is compatible with it.
 """
 
 import sys
@@ -56,7 +54,7 @@ from dsa.semantics import Occurrence
 
 @attrs.frozen
 class MachineChange:
-    """Another document for a run, or the same with other parameters: as the user named it, where it is, its text, what it means."""
+    """Another document for a run, or the same one with other parameters. `name` is as the user wrote it."""
 
     name: str
     path: str | None
@@ -65,7 +63,7 @@ class MachineChange:
     parameters: Mapping[str, Value]
 
     def entry(self, run: Run) -> ChangeEntry | None:
-        """Return what to record; None when the run has this machine already. Raises CommandExit when it may not go on under it."""
+        """Return the entry to record; None if the run has this machine already. Raises CommandExit if it may not go on under it."""
         fit = FitJudge(self.machine, SearchLimits(MAX_STATES), self.parameters).judge(run)
         if fit.verdict != "compatible" or fit.machine is None:
             raise CommandExit(f"run {run.run_id} may not go on under {self.name}: {self._why(fit)}", 1)
@@ -75,20 +73,20 @@ class MachineChange:
         return ChangeEntry(fit.machine.name, digest(fit.machine), self.text, fit.machine.constants, self.path, at_ms)
 
     def _why(self, fit: Fit) -> str:
-        reason = fit.why or "it would have gone another way"
+        reason = fit.why or "its history would be different"
         if fit.difference is not None and fit.machine is not None:
             reason += "".join(f"\n{line}" for line in difference_lines(fit.machine, fit.difference, self.name))
-        return f"{reason}\n(`dsa diff` tells all that differs; by itself the run goes on under its own document)"
+        return f"{reason}\n(`dsa diff` shows all differences; without --machine the run goes on under its own document)"
 
 
 def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Value]) -> MachineChange | None:
-    """Return what is to be otherwise; None for nothing. Raises MachineError, DocumentError and ParameterError."""
+    """Return the change that the options ask for, or None. Raises MachineError, DocumentError and ParameterError."""
     if file is not None:
         path = machine_document(file)
         return MachineChange(file, str(path.absolute()), read_text(path), load(str(path)), parameters)
     if not parameters:
         return None
-    record.run.machine.at(dict(parameters))  # a name that it does not have is told by itself
+    record.run.machine.at(dict(parameters))  # raises an error for an unknown name
     text = text_of(record.stored_run.text, record.run.ledger)
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in parameters.items())
     return MachineChange(values, dict(record.first.started).get("file"), text, loads(text, "machine.md"), parameters)
@@ -96,7 +94,7 @@ def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Valu
 
 @attrs.frozen
 class RunInput:
-    """What is said to a run: events from outside, what became of effects in doubt, and with what they were answered.
+    """The input for a run: events from outside, and decisions about effects in doubt with their answers.
 
     `at` is the place of the question that the events answer.
     """
@@ -109,7 +107,7 @@ class RunInput:
 
 @attrs.frozen
 class Manner:
-    """How to go on: otherwise than at the start as `options` say, taken from a living process, under the document `machine` from now on."""
+    """The manner of resuming: `options` that differ from the start, whether to `take` the run from a live process, and another `machine`."""
 
     options: RunOptions
     take: bool = False
@@ -117,7 +115,7 @@ class Manner:
 
 
 def go_on(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) -> FinishedRun:
-    """Take a run up and drive it until it rests. Raises CommandExit, and what `Runs.resume` raises of a user's mistakes."""
+    """Resume a run and drive it until it rests. Raises CommandExit, and what `Runs.resume` raises for mistakes of the user."""
     directory, options = root / record.run.run_id, manner.options.as_started(record.stored_run)
     change = change_of(record, manner.machine, options.parameters)
     machine = change.machine if change else record.run.machine
@@ -144,7 +142,7 @@ def go_on(record: RunRecord, root: Path, run_input: RunInput, manner: Manner) ->
                 try:
                     await handle.outcome_of(event, answer)
                 except NotTakenError:
-                    break  # how the run rests says why
+                    break  # the rest of the run says why
                 except OccurrenceError as fault:
                     faults.append(fault)
             return handle
@@ -163,14 +161,14 @@ def _data(each: Occurrence | Step) -> object:
 
 
 def _note_changes(record: RunRecord, directory: Path) -> None:
-    """Say on standard error that the document reads otherwise now: the run keeps to the one that it began with."""
+    """Print a note on standard error if the document has changed: the run goes on with its own copy."""
     file = dict(record.first.started).get("file")
     if not file:
         return
     try:
         now = digest(without_claims(load(file).at(dict(record.first.parameters))))
     except (DsaError, OSError):
-        now = ""  # gone, or no machine any more
+        now = ""  # it is gone, or is not a machine any more
     if now != digest(without_claims(record.run.machine)):
         own = directory / "machine.md"
         say(
@@ -188,7 +186,7 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
 )
 @click.option("--done", "done_keys", multiple=True, metavar="KEY", help="This effect in doubt has happened.")
 @click.option("--fail", "failed_keys", multiple=True, metavar="KEY", help="This effect in doubt has failed.")
-@click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
+@click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
 @click.option(
     "--machine",
     metavar="FILE",
@@ -226,18 +224,18 @@ def command(
     if record.status.kind == "finished" and not decisions:
         finished_run = _report_finished(record, folder, json_wanted=options.json_wanted)
     else:
-        is_told = options.shows_nothing or decisions or record.first.name == POLICY  # whose calls are told one by one
+        is_told = options.shows_nothing or decisions or record.first.name == POLICY  # its calls are printed one by one
         for _, what in () if is_told else to_do(record):
             say(f"going on with {what}")
         finished_run = go_on(record, folder, RunInput(decisions=decisions), Manner(options, take, machine))
-        if own is not None and finished_run.rest.kind == "waiting":  # what was said of it holds, and people talk on
+        if own is not None and finished_run.rest.kind == "waiting":  # the decisions are recorded, and people talk on
             sys.exit(own(record.run.run_id, folder, options, take=take))
         tell(finished_run, terminal(), json_wanted=options.json_wanted)
     sys.exit(exit_code(finished_run.rest))
 
 
 def _whole(record: RunRecord, root: Path) -> RunRecord:
-    """Return the run that has to be driven so that a run goes on; say so where that is another one."""
+    """Return the run to drive so that a run goes on; print a note if that is its whole."""
     run_id = record.run.run_id
     with open_run_folder(root) as runs:
         whole = driving_run(runs, run_id)
@@ -248,7 +246,7 @@ def _whole(record: RunRecord, root: Path) -> RunRecord:
 
 
 def _report_finished(record: RunRecord, root: Path, *, json_wanted: bool) -> FinishedRun:
-    """Return that a run is over; return what became of it."""
+    """Print that a run is finished; return its result."""
     finished_run = read_finished_run(record, root)
     if json_wanted:
         tell(finished_run, terminal(), json_wanted=True)
@@ -258,7 +256,7 @@ def _report_finished(record: RunRecord, root: Path, *, json_wanted: bool) -> Fin
 
 
 def read_finished_run(record: RunRecord, root: Path) -> FinishedRun:
-    """Return what became of a run that is over: nothing is done."""
+    """Return the result of a run that is finished, from its record and its folder."""
     directory = root / record.run.run_id
     with open_run_folder(root) as runs:
         accepted = tuple(accepted_artifacts(record.run, runs.artifacts(record.run.run_id)))
@@ -272,7 +270,7 @@ def read_finished_run(record: RunRecord, root: Path) -> FinishedRun:
 def _read_decisions(
     record: RunRecord, root: Path, keys_by_handling: dict[Handling, tuple[str, ...]]
 ) -> dict[str, Handling]:
-    """Return what is said of effects in doubt by their keys. Raises UsageError for what cannot be said."""
+    """Return the decisions about effects in doubt, by key. Raises UsageError for impossible ones."""
     decisions: dict[str, Handling] = {}
     for handling, keys in keys_by_handling.items():
         for key in keys:
@@ -285,7 +283,7 @@ def _read_decisions(
 
 
 def _require_no_answers(record: RunRecord, root: Path, key: str) -> None:
-    """Raise UsageError for an effect with answers: which of them it gave must be said."""
+    """Raise UsageError for an effect with answers, because the user must say which one it gave."""
     open_effect = next((each for each in record.status.left.in_flight if each.intent.key == key), None)
     answers = () if open_effect is None else record.run.machine.answers.get(open_effect.intent.effect, ())
     if open_effect is not None and answers:

@@ -1,17 +1,9 @@
-"""A run as people watch it: one row for each attempt, on a terminal as a table that grows, elsewhere as plain lines.
+"""`dsa run FILE [SPECIFICATION]`: run a machine with a model; every attempt is checked by its guard and kept.
 
-Takes ledger entries as they are appended; prints to the console it is given and decides nothing.
-
-How a run is shown while it goes on, and afterwards: by its machine's own display where it has one, else attempt by attempt.
-
-A display is made of a console and the folder of the runs, is given moments, shows what a run that rests asks of people, and ends the line that it has begun.
-A machine that people talk with says how `dsa resume` goes on at the terminal (`MachineExtension`).
-
-`dsa run FILE [SPECIFICATION]`: run a machine with a model, every attempt checked by its guard and kept.
-
-`dsa run --policy NAME TEXT` runs a policy instead: a run of the shipped machine `policy`.
-
-Commands of shipped machines, found by their entry points, since nothing here imports a machine.
+`dsa run --policy NAME TEXT` runs a policy instead, as a run of the shipped machine `policy`. Progress is shown as a table on a terminal and as lines
+elsewhere, or by the machine's own display. A display is made with a console and the folder of the runs, and gets moments. A machine that people talk
+with may have its own `resume` as well (`MachineExtension` in `dsa.cli.run_view`). Nothing here imports a machine: displays and commands of
+machines are found by their entry points.
 """
 
 import sys
@@ -68,7 +60,7 @@ _MARGIN = 3  # lines for the table's head, and what stands above it
 
 @attrs.frozen
 class AttemptRow:
-    """One attempt: what is known of it so far. An empty verdict means that it is under way."""
+    """One attempt, as far as it has come. An empty verdict means that it is under way."""
 
     step: str
     attempt: int
@@ -79,12 +71,12 @@ class AttemptRow:
 
     @property
     def activity(self) -> str:
-        """What is being done now."""
+        """The present activity."""
         return "checking" if self.artifact_id else "generating"
 
 
 class Progress:
-    """Shows a run. Pass `on_moment` to it; use it as a context manager so that the terminal is given back."""
+    """The progress of a run: attempts with their verdicts. Pass `on_moment` to the run; as a context manager it restores the terminal."""
 
     def __init__(self, machine: Machine, console: Console, *, quiet: bool = False) -> None:
         self._machine = machine
@@ -115,16 +107,16 @@ class Progress:
         self.end()
 
     def end(self) -> None:
-        """Draw the whole table, and return the terminal back."""
+        """Draw the whole table, and restore the terminal."""
         if self._live is not None:
             self._live.update(self._table(len(self._rows)))
             self._live.stop()
 
     def rests(self, _directory: Path) -> None:
-        """Show nothing more: what a run asks of people is said by the command."""
+        """Show nothing more, because the command prints the questions of a run."""
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        """Show what a moment changes; there is no line for one that was there before the run went on."""
+        """Show what a moment changes. A moment from before the run was resumed has no line."""
         quiet, self._quiet = self._quiet, self._quiet or not is_new
         self._show(moment.entry)
         self._quiet = quiet
@@ -158,7 +150,7 @@ class Progress:
             self._live.update(self._table(self._console.height - _MARGIN))
 
     def _timers_of(self, row: ledger.RowEntry) -> tuple[ArmTimer | DropTimer, ...]:
-        """Return what becomes of timers with a row that was taken for what has arrived."""
+        """Return the changes of timers by the row that took the last event."""
         for each in self._machine.transitions:
             is_there = each.event == self._last_event.event and each.source in self._machine.ancestry(row.source)
             if is_there and (each.span.line if each.span else None) == row.line:
@@ -166,7 +158,7 @@ class Progress:
         return ()
 
     def _waits(self, timers: Iterable[ArmTimer | DropTimer], at_ms: int) -> None:
-        """Say for what a run waits that will not wait for ever: otherwise nobody would know why nothing happens."""
+        """Print what a run waits for while a timer runs; without this line nobody would know why nothing happens."""
         events = self._machine.event_named
         accepted = accepted_events(self._machine, self._state)
         outside = [event for event in accepted if event in events and events[event].origin == OUTSIDE]
@@ -181,7 +173,7 @@ class Progress:
         if self._rows and not self._rows[-1].artifact_id and self._rows[-1].step == entry.step:
             self._rows[-1] = row
         else:
-            self._rows.append(row)  # a person's text: nobody was asked for it
+            self._rows.append(row)  # a person's text, which no effect asked for
         self._attempt_counts[entry.step] = entry.attempt
         self._row_of[entry.artifact_id] = len(self._rows) - 1
 
@@ -194,7 +186,7 @@ class Progress:
             self._print(self._rows[number])
 
     def _add_error(self, entry: ledger.ResultEntry) -> None:
-        """Show an attempt that ended with neither artifact nor verdict, or rests until a part of the run has what it waits for."""
+        """Show an attempt that ended with an error, or that waits for a part of the run."""
         part = part_in(entry)
         faults = [step["payload"] for step in entry.steps if step["payload"].get("error") is True]
         if faults and self._rows and not self._rows[-1].verdict:
@@ -204,7 +196,7 @@ class Progress:
             self._print(self._rows[-1])
 
     def _print(self, row: AttemptRow) -> None:
-        """Print one finished attempt as a plain line."""
+        """Print a finished attempt as a line."""
         if self._quiet or self._draws:
             return
         feedback = row.feedback if len(row.feedback) <= _PLAIN_FEEDBACK else row.feedback[:_PLAIN_FEEDBACK] + "..."
@@ -215,7 +207,7 @@ class Progress:
         self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
 
     def _table(self, most: int) -> Table:
-        """Draw the newest rows; while the run goes on, no more than the terminal has room for."""
+        """Return the table of the newest `most` rows; while the run goes on, that is what the terminal has room for."""
         table = Table(box=None, pad_edge=False)
         table.add_column("step", style="bold", no_wrap=True)
         table.add_column("attempt", justify="right", no_wrap=True)
@@ -234,25 +226,25 @@ class Progress:
 
 
 def _one_line(text: str) -> str:
-    """Return a text as one printable line, no longer than anyone will look at."""
+    """Return a text as one printable line, cut to a bounded length."""
     return printable(" ".join(text[:_MOST_TEXT].split()))
 
 
 class RunDisplay(Protocol):
-    """What shows runs of one machine."""
+    """The display of runs of one machine."""
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        """Show what happened; what was there before the run was taken up is only noted."""
+        """Show a moment; a moment from before the run was resumed is only recorded."""
 
     def rests(self, directory: Path, /) -> None:
-        """Show what the run asks of people, whole, if it has come to rest at a question; `directory` is its own."""
+        """Show the whole question to people if the run has come to rest at one; `directory` is the run's folder."""
 
     def end(self) -> None:
-        """End a line that was begun."""
+        """End an incomplete line."""
 
 
 def display_of(machine: str, console: Console, root: Path) -> RunDisplay | None:
-    """Return the display of a machine, by its name; None where it has none. `root` is the folder of the runs."""
+    """Return the display of a machine, by its name; None if it has none. `root` is the folder of the runs."""
     if machine == POLICY:
         return CallDisplay(console)
     own = extension_of(machine).display
@@ -260,20 +252,20 @@ def display_of(machine: str, console: Console, root: Path) -> RunDisplay | None:
 
 
 class ResumeCommand(Protocol):
-    """Goes on with a run of one machine in its own display; returns the exit code."""
+    """A command that resumes a run of one machine in its own display, and returns the exit code."""
 
     def __call__(self, run_id: str, root: Path, options: RunOptions, /, *, take: bool) -> int:
-        """Take up the run `run_id` of the folder `root`, from a living process too if `take` says so."""
+        """Resume the run `run_id` of the folder `root`; with `take`, take it from a live process."""
 
 
 def resuming_of(machine: str) -> ResumeCommand | None:
-    """Return how people go on with a run of a machine; None where it has no way of its own."""
+    """Return the command that resumes a run of a machine in its own display; None if it has none."""
     return extension_of(machine).resume
 
 
 @contextmanager
 def progress_of(machine: Machine, console: Console, root: Path, *, quiet: bool) -> Iterator[RunDisplay]:
-    """Yield what shows a run that is taken up, as long as it is driven."""
+    """Return the display of a run, for as long as it is driven."""
     display = None if quiet else display_of(machine.name, console, root)
     if display is None:
         with Progress(machine, console, quiet=quiet) as progress:
@@ -287,7 +279,7 @@ def progress_of(machine: Machine, console: Console, root: Path, *, quiet: bool) 
 
 @attrs.frozen
 class AskedPolicy:
-    """A policy that is asked a text, and what it can read of the command line."""
+    """A policy, the text for it, and the settings of the command line that it can read."""
 
     policy: str
     text: str
@@ -295,7 +287,7 @@ class AskedPolicy:
 
 
 def or_policy(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--policy NAME` and `--over DIR` to `dsa run`: with them another thing is run than its FILE."""
+    """Add `--policy NAME` and `--over DIR` to `dsa run`, which run a policy instead of a FILE."""
 
     @click.option("--policy", metavar="NAME", help="Run this policy: dsa run --policy NAME TEXT.")
     @click.option("--over", metavar="DIR", help="The folder that the policy works on; by default this one.")
@@ -314,24 +306,24 @@ def or_policy(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _text(arguments: Mapping[str, Any]) -> str:
-    """Return what a policy is asked. Raises UsageError when it is asked nothing, and for two texts."""
+    """Return the text for a policy. Raises UsageError if there is none, and for two texts."""
     text, more = arguments["file"], arguments["specification"]
     if more is not None:
-        texts = f"given are '{text}' and '{more}'. A TEXT of several words needs quotes"
+        texts = f"got '{text}' and '{more}'. A TEXT of several words needs quotes"
         raise click.UsageError(f"--policy takes one TEXT and no FILE; {texts}")
     if text is None or not text.strip():
-        raise click.UsageError('--policy needs a TEXT, what the policy is asked: dsa run --policy NAME "..."')
+        raise click.UsageError('--policy needs a TEXT for the policy: dsa run --policy NAME "..."')
     if arguments["data"] is not None:
-        raise click.UsageError("--data goes with FILE: a policy is asked a TEXT")
+        raise click.UsageError("--data goes with FILE: a policy takes a TEXT")
     return require_text(text, "TEXT")
 
 
 def _config(over: str | None, model: str | None) -> dict[str, Any]:
-    """Return what policies can read of the command line beside model and seed. DocumentError for a folder or script that cannot be read."""
+    """Return the settings that policies can read beside model and seed. Raises DocumentError for a folder or script that cannot be read."""
     folder = Path(over or ".")
     if not folder.is_dir():
         missing = "is not a folder" if folder.exists() else "there is no such folder"
-        raise DocumentError(str(folder), f"{missing}; --over names the one that is searched")
+        raise DocumentError(str(folder), f"{missing}; --over names the folder that the policy works on")
     if model is not None and model.startswith(SCRIPTED):
         read_text(model.removeprefix(SCRIPTED))
     return {"over": str(folder.absolute())}
@@ -341,7 +333,7 @@ def _config(over: str | None, model: str | None) -> dict[str, Any]:
 @click.argument("file", required=False, metavar="FILE")
 @click.argument("specification", required=False)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts.")
-@click.option("--data", metavar="DATA", help="What the first event brings, in place of SPECIFICATION: JSON, or a text.")
+@click.option("--data", metavar="DATA", help="The data of the first event, in place of SPECIFICATION: JSON, or a text.")
 @runs_option
 @watching_options
 @or_policy
@@ -358,8 +350,8 @@ def command(
 ) -> None:
     """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy instead.
 
-    SPECIFICATION is what the workflow is asked for, in a sentence. It may be left out when no task of a step asks for it, or
-    when the machine has cases and no steps: then it is to make the cases' calls work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
+    SPECIFICATION says in a sentence what the workflow should make. It can be left out if no task of a step uses it, or if the machine has
+    cases and no steps: then the cases' calls must work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
     2: FILE cannot be read or bound; 130: interrupted.
     """
     file = file if policy is None else POLICY
@@ -373,13 +365,13 @@ def command(
     console = terminal()
     finished_run = RunRequest(
         MachineDocument(machine, read_text(document), document), specification_data, Path(root), seed
-    ).run(options, console, is_model_told=True)
+    ).run(options, console, prints_model=True)
     tell(finished_run, console, json_wanted=options.json_wanted)
     sys.exit(exit_code(finished_run.rest))
 
 
 def machine_document(file: str) -> Path:
-    """Return the path of the machine's own document: FILE's, or that of the machine which FILE, a spec, is about."""
+    """Return the path of the machine's document: FILE, or the document of the machine that FILE, a spec, is about."""
     path = locate(file)
     reference = machine_of(read_text(path), file)
     return path if reference is None else locate(reference[0], path.parent)
@@ -387,9 +379,9 @@ def machine_document(file: str) -> Path:
 
 @attrs.frozen
 class RunRequest:
-    """A run to be started: a document, what its first event brings (None: nothing), where it is kept, its seed.
+    """A request for a run: a document, the data of its first event (or None), the folder of its runs, and its seed.
 
-    `data` may be a policy that is asked: then it brings the request.
+    `data` may be an `AskedPolicy`; the first event then has the request for the policy.
     """
 
     document: MachineDocument
@@ -397,10 +389,10 @@ class RunRequest:
     root: Path
     seed: int
 
-    def run(self, options: RunOptions, console: Console, *, is_model_told: bool = False) -> FinishedRun:
-        """Run the document while its progress is shown. Raises CommandExit when there is no model, and at Ctrl-C.
+    def run(self, options: RunOptions, console: Console, *, prints_model: bool = False) -> FinishedRun:
+        """Run the document and show its progress. Raises CommandExit if there is no model, and at Ctrl-C.
 
-        `is_model_told`: print which model is taken when none was chosen.
+        With `prints_model`, print which model is used if the user has not chosen one.
         """
         machine, watch_options = self.document.machine, options.watch_options
         run_id = new_run_id(machine.name)
@@ -419,9 +411,11 @@ class RunRequest:
 
             async def begin(runs: Runs) -> RunHandle:
                 setup = runs.setup(self.document, self._options(options))
-                for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if is_model_told else ())):
+                for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if prints_model else ())):
                     say(note, err=True)
-                run_watchers = stack.enter_context(watch_options.watch(setup.binding.secrets))  # a module may name more
+                run_watchers = stack.enter_context(
+                    watch_options.watch(setup.binding.secrets)
+                )  # a module may add secrets
                 run_watchers.note(*self._input_text())
                 watchers.append(run_watchers)
                 first = first_event(machine, self._first_data(setup.binding))
@@ -446,11 +440,11 @@ class RunRequest:
         )
 
     def _input_text(self) -> tuple[str, object]:
-        """Return what is searched for secrets, and its name."""
+        """Return the name and the text of the input, which is searched for secrets."""
         return ("TEXT", self.data.text) if isinstance(self.data, AskedPolicy) else ("the specification", self.data)
 
     def _first_data(self, binding: Bindings) -> object:
-        """Return the data of the first event. Raises BindingError for a policy that is not there."""
+        """Return the data of the first event. Raises BindingError for a policy that does not exist."""
         if not isinstance(self.data, AskedPolicy):
             return self.data
         data = request(self.data.policy, {"text": self.data.text}, binding.policies)
@@ -459,15 +453,15 @@ class RunRequest:
 
 
 def _model_note(binding: Bindings, options: RunOptions) -> Iterator[str]:
-    """Yield which model is asked when nobody has chosen one."""
+    """Yield a note on the model if the user has not chosen one."""
     if options.model is None and any(isinstance(each, LocalGenerator) for each in binding.generators.values()):
         yield f"model: {DEFAULT_MODEL}, the built-in one; --model takes another"
 
 
 def start_data(machine: Machine, specification: str | None, text: str) -> Any:  # noqa: ANN401  (JSON)
-    """Return what a run's first event brings. Raises click.UsageError for a SPECIFICATION beside it, and where no event brings it."""
+    """Return the data of a run's first event. Raises click.UsageError if there is a SPECIFICATION too, and if no event can have the data."""
     if specification is not None:
-        raise click.UsageError("SPECIFICATION and --data are two ways to say the same: give one")
+        raise click.UsageError("SPECIFICATION and --data exclude each other: give one")
     data = read_data(text)
     try:
         first_event(machine, data)
@@ -477,9 +471,9 @@ def start_data(machine: Machine, specification: str | None, text: str) -> Any:  
 
 
 def specification_for(machine: Machine, text: str | None) -> str | None:
-    """Return the specification: what the command line says, else what the machine does with; None for a machine that takes none.
+    """Return the specification of the command line, or else the machine's default one; None for a machine that takes none.
 
-    Raises click.UsageError when the machine takes none, when it needs one, and for what is no text.
+    Raises click.UsageError if one is given and the machine takes none, if the machine needs one, and for bytes that are not UTF-8.
     """
     if text is None or not text.strip():
         return default_specification(machine) or None
@@ -489,16 +483,16 @@ def specification_for(machine: Machine, text: str | None) -> str | None:
 
 
 def default_specification(machine: Machine) -> str:
-    """Return what to ask for when the command line does not say.
+    """Return the specification for a command line without one.
 
-    Nothing, when every prompt does without; of a machine without steps, the functions that its cases call. Raises
-    click.UsageError when there is nothing to go by.
+    It is "" if no prompt uses one; for a machine without steps, it asks for the functions that the cases call. Raises click.UsageError if the
+    machine has neither.
     """
     if not takes_specification(machine) or not _needs_specification(machine):
         return ""
     calls = [case.call for section in machine.cases for case in section.cases]
     if not calls or machine.steps:
-        raise click.UsageError(f"{machine.name} needs a SPECIFICATION: say in a sentence what is to be made")
+        raise click.UsageError(f"{machine.name} needs a SPECIFICATION: say in a sentence what it should make")
     return f"Write Python code so that these calls work: {'; '.join(dict.fromkeys(calls))}"
 
 
@@ -509,7 +503,7 @@ def _needs_specification(machine: Machine) -> bool:
 
 
 def command_of(name: str) -> click.Command:
-    """Return a command by its name."""
+    """Return a command of a machine by its name."""
     entry_point, *_ = entry_points(group="dsa.commands", name=name)
     command: click.Command = entry_point.load()
     return command

@@ -1,12 +1,8 @@
-"""What the command line says of a run's secrets, logs and traces; for every command that lets a run go on.
+"""Run options: what commands share to choose, to read, and to drive runs, each option with one meaning.
 
-Takes options, gives who watches the run: log lines on standard error, spans to a collector. Standard output stays the result's.
-
-Recorded runs as several commands need them: which one is meant, what it holds, why it cannot be read.
-
-Takes what a user wrote for RUN and `--runs`, returns recorded and replayed runs; every fault becomes a sentence and an exit code.
-
-The options that every command takes which starts a run or lets one go on, each with one meaning.
+`WatchOptions` has the choice of secrets, logs and traces, and `RunWatchers` are the log lines on standard error and the spans for a collector;
+standard output is for the result. `find` returns the run that a user means, `recorded_run` reads it, and `exit_on_faults` turns every fault of a run
+into a sentence and an exit code. `RunOptions` has the options of a command that starts or resumes a run.
 """
 
 import asyncio
@@ -55,12 +51,12 @@ from dsa.runtime.status import Rest
 from dsa.runtime.timeline import OnMoment, to_all
 from dsa.text import nearest
 
-_SECRETS_SETTING = "secrets"  # where the first entry of a run keeps what was chosen
+_SECRETS_SETTING = "secrets"  # the setting in the first entry of a run with the choice of secrets
 
 
 @attrs.frozen
 class WatchOptions:
-    """What was chosen: secrets, the level and form of log lines (None: no lines), and whether to trace (None: if the environment says so)."""
+    """The choice of secrets, of the level and form of log lines (None: no lines), and of traces (None: as the environment says)."""
 
     secret_options: SecretOptions = attrs.field(factory=SecretOptions)
     level: str | None = None
@@ -69,17 +65,17 @@ class WatchOptions:
 
     @property
     def is_logging(self) -> bool:
-        """Return whether log lines take the place of the progress that is shown."""
+        """Return whether log lines replace the display of progress."""
         return self.level is not None
 
     def as_started(self, settings: Mapping[str, Any]) -> "WatchOptions":
-        """Return this with what was chosen when the run was started."""
+        """Return these options with the secrets that were chosen when the run was started."""
         before = {name: tuple(names) for name, names in (settings.get(_SECRETS_SETTING) or {}).items()}
         return attrs.evolve(self, secret_options=SecretOptions(**before) | self.secret_options)
 
     @contextmanager
     def watch(self, secrets: Secrets) -> Iterator["RunWatchers"]:
-        """Log and trace what happens meanwhile. Raises TelemetryError when traces are asked for by option and cannot be made."""
+        """Log and trace inside the `with` block. Raises TelemetryError if `--otel` asks for traces and they cannot be made."""
         with ExitStack() as stack:
             if self.level is not None:
                 stack.enter_context(log_to(patient(sys.stderr), self.level, self.form, secrets))
@@ -92,29 +88,29 @@ class WatchOptions:
         except TelemetryError as fault:
             if self.otel:
                 raise
-            say(f"telemetry: {fault}", err=True)  # the variables may be there for other programs
+            say(f"telemetry: {fault}", err=True)  # the variables may be for other programs
             return None
 
 
 @attrs.frozen
 class RunWatchers:
-    """Who watches a run beside the one who shows it."""
+    """The watchers of a run beside its display."""
 
     _secrets: Secrets
     _telemetry: Telemetry | None
 
     def observer(self, show: OnMoment) -> OnMoment:
-        """Return an observer that shows, and traces where that is wanted."""
+        """Return an observer that calls `show`, and traces if there is a trace."""
         telemetry = self._telemetry
         return show if telemetry is None else to_all(show, telemetry.on_moment)
 
     def close(self, rest: Rest) -> None:
-        """Say to the trace how the run came to rest."""
+        """End the trace with the rest of the run."""
         if self._telemetry is not None:
             self._telemetry.close(None if rest.failure is None else str(rest.failure))
 
     def note(self, what: str, data: object) -> None:
-        """Say on standard error when something that a person gives to a run has a secret in it."""
+        """Print a note on standard error if a person's input for a run has a secret in it."""
         names = sorted({name for text in _texts(data) for _, name in self._secrets.places(text)})
         if names:
             marks = ", ".join(f"[secret {name}]" for name in names)
@@ -130,7 +126,7 @@ def _texts(data: object) -> Iterator[str]:
 
 
 def _require_set(names: Sequence[str]) -> None:
-    """Raise UsageError unless all of these are variables that are set. What is none may be a secret itself: it is not repeated."""
+    """Raise UsageError unless all of these are variables that are set. The message does not repeat another text, which may be a secret."""
     for number, name in enumerate(names, start=1):
         if name not in os.environ:
             which = f" ({number} of {len(names)})" if len(names) > 1 else ""
@@ -150,7 +146,7 @@ def watching_options(command: FC) -> FC:
         "not_secret_names",
         multiple=True,
         metavar="NAME",
-        help="NAME is no secret, whatever it is called.",
+        help="NAME is not a secret, although its name looks like one.",
     )
     @click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error.")
     @click.option("--log-format", "form", type=Word(["text", "json"]), default="text", show_default=True)
@@ -177,17 +173,17 @@ def watching_options(command: FC) -> FC:
 
 LAST = "last"
 _MOST_NAMED = 3
-runs_option = click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+runs_option = click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="The folder of runs.")
 _BUDGET = (
-    "At most so much in all, as calls=20 or usd=0.5, or of one effect, as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-    "Calls are tries of any effect that has answers, not of the model alone: EFFECT.calls=20 counts those of one."
+    "A limit for the whole run, such as calls=20 or usd=0.5, or for one effect, such as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
+    "Calls are tries of all effects that have answers, not only of the model; EFFECT.calls=20 counts those of one effect."
 )
 budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 
 
 @contextmanager
 def open_run_folder(root: Path) -> Iterator[Runs]:
-    """Open the runs of a folder to read them. Raises CommandExit, and DocumentError when no run is kept there."""
+    """Open the runs of a folder to read them. Raises CommandExit, and DocumentError if no run is kept there."""
     with exit_on_faults(root):
         runs = open_runs(root, must_exist=True)
         try:
@@ -197,9 +193,9 @@ def open_run_folder(root: Path) -> Iterator[Runs]:
 
 
 def find(ids: Sequence[str], name: str, root: Path) -> str:
-    """Return the id of the run that a user means, one of `ids`: an id, a part of just one, its folder, or `last`. Raises CommandExit.
+    """Return the id that a user means, one of `ids`: an id, a piece of just one id, the run's folder, or `last`. Raises CommandExit.
 
-    Runs that are a part of another one are meant when they are named, or a part of their name that the other has not.
+    A run that is a part of another one is meant only if the text has more of its id than that of the other.
     """
     name = name.rstrip("/").rpartition("/")[2]  # a shell completes the name of a run's folder
     if name in ids:
@@ -219,7 +215,7 @@ def find(ids: Sequence[str], name: str, root: Path) -> str:
         raise CommandExit(f"{message}; write more of it", EXIT_UNREADABLE)
     suggestion = nearest(name, (LAST, *ids))
     hint = f"did you mean '{suggestion}'?" if suggestion else f"the newest: {_some(ids[-_MOST_NAMED:])};"
-    raise CommandExit(f"there is no run '{name}' in {root}; {hint} `dsa runs` lists them all", EXIT_UNREADABLE)
+    raise CommandExit(f"no run '{name}' in {root}; {hint} `dsa runs` lists them all", EXIT_UNREADABLE)
 
 
 def _some(runs: Sequence[str]) -> str:
@@ -228,7 +224,7 @@ def _some(runs: Sequence[str]) -> str:
 
 
 def recorded_run(root: Path, name: str) -> StoredRun:
-    """Read the run that a user means. Raises CommandExit, and DocumentError when no run is kept there."""
+    """Read the run that a user means. Raises CommandExit, and DocumentError if no run is kept there."""
     with open_run_folder(root) as runs:
         run_id = find(runs.ids(), name, root)
         note_run(root / run_id)
@@ -236,13 +232,13 @@ def recorded_run(root: Path, name: str) -> StoredRun:
 
 
 def replay_record(root: Path, stored_run: StoredRun) -> RunRecord:
-    """Replay the run of a machine that was read. Raises CommandExit."""
+    """Replay a stored run. Raises CommandExit."""
     with exit_on_faults(root):
         return machine_record(stored_run)
 
 
 def machine_record(stored_run: StoredRun) -> RunRecord:
-    """Replay a recorded run. Raises OtherMachineError; CommandExit for a run that is not its machine's."""
+    """Replay a stored run. Raises OtherMachineError, and CommandExit if its entries do not follow from its machine."""
     try:
         return record_of(stored_run)
     except ReplayError as fault:
@@ -251,20 +247,20 @@ def machine_record(stored_run: StoredRun) -> RunRecord:
 
 @contextmanager
 def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: None) -> Iterator[None]:
-    """Turn what can go wrong with a run into a sentence and an exit code.
+    """Turn the faults of a run into `CommandExit`.
 
-    `directory` gives the folder of the run that is driven, if one is.
+    `directory` returns the folder of the run that is driven, if there is one.
     """
     try:
         yield
     except HeldError as error:
-        alive = "that process is alive, and goes on with it; --take takes the run away from it"
+        alive = "that process is alive, and goes on with it; --take takes the run from it"
         raise CommandExit(f"{error}: {alive}", 1) from error
     except DamageError as error:
         raise CommandExit(f"damaged: {error}", 1) from error
     except OtherMachineError as error:
         document = root / error.run / "machine.md"
-        hint = f"`dsa diff {document} FILE` says what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"
+        hint = f"`dsa diff {document} FILE` shows what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"
         raise CommandExit(f"{error}; {hint}", 1) from error
     except (ReplayMismatchError, GenerationError, StoreError, ArtifactStoreError) as error:
         raise CommandExit(str(error), 1) from error
@@ -279,7 +275,7 @@ def exit_on_faults(root: Path, directory: Callable[[], Path | None] = lambda: No
 
 
 def line(verb: str, directory: Path, *words: str, at: str = "") -> str:
-    """Return the command that does something with the run of a directory, ready to paste; `at` is the place of the question that it answers, maybe in a part of the run."""
+    """Return a command for the run of a directory, ready to paste. `at` is the place of the question that it answers, maybe in a part of the run."""
     root = directory.parent
     where = [] if str(root) == DEFAULT_RUNS else ["--runs", str(root)]
     return shlex.join(["dsa", verb, place_in_part(directory.name, at) if at else directory.name, *words, *where])
@@ -287,10 +283,10 @@ def line(verb: str, directory: Path, *words: str, at: str = "") -> str:
 
 @attrs.frozen
 class RunOptions:
-    """What was chosen for a run; of a recorded one, None and empty is as it was started.
+    """The options for a run. For a recorded run, None and empty values mean: as it was started.
 
-    `module` binds names, `parameters` are values by name, `budget` are limits, `watch_options` says what is secret, logged and traced. `wait_s` is how
-    many seconds a timer is waited for. `config` is what policies can read, where it is to be another than at the start.
+    `module` binds names, `parameters` are values by name, `budget` has limits, `watch_options` choose secrets, logs and traces. `wait_s` is the
+    longest time in seconds to wait for a timer. `config` replaces settings that policies can read.
     """
 
     model: str | None = None
@@ -305,18 +301,18 @@ class RunOptions:
 
     @property
     def shows_nothing(self) -> bool:
-        """Return whether no progress is shown: nobody wants it, or log lines take its place."""
+        """Return whether no progress is shown, because of an option or because log lines replace it."""
         return self.quiet or self.json_wanted or self.watch_options.is_logging
 
     def as_started(self, stored_run: StoredRun) -> "RunOptions":
-        """Return this with the secrets that were chosen when a run was started."""
+        """Return these options with the secrets that were chosen when a run was started."""
         first = stored_run.entries[0]
         settings = dict(first.started) if isinstance(first, MachineEntry) else {}
         return attrs.evolve(self, watch_options=self.watch_options.as_started(settings))
 
     @property
     def changes(self) -> Options:
-        """How a recorded run is bound otherwise than as it was started."""
+        """The changes to the options that a recorded run was started with."""
         return Options(
             self.module,
             self.model,
@@ -327,7 +323,7 @@ class RunOptions:
 
 
 def read_model(_context: click.Context, _option: click.Parameter, model: str | None) -> str | None:
-    """Return the model as it is written; to be used as an option's callback. Raises click.BadParameter for what can be no model."""
+    """Return a model's name. The callback of an option; raises click.BadParameter for a text that cannot be one."""
     if model is not None:
         try:
             require_model_name(model)
@@ -337,7 +333,7 @@ def read_model(_context: click.Context, _option: click.Parameter, model: str | N
 
 
 def duration_s(_context: click.Context, _option: click.Parameter, text: str) -> float:
-    """Return a duration in seconds; to be used as an option's callback. Raises click.BadParameter."""
+    """Return a duration in seconds. The callback of an option; raises click.BadParameter."""
     duration_ms = 0 if text == "0" else parse_duration(text)
     if duration_ms is None:
         raise click.BadParameter(f"'{text}' is not a duration; write 0s, 90s, 15m, 24h or 2d")
@@ -348,7 +344,7 @@ _MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Without
 
 
 def options_saying(command: FC, model: str, parameter: str) -> FC:
-    """Add the options of a run, with what a command says of its models and of its parameters."""
+    """Add the options of a run, with a command's own help for `--model` and `--param`."""
 
     @click.option("--model", callback=read_model, help=model)
     @click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file.")

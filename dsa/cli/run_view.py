@@ -1,8 +1,8 @@
-"""Runner: drives one run for a command until it rests, and writes down what it made.
+"""Run views: runs that commands drive until they rest, and their ends, in words for people or as JSON for programs.
 
-The JSON of a run: one object of one shape (`run.schema.json`) from every command that runs or shows one, whatever came of it.
-
-The end of a run, in words for people or as JSON for programs.
+`perform` drives one run and writes its results to its folder. `RunReport` is the JSON of a run: one object of one shape (`run.schema.json`) from
+every command that runs or shows one, also after an error. `tell` prints a run that came to rest. `MachineExtension` is what the package of a
+machine adds to the commands.
 """
 
 import glob
@@ -52,10 +52,10 @@ from dsa.trace import show_occurrence
 
 @attrs.frozen
 class FinishedRun:
-    """A run that came to rest: how, where its files are, how many seconds it took this time.
+    """A run that came to rest, with its files, and the seconds that this command drove it.
 
-    `steps` is the folder with a file for each step that has passed, of a run with several; `final` is the result, None where
-    the run has not succeeded. `diagram` is None where no renderer is installed.
+    `steps` is the folder with a file for each step that has passed, if there are several steps. `final` is the result, None if the run has not
+    succeeded. `diagram` is None if no renderer is installed.
     """
 
     rest: Rest
@@ -69,9 +69,9 @@ class FinishedRun:
 def perform(
     open_place: Callable[[], Runs], begin: Callable[[Runs], Coroutine[Any, Any, RunHandle]], wait_s: float
 ) -> FinishedRun:
-    """Begin a run, or take one up, and drive it until it rests; write down what it made. Raises what `begin` does.
+    """Begin or resume a run, drive it until it rests, and write its results. Raises what `begin` does.
 
-    A timer that is due within `wait_s` seconds is waited for.
+    It waits for a timer that is due within `wait_s` seconds.
     """
 
     async def whole() -> FinishedRun:
@@ -96,7 +96,7 @@ def perform(
 
 
 def _answer(rest: Rest) -> str | None:
-    """Return what a policy that was asked said last; None where none has succeeded."""
+    """Return the answer of a policy's run that has succeeded; None for any other run."""
     steps = policy_steps(rest.run) if rest.outcome == "succeeded" else None
     return None if steps is None else answer_text(steps)
 
@@ -107,10 +107,11 @@ _CODES = {"succeeded": 0, "failed": 1, "escalated": 3}
 
 @attrs.frozen
 class RunReport:
-    """A run as a command tells of it: how it stands, and what it has made.
+    """The report of a command about a run: how it stands, and what it has made.
 
-    `kind` is a `Rest`'s or a `RunStatus`'s, or `unreadable`; `posted` is the id of a message that was posted to the run and not taken yet; `failure` says why the run has stopped, or why the command failed. `run` is None when
-    there is none, or when it cannot be read; `folder` is the run's own. `seconds` is how long this command drove it.
+    `kind` is that of a `Rest` or a `RunStatus`, or `unreadable`. `message_id` is that of a message to the run that is not taken yet. `failure` says why
+    the run stopped, or why the command failed. `run` is None if there is none, or it cannot be read; `folder` is the run's own. `seconds` is the
+    time that this command drove it.
     """
 
     kind: str
@@ -150,19 +151,19 @@ class RunReport:
         }
 
     def _waits(self) -> dict[str, Any]:
-        """Return what a waiting run waits for: events from outside with their places, and when the next timer is due."""
+        """Return the events that a waiting run waits for, with their places, and the deadline of its next timer."""
         if self.run is None or self.kind not in {"waiting", "due"}:
             return {"waits_for": {}, "due_ms": None}
         return {"waits_for": places(self.run), "due_ms": next_due_ms(self.run)}
 
     def _in_doubt(self) -> list[dict[str, Any]]:
-        """Return the effects, and calls in them, of which somebody has to say what became of them."""
+        """Return the effects in doubt, and the calls in them, that a person has to decide about."""
         lines = {intent.key: intent.line for intent in self.in_doubt}
         names = {} if self.run is None else doubted_keys(self.run, self.in_doubt)
         return [{"key": key, "effect": name, "line": lines.get(key)} for key, name in names.items()]
 
     def _results(self) -> dict[str, Any]:
-        """Return what the run has made, with every attempt."""
+        """Return the run's artifacts, with every attempt."""
         entries = () if self.run is None else self.run.ledger
         redacted_artifacts = [] if self.run is None else redacted_attempts(self.run)
         candidate = None
@@ -184,7 +185,7 @@ def performed_report(finished_run: FinishedRun, refusals: Sequence[RefusedEvent]
 
 
 def rest_report(rest: Rest, folder: Path, seconds: float) -> RunReport:
-    """Return the report of a run of this folder that was driven for so long, and rests."""
+    """Return the report of a run that was driven for `seconds`, and rests."""
     failure = None if rest.failure is None else attrs.asdict(rest.failure) | {"message": str(rest.failure)}
     if failure is not None:
         del failure["at"]
@@ -202,7 +203,7 @@ def rest_report(rest: Rest, folder: Path, seconds: float) -> RunReport:
 
 
 def recorded_report(runs: Runs, record: RunRecord) -> RunReport:
-    """Return the report of a run as it is recorded."""
+    """Return the report of a recorded run."""
     assert runs.root is not None, "commands keep their runs in a folder"
     run, run_status = record.run, record.status
     status = runs.summary(run.run_id).at(runs.now_ms()).status
@@ -218,13 +219,13 @@ def recorded_report(runs: Runs, record: RunRecord) -> RunReport:
 
 
 def story_lines(stored_run: StoredRun, after: int = 0) -> Iterator[str]:
-    """Return what happened in a run after the first `after` entries, one entry a line as JSON, with its run and number."""
+    """Yield the entries of a run after the first `after`, each as a line of JSON with its run and number."""
     for number, entry in enumerate(stored_run.entries[after:], after + 1):
         yield json.dumps(Moment(stored_run.run, number, entry).to_json(), separators=(",", ":"))
 
 
 class JsonRunCommand(JsonCommand):
-    """A command that runs or shows a run. When it fails, `--json` tells of the run that it is about all the same."""
+    """A command that runs or shows a run. If it fails, the object of `--json` has the run, too."""
 
     def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, Any]:
         """Return the object of a command that failed."""
@@ -243,7 +244,7 @@ class JsonRunCommand(JsonCommand):
 
 
 def _failure(run: Run, status: RunStatus) -> dict[str, Any] | None:
-    """Return what has stopped a recorded run."""
+    """Return the failure that stopped a recorded run, or None."""
     if status.kind != "stopped":
         return None
     failure = {"what": None, "line": None, "code": "stopped", "message": status.failure}
@@ -263,9 +264,9 @@ def _failure(run: Run, status: RunStatus) -> dict[str, Any] | None:
 
 
 def exit_code(rest: Rest, refusals: Sequence[RefusedEvent] = ()) -> int:
-    """Return 0 for success, 1 for a failed or stopped run, 3 when a person is needed (DESIGN.md, section 3).
+    """Return 0 for success, 1 for a failed or stopped run, 3 if a person is needed (DESIGN.md, section 3).
 
-    1 also when an event that was sent to the run has been refused. What the end of a run is worth its machine may know better (`MachineExtension.exit_code`).
+    1 is also for an event to the run that was refused. A machine can have exit codes of its own for finished runs (`MachineExtension.exit_code`).
     """
     if rest.kind == "stopped" or refusals:
         return 1
@@ -276,18 +277,18 @@ def exit_code(rest: Rest, refusals: Sequence[RefusedEvent] = ()) -> int:
 
 
 def _own_code(run: Run) -> int | None:
-    """Return the exit code that its machine gives a run that is over; None where it leaves that to the name of the outcome."""
+    """Return the machine's own exit code for a finished run; None if it has none."""
     own = extension_of(run.machine.name).exit_code
     return None if own is None else own(run)
 
 
 @attrs.frozen
 class MachineExtension:
-    """What a machine's package adds to the commands for its runs. A package names its own in the entry points `dsa.machines`, under the machine's name.
+    """The additions of a machine's package to the commands. The package has it in the entry points `dsa.machines`, under the machine's name.
 
-    `name` is the machine's. Each other is None where the machine has none of its own. `display(console, root)` returns a `RunDisplay` of runs in the folder `root`; `resume` is a
-    `ResumeCommand`; `counters(entries)` returns numbers by their names for `dsa show --counters`; `exit_code(run)` returns the code of a run
-    that is over, or None; `diff(runs, run_id)` returns what a run has changed outside.
+    `name` is the machine's. The other fields are None if the machine has none of its own. `display(console, root)` returns a `RunDisplay` of runs in
+    the folder `root`; `resume` is a `ResumeCommand`; `counters(entries)` returns numbers by name for `dsa show --counters`; `exit_code(run)` returns
+    the code of a finished run, or None; `diff(runs, run_id)` returns the changes that a run has made outside.
     """
 
     name: str = ""
@@ -299,7 +300,7 @@ class MachineExtension:
 
 
 def extension_of(machine: str) -> MachineExtension:
-    """Return what the package of a machine adds, by the machine's name; without a package nothing is added."""
+    """Return the extension of a machine, by its name; without a package, an empty one."""
     for point in entry_points(group="dsa.machines", name=machine):
         extension: MachineExtension = point.load()
         return extension
@@ -308,7 +309,7 @@ def extension_of(machine: str) -> MachineExtension:
 
 @attrs.frozen
 class ToJudge:
-    """What a run that waits for a person has to show: the file, and why a guard did not decide."""
+    """The file that a person has to judge, and why a guard did not decide."""
 
     file: Path
     why: str
@@ -320,7 +321,7 @@ class ToJudge:
 
 
 def to_judge(run: Run, folder: Path) -> ToJudge | None:
-    """Return the artifact that a person has to judge in a waiting run; None when it does not wait after a fatal verdict."""
+    """Return the artifact that a person has to judge in a waiting run; None if it does not wait after a fatal verdict."""
     last = undecided_verdict(run)
     if last is None:
         return None
@@ -330,18 +331,18 @@ def to_judge(run: Run, folder: Path) -> ToJudge | None:
 
 
 def redacted_attempts(run: Run) -> list[ArtifactEntry]:
-    """Return the artifacts that a person must not approve unawares: of each step the newest and the accepted one, if it had secrets in it."""
+    """Return the artifacts that had secrets in them: of each step the newest and the accepted one. A person should know before an approval."""
     visible_ids = {artifact for view in run.steps.values() for artifact in (view.latest, view.accepted)}
     return [e for e in run.ledger if isinstance(e, ArtifactEntry) and e.redacted and e.artifact_id in visible_ids]
 
 
 def run_totals(run: Run) -> Totals:
-    """Add up what a run took."""
+    """Return the totals of a run."""
     return totals(run.ledger, GENERATING_EFFECT)
 
 
 def _of_policy(run: Run) -> dict[str, Any]:
-    """Return what a policy gave, and its calls without what they gave; nothing of a run of another machine."""
+    """Return the steps and the calls of a policy's run, the calls without results; nothing for a run of another machine."""
     steps, calls = policy_steps(run), calls_of_policy(run)
     if not calls:
         return {}
@@ -371,13 +372,13 @@ def _attempt(entry: VerdictEntry) -> dict[str, Any]:
     return {**verdict, "artifact_id": entry.artifact_id, "guard_seconds": entry.seconds}
 
 
-#: So many lines of a text that waits for a person are shown; the rest is in its file.
+#: The most lines that are shown of a text that waits for a person; the rest is in its file.
 _MOST_LINES = 40
 _STYLES = {0: "bold green", 1: "bold red", 3: "bold yellow"}
 
 
 def headline(rest: Rest) -> str:
-    """Say in one line how the run ended."""
+    """Return in one line how the run ended."""
     run = rest.run
     if rest.failure is not None:
         return f"stopped: {rest.failure}"
@@ -394,7 +395,7 @@ def headline(rest: Rest) -> str:
 
 
 def _why(run: Run) -> str:
-    """Return what brought a run to an end that is no success: the step whose verdict it was, or the event, with its row and its error."""
+    """Return why a run ended without success: the step with the verdict, or the event with its row and its error."""
     steps = policy_steps(run)
     if steps:
         return f": {step_text(steps[-1])}"
@@ -414,18 +415,18 @@ def _why(run: Run) -> str:
 def tell(
     finished_run: FinishedRun, console: Console, *, json_wanted: bool, refusals: Sequence[RefusedEvent] = ()
 ) -> None:
-    """Print how a run ended, for people or for programs; nobody need read it."""
+    """Print how a run ended, for people or for programs; a missing reader is no error."""
     try:
         if json_wanted:
             tell_json(performed_report(finished_run, refusals).to_json())
         else:
             show(finished_run, console)
     except BrokenPipeError:
-        silence(sys.stdout)  # how the run ended is no matter of who reads it
+        silence(sys.stdout)  # the exit code does not depend on a reader
 
 
 def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> None:
-    """Print how a run ended, what it made, where everything is and what it took."""
+    """Print how a run ended, its result, its files and its totals."""
     rest, style = finished_run.rest, _STYLES.get(exit_code(finished_run.rest), "bold")
     for line_text in doubts(rest.run, rest.in_doubt, finished_run.directory) if rest.in_doubt else [headline(rest)]:
         console.print(Text(printable(line_text), "" if line_text.startswith(" ") else style), soft_wrap=True)
@@ -454,13 +455,13 @@ def show(finished_run: FinishedRun, console: Console, *, code: bool = True) -> N
 
 
 def _errors(finished_run: FinishedRun) -> Path | None:
-    """Return where the tracebacks of users' code are, when that has stopped the run."""
+    """Return the file with the tracebacks of users' code, if that stopped the run."""
     path = finished_run.directory / ERRORS
     return path if finished_run.rest.kind == "stopped" and path.exists() else None
 
 
 def _last_text(rest: Rest) -> str | None:
-    """Return what was said to people just before a run began to wait, or as it ended."""
+    """Return the last text to people before a run began to wait or ended."""
     entries = tuple(rest.run.ledger)[::-1] if rest.kind in {"waiting", "finished"} else []
     since = takewhile(lambda entry: not isinstance(entry, EventEntry), entries)
     texts = [spoken_text(entry) for entry in since if isinstance(entry, ResultEntry)]
@@ -475,7 +476,7 @@ def _judged_text(candidate: ToJudge) -> str:
 
 
 def _next(finished_run: FinishedRun) -> str | None:
-    """Return the command that goes on with the run, if it can go on and has not said how before."""
+    """Return the command that goes on with the run, unless `show` has printed it already."""
     rest = finished_run.rest
     if rest.kind == "stopped":
         return line("resume", finished_run.directory)
@@ -490,7 +491,7 @@ def _result_text(final: Path, console: Console) -> Syntax | Text:
 
 
 def _artifacts(finished_run: FinishedRun) -> str | None:
-    """Return where artifacts are, and how many; None where none was made."""
+    """Return the folder of the artifacts and their number; None if there are none."""
     artifacts = [entry for entry in finished_run.rest.run.ledger if isinstance(entry, ArtifactEntry)]
     if not artifacts:
         return None

@@ -1,6 +1,6 @@
-"""`dsa runs`: the runs that are kept, one a line, the newest last.
+"""`dsa runs`: the recorded runs, one a line, the newest last. `dsa runs rm` removes runs.
 
-`dsa runs --verify`: a run's line from its ledger, decoded and replayed.
+A line comes from a run's summary, or with `--verify` from its ledger, decoded and replayed.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from dsa.text import closest, shortened
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
-#: Words of `--status`: how a run stands.
+#: The words of `--status`.
 _STATUSES = ("finished", "waiting", "in doubt", "stopped", "cut off", "under way", "damaged", "due", "interrupted")
-#: When a run was started, as its id says it.
+#: The length of the start time in a run's id.
 _STAMP_LENGTH = len("20260131T120000")
 
 
 @attrs.frozen
 class RunLine:
-    """One run as the list has it. `kind` is a `Standing`'s, or `damaged`, `other machine`; `how` says it in words.
+    """One run in the list. `kind` is its status, or `damaged`, or `other machine`; `how` has it in words.
 
-    `about` is what it was first told or asked: the field `about` of that, else `text`.
+    `about` is a short text from its first event.
     """
 
     run: str
@@ -54,7 +54,7 @@ class RunLine:
     about: str | None = None
 
     def cells(self) -> tuple[str, ...]:
-        """Return what stands in the columns."""
+        """Return the cells of the run's line."""
         events = "" if self.events is None else str(self.events)
         start_time = started_at(self.run).removesuffix(" UTC")
         return self.run, start_time, events, self.machine or "", self.state or "", self.how, _short(self.about or "")
@@ -65,13 +65,13 @@ class RunLine:
 
 
 class RunsCommand(JsonCommand, click.Group):
-    """`dsa runs`, and what is done with several runs at once."""
+    """`dsa runs`, and the commands for several runs at once."""
 
 
 @click.group("runs", cls=RunsCommand, invoke_without_command=True)
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option(
-    "--status", type=Word(_STATUSES), metavar="WORD", help=f"Only runs that stand so: {', '.join(_STATUSES)}."
+    "--status", type=Word(_STATUSES), metavar="WORD", help=f"Only runs with this status: {', '.join(_STATUSES)}."
 )
 @click.option("--waiting", "waiting_for", metavar="EVENT", help="Only runs that wait for this event.")
 @click.option(
@@ -101,7 +101,7 @@ def command(
     verify: bool,
     json_wanted: bool,
 ) -> None:
-    """List the runs that are kept: machine, state, how they stand, how many events, when they were started (UTC)."""
+    """List the recorded runs: when they were started (UTC), number of events, machine, state, status."""
     if context.invoked_subcommand is not None:
         return
     folder = Path(root)
@@ -137,7 +137,7 @@ def _is_due_before(summary: RunSummary, moment: int) -> bool:
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 def remove(names: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
-    """Remove each RUN, an id or a part of one, with its parts, what it generated and its folder. A run that a process has is refused."""
+    """Remove each RUN, an id or a piece of one, with its parts, its artifacts and its folder. A run that a process holds is refused."""
     removed_ids, find = list[str](), importlib.import_module("dsa.cli.run_options").find
     with _open_archive(Path(root)) as runs:
         ids = runs.ids()
@@ -169,7 +169,7 @@ def moment_ms(text: str) -> int:
 
 @contextmanager
 def _open_archive(folder: Path) -> Iterator[RunArchive]:
-    """Open the runs of a folder. Raises CommandExit, and DocumentError when no run is kept there."""
+    """Open the runs of a folder. Raises CommandExit, and DocumentError if no run is kept there."""
     try:
         place = open_place(folder, must_exist=True)
         try:
@@ -183,7 +183,7 @@ def _open_archive(folder: Path) -> Iterator[RunArchive]:
 
 
 def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | None) -> str:
-    """Return which events runs wait for, or of which machines there are runs, when a word that none has was asked for."""
+    """Return a hint with the machines or events of the runs if no run has the given one."""
     machines = {each.summary.machine for each in every}
     events = {event for each in every for event in each.summary.waits_for}
     if machine is not None and machine not in machines:
@@ -194,9 +194,9 @@ def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | N
 
 
 def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
-    """Print that there is no run. Raises CommandExit when runs have left their folders beside a ledger that has none."""
+    """Print that no run matches. Raises CommandExit if there are folders of runs beside a ledger without runs."""
     if is_filtered:
-        say(f"{folder}: no run that is kept here is one of those{hint}")
+        say(f"{folder}: no run here matches{hint}")
         return
     left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
     if left:
@@ -238,7 +238,7 @@ def line_of_summary(run_summary: RunSummary) -> RunLine:
 
 
 def how(run_summary: RunSummary) -> str:
-    """Say in a few words how a run stands."""
+    """Return the status of a run in a few words."""
     return _status_and_text(run_summary)[1]
 
 
@@ -263,7 +263,7 @@ def _status_and_text(run_summary: RunSummary) -> tuple[str, str]:
 
 
 def started_at(run_id: str) -> str:
-    """Return when a run was started, as its id says it; empty for an id that does not."""
+    """Return the start time in a run's id; "" for an id without one."""
     stamp = run_id.partition("-")[0]
     if len(stamp) == _STAMP_LENGTH:
         with suppress(ValueError):
@@ -277,7 +277,7 @@ def _short(text: str) -> str:
 
 
 def line_of_ledger(runs: RunArchive, run_summary: RunSummary) -> RunLine:
-    """Return a run's line from all of its ledger, decoded and replayed; what is the matter with a damaged one becomes its line."""
+    """Return a run's line from its ledger, decoded and replayed. For a damaged run, the line says why it cannot be read."""
     try:
         return line_of_summary(summary_of_record(runs.get(run_summary.run)))
     except DamageError as fault:

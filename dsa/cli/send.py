@@ -1,4 +1,4 @@
-"""`dsa send RUN EVENT [DATA]`: hand a waiting run an event from outside, or say what an effect in doubt was answered with."""
+"""`dsa send RUN EVENT [DATA]`: send a waiting run an event from outside, or the answer of an effect in doubt."""
 
 import re
 import sys
@@ -46,14 +46,14 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
 @click.argument("event")
 @click.argument("text", required=False, metavar="[DATA]")
 @runs_option
-@click.option("--data", metavar="DATA", help="What the event brings, in place of DATA, a text: JSON, or a text.")
+@click.option("--data", metavar="DATA", help="The data of the event, in place of DATA: JSON, or a text.")
 @click.option(
     "--answers",
     "key",
     metavar="KEY",
-    help="EVENT is what this effect in doubt was answered with, or the type of the step that this call gave.",
+    help="EVENT is the answer of this effect in doubt, or the type of the step that this call gave.",
 )
-@click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
+@click.option("--take", is_flag=True, help="Take the run from a live process that holds it.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -61,7 +61,7 @@ _PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
     callback=duration_s,
     default="10s",
     show_default=True,
-    help="How long to wait until the process that has the run takes the event.",
+    help="How long to wait until the process that holds the run takes the event.",
 )
 @watching_options
 @run_options
@@ -79,10 +79,9 @@ def command(
 ) -> None:
     """Send RUN the event EVENT with DATA, and go on with it.
 
-    RUN is an id, a part of one, or `last`. RUN@PLACE names the question that this answers: once the run asks something else, the event is refused as
-    late. Without a place it answers what the run asks now. A run that another process has gets the event in its inbox: 0 when it is taken, 3 when it
-    still waits there. Exit codes as of `dsa run`; 1 also when the event is refused, 2 when the machine has no
-    such event.
+    RUN is an id, a piece of one, or `last`. RUN@PLACE names the question that this answers: once the run asks something else, the event is refused as
+    late. Without a place it answers what the run asks now. A run that another process holds gets the event in its inbox: 0 if it is taken, 3 if it
+    still waits there. Exit codes as of `dsa run`; 1 also if the event is refused, 2 if the machine has no such event.
     """
     folder, (run, place) = Path(root), _split_place(run)
     record, at, whole = _target_records(folder, run, event, place)
@@ -94,22 +93,19 @@ def command(
     code = _post(record, whole, folder, run_input, options, timeout_s) if is_posted else None
     if code is not None:
         sys.exit(code)
-    driven, run_input = (
-        (whole if is_part else record),
-        attrs.evolve(run_input, occurrences=()) if is_posted else run_input,
-    )
-    finished_run = go_on(driven, folder, run_input, Manner(options, take))
+    run_input = attrs.evolve(run_input, occurrences=()) if is_posted else run_input
+    finished_run = go_on(whole if is_part else record, folder, run_input, Manner(options, take))
     now = replay_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else finished_run.rest.run
     refusals = refused_outside_events(now, len(record.stored_run.entries))
     _say_refused(refusals, now, folder / now.run_id)
     if finished_run.rest.in_doubt and not key:
-        say(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
+        say(f"{event} was not sent: first decide what is in doubt", err=True)
     tell(finished_run, terminal(), json_wanted=options.json_wanted, refusals=refusals)
     sys.exit(exit_code(finished_run.rest, refusals))
 
 
 def _read_input(record: RunRecord, occurrence: Occurrence, at: str | None, key: str | None) -> RunInput:
-    """Return what is said to a run: an event, or what the effect of this key was answered with. Raises as `_require_known` and `_answer`."""
+    """Return the input for a run: an event, or the answer of the effect with this key. Raises what `_require_known` and `_answer` do."""
     if key is not None:
         return RunInput(answers={key: _answer(record, key, occurrence)})
     _require_known(record, occurrence.event, is_answer=False)
@@ -117,17 +113,19 @@ def _read_input(record: RunRecord, occurrence: Occurrence, at: str | None, key: 
 
 
 def _split_place(run: str) -> tuple[str, str]:
-    """Part RUN@PLACE. Raises UsageError for a place that can be none."""
+    """Split RUN@PLACE. Raises UsageError for an invalid place."""
     whole, _, place = run.partition("@")
     part, _, inner = place.partition("@")
     name, place = (part, inner) if inner else (whole, place)  # the place of a part's question names the part
     if place and not _PLACE.fullmatch(place):
-        raise click.UsageError(f"'{place}' is no place: it is a number, or the key of an effect, such as 3 or 3/1")
+        raise click.UsageError(
+            f"'{place}' is not a valid place: write a number, or the key of an effect, such as 3 or 3/1"
+        )
     return name, place
 
 
 def _target_records(root: Path, run: str, event: str, place: str) -> tuple[RunRecord, str | None, RunRecord]:
-    """Return the run that is sent an event, which may be a part of the one that is named; the place of the question there; and the run that has to be driven."""
+    """Return the run that takes an event, which may be a part of the named one, the place of the question there, and the run to drive."""
     record = replay_record(root, recorded_run(root, run))
     at = place or places(record.run).get(event)
     if at is not None and asking_run(at):
@@ -141,7 +139,7 @@ def _target_records(root: Path, run: str, event: str, place: str) -> tuple[RunRe
 def _post(
     record: RunRecord, whole: RunRecord, root: Path, run_input: RunInput, options: RunOptions, timeout_s: float
 ) -> int | None:
-    """Post an event to a run that another process drives, or a whole, and say what became of it. Returns the exit code; None when nobody drives it now."""
+    """Post an event to a run that another process drives, or to a part, and print its outcome. Return the exit code; None if no process drives it now."""
     run_id, (occurrence,) = record.run.run_id, run_input.occurrences
     with open_run_folder(root) as runs:
         message, deadline_s = runs.post(run_id, occurrence, run_input.at, options.changes), time.monotonic() + timeout_s
@@ -160,7 +158,7 @@ def _post(
         waits = message if outcome is None else None
         tell_json(attrs.evolve(report, exit_code=code, refusals=refusals, message_id=waits).to_json())
     elif outcome is None:
-        say(f"{occurrence.event} is posted, not taken yet: {report.holder} has the run")
+        say(f"{occurrence.event} is posted, not taken yet: {report.holder} holds the run")
     elif not refusals:
         say(f"{occurrence.event} was taken: the run is in {outcome.state}")
     _say_refused(refusals, run.run, root / run_id)
@@ -168,7 +166,7 @@ def _post(
 
 
 def _say_refused(refusals: Iterable[RefusedEvent], run: Run, directory: Path) -> None:
-    """Say why events were refused, and what to do for who has answered a question that is not asked any more."""
+    """Print why events were refused, and what to do if the run does not ask the question any more."""
     for each in refusals:
         where = f" in {each.state}" if each.state else ""
         say(f"{each.event.event}{where} was {refusal_text(each.refusal)}", err=True)
@@ -177,17 +175,17 @@ def _say_refused(refusals: Iterable[RefusedEvent], run: Run, directory: Path) ->
             continue
         now = places(run).get(name)
         if now is None:
-            hint = f"nobody asks for {name} now: {line('show', directory)} says what is asked"
+            hint = f"the run does not ask for {name} now: {line('show', directory)} shows its questions"
         else:
             answer = line("send", directory, name, at=now)
-            hint = f"what is asked now is question {now}, not {at}: look at it ({line('show', directory)}), and answer with {answer}"
+            hint = f"the run asks question {now} now, not {at}: look at it ({line('show', directory)}), and answer with {answer}"
         say(hint, err=True)
 
 
 def _data(text: str | None, json_text: str | None) -> Any:  # noqa: ANN401  (JSON)
-    """Return the event's data. Raises UsageError for two of them, and for what is neither JSON nor text."""
+    """Return the event's data. Raises UsageError if it is given twice, and for invalid JSON or text."""
     if text is not None and json_text is not None:
-        raise click.UsageError("DATA and --data are two ways to say the same: give one")
+        raise click.UsageError("DATA and --data exclude each other: give one")
     if json_text is not None:
         return read_data(json_text)
     if text is not None and text.lstrip().startswith(("{", "[")):
@@ -196,7 +194,7 @@ def _data(text: str | None, json_text: str | None) -> Any:  # noqa: ANN401  (JSO
 
 
 def _answer(record: RunRecord, key: str, occurrence: Occurrence) -> Occurrence | Step:
-    """Return what is said of an effect in doubt, an event, or of a call in it, a step. Raises UsageError and CommandExit."""
+    """Return the answer of an effect in doubt, an event, or of a call in it, a step. Raises UsageError and CommandExit."""
     call = calls_in_doubt(record.status.left).get(key)
     if call is None:
         _require_known(record, occurrence.event, is_answer=True)
@@ -206,11 +204,11 @@ def _answer(record: RunRecord, key: str, occurrence: Occurrence) -> Occurrence |
     if occurrence.event == ACTION_RESULT and isinstance(occurrence.data, dict):
         return action_result_step(call.policy, occurrence.data)
     forms = f"`{TEXT} \"..\"` or `{ACTION_RESULT} --data '{{..}}'`"
-    raise click.UsageError(f"what a call gave is written {forms}")
+    raise click.UsageError(f"write the result of a call as {forms}")
 
 
 def _require_known(record: RunRecord, event: str, *, is_answer: bool) -> None:
-    """Raise CommandExit with the event that was probably meant, when the machine has none of that name."""
+    """Raise CommandExit, with the event that was probably meant, if the machine has none of that name."""
     machine = record.run.machine
     if event not in machine.event_named:
         people = {OUTSIDE, *person_effects(record.run)}

@@ -1,4 +1,4 @@
-"""`dsa show RUN`: what happened in a run and how it stands; the same as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
+"""`dsa show RUN`: the story of a run and how it stands, or the run as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -41,10 +41,10 @@ from dsa.trace import escaped, show_occurrence, show_values, table_lines
     "--provenance",
     "form",
     flag_value="provenance",
-    help="Print the tree of attempts: which refines which, and what was said of it.",
+    help="Print the tree of attempts: which refines which, and their feedback.",
 )
 @click.option(
-    "--counters", "form", flag_value="counters", help="Print what can be counted: events, effects, reasons, rescues."
+    "--counters", "form", flag_value="counters", help="Print numbers of events, effects, reasons and rescues."
 )
 @click.option(
     "--transcript",
@@ -52,18 +52,18 @@ from dsa.trace import escaped, show_occurrence, show_values, table_lines
     flag_value="transcript",
     help="Print a conversation or a coding run as it was shown while it went on.",
 )
-@click.option("--diff", "form", flag_value="diff", help="Print what a coding run has changed in its workspace.")
-@click.option("--errors", "form", flag_value="errors", help="Print what your code has raised, with tracebacks.")
+@click.option("--diff", "form", flag_value="diff", help="Print the changes of a coding run to its workspace.")
+@click.option("--errors", "form", flag_value="errors", help="Print the exceptions of your code, with tracebacks.")
 @click.option("--jsonl", "form", flag_value="jsonl", help="Print the story, one entry a line as JSON.")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Go on after this entry.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print how it stands and what it made as one JSON object.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print its status and its results as one JSON object.")
 def command(run: str, root: str, form: str | None, after: int, *, json_wanted: bool) -> None:
-    """Tell what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.
+    """Show what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.
 
-    RUN is an id, a part of one, or `last`.
+    RUN is an id, a piece of one, or `last`.
     """
     if form and json_wanted:
-        raise click.UsageError("--json prints one object: it goes with no other form")
+        raise click.UsageError("--json prints one object: it cannot be combined with another form")
     if after and (json_wanted or form not in {None, "jsonl"}):
         raise click.UsageError("--after goes with the story, as text or with --jsonl")
     folder = Path(root)
@@ -83,13 +83,13 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
 
 
 def _report(root: Path, stored_run: StoredRun) -> RunReport:
-    """Return what is told of a run as one object."""
+    """Return the report of a run."""
     with open_run_folder(root) as runs:
         return recorded_report(runs, machine_record(stored_run))
 
 
 def _lines(stored_run: StoredRun, root: Path, form: str | None, after: int) -> Iterator[str]:
-    """Return what is asked for."""
+    """Yield the lines of a form."""
     if form == "jsonl":
         yield from story_lines(stored_run, after)
     elif form == "provenance":
@@ -112,13 +112,13 @@ def _lines(stored_run: StoredRun, root: Path, form: str | None, after: int) -> I
 
 
 def error_lines(folder: Path) -> Iterator[str]:
-    """Yield what users' code has raised in a run, as it was kept in its folder."""
+    """Yield the tracebacks of users' code that a run's folder has."""
     path = folder / ERRORS
-    yield from (read_text(path).splitlines() if path.exists() else ["nothing was raised by your code"])
+    yield from (read_text(path).splitlines() if path.exists() else ["your code has raised nothing"])
 
 
 def counter_lines(stored_run: StoredRun) -> Iterator[str]:
-    """Yield what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
+    """Yield the numbers of a ledger, one a line; those of the machine's own come last."""
     numbers_by_kind: dict[str, Any] = dict(counters(stored_run.entries))
     own = _extension(stored_run)
     if own.counters is not None:
@@ -129,7 +129,7 @@ def counter_lines(stored_run: StoredRun) -> Iterator[str]:
 
 
 def diff_lines(stored_run: StoredRun, root: Path) -> Iterator[str]:
-    """Yield what a run has changed outside, by its machine's own account. Raises CommandExit for a machine that has none."""
+    """Yield the changes that a run has made outside, by its machine's own `diff`. Raises CommandExit for a machine without one."""
     diff = _extension(stored_run).diff
     if diff is None:
         raise CommandExit(f"run {stored_run.run} has no diff: only runs of `dsa code` have one", EXIT_UNREADABLE)
@@ -138,12 +138,12 @@ def diff_lines(stored_run: StoredRun, root: Path) -> Iterator[str]:
 
 
 def _show(stored_run: StoredRun, root: Path) -> None:
-    """Show a run as it was shown while it went on. Raises CommandExit for one of a machine without a display."""
+    """Show a run in its machine's display, as while it went on. Raises CommandExit for a machine without a display."""
     first = stored_run.entries[0]
     display = display_of(first.name if isinstance(first, MachineEntry) else "", terminal(), root)
     if display is None:
         raise CommandExit(
-            f"run {stored_run.run} is of a machine that keeps no such account: only those of `dsa chat` and `dsa code` have a transcript",
+            f"run {stored_run.run} has no transcript: only runs of `dsa chat` and `dsa code` have one",
             EXIT_UNREADABLE,
         )
     for number, entry in enumerate(stored_run.entries, 1):
@@ -152,7 +152,7 @@ def _show(stored_run: StoredRun, root: Path) -> None:
 
 
 def _extension(stored_run: StoredRun) -> MachineExtension:
-    """Return what the machine of a run adds to the commands."""
+    """Return the extension of a run's machine."""
     first = stored_run.entries[0]
     return extension_of(first.name if isinstance(first, MachineEntry) else "")
 
@@ -164,7 +164,7 @@ def _number_lines(numbers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def scenario_lines(record: RunRecord) -> Iterator[str]:
-    """Yield a run as a Scenario section of its machine's spec. Raises CommandExit for a run that no scenario can tell."""
+    """Yield a run as a Scenario section of its machine's spec. Raises CommandExit for a run that no scenario can express."""
     run, run_percepts = record.run, percepts(record.run.machine, record.run.ledger)
     if not run_percepts:
         raise CommandExit(f"nothing has happened yet in run {run.run_id}", 1)
@@ -172,20 +172,20 @@ def scenario_lines(record: RunRecord) -> Iterator[str]:
     changes = {name: value for name, value in record.first.parameters if default[name] != value}
     scenario, left_out = _scenario_of(run.machine, run_percepts, f"run {run.run_id}", changes)
     if scenario is None:
-        why = "which of several timers of one duration is meant cannot be said"
-        raise CommandExit(f"no scenario can tell run {run.run_id}: {why}", 1)
+        why = "it cannot say which of several timers of one duration is meant"
+        raise CommandExit(f"no scenario can express run {run.run_id}: {why}", 1)
     yield f"## Scenario: {scenario.name}"
     yield from scenario_text(scenario).split("\n")
     if left_out:
-        say(f"left out: {left_out} refused events of which a scenario cannot tell why", err=True)
+        say(f"left out: {left_out} refused events whose reason a scenario cannot express", err=True)
 
 
 def _scenario_of(
     machine: Machine, run_percepts: tuple[Percept, ...], name: str, parameters: dict[str, Value]
 ) -> tuple[Scenario | None, int]:
-    """Write percepts as a scenario, if need be without what was refused; give it and how many are left out.
+    """Return percepts as a scenario, without the refused events if necessary, and the number of those that are left out.
 
-    A scenario knows no keys, and cannot say of an event that is refused which verdicts it brought.
+    A scenario has no keys, and cannot have the verdicts of a refused event.
     """
     plain = [percept for percept in run_percepts if not percept.by_key]
     for selection in (plain, [percept for percept in run_percepts if not isinstance(percept.action, str)]):
@@ -196,7 +196,7 @@ def _scenario_of(
 
 
 def percept_lines(record: RunRecord) -> Iterator[str]:
-    """Yield the table of what a run perceived and did; in a workflow, with what the step in progress uses (`-`: nothing)."""
+    """Yield the table of percepts and actions of a run; in a workflow, with what the step in progress uses (`-`: nothing)."""
     machine = record.run.machine
     has_uses = any(step.uses for step in machine.steps)
     rows = [
@@ -215,7 +215,7 @@ def percept_lines(record: RunRecord) -> Iterator[str]:
 
 @attrs.frozen
 class _TreeLine:
-    """An attempt in the tree, and how its line begins."""
+    """An attempt in the tree, and the beginnings of its line and of the lines below it."""
 
     attempt: AttemptRecord
     before: str
@@ -223,7 +223,7 @@ class _TreeLine:
 
 
 def provenance_lines(attempts: tuple[AttemptRecord, ...]) -> Iterator[str]:
-    """Yield the tree of attempts: below each those that refine it."""
+    """Yield the tree of attempts, each with those that refine it below it."""
     if not attempts:
         yield "nothing was generated"
         return
@@ -240,7 +240,7 @@ def provenance_lines(attempts: tuple[AttemptRecord, ...]) -> Iterator[str]:
 
 
 def _attempt(attempt: AttemptRecord, names: Mapping[str, str]) -> str:
-    """Describe one attempt in a line."""
+    """Return an attempt in one line."""
     feedback = attempt.verdicts[-1].feedback if attempt.verdicts else ""
     outcome = attempt.verdicts[-1].word if attempt.verdicts else "no verdict"
     by = ", ".join(filter(None, (attempt.author, attempt.usage.model if attempt.usage else "")))

@@ -1,8 +1,7 @@
-"""What a simulation found, for people and programs: faults and coverage in figures, a seed's story as rows of the table.
+"""`dsa sim FILE`: a machine's runs in a simulated world where everything goes wrong, each determined by a seed.
 
-Takes outcomes and stories, gives lines and objects. They depend on nothing but the seeds; times are told apart.
-
-`dsa sim FILE`: a machine's runs in a world where everything goes wrong, each told by a seed.
+The report has faults and coverage in figures, and the story of a seed as rows of the table. It depends only on FILE and the seeds; the time is
+printed apart.
 """
 
 import json
@@ -41,13 +40,13 @@ _INDENT = "     "
 
 @attrs.frozen
 class SimArguments:
-    """What a person has typed: FILE, and parameters' values."""
+    """The arguments that the user has typed: FILE, and the values of parameters."""
 
     file: str
     parameters: tuple[str, ...] = ()
 
     def again(self, seed: int) -> str:
-        """Return the command that tells a seed's story."""
+        """Return the command that shows a seed's story."""
         values = (word for value in self.parameters for word in ("--param", value))
         return shlex.join(("dsa", "sim", self.file, *values, "--seed", str(seed)))
 
@@ -55,7 +54,7 @@ class SimArguments:
 def report_lines(
     arguments: SimArguments, subject: Subject, outcome: CampaignResult, first: int, least: float
 ) -> Iterator[str]:
-    """Yield what came of seeds: figures, what was not covered, what was found with the story of the first."""
+    """Yield the report on seeds: figures, triples that were not hit, and violations with the story of the first one."""
     values = show_values(subject.machine.constants.items())
     last = first + outcome.seeds - 1
     yield (
@@ -107,7 +106,7 @@ def _oracles(arguments: SimArguments, subject: Subject, outcome: CampaignResult)
 
 
 def seed_story_lines(arguments: SimArguments, subject: Subject, story: SeedResult) -> Iterator[str]:
-    """Tell a seed's story: rows of the table, what came of their effects, and what went wrong between them."""
+    """Yield a seed's story: rows of the table, the results of their effects, and the faults between them."""
     yield f"seed {story.seed} of {arguments.file}, aimed at {_triple_text(subject, story.aim)}"
     event: EventEntry | None = None
     intents = Intents()
@@ -141,7 +140,7 @@ def _event(event: EventEntry) -> str:
 def as_json(
     file: str, subject: Subject, outcome: CampaignResult, first: int, seconds: float, story: SeedResult | None = None
 ) -> dict[str, Any]:
-    """Return all of it as one object; `story` only where one seed was asked for."""
+    """Return the report as one object; `story` only for a single seed."""
     rows = subject.machine.transitions
     report = {
         "file": file,
@@ -179,21 +178,25 @@ def as_json(
     return report | ({} if story is None else {"story": items})
 
 
-#: What the gate asks for when nobody says otherwise, in percent.
+#: The default of the least coverage, in percent.
 _COVERAGE = 95.0
 _MOST_WORKERS = 8
 
 
 @click.command("sim")
 @click.argument("file")
-@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Play so many. [enough to cover everything]")
-@click.option("--seed", type=click.IntRange(min=0), metavar="S", help="Begin with this one; without --seeds, tell it.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), metavar="N", help="The number of seeds. [enough to cover everything]"
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="S", help="Begin with this seed; without --seeds, show its story."
+)
 @param_option("Set a parameter, such as rmax=1.")
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit 1 when a smaller share of row x boundary x fault is hit. [95, unless seeds are chosen]",
+    help="Exit 1 if a smaller share of row x boundary x fault is hit. [95, unless seeds are chosen]",
 )
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes that play. [as many as processors]")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
@@ -209,8 +212,8 @@ def command(
 ) -> None:
     """Run FILE with the real driver in a simulated world: crashes at every boundary, disks that fail, two holders, wild clocks.
 
-    FILE is a machine, or a spec whose properties are watched too. What is printed depends on FILE and the seeds alone; a seed always
-    tells the same story. Exit 0 good, 1 an oracle was broken or too little was covered, 2 FILE cannot be read or is too large.
+    FILE is a machine, or a spec whose properties are watched, too. The output depends only on FILE and the seeds; a seed always gives the same
+    story. Exit 0 good, 1 an oracle was broken or too little was covered, 2 FILE cannot be read or is too large.
     """
     subject, arguments = _subject(file, parameters), SimArguments(file, parameters)
     if seed is not None and seeds is None:
@@ -234,12 +237,12 @@ def command(
 
 
 def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
-    """Return what is simulated: the machine as its own document says it, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
+    """Return the subject: the machine of its own document, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
     document = machine_document(file)
     values = parse_parameters(parameters)
     machine = load(file if document == locate(file) else str(document)).at(values)
     require_sound(machine)
-    warn_of_errors(file, machine, "what is found may be the table's fault")
+    warn_of_errors(file, machine, "faults in the report may come from the table")
     subject = Subject(machine, read_text(document), handlers_of(machine), monitored(load(file)))
     if not subject.triples:
         raise DocumentError(file, "has no row that can be taken: there is nothing to simulate")
@@ -247,7 +250,7 @@ def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
 
 
 def _one(arguments: SimArguments, subject: Subject, seed: int, *, json_wanted: bool) -> int:
-    """Play one seed and tell its story; return the exit code."""
+    """Play one seed and print its story; return the exit code."""
     story = Story(subject, seed, telling=True).play()
     if json_wanted:
         outcome = simulate(subject, (seed,))
@@ -259,5 +262,5 @@ def _one(arguments: SimArguments, subject: Subject, seed: int, *, json_wanted: b
 
 
 def _show_progress(count: int, seeds_played: int) -> None:
-    """Show how many seeds were played; take it away at the end."""
+    """Show the number of seeds that were played; remove it at the end."""
     show_line("" if seeds_played == count else f"{seeds_played:,} of {count:,} seeds")

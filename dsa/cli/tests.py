@@ -25,13 +25,15 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
 @click.argument("file")
 @click.option("--complete", is_flag=True, help="A complete suite instead of a tour.")
 @click.option(
-    "--extra", type=click.IntRange(min=0), help="States an implementation may have more; with --complete. [0]"
+    "--extra",
+    type=click.IntRange(min=0),
+    help="The number of additional states that an implementation may have; with --complete. [0]",
 )
 @click.option(
     "--refused",
     "tries_refused",
     is_flag=True,
-    help="Let the tour also try everything that is refused, in each configuration.",
+    help="Let the tour also try every event that is refused, in each configuration.",
 )
 @click.option(
     "--observe",
@@ -49,7 +51,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     type=click.Path(path_type=Path),
     help="Write test_x.py (pytest) or x.md (a spec of scenarios); else scenarios are printed.",
 )
-@click.option("--force", is_flag=True, help="Overwrite OUTPUT, with whatever you have changed in it.")
+@click.option("--force", is_flag=True, help="Overwrite OUTPUT, and lose your changes in it.")
 def command(
     file: str,
     *,
@@ -78,8 +80,8 @@ def command(
         tests, title = tour(graph, refused=tries_refused), "tour"
         about = _about_tour(graph, tests)
     say(about, err=True)
-    warn_of_errors(file, graph.machine, "the tests ask for what the table does, faults too")
-    # A prefix such as `rmax` stands for several parameters; the tests name what was meant.
+    warn_of_errors(file, graph.machine, "the tests require what the table does, faults included")
+    # A prefix such as `rmax` stands for several parameters; the tests have their full names.
     values = {name: value for name, value in graph.machine.constants.items() if value != load(file).constants[name]}
     _write(_TestFile(graph.machine, tests, about, title, values), file, output)
 
@@ -90,7 +92,7 @@ def _require_consistent(
     if not complete and (extra is not None or observe):
         raise click.UsageError("--extra and --observe are for --complete")
     if complete and tries_refused:
-        raise click.UsageError("--refused is for a tour; a complete suite tries what is refused anyway")
+        raise click.UsageError("--refused is for a tour; a complete suite tries refused events anyway")
     if output is not None and output.suffix not in _KINDS:
         raise click.UsageError(f"{output}: write a name that ends in .py (pytest) or .md (scenarios)")
 
@@ -103,7 +105,7 @@ def _read_observation(machine: Machine, text: str) -> Observation:
     names = ("state", "pending", "reasons", "all", *variables)
     for word in words:
         if word not in names:
-            raise click.UsageError(f"--observe {word}: an implementation shows no such thing; {closest(word, names)}")
+            raise click.UsageError(f"--observe {word}: there is no such word; {closest(word, names)}")
     values = tuple(name for name in variables if name in words)
     return Observation("state" in words, values, "pending" in words, "reasons" in words)
 
@@ -148,11 +150,9 @@ def _pytest(test_file: _TestFile, file: str, output: Path) -> str:
 def _spec(test_file: _TestFile, file: str, output: Path) -> str:
     sections = _scenarios(test_file)
     if not sections:
-        raise click.UsageError(f"{output}: nothing was written; -o test_x.py can say these tests")
+        raise click.UsageError(f"{output}: nothing was written; -o test_x.py can express these tests")
     path = locate(file)
-    if (
-        reference := machine_of(read_text(path))
-    ) is not None:  # a spec names no spec, but the machine that this one names
+    if (reference := machine_of(read_text(path))) is not None:  # a spec refers to a machine, not to another spec
         beside = path.parent / reference[0]
         file = str(beside) if beside.is_file() else reference[0]
     return as_spec(
@@ -161,7 +161,7 @@ def _spec(test_file: _TestFile, file: str, output: Path) -> str:
 
 
 def _named_from(output: Path, file: str) -> str:
-    """Return the path of a document from the folder of the output; a shipped one keeps its name."""
+    """Return the path of a document, relative to the folder of the output; a shipped one keeps its name."""
     return Path(os.path.relpath(file, output.parent)).as_posix() if Path(file).is_file() else file
 
 
@@ -169,7 +169,7 @@ def _scenarios(test_file: _TestFile) -> Sequence[str]:
     sections, unsaid = as_scenarios(test_file.machine, test_file.tests, test_file.title, test_file.parameters)
     if unsaid:
         say(
-            f"{unsaid} of {len(test_file.tests)} tests no scenario can say (timers of one duration in several states); "
+            f"{unsaid} of {len(test_file.tests)} tests cannot be scenarios (timers of one duration in several states); "
             "-o test_x.py writes all of them",
             err=True,
         )

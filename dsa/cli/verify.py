@@ -1,6 +1,6 @@
-"""Writing the certificate of a check or a proof: what `--certificate OUT` does.
+"""`dsa verify CERTIFICATE [FILE]`: let the independent kernel accept or refuse a certificate.
 
-`dsa verify CERTIFICATE [FILE]`: let the independent kernel accept or refuse a certificate.
+`write_certificate` writes one for `dsa check` and `dsa prove` (`--certificate OUT`).
 """
 
 import hashlib
@@ -28,13 +28,13 @@ from dsa.text import plural
 
 
 def canonical(machine: Machine) -> tuple[Machine, str]:
-    """Return what a certificate is about: the machine as `step` reads it, Steps expanded, and its canonical document."""
+    """Return the subject of a certificate: the machine as `step` reads it, Steps expanded, and its canonical document."""
     about = behaviour(expanded(machine))
     return about, dumps(about)
 
 
 def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], None]) -> None:
-    """Write a certificate of what `fill` claims, and say on standard error what it holds and what it leaves out."""
+    """Write a certificate with the claims of `fill`, and print on standard error how many it has and what it leaves out."""
     certifier = Certifier(*canonical(machine))
     fill(certifier)
     draft = certifier.certified()
@@ -55,13 +55,13 @@ def write_verdicts(out: str, machine: Machine, report: CheckReport) -> None:
 
 
 Verdict = Literal["certified", "refused", "not claimed", "not established"]
-#: A claim without its values and its evidence: what is claimed.
+#: A claim without its values and its evidence: its form and its parts.
 What = tuple[str, tuple[str, ...]]
 
 
 @attrs.frozen
 class KernelVerdict:
-    """What the kernel says of a claim, or of a property that no claim is about: the sentence that is established, or why nothing is."""
+    """The kernel's verdict on a claim, or on a property without one: the sentence that is established, or why none is."""
 
     verdict: Verdict
     what: What
@@ -74,14 +74,16 @@ class KernelVerdict:
 @click.command("verify", cls=JsonCommand)
 @click.argument("certificate")
 @click.argument("file", required=False)
-@click.option("--allow-missing", is_flag=True, help="Exit 0 although FILE owes or declares what nothing is claimed of.")
+@click.option(
+    "--allow-missing", is_flag=True, help="Exit 0 even if something that FILE requires or declares is not claimed."
+)
 @json_option
 def command(certificate: str, file: str | None, *, allow_missing: bool, json_wanted: bool) -> None:
     """Check a certificate with the independent kernel: print the claims it accepts, and why it refuses others.
 
-    The kernel (dsa/kernel.py, which can be copied out and run alone) believes nothing but the machine's tables in the certificate. With
-    FILE, these must be that document's too; what every machine owes and each property of FILE is listed as certified, refused or not claimed, and the
-    step that runs of it execute is compared with the table. Exit 0: all of that is certified; 1: it is not; 2: unreadable.
+    The kernel (dsa/kernel.py, which can be copied out and run alone) trusts only the machine's tables in the certificate. With FILE, these must
+    be the tables of that document; the requirements of every machine and each property of FILE are listed as certified, refused or not claimed, and
+    the step that its runs execute is compared with the table. Exit 0: all of this is certified; 1: it is not; 2: unreadable.
     """
     text = read_text(certificate)
     content, compare, required_claims = _content(certificate, text), needs_file, dict[What, str]()
@@ -137,13 +139,13 @@ def _summary(refused_count: int, missing: int) -> str:
     parts = [f"{plural(refused_count, 'claim')} refused"] if refused_count else []
     if missing:
         parts.append(
-            f"{missing} of what FILE owes and declares {'is' if missing == 1 else 'are'} not claimed (--allow-missing)"
+            f"{missing} of the requirements and properties of FILE {'is' if missing == 1 else 'are'} not claimed (--allow-missing)"
         )
     return "; ".join(parts)
 
 
 def _required_claims(machine: Machine) -> dict[What, str]:
-    """Return what a certificate of a machine is to claim: what every machine owes, and its properties, as they are told."""
+    """Return the required claims of a certificate with their sentences: the requirements of every machine, and its properties."""
     sentences: dict[What, str] = {(form, ()): form for form in (FAULTLESS, STUCK, GUARDED)}
     for declaration in machine.properties:
         claim, sentence = spelled(declaration.form), show(declaration.form)
@@ -158,19 +160,19 @@ def _what(claim: dict[str, Any]) -> What:
 
 
 def _content(path: str, text: str) -> dict[str, Any]:
-    """Return what a certificate holds. Raises DocumentError for what is none, and CommandExit for one that the kernel refuses as a whole."""
+    """Read a certificate. Raises DocumentError for other texts, and CommandExit for one that the kernel refuses as a whole."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
-        raise DocumentError(path, f"is no certificate: it is no JSON; {_WRITTEN_BY}") from None
+        raise DocumentError(path, f"is not a certificate: it is not valid JSON; {_WRITTEN_BY}") from None
     if not isinstance(content, dict):
-        raise DocumentError(path, f"is no certificate: it is no JSON object; {_WRITTEN_BY}")
+        raise DocumentError(path, f"is not a certificate: it is not a JSON object; {_WRITTEN_BY}")
     for name, kind in {"machine": str, "digest": str, "claims": list}.items():
         if not isinstance(content.get(name), kind):
-            raise DocumentError(path, f"is no certificate: its '{name}' must be a {_KINDS[kind]}; {_WRITTEN_BY}")
+            raise DocumentError(path, f"is not a certificate: its '{name}' must be a {_KINDS[kind]}; {_WRITTEN_BY}")
     for number, claim in enumerate(content["claims"], start=1):
         if not _is_claim(claim):
-            message = f"is no certificate: claim {number} must be an object with a text 'form', and lists 'parts' and 'proofs'"
+            message = f"is not a certificate: claim {number} must be an object with a text 'form', and lists 'parts' and 'proofs'"
             raise DocumentError(path, f"{message}; {_WRITTEN_BY}")
     try:
         read(text)
@@ -193,13 +195,13 @@ def _is_claim(claim: object) -> bool:
 
 
 def _judge_claim(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> KernelVerdict:
-    """Return what the kernel says of a claim."""
+    """Return the kernel's verdict on a claim."""
     try:
         sentence = established(machine, claim, compare)
     except AssertionError as why:
         return KernelVerdict("refused", _what(claim), f"claim {number}: {str(why).partition(chr(10))[0]}")
-    except Exception:  # noqa: BLE001  (whatever a certificate brings about is a refusal)
-        return KernelVerdict("refused", _what(claim), f"claim {number}: it is not written as the kernel reads it")
+    except Exception:  # noqa: BLE001  (any error by a certificate is a refusal)
+        return KernelVerdict("refused", _what(claim), f"claim {number}: it is not in the form that the kernel reads")
     is_open = claim["form"] == TABLE and compare is needs_file
     return KernelVerdict("not established" if is_open else "certified", _what(claim), sentence)
 

@@ -1,4 +1,4 @@
-"""`dsa why EVENT --in STATE FILE`: why an event is accepted or refused in a state."""
+"""`dsa why EVENT --in STATE FILE`: the reasons why an event is accepted or refused in a state."""
 
 from typing import Any, cast
 
@@ -27,7 +27,7 @@ from dsa.expr import Outcome
 def command(
     event: str, file: str, state: str, assignments: tuple[str, ...], parameters: tuple[str, ...], *, json_wanted: bool
 ) -> None:
-    """Say for each case which row takes EVENT in a state, and which conjuncts are false."""
+    """Show for each case which row takes EVENT in a state, and which conjuncts are false."""
     machine = load(file).at(parse_parameters(parameters))
     values_by_name = parse_parameters(assignments, "--given")
     verdicts = {name: cast(Outcome, value) for name, value in values_by_name.items() if name in machine.guard_named}

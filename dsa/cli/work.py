@@ -1,4 +1,4 @@
-"""`dsa work`: take up runs that were cut off, whose timers are due, or to which something was sent."""
+"""`dsa work`: take up runs that were cut off, that have a timer due, or that have a message in their inbox."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ from dsa.text import plural
 
 @attrs.frozen
 class WorkPrinter:
-    """How a worker says what became of each run that it takes up, below a folder of runs."""
+    """The printer of a worker: a line for each run of a folder that the worker takes up."""
 
     root: Path
     json_wanted: bool
@@ -59,14 +59,14 @@ class WorkPrinter:
     type=click.IntRange(min=1),
     default=16,
     show_default=True,
-    help="Drive at most so many runs side by side.",
+    help="The most runs that are driven side by side.",
 )
 @watching_options
 @click.option("--model", callback=read_model, help="Another model than the runs were started with.")
 @click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file.")
 @budget_option
 @json_option
-@click.option("--quiet", is_flag=True, help="Print faults alone.")
+@click.option("--quiet", is_flag=True, help="Print only faults.")
 def command(
     folders: tuple[str, ...],
     *,
@@ -81,9 +81,9 @@ def command(
     json_wanted: bool,
     quiet: bool,
 ) -> None:
-    """Take up the runs that are due, each until it rests again: those that were cut off, whose timers are due, or to which something was sent.
+    """Take up the runs that are due, each until it rests again: those that were cut off, that have a timer due, or a message in their inbox.
 
-    Any number of workers may share a folder of runs. Documents and modules are read only in the FOLDERs (by default this one) and where they are
+    Any number of workers may share a folder of runs. Documents and modules are read only from the FOLDERs (by default this one) and where they are
     installed. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.
     """
     options = Options(module, model, budget=budget, secret_options=watch_options.secret_options)
@@ -99,7 +99,7 @@ def command(
             doubtful_runs = [each.run for each in await runs.list(status="in doubt", machine=machine)]
             if doubtful_runs and not quiet:
                 first = line("show", Path(root) / doubtful_runs[0])
-                message = f"{plural(len(doubtful_runs), 'run')} in doubt: somebody has to say what happened; look at the first with `{first}`"
+                message = f"{plural(len(doubtful_runs), 'run')} in doubt: a person has to say what happened; look at the first with `{first}`"
                 say(message, err=True)
 
     with exit_on_faults(Path(root)), watch_options.watch(environment_secrets(watch_options.secret_options)):

@@ -235,16 +235,14 @@ def bind(
     machines: Nested | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Bindings:
-    """Bind every name of the machine, or raise one BindingError that lists all faults. Raises MachineError for an error in its table.
+    """Bind every name of the machine. Raises one BindingError that lists all faults, MachineError, SecretError, ModelUnavailable.
 
     `path` is the machine's document: files that options name are relative to its folder, or without it to the working folder. `module` is the name or
     file of a module, or a Bindings for some of the names; without it `bindings.py` beside `path` is used. Names that it does not define come from the
     entry points of the group `dsa.bindings` (the dual-state agent's are there). `secret_options` and the module's `secret_names` add to the secrets
-    that are found by their names. `machines` makes generators that are machines. Policies can read `config`, model and seed.
-
-    BindingError is also raised for a module that cannot be imported, for an object that cannot do the work of its name, for a name close to one that
-    the machine uses, and for settings that the module refuses (`fault_of_settings`). Raises SecretError for a value that cannot be a secret, and
-    ModelUnavailable.
+    that are found by their names. `machines` makes generators that are machines. Policies can read `config`, model and seed. Faults are names that
+    cannot be bound, modules that cannot be imported, objects that cannot do the work of their names, names close to one that the machine uses, and
+    settings that the module refuses (`fault_of_settings`).
     """
     require_sound(machine)
     modules = tuple(_modules(machine.name, path, module))
@@ -253,31 +251,16 @@ def bind(
     misnamings, notes = _own_misnamings(modules, path, module, machine)
     faults = [*map(str, misfits(machine, definitions)), *effect_faults(machine, effects), *misnamings]
     folder = None if path is None else _folder(path)
-    generator_of: GeneratorOf = partial(
-        build_generator,
-        machine=machine,
-        model=model,
-        seed=seed,
-        extra=definitions.generators,
-        nested=machines,
-        folder=folder,
-    )
+    sources: dict[str, Any] = {"extra": definitions.generators, "nested": machines, "folder": folder}
+    generator_of: GeneratorOf = partial(build_generator, machine=machine, model=model, seed=seed, **sources)
     guards = _guards(machine, lambda name: build_guard(name, machine, definitions.guards, generator_of, folder), faults)
     generators = {**definitions.generators, **_generators(machine, generator_of, faults)}
     full_config = {**(config or {}), "model": model, "seed": seed}
     if faults := [*faults, *_settings_faults(modules, full_config)]:
         raise BindingError("\n".join(faults))
     secrets = environment_secrets(_secret_names(modules) | (secret_options or SecretOptions()))
-    return Bindings(
-        effects,
-        guards,
-        generators,
-        secrets,
-        definitions.policies,
-        full_config,
-        tuple(notes),
-        _spenders(modules, machine),
-    )
+    spenders = _spenders(modules, machine)
+    return Bindings(effects, guards, generators, secrets, definitions.policies, full_config, tuple(notes), spenders)
 
 
 def import_kinds(module: str | None = None) -> None:

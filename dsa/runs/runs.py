@@ -244,9 +244,8 @@ class Runs(RunArchive):
 
     def __exit__(self, *_: object) -> None:
         """Close the place. Only for readers, and for callers whose own driving tasks have ended."""
-        assert not any(handle.is_driven for handle in self._held_runs.values()), (
-            "runs are driven here still: use `async with`"
-        )
+        is_driven = any(handle.is_driven for handle in self._held_runs.values())
+        assert not is_driven, "runs are driven here still: use `async with`"
         for handle in reversed(tuple(self._held_runs.values())):
             handle.release()
         self._place.close()
@@ -277,10 +276,8 @@ class Runs(RunArchive):
         module's name or file, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
         DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then no run exists.
         """
-        full_options = options or Options()
-        full_options = attrs.evolve(
-            full_options, bindings=bindings or full_options.bindings, model=model or full_options.model
-        )
+        base = options or Options()
+        full_options = attrs.evolve(base, bindings=bindings or base.bindings, model=model or base.model)
         document = document_of(file)
         first, setup = first_event(document.machine, data), self.setup(document, full_options)
         require_policy(data, setup.binding)
@@ -397,10 +394,7 @@ class Runs(RunArchive):
         return Posted(run_id, message)
 
     def post(self, run_id: str, occurrence: Occurrence, at: str | None = None, options: Options | None = None) -> str:
-        """Put an event into a run's inbox, whether or not the run has a holder, and return the message's id.
-
-        Raises OccurrenceError, UnknownRunError, StoreError, and TypeError for a place that is not a string.
-        """
+        """Put an event into a run's inbox, and return the message's id. Raises OccurrenceError, UnknownRunError, StoreError, TypeError."""
         require_place(at)
         return post_message(self._place, self.get(run_id), occurrence, at, self.now_ms(), options or Options())
 
@@ -417,8 +411,7 @@ class Runs(RunArchive):
         Raises BranchError if something was under way after them, UnknownRunError, StoreError.
         """
         stored_run = self._place.store.read(run_id)
-        machine = self.get(run_id).first.name
-        name = new_id or new_run_id(machine)
+        name = new_id or new_run_id(self.get(run_id).first.name)
         new = branch_of(stored_run, length, name)
         copy_artifacts(new, self._place.artifacts(run_id), self._place.artifacts(name))
         self._place.store.create(name, new.text, list(new.entries)).release()
@@ -450,9 +443,8 @@ class Runs(RunArchive):
             binding = Bindings({})  # nothing is performed any more
         if options.model is None:
             skip_replies(binding, run.ledger)
-        return RunSetup(
-            machine, binding, text, first.digest, present_settings(settings, now), limits_of(machine, now.budget)
-        )
+        limits = limits_of(machine, now.budget)
+        return RunSetup(machine, binding, text, first.digest, present_settings(settings, now), limits)
 
     def _bindings_of(self, machine: str) -> Source | None:
         bindings = self._bindings
@@ -468,13 +460,9 @@ class Runs(RunArchive):
         return {} if self.root is None else {"runs": str(self.root.absolute())}
 
     def _environment(self, on_moment: OnMoment | None) -> RunEnvironment:
-        if self.root is None:
-            return RunEnvironment(
-                self._place, self._clock, on_moment, self._held_runs, None, self._handles, self._sources
-            )
-        return RunEnvironment(
-            self._place, self._clock, on_moment, self._held_runs, LedgerLog(), self._handles, self._sources, self._inbox
-        )
+        log, inbox = (None, None) if self.root is None else (LedgerLog(), self._inbox)
+        runs = (self._held_runs, log, self._handles, self._sources)
+        return RunEnvironment(self._place, self._clock, on_moment, *runs, inbox)
 
     def now_ms(self) -> int:
         """Return the time by the clock of the runs, in milliseconds since 1970."""

@@ -74,7 +74,7 @@ def read_limit(text: str, effects: Iterable[str]) -> BudgetLimit:
         form = f"write UNIT=NUMBER or EFFECT.UNIT=NUMBER, UNIT one of {', '.join(UNITS)}"
         raise BudgetError(f"'{text}' is not a budget: {form}")
     if effect and effect not in names:
-        raise BudgetError(f"'{text}' is not a budget: there is no effect '{effect}'; {closest(effect, names)}")
+        raise BudgetError(f"'{text}' is not a budget: no effect is called '{effect}'; {closest(effect, names)}")
     try:
         most = float(amount)
     except ValueError:

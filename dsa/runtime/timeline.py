@@ -216,7 +216,7 @@ def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | 
 def _outcome(run: Run, before: Run) -> RowEntry | RefusalEntry:
     """Return the row or refusal of the event that a run was fed last."""
     outcome = run.ledger[len(before.ledger) + 1]
-    assert isinstance(outcome, RowEntry | RefusalEntry), "an event is followed by what became of it"
+    assert isinstance(outcome, RowEntry | RefusalEntry), "an event is followed by its row or refusal"
     return outcome
 
 

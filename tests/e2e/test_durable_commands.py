@@ -149,7 +149,7 @@ def test_a_run_that_another_process_holds_is_refused_until_it_is_taken(dsa, tmp_
         done = dsa("resume", "last")
         assert done.returncode == 1
         assert re.search(
-            f"{held}.*: that process is alive, and goes on with it; --take takes the run away from it", done.stderr
+            f"{held}.*: that process is alive, and goes on with it; --take takes the run from it", done.stderr
         )
         done = dsa("send", "last", "more")  # which the other one takes from the run's inbox
         assert (done.returncode, "more in paying was refused: invalid_state" in done.stderr) == (1, True)
@@ -240,7 +240,7 @@ def test_a_mistake_is_a_sentence_and_exit_code_2(dsa, tmp_path):
     )
     dsa("run", "shop.md")
     for arguments, said in [
-        (["show", "nope"], "there is no run 'nope' in .dsa; the newest: "),
+        (["show", "nope"], "no run 'nope' in .dsa; the newest: "),
         (["send", "last", "paid"], "'paid' does not come from outside"),
         (["resume", "last", "--retry", "1/1"], "is not in doubt; in doubt: nothing"),
         (["resume", "last", "--with", "nowhere.py"], "nowhere.py"),

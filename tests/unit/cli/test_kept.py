@@ -42,8 +42,8 @@ def test_a_part_of_the_last_run_is_named_by_its_place(root):
 
 @pytest.mark.parametrize(("wanted", "said"), [
     ("shop", "'shop' is a part of 2 runs in .dsa: 20260131T120000-shop-aaaaaa, 20260131T120001-shop-bbbbbb; write more of it"),
-    ("20260131T120000-shop-aaaabb", f"there is no run '20260131T120000-shop-aaaabb' in .dsa; did you mean '{RUN}'?"),
-    ("?", f"there is no run '?' in .dsa; the newest: {RUN}, {OTHER}; `dsa runs` lists them all"),
+    ("20260131T120000-shop-aaaabb", f"no run '20260131T120000-shop-aaaabb' in .dsa; did you mean '{RUN}'?"),
+    ("?", f"no run '?' in .dsa; the newest: {RUN}, {OTHER}; `dsa runs` lists them all"),
 ])  # fmt: skip
 def test_what_is_no_run_or_several_is_said_with_the_nearest(root, wanted, said):
     result = dsa("show", wanted)

@@ -295,7 +295,7 @@ def test_what_somebody_says_of_a_call_is_done(command, done, code, said):
         (["resume", "--retry", "1/1/1.1.3", "--fail", "1/1/1.1.3"], "1/1/1.1.3 is decided twice"),
         (["resume", "--done", "1/1"], "perform 1/1 has answers: say which it gave"),
         (["send", "text", "hello"], "policy has no event 'text'"),
-        (["send", "event", "hello", "--answers", "1/1/1.1.3"], "what a call gave is written `text"),
+        (["send", "event", "hello", "--answers", "1/1/1.1.3"], "write the result of a call as `text"),
         (["send", "action_result", "hello", "--answers", "1/1/1.1.3"], "`action_result --data"),
         (["send", "text", "x", "--answers", "1/1/1.1.9"], "policy has no event 'text'"),
     ],
@@ -340,7 +340,7 @@ def test_a_run_that_is_not_over_is_derived_as_far_as_it_goes():
     assert "the ledger ends at call 1.1.3\n" in dsa("replay", run).stdout
     assert did() == []
     dsa("run", "--policy", "settings", "x", "--with", "mine.py")
-    assert "settings called nobody: there is nothing to perform again\n" in dsa("replay", "last").stdout
+    assert "settings made no calls: there is nothing to perform again\n" in dsa("replay", "last").stdout
 
 
 CHANGES = [

@@ -171,9 +171,9 @@ def test_an_interrupted_run_is_told_with_its_folder(shop, arguments):
     (("run", "shop.md", "--seed", "x"), "--seed"),
     (("run", "shop.md", "--nonsense"), "--nonsense"),
     (("run", "shop.md", "--with", "nothing.py"), "nothing.py"),
-    (("show", "nothing"), "there is no run 'nothing'"),
-    (("resume", "nothing"), "there is no run 'nothing'"),
-    (("send", "nothing", "order"), "there is no run 'nothing'"),
+    (("show", "nothing"), "no run 'nothing'"),
+    (("resume", "nothing"), "no run 'nothing'"),
+    (("send", "nothing", "order"), "no run 'nothing'"),
 ])  # fmt: skip
 def test_without_a_run_the_shape_is_the_same(shop, arguments, said):
     waiting(shop)

@@ -51,7 +51,7 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late():
     assert (late.exit_code, late.stderr) == (
         1,
         "more in resting was refused: late (more was sent to place 0, and its place is 2); accepted there: more\n"  # noqa: ISC004
-        f"what is asked now is question 2, not 0: look at it (dsa show {RUN}), and answer with dsa send {RUN}@2 more\n",
+        f"the run asks question 2 now, not 0: look at it (dsa show {RUN}), and answer with dsa send {RUN}@2 more\n",
     )
     assert dsa("send", f"{RUN}@2", "more").exit_code == 0
 
@@ -121,7 +121,7 @@ def test_nothing_is_sent_while_something_is_in_doubt(shop):
     entries = crashed_while(ROOT, doing="mail", file=shop, run=run)
     result = dsa("send", "last", "more")
     assert result.exit_code == 3
-    assert result.stderr == "more was not sent: first it has to be said what became of what is in doubt\n"
+    assert result.stderr == "more was not sent: first decide what is in doubt\n"
     assert f"dsa resume {run} --done 2/1\n" in result.stdout
     assert recorded(ROOT, run).entries == entries
 

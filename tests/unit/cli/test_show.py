@@ -262,7 +262,7 @@ def test_refused_and_late_events_are_in_it_where_a_scenario_can_say_them():
         [" order    ", " refused: finished      "],
     ]
     assert pasted(TIMED, result.stdout)[1]
-    assert result.stderr == "left out: 1 refused events of which a scenario cannot tell why\n"
+    assert result.stderr == "left out: 1 refused events whose reason a scenario cannot express\n"
 
 
 NESTED = """# nested
@@ -294,7 +294,7 @@ def test_which_of_two_timers_is_meant_no_scenario_can_say():
     run, _ = begun(text).feed(Occurrence("after 1s", source="a"))
     result = scenario_of(run, text)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "no scenario can tell run" in result.stderr
+    assert "no scenario can express run" in result.stderr
 
 
 def test_a_run_in_which_nothing_has_happened_is_no_scenario():
