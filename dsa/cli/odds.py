@@ -76,7 +76,7 @@ _PLOT_SPAN, _MOST_POINTS = 10, 60
 @click.option(
     "--outside",
     is_flag=True,
-    help="Where the run waits or a timer will fire, let outside events come in any order.",
+    help="Where the run waits or a timer will fire, any outside event may come, as somebody chooses.",
 )
 @click.option("--price", "prices", multiple=True, metavar="EFFECT=N", help="What an effect costs, in tokens or money.")
 @click.option("--success", metavar="STATE", help="The final state that counts as success (default: succeeded).")
