@@ -289,7 +289,7 @@ def _say(line: str, verdict: str | None = None, width: int = 0) -> None:
         say(ColouredWord(verdict.ljust(width), _COLOURS.get(verdict)), f"  {line}".rstrip())
 
 
-# -- what is declared -------------------------------------------------------------------------------------------------
+# -- declarations ----------------------------------------------------------------------------------------------------
 
 
 def change_lines(changes: Iterable[DocumentChange]) -> Iterator[str]:
@@ -326,7 +326,7 @@ def _lines(old: int | None, new: int | None) -> str:
     return f"line {old} -> {new}"
 
 
-# -- what is done -----------------------------------------------------------------------------------------------------
+# -- behaviour --------------------------------------------------------------------------------------------------------
 
 #: A verdict, or "" for as much space, and a line after it.
 Line = tuple[str, str]

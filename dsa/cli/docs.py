@@ -1,4 +1,4 @@
-"""`dsa docs PATH..`: keep the blocks of Markdown pages fresh, or only say which are stale."""
+"""`dsa docs PATH..`: keep the blocks of Markdown pages fresh, or only print which are stale."""
 
 import sys
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from dsa.docs.pages import BlockState, Library, PageDraft, draft, pages_in
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 when a block is stale.")
 @json_option
 def command(paths: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> None:
-    """Keep blocks of Markdown pages fresh: what stands between <!-- dsa:BLOCK DOCUMENT --> and <!-- /dsa -->.
+    """Keep blocks of Markdown pages fresh: the text between <!-- dsa:BLOCK DOCUMENT --> and <!-- /dsa -->.
 
-    BLOCK is diagram, table, verdicts or scenarios. PATH is a page, or a folder of pages. Exit 2 and nothing written when a marker is wrong.
+    BLOCK is diagram, table, verdicts or scenarios. PATH is a page, or a folder of pages. Exit 2, with nothing written, if a marker is wrong.
     """
     library = Library()
     drafts = [draft(path, library) for path in pages_in(paths)]

@@ -1,4 +1,4 @@
-"""`dsa fmt FILE...`: format the tables of documents in place, or only say which would change."""
+"""`dsa fmt FILE...`: format the tables of documents in place, or only print which would change."""
 
 import sys
 from pathlib import Path
@@ -13,11 +13,11 @@ from dsa.lang import formatted
 
 @click.command("fmt", cls=JsonCommand)
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 when a file would change.")
+@click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 if a file would change.")
 @json_option
 def command(files: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> None:
     """Format the tables of documents: columns aligned, expressions spaced alike. Prose stays byte for byte."""
-    texts = {path: read_text(path) for path in files}  # all of them, before one is written
+    texts = {path: read_text(path) for path in files}  # all are read before one is written
     new_texts = {path: new for path, text in texts.items() if (new := formatted(text)) != text}
     for path, text in new_texts.items() if not only_check else ():
         replace_file(path, text.encode("utf-8"), texts[path].encode("utf-8"))

@@ -89,7 +89,7 @@ def _summary(report: ProofReport) -> str:
 
 
 def _all(report: ProofReport) -> tuple[Proof, ...]:
-    """Return all proofs in the order in which they are shown. The proof about rest is always among them."""
+    """Return all proofs in the order in which they are shown. The proof about rest is among them, if there is one."""
     rest_proof = report.rest or report.not_at_rest
     return (*report.obligations, *([rest_proof] if rest_proof else []), *report.properties)
 

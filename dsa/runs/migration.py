@@ -4,7 +4,7 @@
 
 - its history is exactly what the new machine does: each recorded event is taken or refused as it was, with the same states, values, effects under the
   same keys, timers and accepted artifacts; so the run stands in the same configuration;
-- nothing that is under way is lost: every answer that the old machine declares for what is outstanding is one in the new machine;
+- nothing that is under way is lost: every answer that the old machine declares for an outstanding effect is one in the new machine;
 - from there, the new machine reaches no fault that the old one does not reach.
 
 From there it may still act differently, which is what tables are changed for. `Fit.future` has these differences.
