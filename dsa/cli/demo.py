@@ -30,30 +30,30 @@ DEMO_RUNS = (
 def command(seed: int, root: str, options: RunOptions) -> None:
     """Run the shipped katas. Exit code 0 when each document ended as announced, else 1."""
     console, finished_runs = terminal(), list[FinishedRun]()
-    for name, outcome, shows in DEMO_RUNS:
+    for name, expected_outcome, shows in DEMO_RUNS:
         machine = load(name).at(dict(options.parameters))
         if not options.json_wanted:
-            announcement = f" {shows}; this should end: {outcome}"
+            announcement = f" {shows}; this should end: {expected_outcome}"
             console.print(Text.assemble((f"{machine.name}:", "bold"), announcement), soft_wrap=True)
         document = MachineDocument(machine, read_text(locate(name)), locate(name))
         finished_runs.append(
             RunRequest(document, default_specification(machine), Path(root), seed).run(options, console)
         )
         if not options.json_wanted:
-            _show(finished_runs[-1], outcome, console)
+            _show(finished_runs[-1], expected_outcome, console)
         if finished_runs[-1].rest.kind == "stopped":
             break  # without a model the next one would stop, too
     outcomes = [finished_run.rest.outcome for finished_run in finished_runs]
-    code = int(outcomes != [outcome for _, outcome, _ in DEMO_RUNS])
+    code = int(outcomes != [expected_outcome for _, expected_outcome, _ in DEMO_RUNS])
     if options.json_wanted:
         tell_json({"runs": [performed_report(each).to_json() for each in finished_runs], "exit_code": code})
     sys.exit(code)
 
 
-def _show(finished_run: FinishedRun, outcome: str, console: Console) -> None:
+def _show(finished_run: FinishedRun, expected_outcome: str, console: Console) -> None:
     """Print how a run ended, and a warning if that is not the expected outcome."""
     show(finished_run, console)
-    if finished_run.rest.outcome != outcome:
-        message = f"announced: {outcome}; it ended: {headline(finished_run.rest)}"
+    if finished_run.rest.outcome != expected_outcome:
+        message = f"announced: {expected_outcome}; it ended: {headline(finished_run.rest)}"
         console.print(Text(message, "bold red"), soft_wrap=True)
     console.print()

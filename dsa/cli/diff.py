@@ -41,10 +41,10 @@ from dsa.errors import ParameterError
 from dsa.expr import Value
 from dsa.lang import digest
 from dsa.machine import Machine, minima
-from dsa.runs import runs as door
 from dsa.runs.archive import OtherMachineError, RunRecord
 from dsa.runs.migration import MAX_STATES, Fit, FitJudge
 from dsa.runs.place import DEFAULT_RUNS, LEDGER
+from dsa.runs.runs import Runs
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.run_store import DamageError
 from dsa.semantics import Configuration, Occurrence, Refusal, Taken, step
@@ -174,7 +174,7 @@ def judge_runs(root: Path, machines: tuple[Machine, Machine], limits: SearchLimi
     return RunsInFlight(root, tuple(flights), finished_count, others, faults)
 
 
-def _record(runs: door.Runs, run: str) -> RunRecord | str:
+def _record(runs: Runs, run: str) -> RunRecord | str:
     """Read a run; return why it cannot be read if it cannot."""
     try:
         return machine_record(runs.stored_run(run))

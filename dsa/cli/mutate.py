@@ -62,9 +62,11 @@ def command(
             prove = (
                 prover(machine) if find_spec("z3") else None
             )  # decides for values of parameters that are not explored
-            count = lambda count, every: progress.tell(f"{count} of {every} mutants")  # noqa: E731
+            report_progress = lambda done_count, every: progress.tell(f"{done_count} of {every} mutants")  # noqa: E731
             limits = limits_until(max_states, time_limit, time.monotonic)
-            strength = mutate(machine, parameters=values, limits=limits, prove=prove, progress=count, spread=spread)
+            strength = mutate(
+                machine, parameters=values, limits=limits, prove=prove, progress=report_progress, spread=spread
+            )
     except ValueError as fault:
         raise CommandExit(f"{file}: {fault}; fix that first (dsa check {file})", EXIT_UNREADABLE) from None
     if json_wanted:

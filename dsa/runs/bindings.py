@@ -360,7 +360,7 @@ def _folder(path: Path) -> Path:
 def _own_misnamings(
     modules: tuple[Names, ...], path: Path | None, module: str | Path | Bindings | None, machine: Machine
 ) -> tuple[list[str], list[str]]:
-    """Return the names of the user's own module that the machine does not use. Modules of installed packages are not checked: they are for many machines."""
+    """Return the faults and the notes about the names of the user's own module. Installed packages are not checked: they are for many machines."""
     if module is None and (path is None or not (path.parent / BINDINGS_FILE).is_file()):
         return [], []
     own, *others = modules

@@ -37,7 +37,7 @@ from dsa.runtime.status import (
 )
 
 _LONGEST_ABOUT = 240
-#: A run's first event is among its first entries, of this number.
+#: The number of entries at the beginning of a run that have its first event among them.
 _FIRST = 4
 _CUT_OFF = RunStatus("cut off", UnfinishedWork())
 #: The statuses that do not follow from a ledger, but from the clock, the inbox, or a person who stopped the run.
@@ -89,7 +89,7 @@ class SummaryJournal:
             elif type(entry) is RowEntry:
                 state = entry.target
             elif type(entry) is not ResultEntry:
-                may_differ = may_differ or doubts.begin_with(entry)
+                may_differ = may_differ or doubts.may_change_with(entry)
         if may_differ:
             in_doubt = doubts.of(self._current_run())
         if self._is_written and state == self._summary.state and in_doubt == self._summary.in_doubt:
@@ -141,7 +141,7 @@ class _Doubts:
         self.is_asked = False
         self._from = 0
 
-    def begin_with(self, entry: Entry) -> bool:
+    def may_change_with(self, entry: Entry) -> bool:
         """Return whether the doubts may change with this entry."""
         if type(entry) is EffectEntry:
             return entry.effect in self._effects_to_ask
