@@ -213,7 +213,7 @@ def test_a_trace_needs_a_table():
     Path("trace.jsonl").write_text(TRACE)
     result = dsa("replay", "trace.jsonl")
     assert result.exit_code == 2
-    assert "--against FILE names the table" in result.stderr
+    assert "give the table that it should fit with --against FILE" in result.stderr
 
 
 def test_json_of_a_trace():

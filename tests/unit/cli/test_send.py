@@ -57,7 +57,7 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late():
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["text", "--data", "1"], "two ways to say the same"),
+    (["text", "--data", "1"], "exclude each other"),
     (["--data", "{"], "--data begins like JSON and is not valid"),
     (["--data", "[NaN]"], "NaN is not JSON"),
     (["--data", "[" * 100_000], "--data begins like JSON and is not valid"),

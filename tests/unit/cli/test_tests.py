@@ -159,7 +159,7 @@ def test_the_machine_is_never_overwritten(dsa, tmp_path):
 
 def test_what_no_scenario_can_say_is_said(dsa, tmp_path):
     (tmp_path / "two.md").write_text(AMBIGUOUS)
-    assert "1 of 1 tests no scenario can say" in dsa("two.md").stderr
+    assert "1 of 1 tests cannot be scenarios" in dsa("two.md").stderr
     assert dsa("two.md", "-o", "tour.md").exit_code == 2
     assert not (tmp_path / "tour.md").exists()
 
